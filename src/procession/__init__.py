@@ -1,0 +1,100 @@
+"""procession: launch n copies of a function or a program as one group of ranks.
+
+They start together, fail together, say why, and leave nothing behind.
+
+    import procession
+
+    values = procession.run(train, args=(config,), nproc=4)
+    procession.run(["python", "train.py"], nproc=4)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Names are imported when they are first used: a rank imports this package, too.
+_PLACES = {
+    "run": "launch",
+    "start": "launch",
+    "Group": "launch",
+    "Result": "launch",
+    "Logs": "policy",
+    "Std": "policy",
+    "Stop": "policy",
+    "Restart": "policy",
+    "Event": "events",
+    "Phase": "lifecycle",
+    "Exit": "exit",
+    "Outcome": "errors",
+    "RankEnd": "errors",
+    "GroupEnd": "errors",
+    "GroupFailed": "errors",
+    "StartFailed": "errors",
+    "SpecError": "errors",
+    "RemoteError": "errors",
+    "ProcessionError": "errors",
+    "Command": "spec",
+    "Script": "spec",
+    "Module": "spec",
+    "Function": "spec",
+}
+
+if TYPE_CHECKING:
+    from procession.errors import (
+        GroupEnd,
+        GroupFailed,
+        Outcome,
+        ProcessionError,
+        RankEnd,
+        RemoteError,
+        SpecError,
+        StartFailed,
+    )
+    from procession.events import Event
+    from procession.exit import Exit
+    from procession.launch import Group, Result, run, start
+    from procession.lifecycle import Phase
+    from procession.policy import Logs, Restart, Std, Stop
+    from procession.spec import Command, Function, Module, Script
+
+__all__ = [
+    "Command",
+    "Event",
+    "Exit",
+    "Function",
+    "Group",
+    "GroupEnd",
+    "GroupFailed",
+    "Logs",
+    "Module",
+    "Outcome",
+    "Phase",
+    "ProcessionError",
+    "RankEnd",
+    "RemoteError",
+    "Restart",
+    "Result",
+    "Script",
+    "SpecError",
+    "StartFailed",
+    "Std",
+    "Stop",
+    "run",
+    "start",
+]
+
+
+def __getattr__(name: str) -> Any:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{place}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,161 @@
+"""From what was seen of a group to how it ended: records of ranks become `GroupEnd`."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from procession.errors import GroupEnd, Outcome, RankEnd
+from procession.exit import Exit, signal_name
+from procession.lifecycle import Ended, Lifecycle, Rank
+from procession.output.rundir import disk_is_full, read_error_file
+from procession.results import ResultReader, Told
+from procession.spawner import Spawner
+from procession.spec import Function, Spec
+
+ENOSPC = 28
+
+
+@dataclass
+class RankRecord:
+    """What the supervisor has seen of a rank in this attempt; -1, None and 0: nothing yet."""
+
+    rank: int
+    pid: int | None = None
+    pidfd: int = -1
+    asked: bool = False
+    reader: ResultReader | None = None
+    told: Told | None = None
+    torn: bool = False
+    exit: Exit = Exit()
+    start_fault: tuple[str, int, str] | None = None  # stage, errno, text
+    started_at: int = 0
+    exited_at: int = 0
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+    out_of_memory: bool | None = None
+
+
+def group_end(
+    spec: Spec,
+    life: Lifecycle,
+    records: list[RankRecord],
+    spawner: Spawner,
+    notes: tuple[str, ...],
+) -> GroupEnd:
+    """Sort the ranks by how they ended, the failures by when they happened."""
+    ends = [rank_end(spec, life, r, spawner) for r in records]
+    lost = [e for e in ends if e.outcome is Outcome.LOST and e.rank not in life.failures]
+    others = [e for e in ends if e.rank not in life.failures and e not in lost]
+    finished = [e for e in others if life.ranks[e.rank].ended is Ended.FINISHED]
+    return GroupEnd(
+        name=spec.name,
+        nproc=spec.nproc,
+        attempt=life.attempt,
+        failures=(*(ends[r] for r in life.failures), *lost),
+        ended=tuple(e for e in others if e not in finished),
+        finished=tuple(finished),
+        run_dir=spawner.run_dir.path if spawner.run_dir.kept else "",
+        notes=notes,
+    )
+
+
+def rank_end(spec: Spec, life: Lifecycle, record: RankRecord, spawner: Spawner) -> RankEnd:
+    """Say how one rank ended."""
+    rank = life.ranks[record.rank]
+    told: dict[str, Any] = record.told.record if record.told is not None else {}
+    outcome = _outcome(spec, rank, record, told)
+    failed = rank.failed_at is not None or outcome is Outcome.LOST
+    out, err = spawner.streams.log_paths(life.attempt, record.rank)
+    traceback = str(told.get("traceback", ""))
+    message = str(told.get("message", ""))
+    error_file = spawner.run_dir.error_file(life.attempt, record.rank)
+    if failed and not traceback:
+        text, _ = read_error_file(error_file)
+        traceback = text
+        message = message or (text.strip().splitlines()[-1] if text.strip() else "")
+    if record.start_fault is not None:
+        message = f"could not {record.start_fault[0]}: {record.start_fault[2]}"
+    happened = rank.failed_at or record.exited_at
+    return RankEnd(
+        rank=record.rank,
+        pid=record.pid,
+        outcome=outcome,
+        exit=record.exit,
+        type_name=str(told.get("type", "")),
+        message=message,
+        traceback=traceback,
+        started_at=record.started_at,
+        happened_at=happened,
+        seconds=max(0, happened - record.started_at) / 1e9 if record.started_at else 0.0,
+        peak_memory=record.peak_memory,
+        cpu_seconds=record.cpu_seconds,
+        stderr_tail=spawner.streams.stderr_tail(life.attempt, record.rank) if failed else (),
+        stdout_log=out,
+        stderr_log=err,
+        error_file=error_file if spawner.run_dir.kept else "",
+        out_of_memory=record.out_of_memory,
+        note=_note(rank, record, told, out or err, outcome) if failed else "",
+    )
+
+
+def _outcome(spec: Spec, rank: Rank, record: RankRecord, told: dict[str, Any]) -> Outcome:
+    if rank.ended is Ended.LOST:
+        return Outcome.LOST
+    if record.start_fault is not None or (rank.start_failed and rank.failed_at is not None):
+        return Outcome.NOT_STARTED
+    if rank.ended is Ended.NEVER_STARTED:
+        return Outcome.CANCELLED
+    kinds = {
+        "raised": Outcome.RAISED,
+        "interrupted": Outcome.INTERRUPTED,
+        "unpicklable": Outcome.UNPICKLABLE,
+        "exit": Outcome.EXITED,
+    }
+    if told.get("kind") in kinds:
+        return kinds[told["kind"]]
+    if record.torn:
+        return Outcome.TORN_VALUE
+    if record.exit.signal is not None:
+        return Outcome.SIGNALLED
+    if record.exit.code is None:
+        return Outcome.UNKNOWN
+    if not isinstance(spec.program, Function) or record.exit.code != 0:
+        return Outcome.EXITED
+    return Outcome.RETURNED if record.told is not None else Outcome.NO_VALUE
+
+
+def _note(
+    rank: Rank, record: RankRecord, told: dict[str, Any], log: str, outcome: Outcome
+) -> str:
+    if outcome is Outcome.NO_VALUE:
+        return "it exited with code 0 before its function returned: did it call os._exit(0)?"
+    if outcome is Outcome.NOT_STARTED:
+        return _start_hint(record)
+    notes: list[str] = []
+    if rank.reported_ok:
+        notes.append("it ended badly after its program had come to a good end")
+    elif outcome is Outcome.TORN_VALUE:
+        how = signal_name(record.exit.signal) if record.exit.signal else str(record.exit)
+        notes.append(f"it ended ({how}) before its value had arrived in full")
+    elif rank.stop_at is not None and record.exit.signal == signal.SIGKILL and told:
+        notes.append("it told its outcome and did not exit; the group ended it")
+    if told.get("errno") == ENOSPC or (log and disk_is_full(log)):
+        where = f" of {log}" if log else ""
+        notes.append(f"no space is left on the disk{where}")
+    return "; ".join(notes)
+
+
+def _start_hint(record: RankRecord) -> str:
+    if record.start_fault is None:
+        return "it did not reach its program in time"
+    hints = {
+        2: "check the name of the program, its interpreter line (#!) and its directory",
+        8: "the file is executable but no program: does its first line (#!) miss?",
+        11: "the limit of processes is reached: see ulimit -u",
+        12: "memory is short",
+        13: "chmod +x the program, or name its interpreter",
+        24: "the limit of open files is reached: see ulimit -n",
+    }
+    return hints.get(record.start_fault[1], "")

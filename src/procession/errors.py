@@ -1,0 +1,153 @@
+"""What procession raises, and the facts about a rank's end that it carries."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from procession.exit import Exit
+
+
+class Outcome(enum.Enum):
+    """How a rank ended, told apart by what was seen of it."""
+
+    RETURNED = "returned"
+    EXITED = "exited"
+    RAISED = "raised an exception"
+    INTERRUPTED = "was interrupted (KeyboardInterrupt)"
+    UNPICKLABLE = "returned a value that cannot be pickled"
+    NO_VALUE = "ended without returning"
+    TORN_VALUE = "died while it sent its value"
+    SIGNALLED = "was killed by a signal"
+    NOT_STARTED = "could not be started"
+    CANCELLED = "was not started"
+    LOST = "could not be ended"
+    UNKNOWN = "vanished"
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """All that is known about the end of one rank.
+
+    Times are nanoseconds of the machine's monotonic clock; memory is in bytes.
+
+    rank: the rank. pid: its process, None if it had none.
+    outcome: how it ended. exit: its exit status.
+    type_name, message: of its exception, else "".
+    traceback: its traceback as Python would print it, else "".
+    started_at: when its process was made. happened_at: when it ended or failed.
+    seconds: run time. peak_memory, cpu_seconds: as the kernel accounts for the process and those
+        of its children that it waited for; None where it is not known.
+    stderr_tail: its last lines of stderr, oldest first, where we saw them.
+    stdout_log, stderr_log, error_file: paths, "" where there is none.
+    out_of_memory: for SIGKILL, whether memory was the likely reason; None: not known.
+    note: what else is to be said, "" if nothing.
+    """
+
+    rank: int
+    pid: int | None
+    outcome: Outcome
+    exit: Exit = Exit()
+    type_name: str = ""
+    message: str = ""
+    traceback: str = ""
+    started_at: int = 0
+    happened_at: int = 0
+    seconds: float = 0.0
+    peak_memory: int | None = None
+    cpu_seconds: float | None = None
+    stderr_tail: tuple[str, ...] = ()
+    stdout_log: str = ""
+    stderr_log: str = ""
+    error_file: str = ""
+    out_of_memory: bool | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class GroupEnd:
+    """How a group ended: its ranks by how they ended, and what is to be said about the whole.
+
+    name: the group's name. nproc: its size. attempt: which life of it, from 0.
+    failures: ranks that failed by themselves, in the order in which it happened.
+    ended: ranks that we ended. finished: ranks that finished. run_dir: "" where there is none.
+    notes: remarks about the whole, one line each.
+    """
+
+    name: str
+    nproc: int
+    attempt: int = 0
+    failures: tuple[RankEnd, ...] = ()
+    ended: tuple[RankEnd, ...] = ()
+    finished: tuple[RankEnd, ...] = ()
+    run_dir: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+
+class ProcessionError(Exception):
+    """The base of everything that procession raises by itself."""
+
+
+class SpecError(ProcessionError, ValueError):
+    """What was asked for cannot be done; nothing was started."""
+
+
+class RemoteError(ProcessionError):
+    """Stands for an exception of a rank that cannot be rebuilt here (its class does not pickle).
+
+    type_name: the name of its class. message: its text.
+    """
+
+    def __init__(self, type_name: str, message: str) -> None:
+        super().__init__(type_name, message)
+        self.type_name = type_name
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.type_name}: {self.message}" if self.message else self.type_name
+
+
+class GroupFailed(ProcessionError):
+    """A group failed. `str()` of it is the full report.
+
+    cause: the failure that happened first. failures: all ranks that failed by themselves, in the
+    order in which it happened. ended: ranks that the group ended because of it. finished: ranks
+    that had finished. `__cause__` is the cause's own exception, where it had one.
+    """
+
+    def __init__(self, end: GroupEnd, report: str) -> None:
+        super().__init__(end, report)
+        self.end = end
+        self.report = report
+
+    def __str__(self) -> str:
+        return self.report
+
+    @property
+    def cause(self) -> RankEnd:
+        """The failure that happened first."""
+        return self.end.failures[0]
+
+    @property
+    def failures(self) -> tuple[RankEnd, ...]:
+        """Ranks that failed by themselves, in the order in which it happened."""
+        return self.end.failures
+
+    @property
+    def ended(self) -> tuple[RankEnd, ...]:
+        """Ranks that the group ended."""
+        return self.end.ended
+
+    @property
+    def finished(self) -> tuple[RankEnd, ...]:
+        """Ranks that had finished by themselves."""
+        return self.end.finished
+
+    @property
+    def exit_code(self) -> int:
+        """What a command that ran this group should exit with: never 0."""
+        return self.cause.exit.shell_code or 1
+
+
+class StartFailed(GroupFailed):
+    """A group could not be started; nothing of it is left running."""

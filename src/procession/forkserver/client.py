@@ -1,0 +1,254 @@
+"""The launcher's end of a forkserver: start it, tell it, hear it, and see it go.
+
+Nothing here blocks on the forkserver: what cannot be sent at once waits in a queue until the socket
+takes it, so that launcher and forkserver cannot wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from procession.forkserver import protocol
+
+SOCKET_FD = 3
+CODE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from procession.forkserver.server import main; del sys.path[0]; "
+    f"main({SOCKET_FD}, int(sys.argv[2]))"
+)
+FRESH_CODE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from procession.worker.bootstrap import run_fresh; del sys.path[0]; "
+    "run_fresh(int(sys.argv[2]))"
+)
+PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+GOING_TIME = 10.0  # seconds that a forkserver may take to end what is below it, and go
+
+
+def interpreter_flags() -> list[str]:
+    """Give the flags with which this interpreter was started, for another one like it."""
+    flags = sys.flags
+    simple = {
+        "d": flags.debug,
+        "O": flags.optimize,
+        "B": 0 if flags.isolated else flags.dont_write_bytecode,
+        "b": flags.bytes_warning,
+        "v": flags.verbose,
+        "q": flags.quiet,
+    }
+    given = [f"-{letter * count}" for letter, count in simple.items() if count]
+    if flags.isolated:
+        given.append("-I")
+    else:
+        given += ["-E"] * bool(flags.ignore_environment) + ["-s"] * bool(flags.no_user_site)
+        given += ["-P"] * bool(getattr(flags, "safe_path", False))
+    given += ["-S"] * bool(flags.no_site)
+    warnings = [] if flags.dev_mode and sys.warnoptions == ["default"] else sys.warnoptions
+    given += [f"-W{option}" for option in warnings]
+    for name, value in getattr(sys, "_xoptions", {}).items():
+        given.append(f"-X{name}" if value is True else f"-X{name}={value}")
+    return given
+
+
+def fresh_interpreter() -> list[str]:
+    """Give the command that runs one job in a new interpreter, but for the job's descriptor."""
+    return [sys.executable, *interpreter_flags(), "-u", "-c", FRESH_CODE, PACKAGE_ROOT]
+
+
+@dataclass
+class _Waiting:
+    """A frame, or the rest of one, that the socket has not taken yet."""
+
+    message: protocol.Message
+    parts: deque[tuple[bytes, list[int]]]
+    close: list[int]
+    begun: bool = False
+
+
+class ForkServer:
+    """A running forkserver. `start` or `fork` make one."""
+
+    def __init__(self, pid: int, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.pid = pid
+        self._sock = sock
+        self._receiver = protocol.Receiver(sock)
+        self._queue: deque[_Waiting] = deque()
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except OSError:  # no descriptor left, or already gone
+            self._pidfd = -1
+        self.lost = False
+
+    @classmethod
+    def start(cls) -> ForkServer:
+        """Start one by exec. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        try:
+            command = [sys.executable, *interpreter_flags(), "-c", CODE, PACKAGE_ROOT]
+            # Not on a number that the file actions below write to.
+            import fcntl
+
+            high = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)
+            try:
+                pid = os.posix_spawn(
+                    sys.executable,
+                    [*command, str(os.getpid())],
+                    os.environ,
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+                        (os.POSIX_SPAWN_DUP2, 0, 1),
+                        (os.POSIX_SPAWN_DUP2, high, SOCKET_FD),
+                    ],
+                )
+            finally:
+                os.close(high)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return cls(pid, ours)
+
+    @classmethod
+    def fork(cls, live: Any) -> ForkServer:
+        """Start one by forking this process, with what its ranks call in memory. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        launcher = os.getpid()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # pyright: ignore[reportUnnecessaryComparison]
+                stream.flush()
+        try:
+            pid = os.fork()
+            if not pid:
+                from procession.forkserver.server import main_forked
+
+                ours.close()
+                main_forked(theirs, launcher, live)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return cls(pid, ours)
+
+    # -- talk
+
+    def fileno(self) -> int:
+        """Give the socket's descriptor, for epoll."""
+        return self._sock.fileno()
+
+    def send(self, message: protocol.Message, fds: list[int], close: list[int]) -> None:
+        """Send a message with descriptors, now or when the socket takes it; then close `close`."""
+        parts = deque(protocol.pieces(protocol.encode(message, fds), fds))
+        self._queue.append(_Waiting(message, parts, close))
+        self.flush()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something waits to be sent: call `flush` when the socket can be written."""
+        return bool(self._queue)
+
+    def flush(self) -> None:
+        """Send what the socket takes."""
+        while self._queue:
+            frame = self._queue[0]
+            data, fds = frame.parts[0]
+            try:
+                sent = self._sock.sendmsg([data], protocol.ancillary(fds), socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.lost = True
+                self.drop_unsent()
+                return
+            frame.begun = True
+            frame.parts.popleft()
+            if sent < len(data):
+                frame.parts.appendleft((data[sent:], []))
+            elif not frame.parts:
+                self._queue.popleft()
+                _close(frame.close)
+
+    def drop_unsent(self) -> list[protocol.Message]:
+        """Forget the messages of which nothing was sent yet, and return them."""
+        kept = [f for f in self._queue if f.begun and not self.lost]
+        dropped = [f for f in self._queue if f not in kept]
+        for frame in dropped:
+            _close(frame.close)
+        self._queue = deque(kept)
+        return [f.message for f in dropped]
+
+    def receive(self) -> list[tuple[protocol.Message, list[int]]]:
+        """Read what there is; `lost` is set if the forkserver is gone."""
+        frames = self._receiver.receive()
+        self.lost = self.lost or self._receiver.ended
+        return frames
+
+    # -- end
+
+    def abandon(self) -> None:
+        """Close this process's descriptors and forget it: after a fork, in the child."""
+        self.lost = True
+        self.drop_unsent()
+        self._receiver.close()
+        self._sock.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def close(self, timeout: float = GOING_TIME) -> bool:
+        """Let it end everything below it and go; False if it is not gone within `timeout` seconds.
+
+        A forkserver that does not go is killed; its ranks then get their parent-death signal.
+        """
+        self.lost = True
+        self.drop_unsent()
+        self._receiver.close()
+        self._sock.close()
+        if self._pidfd < 0:
+            return _wait(self.pid)
+        gone = self._wait_gone(timeout)
+        if not gone:
+            try:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            except OSError:
+                pass
+            self._wait_gone(1.0)
+        os.close(self._pidfd)
+        self._pidfd = -1
+        return gone
+
+    def _wait_gone(self, timeout: float) -> bool:
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        if not poll.poll(timeout * 1000):
+            return False
+        try:
+            os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED)
+        except ChildProcessError:
+            pass  # the user's own waitpid(-1) took it
+        return True
+
+
+def _wait(pid: int) -> bool:
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass
+    return True
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        try:
+            os.close(fd)
+        except OSError:
+            pass

@@ -1,0 +1,370 @@
+"""The forkserver: parent, subreaper and reaper of the ranks of one group at a time.
+
+Theory of operation. A small single-threaded process that the launcher starts by exec (or, for the
+start method `fork`, by forking itself). It does what it is told over its socket: fork ranks, signal
+them, sweep up what they leave; and it tells what the kernel tells it: exits. It has no policy and
+no clock of its own. As a child subreaper it is the parent of everything that its ranks orphan, so
+that "nothing is left" has an exact meaning: waitpid says ECHILD.
+
+It waits in one epoll for its socket, for SIGCHLD (through the signal module's wake-up descriptor),
+for the status pipes of ranks on their way to their program, and for the launcher's own pidfd. When
+the socket or the launcher is gone, it kills everything below it until ECHILD, and goes.
+
+A rank is forked with all signals blocked. It makes its session before anything else, and a group
+signal that comes earlier than that (ESRCH) goes to the process alone, which has no children yet.
+Before each round of signals everything that is dead is reaped and reported, so that a rank that
+died by itself is never taken for one that was signalled.
+
+A forked rank must finish like any interpreter (atexit, threads, buffers), so the child does not run
+inside this loop: `serve` returns the job in the child, and the caller's frames are the only ones
+below the user's program.
+
+Rejected: pidfds for the children (orphans come unannounced, and SIGCHLD is needed for them anyway);
+walking the process tree before killing it (not atomic: processes were lost); a thread that waits
+(a fork in a process with threads is not sound).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any, NoReturn
+
+from procession.forkserver import protocol
+from procession.system import tree
+from procession.system.prctl import become_subreaper, die_with_parent
+
+Job = dict[str, Any]
+
+# Signals that would end the forkserver before its launcher: it goes when the launcher goes.
+ENDURED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
+           signal.SIGUSR2, signal.SIGALRM)  # fmt: skip
+ALL_SIGNALS = signal.valid_signals()
+STAGE_SEPARATOR = b"\0"
+
+
+class Server:
+    """The loop. Made in the forkserver only."""
+
+    def __init__(self, sock: socket.socket, launcher: int) -> None:
+        self._sock = sock
+        self._receiver = protocol.Receiver(sock)
+        self._launcher = launcher
+        self._pid = os.getpid()
+        self._pids: dict[int, int] = {}  # rank -> pid, until it is reaped
+        self._ranks: dict[int, int] = {}  # pid -> rank, until it is reaped
+        self._status: dict[int, tuple[int, bytearray]] = {}  # status pipe -> rank, what it said
+        self._faults: dict[int, bytes] = {}  # rank -> why it did not reach its program
+        self._common: Job = {}
+        self._sweep = 0  # the signal of a sweep in progress
+        self._swept: set[int] = set()
+        self._patience: float | None = None
+
+    # -- life
+
+    def serve(self) -> Job | None:
+        """Work until the launcher is gone: None then; in a forked rank its job."""
+        self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        self._handlers = {n: signal.getsignal(n) for n in (*ENDURED, signal.SIGCHLD)}
+        for number in self._handlers:
+            signal.signal(number, lambda *_: None)
+        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake = wake
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._epoll = select.epoll()
+        self._epoll.register(self._sock.fileno(), select.EPOLLIN)
+        self._epoll.register(self._woken, select.EPOLLIN)
+        become_subreaper()
+        try:
+            self._alive = os.pidfd_open(self._launcher)
+        except OSError:  # gone already
+            return None
+        self._epoll.register(self._alive, select.EPOLLIN)
+        if os.getppid() != self._launcher:
+            return None
+        try:
+            return self._loop()
+        except BaseException as e:
+            if os.getpid() != self._pid:
+                raise
+            self._tell("crashed", f"{type(e).__name__}: {e}")
+            raise
+        finally:
+            if os.getpid() == self._pid:
+                self._end_everything()
+
+    def _loop(self) -> Job | None:
+        while True:
+            ready = self._epoll.poll(self._patience)
+            if not ready and self._patience is not None:
+                return None
+            fds = {fd for fd, _ in ready}
+            if self._alive in fds:
+                return None
+            for fd in fds & self._status.keys():
+                self._read_status(fd)
+            if self._woken in fds:
+                self._clear_wakeups()
+                self._reap()
+            if self._sock.fileno() in fds:
+                for message, received in self._receiver.receive():
+                    job = self._obey(message, received)
+                    if job is not None:
+                        return job
+                if self._receiver.ended:
+                    return None
+
+    def _clear_wakeups(self) -> None:
+        try:
+            while len(os.read(self._woken, 4096)) == 4096:
+                pass
+        except BlockingIOError:
+            pass
+
+    def _end_everything(self) -> None:
+        """Kill and reap until nothing is left below; then remove the run's scratch directory."""
+        self._sweep = 0
+        deadline = time.monotonic() + 10.0
+        while time.monotonic() < deadline:
+            tree.signal_children(signal.SIGKILL, set())
+            try:
+                while os.wait4(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                break
+            # SIGCHLD wakes this; the time-out is for a child whose signal was taken just before.
+            select.select([self._woken], [], [], 0.02)
+            self._clear_wakeups()
+        scratch = self._common.get("scratch")
+        if scratch:
+            import shutil
+
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    # -- the launcher's wishes
+
+    def _obey(self, message: protocol.Message, fds: list[int]) -> Job | None:
+        kind = message[0]
+        if kind == "begin":
+            self._patience = None
+            self._common = message[1]
+        elif kind == "spawn":
+            return self._spawn(message[1], fds)
+        elif kind == "signal":
+            self._signal(message[1], message[2])
+        elif kind == "sweep":
+            if self._sweep != message[1]:
+                self._swept = set()
+            self._sweep = message[1]
+            self._reap()
+        elif kind == "rest":
+            self._patience = message[1]
+            self._common = {}
+        return None
+
+    def _signal(self, number: int, ranks: list[int]) -> None:
+        self._reap()
+        at = time.monotonic_ns()
+        reached: list[int] = []
+        for rank in ranks:
+            pid = self._pids.get(rank)
+            if pid is None:
+                continue
+            try:
+                try:
+                    os.killpg(pid, number)
+                except ProcessLookupError:  # it has not made its session yet
+                    os.kill(pid, number)
+                if number != signal.SIGKILL:
+                    os.killpg(pid, signal.SIGCONT)  # a stopped rank could not obey
+            except OSError:
+                pass
+            reached.append(rank)
+        if reached:
+            self._tell("signalled", number, reached, at)
+
+    def _reap(self) -> None:
+        """Take every exit that there is, tell those of ranks, and go on with a sweep."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                if self._sweep:
+                    self._sweep = 0
+                    self._tell("swept")
+                return
+            if not pid:
+                break
+            at = time.monotonic_ns()
+            rank = self._ranks.pop(pid, None)
+            if rank is None:
+                continue
+            for fd in [fd for fd, (r, _) in self._status.items() if r == rank]:
+                self._read_status(fd)
+            del self._pids[rank]
+            fault = self._faults.pop(rank, None)
+            if fault is not None:
+                stage, errno, text = fault.split(STAGE_SEPARATOR, 2)
+                self._tell(
+                    "failed", rank, stage.decode(), int(errno), text.decode(errors="replace"), at
+                )
+            else:
+                seconds = usage.ru_utime + usage.ru_stime
+                self._tell("exited", rank, status, seconds, usage.ru_maxrss * 1024, at)
+        if self._sweep:
+            if self._sweep == signal.SIGKILL:
+                self._swept = set()
+            tree.signal_children(self._sweep, self._swept)
+
+    def _read_status(self, fd: int) -> None:
+        """Read what a rank says on its way to its program: nothing but the end if all is well."""
+        rank, said = self._status[fd]
+        try:
+            while data := os.read(fd, 4096):
+                said += data
+        except BlockingIOError:
+            return
+        self._epoll.unregister(fd)
+        os.close(fd)
+        del self._status[fd]
+        if said:
+            self._faults[rank] = bytes(said)
+        else:
+            self._tell("ready", rank, time.monotonic_ns())
+
+    def _tell(self, *message: Any, fds: list[int] | None = None) -> None:
+        try:
+            protocol.send(self._sock, message, fds)
+        except OSError:
+            pass  # the launcher is gone: the loop sees it next
+
+    # -- ranks
+
+    def _spawn(self, job: Job, fds: list[int]) -> Job | None:
+        rank: int = job["rank"]
+        stage = "make its pipes"
+        try:
+            if -1 in fds:
+                raise OSError(24, os.strerror(24))  # EMFILE: the kernel dropped descriptors
+            read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            stage = "fork"
+            signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
+            try:
+                pid = os.fork()
+            except BaseException:
+                os.close(read_end)
+                os.close(write_end)
+                raise
+        except OSError as e:
+            self._restore_own_mask()
+            _close(fds)
+            at = time.monotonic_ns()
+            self._tell("failed", rank, stage, e.errno or 0, e.strerror or str(e), at)
+            return None
+        if not pid:
+            return self._become_rank(job, fds, write_end)
+        self._restore_own_mask()
+        at = time.monotonic_ns()
+        os.close(write_end)
+        _close(fds)
+        self._pids[rank], self._ranks[pid] = pid, rank
+        self._status[read_end] = rank, bytearray()
+        self._epoll.register(read_end, select.EPOLLIN)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            self._tell("spawned", rank, pid, at)
+            return None
+        self._tell("spawned", rank, pid, at, fds=[pidfd])
+        os.close(pidfd)
+        return None
+
+    def _restore_own_mask(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, set(self._mask) - {signal.SIGCHLD})
+
+    def _become_rank(self, job: Job, fds: list[int], status: int) -> Job:
+        """In the child: become the rank. Returns the job of a Python program."""
+        from procession.worker import setup
+
+        stage = "make its session"
+        try:
+            os.setsid()
+            if not die_with_parent(self._pid):
+                os._exit(1)
+            signal.set_wakeup_fd(-1)
+            for number, handler in self._handlers.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            self._leave()
+            stage = "set up its streams, directory and environment"
+            job = setup.prepare(self._common, job, fds)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            if job["kind"] != "python":
+                stage = "start its program"
+                setup.execute(job)
+        except BaseException as e:
+            errno = e.errno if isinstance(e, OSError) and e.errno else 0
+            text = (e.strerror if isinstance(e, OSError) else None) or f"{type(e).__name__}: {e}"
+            if isinstance(e, OSError) and e.filename:
+                text += f": {e.filename!r}"
+            said = STAGE_SEPARATOR.join([stage.encode(), str(errno).encode(), text.encode()])
+            os.write(status, said[:4000])
+            os._exit(127)
+        os.close(status)
+        return job
+
+    def _leave(self) -> None:
+        """Give up the forkserver's own descriptors, in a child."""
+        self._receiver.close()
+        self._sock.close()
+        self._epoll.close()
+        for fd in (self._woken, self._wake, self._alive, *self._status):
+            os.close(fd)
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        if fd >= 0:
+            os.close(fd)
+
+
+def main(sock_fd: int, launcher: int) -> None:
+    """Be the forkserver; in its ranks, be the rank."""
+    sys.path[:] = [p for p in sys.path if p]  # `python -c` puts the current directory first
+    os.closerange(sock_fd + 1, os.sysconf("SC_OPEN_MAX"))
+    os.set_inheritable(sock_fd, False)
+    os.setsid()
+    os.chdir("/")
+    os.dup2(0, 2)  # up to here, a failure to start could be read on the launcher's stderr
+    with socket.socket(fileno=sock_fd) as sock:
+        job = Server(sock, launcher).serve()
+    if job is not None:
+        from procession.worker.bootstrap import run_in_fork
+
+        run_in_fork(job)
+
+
+def main_forked(sock: socket.socket, launcher: int, live: Any) -> NoReturn:
+    """Be the forkserver in a process that was forked from the launcher, and its ranks."""
+    from procession.worker import program, streams
+
+    status = 1
+    try:
+        os.setsid()
+        program.live = live
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        os.close(null)
+        job = Server(sock, launcher).serve()
+        if job is not None:
+            from procession.worker.bootstrap import run_forked
+
+            streams.replace()
+            run_forked(job)
+        status = 0
+    finally:
+        os._exit(status)

@@ -1,0 +1,480 @@
+"""The lifecycle of a group of ranks: every rule, and nothing else.
+
+Theory of operation. Two kinds of machine, each a table of (state, event) -> state: one `Worker`
+per rank, and the group that couples them. `Lifecycle.handle(event)` moves a worker, lets the group
+follow, and returns the actions that the caller must carry out: it knows no process, no clock and
+no file, so that an exhaustive walk over all joint states can prove that nothing gets stuck.
+An event that a table does not hold raises `IllegalEvent` and changes nothing.
+
+Rules that the tables rest on:
+
+- The cause is the failure that *happened* first. Events carry the time at which a thing happened
+  (nanoseconds of the machine's monotonic clock), not the time at which it was heard of.
+- What we ended ourselves is no failure: a rank that ends after its stop signal was *sent*, as the
+  process that sent it says, was ended by us, unless it failed before.
+- A rank that told its outcome is on its way out; it gets the stop signal only after `linger`.
+- What is *wanted* is kept apart from what is: a stop that is requested while a failed group is
+  being ended cancels the restart.
+- One deadline (`GRACE`) runs from the first stop signal to SIGKILL, for ranks and for whatever
+  they left behind; a second (`REAP`) bounds the wait after SIGKILL. A deadline carries its attempt,
+  so that a stale one does nothing.
+
+Rejected: an exit status as a state (a rank that was killed and one that returned are both EXITED;
+how it ended is data); a worker that is STOPPING as soon as the signal is asked for (a rank that
+died a moment earlier would be taken for one that we ended).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+class Worker(enum.Enum):
+    """Where a rank's process is in its life."""
+
+    PENDING = "asked for, no process yet"
+    STARTING = "a process that has not reached its program"
+    RUNNING = "in its program"
+    STOPPING = "the stop signal was sent"
+    KILLING = "SIGKILL was sent"
+    EXITED = "gone"
+    LOST = "still there long after SIGKILL"
+
+
+class WorkerEvent(enum.Enum):
+    """What can happen to a rank's process."""
+
+    SPAWNED = "the process exists"
+    SPAWN_FAILED = "the process or its program could not be started"
+    CANCELLED = "it was never started, and will not be"
+    READY = "its program was reached"
+    REPORTED = "it told its outcome"
+    STOP_SENT = "the stop signal was sent"
+    KILL_SENT = "SIGKILL was sent"
+    EXITED = "it is gone"
+    START_DEADLINE = "it took too long to reach its program"
+    REAP_DEADLINE = "it took too long to go after SIGKILL"
+
+
+class Phase(enum.Enum):
+    """Where a group is in its life."""
+
+    STARTING = "ranks are being started"
+    RUNNING = "every rank reached its program"
+    STOPPING = "ranks are being ended"
+    SWEEPING = "the ranks are gone; what they left behind is being ended"
+    SUCCEEDED = "every rank finished"
+    FAILED = "a rank failed"
+    STOPPED = "ended on request"
+
+    @property
+    def final(self) -> bool:
+        """Whether the group has ended."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
+
+
+class GroupEvent(enum.Enum):
+    """What can happen to a group."""
+
+    ALL_READY = "every rank reached its program"
+    FAILURE = "a rank failed"
+    STOP_WANTED = "a stop was requested"
+    ALL_GONE = "no rank is left"
+    SWEPT = "nothing is left"
+    RETRY = "nothing is left, and another attempt is due"
+    GIVEN_UP = "something is left that SIGKILL does not end"
+
+
+_W, _E = Worker, WorkerEvent
+WORKER_TABLE: dict[tuple[Worker, WorkerEvent], Worker] = {
+    (_W.PENDING, _E.SPAWNED): _W.STARTING,
+    (_W.PENDING, _E.SPAWN_FAILED): _W.EXITED,
+    (_W.PENDING, _E.CANCELLED): _W.EXITED,
+    (_W.PENDING, _E.REPORTED): _W.PENDING,  # a report may overtake the news of its process
+    (_W.PENDING, _E.START_DEADLINE): _W.PENDING,
+    (_W.PENDING, _E.REAP_DEADLINE): _W.LOST,
+    (_W.STARTING, _E.READY): _W.RUNNING,
+    (_W.STARTING, _E.REPORTED): _W.STARTING,
+    (_W.STARTING, _E.SPAWN_FAILED): _W.EXITED,
+    (_W.STARTING, _E.STOP_SENT): _W.STOPPING,
+    (_W.STARTING, _E.KILL_SENT): _W.KILLING,
+    (_W.STARTING, _E.EXITED): _W.EXITED,
+    (_W.STARTING, _E.START_DEADLINE): _W.STARTING,
+    (_W.STARTING, _E.REAP_DEADLINE): _W.LOST,
+    (_W.RUNNING, _E.REPORTED): _W.RUNNING,
+    (_W.RUNNING, _E.STOP_SENT): _W.STOPPING,
+    (_W.RUNNING, _E.KILL_SENT): _W.KILLING,
+    (_W.RUNNING, _E.EXITED): _W.EXITED,
+    (_W.RUNNING, _E.REAP_DEADLINE): _W.LOST,
+    (_W.STOPPING, _E.READY): _W.STOPPING,
+    (_W.STOPPING, _E.REPORTED): _W.STOPPING,
+    (_W.STOPPING, _E.SPAWN_FAILED): _W.EXITED,
+    (_W.STOPPING, _E.KILL_SENT): _W.KILLING,
+    (_W.STOPPING, _E.EXITED): _W.EXITED,
+    (_W.STOPPING, _E.REAP_DEADLINE): _W.LOST,
+    (_W.KILLING, _E.READY): _W.KILLING,
+    (_W.KILLING, _E.REPORTED): _W.KILLING,
+    (_W.KILLING, _E.SPAWN_FAILED): _W.EXITED,
+    (_W.KILLING, _E.KILL_SENT): _W.KILLING,
+    (_W.KILLING, _E.EXITED): _W.EXITED,
+    (_W.KILLING, _E.REAP_DEADLINE): _W.LOST,
+}
+
+_P, _G = Phase, GroupEvent
+GROUP_TABLE: dict[tuple[Phase, GroupEvent], Phase | None] = {
+    # None: the end, which `Lifecycle.verdict` names from how the ranks ended.
+    (_P.STARTING, _G.ALL_READY): _P.RUNNING,
+    (_P.STARTING, _G.FAILURE): _P.STOPPING,
+    (_P.STARTING, _G.STOP_WANTED): _P.STOPPING,
+    (_P.STARTING, _G.ALL_GONE): _P.SWEEPING,
+    (_P.RUNNING, _G.FAILURE): _P.STOPPING,
+    (_P.RUNNING, _G.STOP_WANTED): _P.STOPPING,
+    (_P.RUNNING, _G.ALL_GONE): _P.SWEEPING,
+    (_P.STOPPING, _G.FAILURE): _P.STOPPING,
+    (_P.STOPPING, _G.STOP_WANTED): _P.STOPPING,
+    (_P.STOPPING, _G.ALL_GONE): _P.SWEEPING,
+    (_P.STOPPING, _G.GIVEN_UP): None,
+    (_P.SWEEPING, _G.STOP_WANTED): _P.SWEEPING,
+    (_P.SWEEPING, _G.SWEPT): None,
+    (_P.SWEEPING, _G.RETRY): _P.STARTING,
+    (_P.SWEEPING, _G.GIVEN_UP): None,
+}
+
+GONE = (Worker.EXITED, Worker.LOST)
+
+
+class Ended(enum.Enum):
+    """How a rank's life ended, seen from its group."""
+
+    FINISHED = "finished"
+    FAILED = "failed by itself"
+    STOPPED = "ended by the group"
+    NEVER_STARTED = "never started"
+    LOST = "lost"
+
+
+class DeadlineKind(enum.Enum):
+    """What a deadline is for."""
+
+    START = "every rank has reached its program"
+    LINGER = "ranks that told their outcome are gone"
+    GRACE = "ranks have obeyed the stop signal"
+    REAP = "killed processes are gone"
+
+
+# -- events: what the caller tells
+
+
+@dataclass(frozen=True)
+class RankEvent:
+    """Something happened to a rank, `at` nanoseconds; `ok`: its report or exit is a good one."""
+
+    kind: WorkerEvent
+    rank: int
+    at: int = 0
+    ok: bool = True
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A deadline of an attempt has passed."""
+
+    kind: DeadlineKind
+    attempt: int
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class StopWanted:
+    """Somebody wants the group to end; `kill`: at once, by SIGKILL."""
+
+    kill: bool = False
+
+
+@dataclass(frozen=True)
+class Swept:
+    """Nothing that the ranks of this attempt started is left."""
+
+    attempt: int
+
+
+Event = RankEvent | Deadline | StopWanted | Swept
+
+
+# -- actions: what the caller must do
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """Start the processes of this attempt."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Start none of the processes that do not exist yet, and tell which those are."""
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Send the stop signal (or SIGKILL) to these ranks, and tell when it was sent."""
+
+    ranks: tuple[int, ...]
+    kill: bool = False
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """End what the ranks left behind: by the stop signal, or at once by SIGKILL."""
+
+    kill: bool = False
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Tell this deadline when its time has passed; it replaces one of the same kind."""
+
+    deadline: Deadline
+
+
+@dataclass(frozen=True)
+class End:
+    """The group has ended."""
+
+    phase: Phase
+
+
+Action = Spawn | Cancel | Signal | Sweep | Arm | End
+
+
+class IllegalEvent(Exception):  # noqa: N818 - the tables' own term
+    """An event came that the tables do not allow in this state: a defect of the caller."""
+
+
+@dataclass
+class Rank:
+    """What the lifecycle knows of a rank in this attempt."""
+
+    state: Worker = Worker.PENDING
+    reported: bool = False
+    reported_ok: bool = False
+    asked: bool = False  # to stop
+    stop_at: int | None = None  # when the first signal was sent
+    failed_at: int | None = None
+    start_failed: bool = False
+    ended: Ended | None = None
+
+
+@dataclass
+class Lifecycle:
+    """The joint state of a group. Tell it events with `handle`; do what it returns."""
+
+    nproc: int
+    restarts: int = 0
+    phase: Phase = Phase.STARTING
+    attempt: int = 0
+    stop_wanted: bool = False
+    killing: bool = False
+    left_behind: bool = False
+    ranks: list[Rank] = field(default_factory=list[Rank])
+
+    def begin(self) -> list[Action]:
+        """Give the actions that start the first attempt. To be called once."""
+        self.ranks = [Rank() for _ in range(self.nproc)]
+        return [Spawn(self.attempt), self._arm(DeadlineKind.START)]
+
+    def handle(self, event: Event) -> list[Action]:
+        """Take one event and return what to do now, in order. Raises IllegalEvent."""
+        if isinstance(event, RankEvent):
+            return self._rank_event(event)
+        if isinstance(event, Deadline):
+            return self._deadline(event)
+        if isinstance(event, StopWanted):
+            return self._stop_wanted(event)
+        if event.attempt != self.attempt or self.phase.final:
+            return []
+        if self._retry_due():
+            return self._next_attempt()
+        return self._group(GroupEvent.SWEPT)
+
+    # -- what is known
+
+    @property
+    def failures(self) -> list[int]:
+        """Ranks that failed by themselves, in the order in which it happened."""
+        failed = [r for r, rank in enumerate(self.ranks) if rank.failed_at is not None]
+        return sorted(failed, key=lambda r: (self.ranks[r].failed_at, r))
+
+    def verdict(self) -> Phase:
+        """Name the end of the group from how its ranks ended."""
+        endings = {rank.ended for rank in self.ranks}
+        if self.failures or Ended.LOST in endings:
+            return Phase.FAILED
+        return Phase.SUCCEEDED if endings <= {Ended.FINISHED} else Phase.STOPPED
+
+    # -- events
+
+    def _rank_event(self, event: RankEvent) -> list[Action]:
+        rank = self.ranks[event.rank]
+        if rank.state is Worker.LOST:
+            return []  # given up: what it does now is no longer ours
+        after = WORKER_TABLE.get((rank.state, event.kind))
+        if after is None or self.phase.final:
+            raise IllegalEvent(
+                f"rank {event.rank} is {rank.state.name} in a group that is {self.phase.name} "
+                f"(attempt {self.attempt}): {event.kind.name} cannot happen"
+            )
+        rank.state = after
+        failed_before = rank.failed_at is not None
+        self._account(rank, event)
+        actions: list[Action] = []
+        if rank.failed_at is not None and not failed_before:
+            actions += self._group(GroupEvent.FAILURE)
+        if event.kind is WorkerEvent.SPAWNED and self.phase is Phase.STOPPING:
+            actions += self._signal([event.rank])
+        if self.phase is Phase.STARTING and all(
+            r.state in (Worker.RUNNING, *GONE) for r in self.ranks
+        ):
+            actions += self._group(GroupEvent.ALL_READY)
+        if self.phase is not Phase.SWEEPING and all(r.state in GONE for r in self.ranks):
+            actions += self._group(GroupEvent.ALL_GONE)
+        return actions
+
+    def _account(self, rank: Rank, event: RankEvent) -> None:
+        """Write down how a rank is ending; each fact is written once."""
+        kind = event.kind
+        before_stop = rank.stop_at is None or event.at < rank.stop_at
+        if kind is WorkerEvent.REPORTED and not rank.reported and before_stop:
+            rank.reported, rank.reported_ok = True, event.ok
+            if not event.ok:
+                rank.failed_at = event.at
+        elif kind in (WorkerEvent.STOP_SENT, WorkerEvent.KILL_SENT) and rank.stop_at is None:
+            rank.stop_at = event.at
+        elif kind in (WorkerEvent.SPAWN_FAILED, WorkerEvent.START_DEADLINE):
+            rank.start_failed = True
+            if rank.failed_at is None and rank.stop_at is None:
+                rank.failed_at = event.at
+        elif kind is WorkerEvent.EXITED:
+            if rank.failed_at is None and not event.ok and rank.stop_at is None:
+                rank.failed_at = event.at
+        if rank.state is Worker.LOST:
+            rank.ended = Ended.LOST
+        elif rank.state is Worker.EXITED:
+            rank.ended = self._ending(rank, event)
+
+    @staticmethod
+    def _ending(rank: Rank, event: RankEvent) -> Ended:
+        if rank.failed_at is not None:
+            return Ended.FAILED
+        if event.kind in (WorkerEvent.CANCELLED, WorkerEvent.SPAWN_FAILED):
+            return Ended.NEVER_STARTED
+        if rank.stop_at is not None and not rank.reported_ok:
+            return Ended.STOPPED
+        return Ended.FINISHED
+
+    def _deadline(self, event: Deadline) -> list[Action]:
+        if event.attempt != self.attempt or self.phase.final:
+            return []
+        if event.kind is DeadlineKind.START:
+            actions: list[Action] = []
+            if self.phase is Phase.STARTING:
+                late = [
+                    r
+                    for r, rank in enumerate(self.ranks)
+                    if rank.state in (Worker.PENDING, Worker.STARTING)
+                ]
+                for r in late:
+                    actions += self.handle(RankEvent(WorkerEvent.START_DEADLINE, r, event.at))
+            return actions
+        if event.kind is DeadlineKind.LINGER:
+            if self.phase is not Phase.STOPPING:
+                return []
+            return self._signal(r for r, rank in enumerate(self.ranks) if not rank.asked)
+        if event.kind is DeadlineKind.GRACE:
+            return self._kill() if self.phase in (Phase.STOPPING, Phase.SWEEPING) else []
+        return self._give_up(event.at) if self.killing else []
+
+    def _stop_wanted(self, event: StopWanted) -> list[Action]:
+        if self.phase.final:
+            return []
+        self.stop_wanted = True
+        actions = self._group(GroupEvent.STOP_WANTED)
+        return actions + (self._kill() if event.kill and not self.killing else [])
+
+    # -- consequences
+
+    def _group(self, event: GroupEvent) -> list[Action]:
+        key = (self.phase, event)
+        if key not in GROUP_TABLE:
+            raise IllegalEvent(f"a group that is {self.phase.name} cannot take {event.name}")
+        before, after = self.phase, GROUP_TABLE[key]
+        self.phase = self.verdict() if after is None else after
+        if self.phase is before:
+            return []
+        if self.phase is Phase.STOPPING:
+            return [*self._signal_running(), self._arm(DeadlineKind.GRACE)]
+        if self.phase is Phase.SWEEPING:
+            sweep: list[Action] = [Sweep(kill=self.killing)]
+            if before is not Phase.STOPPING:  # the one deadline begins here
+                sweep.append(self._arm(DeadlineKind.GRACE))
+            return sweep
+        return [End(self.phase)] if self.phase.final else []
+
+    def _signal_running(self) -> list[Action]:
+        """Stop the ranks that still work, and give those that told their outcome a moment."""
+        alive = [
+            (r, rank)
+            for r, rank in enumerate(self.ranks)
+            if rank.state in (Worker.STARTING, Worker.RUNNING)
+        ]
+        actions: list[Action] = []
+        if any(rank.state is Worker.PENDING for rank in self.ranks):
+            actions.append(Cancel())
+        actions += self._signal(r for r, rank in alive if not rank.reported)
+        if any(rank.reported for _, rank in alive):
+            actions.append(self._arm(DeadlineKind.LINGER))
+        return actions
+
+    def _signal(self, ranks: Iterable[int]) -> list[Action]:
+        chosen = tuple(
+            r for r in ranks if self.ranks[r].state not in (Worker.PENDING, *GONE)
+        )
+        for r in chosen:
+            self.ranks[r].asked = True
+        return [Signal(chosen, kill=self.killing)] if chosen else []
+
+    def _kill(self) -> list[Action]:
+        self.killing = True
+        actions: list[Action] = [self._arm(DeadlineKind.REAP)]
+        if self.phase is Phase.SWEEPING:
+            return [Sweep(kill=True), *actions]
+        return self._signal(range(self.nproc)) + actions
+
+    def _give_up(self, at: int) -> list[Action]:
+        for r, rank in enumerate(self.ranks):
+            if rank.state not in GONE:
+                rank.state = WORKER_TABLE[rank.state, WorkerEvent.REAP_DEADLINE]
+                self._account(rank, RankEvent(WorkerEvent.REAP_DEADLINE, r, at))
+        self.left_behind = True
+        return self._group(GroupEvent.GIVEN_UP)
+
+    def _retry_due(self) -> bool:
+        return (
+            self.phase is Phase.SWEEPING
+            and self.attempt < self.restarts
+            and not self.stop_wanted
+            and self.verdict() is Phase.FAILED
+            and not any(r.start_failed or r.ended is Ended.LOST for r in self.ranks)
+        )
+
+    def _next_attempt(self) -> list[Action]:
+        self._group(GroupEvent.RETRY)
+        self.attempt += 1
+        self.killing = False
+        return self.begin()
+
+    def _arm(self, kind: DeadlineKind) -> Arm:
+        return Arm(Deadline(kind, self.attempt))

@@ -1,0 +1,1 @@
+"""The output of ranks: followed, made whole lines, prefixed, shown."""

@@ -1,0 +1,261 @@
+"""Where lines are shown: a terminal, a pipe, a file, or an object that replaced `sys.stdout`.
+
+Theory of operation. A console may stop reading at any time (Ctrl-S, a pager, a full pipe to a
+stopped program), and a thread that is blocked in write(2) cannot be called back. So bytes are
+written without blocking, and the waiting is done in poll(2), together with a descriptor by which
+the waiting can be given up. O_NONBLOCK belongs to the open file description, which the launcher
+shares with its shell and its ranks: setting it on descriptor 1 would make their writes fail.
+Hence an open file description of our own, by opening /proc/self/fd/N again. What cannot be opened
+again is written in a way that fits it: a regular file never blocks for long and must share its
+offset, a socket has MSG_DONTWAIT, and the rest gets small writes after poll(2) has found room.
+
+An object that replaced `sys.stdout` (a test's capture, a notebook) wants to be called, even if it
+has a `fileno()`: a notebook's leads to the terminal in which its server was started.
+
+Rejected: a thread per console that may block (it cannot be ended, and what it wrote last is not
+known), RWF_NOWAIT (terminals refuse it), and believing poll(2) alone for large writes (it finds
+room for one byte and write(2) then blocks for the others).
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import select
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+# poll(2) finds a terminal or pipe writable if at least so many bytes fit.
+_CAUTIOUS = 512
+# The master side of pseudo-terminals: to open it again makes a new terminal.
+_PTMX = os.makedev(5, 2)
+# A terminal can have room for one byte and refuse the two of a line end; look again after this.
+_REFUSED_MS = 20
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_TEXT_WRITE: object = io.TextIOWrapper.__dict__["write"]
+_Put = Callable[[memoryview], int]
+
+
+class Console:
+    """One place where bytes can be shown; made in the user's thread, written from any.
+
+    stream: an object like `sys.stdout`, or None. It is flushed once, here, so that what the user
+        printed before stands before what the ranks print; it is never closed.
+    colour: whether colour sequences are understood and wanted there. NO_COLOR (not empty) says
+        no, then FORCE_COLOR (neither empty nor 0) says yes, then it must be a terminal that is
+        not TERM=dumb.
+    place: equal for two consoles that are the same terminal, pipe, file or object.
+    quiet: nothing is shown any more, because its reader has gone or it is broken. That is never
+        an error: ranks go on without their audience.
+    midline: the last byte that it took was not a newline.
+
+    A replaced object is called as it is: if its write() blocks, so does `write`.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.quiet = stream is None
+        self.midline = False
+        self._stream: Any = stream
+        self._fd = -1
+        self._socket: socket.socket | None = None
+        self._closing = False
+        self._lock = threading.Lock()
+        self._put: _Put | None = None
+        self.place: tuple[object, ...] = ("object", id(stream))
+        try:
+            stream.flush()
+        except Exception:  # noqa: S110 - a closed stream, or one without flush()
+            pass
+        fd = _descriptor(stream)
+        self.colour = _wants_colour(stream)
+        if fd is not None:
+            self._open(fd)
+
+    def _open(self, fd: int) -> None:
+        try:
+            found = os.fstat(fd)
+            self.place = (found.st_dev, found.st_ino)
+            if stat.S_ISSOCK(found.st_mode) and socket.getdefaulttimeout() is None:
+                # With a default timeout, this class would make the shared description
+                # non-blocking.
+                self._socket = socket.socket(fileno=os.dup(fd))
+                self._fd = self._socket.fileno()
+                self._put = self._send
+                return
+            if stat.S_ISREG(found.st_mode):
+                self._fd = os.dup(fd)
+                self._put = self._write
+                return
+            self._fd = _reopened(fd, found)
+            self._put = self._write
+            if self._fd < 0:
+                self._fd = os.dup(fd)
+                self._put = self._write_little
+        except OSError:
+            self.quiet = True
+
+    def _write(self, data: memoryview) -> int:
+        return os.write(self._fd, data)
+
+    def _write_little(self, data: memoryview) -> int:
+        if not _wait((self._fd, select.POLLOUT), timeout=0):
+            raise BlockingIOError
+        return os.write(self._fd, data[:_CAUTIOUS])
+
+    def _send(self, data: memoryview) -> int:
+        assert self._socket is not None
+        return self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+    def write(
+        self, data: bytes, *, abandon: int | None = None, timeout: float | None = None
+    ) -> bool:
+        """Show all of `data`, waiting for the console as long as it takes.
+
+        abandon: a descriptor; when it becomes readable the waiting ends.
+        timeout: seconds after which the waiting ends; 0 shows what can be shown at once.
+
+        Returns False if it was given up: then some of `data` may have been shown, see `midline`.
+        Never raises for a console that fails: it goes quiet, which counts as shown.
+        """
+        try:
+            with self._lock:
+                if self.quiet or self._closing or not data:
+                    return True
+                if self._put is None:
+                    self._call(data)
+                    return True
+                return self._write_all(self._put, data, abandon, timeout)
+        finally:
+            if self._closing:
+                self._release()
+
+    def _write_all(
+        self, put: _Put, data: bytes, abandon: int | None, timeout: float | None
+    ) -> bool:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        view = memoryview(data)
+        done = 0
+        waited = False
+        try:
+            while done < len(view):
+                try:
+                    taken = put(view[done:])
+                except BlockingIOError:
+                    taken = 0
+                except OSError as e:
+                    # What a full disk did not take is lost, the next line may fit again.
+                    self.quiet = e.errno not in _NO_SPACE
+                    return True
+                done += taken
+                if done == len(view):
+                    return True
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                if waited and not taken:
+                    # Found writable, yet refused: not to be asked in a tight loop.
+                    found = _wait((abandon, select.POLLIN), timeout=_REFUSED_MS / 1000)
+                else:
+                    found = _wait(
+                        (abandon, select.POLLIN), (self._fd, select.POLLOUT), timeout=left
+                    )
+                waited = True
+                if abandon in found:
+                    return False
+            return True
+        finally:
+            if done:
+                self.midline = data[done - 1] != 0x0A
+
+    def _call(self, data: bytes) -> None:
+        try:
+            try:
+                self._stream.write(data.decode(errors="replace"))
+            except TypeError:
+                self._stream.write(data)  # it was opened for bytes
+            self.midline = not data.endswith(b"\n")
+            flush = getattr(self._stream, "flush", None)
+            if flush is not None:
+                flush()
+        except Exception:
+            # Whatever object stands there, its faults must not end the thread that follows ranks.
+            self.quiet = True
+
+    def close(self) -> None:
+        """Close the descriptors that this console opened, now or when a write in it ends."""
+        self._closing = True
+        self._release()
+
+    def _release(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            return  # the writer looks at _closing when it is done
+        try:
+            if self._socket is not None:
+                self._socket.close()
+            elif self._fd >= 0:
+                os.close(self._fd)
+            self._socket = None
+            self._fd = -1
+        finally:
+            self._lock.release()
+
+
+def _descriptor(stream: Any) -> int | None:
+    """Give the descriptor to which a stream of the io module leads, None for any other object."""
+    try:
+        if _is(stream, io.TextIOWrapper):
+            if type(stream).write is not _TEXT_WRITE:
+                return None  # somebody wants to see what is written
+            stream = stream.buffer
+        if _is(stream, io.BufferedWriter, io.BufferedRandom):
+            stream = stream.raw
+        return stream.fileno() if _is(stream, io.FileIO) else None
+    except ValueError:
+        return None  # closed or detached
+
+
+def _is(stream: Any, *kinds: type) -> bool:
+    return isinstance(stream, kinds)
+
+
+def _wants_colour(stream: Any) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "") not in ("", "0"):
+        return True
+    try:
+        return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+    except Exception:
+        return False
+
+
+def _reopened(fd: int, found: os.stat_result) -> int:
+    """Open the pipe or terminal behind `fd` once more, non-blocking; -1 if it cannot be."""
+    # Opening other character devices might do something to them. (Major 1: /dev/null.)
+    known = os.isatty(fd) or os.major(found.st_rdev) == 1
+    openable = stat.S_ISFIFO(found.st_mode) or (stat.S_ISCHR(found.st_mode) and known)
+    if not openable or found.st_rdev == _PTMX:
+        return -1
+    flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        return os.open(f"/proc/self/fd/{fd}", flags)
+    except OSError:
+        return -1  # another user's terminal, no /proc, a pipe whose reader has gone
+
+
+def _wait(*wanted: tuple[int | None, int], timeout: float | None) -> set[int | None]:
+    """Wait for descriptors (None: not that one); give those with news, errors being news."""
+    poll = select.poll()
+    for fd, events in wanted:
+        if fd is not None:
+            poll.register(fd, events)
+    return {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
+
+
+__all__ = ["Console"]

@@ -1,0 +1,181 @@
+"""One stream of one rank: what it is called, where it is read, what of it was shown."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import struct
+import termios
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from procession.output.screen import Screen
+    from procession.output.tail import Tail
+
+BLOCK = 256 << 10  # bytes per read: large enough to cost nothing per line, small enough to be fair
+_TAIL_ONLY = 128 << 10  # bytes at the end of a file that are read when nothing is shown any more
+
+
+@dataclass(frozen=True)
+class Source:
+    """A stream of a rank.
+
+    prefix: stands before each of its lines on the console.
+    colour: which of six colours the prefix has on a console with colours, any number, usually
+        the rank; None for none.
+    shown: False if it is read (for its tail, and so that its writer never waits) but not shown.
+    """
+
+    rank: int
+    stream: Literal["out", "err"]
+    prefix: bytes = b""
+    colour: int | None = None
+    shown: bool = True
+
+
+class Feed:
+    """What is known of one source while it is followed. Made in one thread, read in another.
+
+    due: when the incomplete line should be shown, in seconds of the monotonic clock, or None.
+    left: bytes that may still be read, None for no end.
+    """
+
+    def __init__(self, fd: int, source: Source, screen: Screen, tail: Tail) -> None:
+        self.fd = fd
+        self.source = source
+        self.due: float | None = None
+        self.left: int | None = None
+        self.wd = -1
+        self.is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        self._screen: Screen | None = screen if source.shown else None
+        self._prefix = screen.prefix(source.prefix, source.colour)
+        self._tail = tail
+        self._splitter = tail.splitter
+        self._position = 0
+        self._shown_state: bytes | None = None  # the progress that was shown last, as a line
+        self._shown_at = float("-inf")
+
+    def read(self) -> bytes | None:
+        """Read a block: b"" at the end (of a file: for now), None if a pipe has nothing now."""
+        size = BLOCK if self.left is None else min(BLOCK, self.left)
+        if not size:
+            return b""
+        try:
+            block = os.read(self.fd, size)
+            if not block and self.is_file and self._was_truncated():
+                block = os.read(self.fd, size)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""  # a broken disk or network: nothing comes now
+        self._position += len(block)
+        if self.left is not None:
+            self.left -= len(block)
+        return block
+
+    def _was_truncated(self) -> bool:
+        """Go to the beginning of a file that is shorter than what was read of it.
+
+        A writer without O_APPEND goes on at its old offset and leaves a hole before it, which is
+        passed over. A file that has grown beyond the old position again before anybody looked is
+        not found out; it goes on at that position.
+        """
+        if os.fstat(self.fd).st_size >= self._position:
+            return False
+        try:
+            self._position = os.lseek(self.fd, 0, os.SEEK_DATA)
+        except OSError:
+            self._position = os.lseek(self.fd, 0, os.SEEK_SET)
+        return os.fstat(self.fd).st_size > self._position
+
+    def limit(self) -> None:
+        """Let nothing be read but what was written until now."""
+        try:
+            if self.is_file:
+                size = os.fstat(self.fd).st_size
+                self.left = size if size < self._position else size - self._position
+            else:
+                self.left = struct.unpack("i", fcntl.ioctl(self.fd, termios.FIONREAD, b"\0" * 4))[0]
+        except OSError:
+            self.left = BLOCK  # not a pipe; a block is more than a pipe holds
+
+    def mute(self) -> None:
+        """Show nothing from now on; of a file with a limit, go on near the end."""
+        self._screen = None
+        self.due = None
+        if self.is_file and self.left is not None and self.left > _TAIL_ONLY:
+            self._tail.end()
+            self._position += self.left - _TAIL_ONLY
+            os.lseek(self.fd, self._position, os.SEEK_SET)
+            self.left = _TAIL_ONLY
+
+    def take(self, block: bytes, now: float, partial_after: float, progress_every: float) -> None:
+        """Show the lines that `block` completes, and say in `due` when to show the rest."""
+        lines = self._tail.feed(block)
+        if self._screen is None:
+            return
+        splitter = self._splitter
+        if lines:
+            self._show(lines, splitter.continued)
+            self.due = None
+        if not splitter.untaken:
+            self.due = None
+            return
+        if self.due is None:
+            self.due = now + partial_after
+        if splitter.progress:
+            self.due = max(self.due, self._shown_at + progress_every)
+
+    def tick(self, now: float) -> None:
+        """Show the incomplete line as it is: progress as a line of its own, text as the part.
+
+        Text that is shown for the first time opens a line; what was shown of it as progress is
+        not shown again.
+        """
+        self.due = None
+        screen, splitter = self._screen, self._splitter
+        if screen is None:
+            return
+        if splitter.progress:
+            state = splitter.take_all()
+            if state != self._shown_state:
+                screen.lines(self, self._prefix, state + b"\n")
+                self._shown_state = state
+                self._shown_at = now
+            return
+        continues = splitter.taken > 0
+        text = splitter.take()
+        if text:
+            self._shown_state = None
+            screen.partial(self, self._prefix, text, continues)
+
+    def _show(self, lines: bytes, continued: int) -> None:
+        """Show whole lines, of whose first `continued` bytes were shown before."""
+        assert self._screen is not None
+        state, self._shown_state = self._shown_state, None
+        if state is not None:
+            # Progress is shown in whole lines: its final state anew, unless it stands there.
+            if lines.startswith(state + b"\n"):
+                lines = lines[len(state) + 1 :]
+            continued = 0
+        if lines:
+            self._screen.lines(self, self._prefix, lines[continued:], continued > 0)
+
+    def end(self) -> None:
+        """Show what is left as a line, and close the descriptor."""
+        lines = self._tail.end()
+        if self._screen is not None and lines:
+            self._show(lines, self._splitter.continued)
+        self.due = None
+        self.close()
+
+    def close(self) -> None:
+        """Close the descriptor; may be called again."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+__all__ = ["BLOCK", "Feed", "Source"]

@@ -1,0 +1,102 @@
+"""The output of all ranks of a group, followed and shown on the console; see `loop` for how."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from procession.output.feed import Feed, Source
+from procession.output.loop import Loop
+from procession.output.screen import Screen
+from procession.output.tail import Tail
+
+if TYPE_CHECKING:
+    from procession.output.console import Console
+
+_CLOSE = 2.0  # seconds for what is left at close()
+
+
+class Follower:
+    r"""Follows the pipes and files of a group and shows them on two consoles.
+
+    partial_after: seconds after which a line is shown although its end has not come.
+    progress_every: seconds between two states of a line that replaces itself by `\r`.
+
+    There is a thread, named "procession-output", from the first source to the next `drain`. The
+    consoles stay the caller's; close them after `close`. All methods may be called from any
+    thread. Streams that lead to the same place share it: their lines never mix.
+    """
+
+    def __init__(
+        self,
+        stdout: Console,
+        stderr: Console,
+        *,
+        partial_after: float = 0.2,
+        progress_every: float = 1.0,
+    ) -> None:
+        self._out = Screen(stdout)
+        self._err = self._out if stdout.place == stderr.place else Screen(stderr)
+        self._times = (partial_after, progress_every)
+        self._tails: dict[tuple[int, str], Tail] = {}
+        self._loop: Loop | None = None
+        self._lock = threading.Lock()
+
+    def add_pipe(self, fd: int, source: Source) -> None:
+        """Follow a pipe until its writers have closed it; takes over its read end."""
+        os.set_blocking(fd, False)
+        self._add(fd, source)
+
+    def add_file(self, path: str | os.PathLike[str], source: Source) -> None:
+        """Follow a file, from its beginning, while it grows. OSError if it cannot be opened.
+
+        A file that has become shorter is followed from its beginning anew. Where inotify is at
+        a limit of the machine, the file is looked at every 0.1 seconds.
+        """
+        self._add(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), source)
+
+    def _add(self, fd: int, source: Source) -> None:
+        screen = self._out if source.stream == "out" else self._err
+        tail = Tail()
+        feed = Feed(fd, source, screen, tail)
+        try:
+            with self._lock:
+                if self._loop is None or not self._loop.add(feed):
+                    self._loop = Loop((self._out, self._err), *self._times)
+                    self._loop.add(feed)
+                self._tails[source.rank, source.stream] = tail
+        except BaseException:
+            feed.close()
+            raise
+
+    def tail(self, rank: int, stream: str) -> list[str]:
+        r"""Give the last 20 lines (at most 64 KiB) that were read of a stream, "out" or "err".
+
+        Raw text without newlines, a line with `\r` in its latest state, bytes that are not UTF-8
+        replaced. Stays available after `drain` and `close`, until the rank gets a new source.
+        """
+        tail = self._tails.get((rank, stream))
+        return [] if tail is None else tail.lines()
+
+    def drain(self, timeout: float) -> bool:
+        """Show everything that was written until now, then forget all sources.
+
+        To be called when the writers are gone. Does not wait for an end-of-file: what a process
+        that still writes does later is not read. Incomplete lines are shown as lines. Takes at
+        most `timeout` seconds, and one more if that was not enough.
+
+        False if the console did not take everything in time: the rest is dropped, with a note on
+        the console if that takes it. The tails are complete in this case, too, unless an object
+        that replaced `sys.stdout` hangs in its write().
+        """
+        with self._lock:
+            loop, self._loop = self._loop, None
+        return loop is None or loop.finish(timeout)
+
+    def close(self) -> None:
+        """End the thread and close all descriptors, within about three seconds; idempotent."""
+        self.drain(_CLOSE)
+
+
+__all__ = ["Follower", "Source"]

@@ -1,0 +1,266 @@
+"""The one thread that brings the output of all ranks of a group to the console.
+
+Theory of operation. Pipes and the files of a tee are followed alike: epoll says which pipes have
+news, inotify (itself in epoll) which files. Every source with news is read once per round, at
+most 256 KiB, so that a noisy rank does not starve the others; what a round brought is composed
+by `Screen` and written at once. While nothing happens nobody wakes up: the only timeouts are the
+deadlines of lines that are incomplete, and 0.1 s where inotify is at a limit of the machine and
+files must be looked at instead.
+
+After a round that brought little, the thread rests for a moment (1 ms; 4 ms if only files had
+news, whose writers never wait), so that a rank that prints line by line costs a wake-up per rest
+and not one per line. What comes after a silence is shown at once.
+
+One `Loop` lives from the first source to `drain`: a thread and its descriptors. A drain that
+fails ends with a loop that is given up, never reused: if it hangs in the write() of some object,
+it hangs alone, and closes its descriptors when it comes back. A console that does not read is
+waited for in poll(2) together with an eventfd that says that the loop is given up.
+
+Rejected: a thread per source (200 ranks have 400), asyncio (the launcher may run its own, and
+files are not in it), waiting for end-of-file at the end (a stray grandchild keeps the pipe open
+for days), polling files (10 wake-ups a second per run while nothing happens).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from procession.output.feed import BLOCK, Feed
+from procession.system.inotify import Inotify
+
+if TYPE_CHECKING:
+    from procession.output.screen import Screen
+
+_LOOK_AT_FILES = 0.1  # seconds, where there is no notification
+_REST_MS = 1
+_REST_FILES_MS = 4
+_BUSY = 16 << 10  # bytes in one read of a pipe: its writer is fast, and may wait for us
+_GIVEN_UP = 1.0  # seconds that a loop that was given up has to come back
+_NOTE = b"the console did not take all output in time; the rest of it is not shown"
+
+
+class Loop:
+    """The thread, from the first source to the drain; it starts with the object."""
+
+    def __init__(
+        self, screens: tuple[Screen, Screen], partial_after: float, progress_every: float
+    ) -> None:
+        self._screens = screens
+        self._partial_after = partial_after
+        self._progress_every = progress_every
+        self._feeds: dict[int, Feed] = {}  # by descriptor
+        self._watched: dict[int, list[Feed]] = {}  # by watch, files
+        self._unwatched: list[Feed] = []  # files that no watch could be had for
+        self._ready: dict[Feed, None] = {}  # files that have more, in the order of turns
+        self._incoming: list[Feed] = []
+        self._lock = threading.Lock()  # of _incoming and of the two eventfds while open
+        self._ended = False
+        self._finishing = threading.Event()
+        self._given_up = threading.Event()
+        self._clean = True
+        self._inotify: Inotify | None = None
+        self._no_inotify = False
+        self._thread = threading.Thread(target=self._run, name="procession-output", daemon=True)
+        with contextlib.ExitStack() as opened:
+            self._wake = _eventfd(opened)
+            self._abandon = _eventfd(opened)
+            self._epoll = opened.enter_context(select.epoll())
+            self._epoll.register(self._wake, select.EPOLLIN)
+            self._thread.start()
+            self._opened = opened.pop_all()
+
+    # From other threads.
+
+    def add(self, feed: Feed) -> bool:
+        """Follow one more source; False if the thread has ended."""
+        with self._lock:
+            if not self._ended:
+                self._incoming.append(feed)
+                os.eventfd_write(self._wake, 1)
+            return not self._ended
+
+    def finish(self, timeout: float) -> bool:
+        """End the thread as `Follower.drain` says."""
+        self._finishing.set()
+        self._signal(self._wake)
+        try:
+            self._thread.join(max(0.0, timeout))
+        except BaseException:
+            # Ctrl-C: nobody will come back to give the thread up later.
+            self._give_up()
+            raise
+        if self._thread.is_alive():
+            self._give_up()
+            self._thread.join(_GIVEN_UP)
+        return self._clean and not self._thread.is_alive()
+
+    def _give_up(self) -> None:
+        self._given_up.set()
+        self._signal(self._abandon)
+
+    def _signal(self, eventfd: int) -> None:
+        with self._lock:
+            if not self._ended:
+                os.eventfd_write(eventfd, 1)
+
+    # In the thread.
+
+    def _run(self) -> None:
+        try:
+            while not self._finishing.is_set():
+                self._round()
+            self._drain()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        with self._lock:
+            self._ended = True
+            for feed in (*self._feeds.values(), *self._incoming):
+                feed.close()
+            self._opened.close()
+
+    def _round(self) -> None:
+        """Wait for news, and show what every source with news has now."""
+        pipes = self._wait()
+        now = time.monotonic()
+        most = 0
+        for fd in pipes:
+            feed = self._feeds.get(fd)
+            if feed is not None:
+                most = max(most, self._turn(feed, now))
+        ready, self._ready = self._ready, {}
+        for feed in ready:
+            if self._turn(feed, now) == BLOCK:
+                self._ready[feed] = None
+        for feed in self._feeds.values():
+            if feed.due is not None and feed.due <= now:
+                feed.tick(now)
+        self._flush()
+        if (pipes or ready) and not self._ready and most < _BUSY:
+            rest = select.poll()
+            rest.register(self._wake, select.POLLIN)
+            rest.poll(_REST_MS if pipes else _REST_FILES_MS)
+
+    def _wait(self) -> list[int]:
+        """Wait until something is to be done; gives pipes, and puts files among those ready."""
+        wakes = [feed.due for feed in self._feeds.values() if feed.due is not None]
+        if self._unwatched:
+            wakes.append(time.monotonic() + _LOOK_AT_FILES)
+        timeout = -1.0
+        if self._ready:
+            timeout = 0.0
+        elif wakes:
+            # Up to whole milliseconds, or the last one would be spent in a loop.
+            left = max(0.0, min(wakes) - time.monotonic())
+            timeout = math.ceil(left * 1000) / 1000
+        pipes: list[int] = []
+        for fd, _ in self._epoll.poll(timeout):
+            if fd == self._wake:
+                os.eventfd_read(self._wake)
+                self._admit()
+            elif self._inotify is not None and fd == self._inotify.fileno():
+                self._files_with_news(self._inotify.read())
+            else:
+                pipes.append(fd)
+        self._ready.update(dict.fromkeys(self._unwatched))
+        return pipes
+
+    def _files_with_news(self, watches: set[int] | None) -> None:
+        if watches is None:
+            watches = set(self._watched)
+        for wd in watches:
+            self._ready.update(dict.fromkeys(self._watched.get(wd, ())))
+
+    def _admit(self) -> None:
+        """Begin to follow the sources that were added."""
+        with self._lock:
+            incoming, self._incoming = self._incoming, []
+        for feed in incoming:
+            self._feeds[feed.fd] = feed
+            if not feed.is_file:
+                try:
+                    self._epoll.register(feed.fd, select.EPOLLIN)
+                except PermissionError:
+                    self._ready[feed] = None  # /dev/null: it never waits, and ends at once
+                continue
+            # The watch first, then the first look: nothing falls in between.
+            try:
+                wd = self._watch(feed)
+            except OSError:
+                self._unwatched.append(feed)
+            else:
+                self._watched.setdefault(wd, []).append(feed)
+            self._ready[feed] = None
+
+    def _watch(self, feed: Feed) -> int:
+        if self._no_inotify:
+            raise OSError
+        if self._inotify is None:
+            try:
+                self._inotify = Inotify()
+            except OSError:
+                self._no_inotify = True
+                raise
+            self._opened.callback(self._inotify.close)
+            self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
+        # What was opened, whatever has its name by now.
+        return self._inotify.add(f"/proc/self/fd/{feed.fd}")
+
+    def _turn(self, feed: Feed, now: float) -> int:
+        """Read one block of a source; gives its size. A pipe at its end is forgotten."""
+        block = feed.read()
+        if block:
+            feed.take(block, now, self._partial_after, self._progress_every)
+            if any(screen.waiting > BLOCK for screen in self._screens):
+                self._flush()
+            return len(block)
+        if block is not None and not feed.is_file:
+            del self._feeds[feed.fd]
+            feed.end()
+        return 0
+
+    def _flush(self) -> None:
+        for screen in self._screens:
+            self._clean = screen.flush(self._abandon) and self._clean
+
+    def _drain(self) -> None:
+        """Show what was written until now; if given up, read no more of it than the tails need."""
+        self._admit()
+        feeds: list[Feed] = list(self._feeds.values())
+        for feed in feeds:
+            feed.limit()
+        now = time.monotonic()
+        muted = False
+        while feeds:
+            if self._given_up.is_set() and not muted:
+                muted = True
+                self._clean = False
+                for feed in feeds:
+                    feed.mute()
+            feeds = [feed for feed in feeds if self._turn(feed, now)]
+            self._flush()
+        for feed in self._feeds.values():
+            feed.end()
+        for screen in self._screens:
+            if self._clean:
+                screen.end()
+        self._flush()
+        if not self._clean:
+            for screen in dict.fromkeys(self._screens):
+                screen.note(_NOTE)
+
+
+def _eventfd(opened: contextlib.ExitStack) -> int:
+    fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    opened.callback(os.close, fd)
+    return fd
+
+
+__all__ = ["Loop"]

@@ -1,0 +1,142 @@
+"""A run's files: torch's layout of logs by attempt and rank, `run.json` and `events.jsonl`.
+
+    <dir>/<run id>_<random>/run.json                     what was asked
+                            events.jsonl                 what happened, one object per event
+                            attempt_<k>/<local rank>/stdout.log, stderr.log, error.json
+
+Without a log directory there is only a scratch directory for error files, which goes with the run.
+What the launcher itself writes here never stops a group: a full disk is noted once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from procession.policy import Logs, Route
+
+SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE")
+LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def masked(env: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Hide the values of variables whose names look like secrets."""
+    return {
+        name: "***" if value and any(w in name.upper() for w in SECRET_WORDS) else value
+        for name, value in env.items()
+    }
+
+
+class RunDir:
+    """The directory of one run; made at once, with `OSError` if it cannot be."""
+
+    def __init__(self, logs: Logs, nproc: int, run_id: str) -> None:
+        routes = logs.route(nproc)
+        files = any(r in (Route.FILE, Route.TEE) for pair in routes for r in pair)
+        self.kept = logs.dir is not None or files
+        self.fault = ""
+        self._events = -1
+        if logs.dir is not None:
+            os.makedirs(logs.dir, exist_ok=True)
+            base = os.path.abspath(logs.dir)
+            self.path = tempfile.mkdtemp(prefix=f"{run_id}_", dir=base)
+        else:
+            self.path = tempfile.mkdtemp(prefix="procession_")
+        if self.kept:
+            try:
+                self._events = os.open(os.path.join(self.path, "events.jsonl"), LOG_FLAGS, 0o600)
+            except BaseException:
+                shutil.rmtree(self.path, ignore_errors=True)
+                raise
+
+    def rank_dir(self, attempt: int, rank: int) -> str:
+        """Give the directory of a rank's files in an attempt."""
+        return os.path.join(self.path, f"attempt_{attempt}", str(rank))
+
+    def make_rank_dir(self, attempt: int, rank: int) -> None:
+        """Make that directory, if files are kept. Raises OSError."""
+        if self.kept:
+            os.makedirs(self.rank_dir(attempt, rank), mode=0o700, exist_ok=True)
+
+    def error_file(self, attempt: int, rank: int) -> str:
+        """Give the path of a rank's error file; its directory is there."""
+        if self.kept:
+            return os.path.join(self.rank_dir(attempt, rank), "error.json")
+        return os.path.join(self.path, f"error_{attempt}_{rank}.json")
+
+    def log_file(self, attempt: int, rank: int, stream: str) -> str:
+        """Give the path of a rank's `stdout` or `stderr`."""
+        return os.path.join(self.rank_dir(attempt, rank), f"{stream}.log")
+
+    def open_log(self, attempt: int, rank: int, stream: str) -> int:
+        """Open that file for the rank. Raises OSError."""
+        return os.open(self.log_file(attempt, rank, stream), LOG_FLAGS, 0o600)
+
+    def write_run(self, asked: Mapping[str, Any]) -> None:
+        """Write `run.json`."""
+        if not self.kept:
+            return
+        try:
+            fd = os.open(os.path.join(self.path, "run.json"), LOG_FLAGS, 0o600)
+            with os.fdopen(fd, "w") as f:
+                json.dump(asked, f, indent=2, default=repr)
+                f.write("\n")
+        except OSError as e:
+            self._note(e)
+
+    def write_event(self, event: Mapping[str, Any]) -> None:
+        """Append an event to `events.jsonl`."""
+        if self._events < 0:
+            return
+        try:
+            os.write(self._events, json.dumps(event).encode() + b"\n")
+        except OSError as e:
+            self._note(e)
+
+    def _note(self, e: OSError) -> None:
+        if not self.fault:
+            self.fault = f"cannot write to the run's directory {self.path}: {e.strerror}"
+
+    def close(self) -> None:
+        """Close its files; a scratch directory is removed."""
+        if self._events >= 0:
+            os.close(self._events)
+            self._events = -1
+        if not self.kept:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def disk_is_full(path: str) -> bool:
+    """Tell whether the file system of `path` has no room for an ordinary user's block."""
+    try:
+        return os.statvfs(path).f_bavail == 0
+    except OSError:
+        return False
+
+
+def read_error_file(path: str) -> tuple[str, float | None]:
+    """Read torch's error file: its message (with a traceback, if it holds one), and its time.
+
+    The message is "" if there is no such file or it is not one. The time is in seconds since 1970.
+    """
+    try:
+        with open(path, "rb") as f:
+            data = json.loads(f.read(1 << 24))
+    except (OSError, ValueError, RecursionError):
+        return "", None
+    message = data.get("message") if isinstance(data, dict) else None
+    extra: Any = data if isinstance(data, dict) else {}
+    if isinstance(message, dict):
+        extra = message.get("extraInfo")
+        extra = extra if isinstance(extra, dict) else {}
+        callstack = extra.get("py_callstack")
+        message = callstack if isinstance(callstack, str) else message.get("message")
+    try:
+        seconds = float(extra.get("timestamp"))
+    except (TypeError, ValueError):
+        seconds = None
+    return (message if isinstance(message, str) else ""), seconds

@@ -1,0 +1,67 @@
+"""The last lines of one source, for reports."""
+
+from __future__ import annotations
+
+import threading
+
+from procession.output.lines import LineSplitter
+
+LINES = 20
+BYTES = 64 << 10
+
+
+class Tail:
+    """Splits what one source wrote into lines, and keeps the last of them.
+
+    Bytes go in from one thread, which may also use `splitter`, all but its `feed` and `end`;
+    `lines` may be called from any.
+    """
+
+    def __init__(self) -> None:
+        self.splitter = LineSplitter()
+        self._lock = threading.Lock()
+        self._kept = bytearray()
+
+    def feed(self, block: bytes) -> bytes:
+        """Give the lines that a block completes, as `LineSplitter.feed`, and keep their end."""
+        with self._lock:
+            lines = self.splitter.feed(block)
+            self._keep(lines)
+        return lines
+
+    def end(self) -> bytes:
+        """Give the incomplete line as a line, as `LineSplitter.end`, and keep it."""
+        with self._lock:
+            lines = self.splitter.end()
+            self._keep(lines)
+        return lines
+
+    def _keep(self, lines: bytes) -> None:
+        if len(lines) > BYTES:
+            # Most of a large block is not even copied.
+            self._kept = bytearray(memoryview(lines)[-BYTES - 1 :])
+            return
+        self._kept += lines
+        # Twice the size before it is cut: then cutting costs a byte moved per byte added.
+        if len(self._kept) > 2 * BYTES:
+            del self._kept[: -BYTES - 1]
+
+    def lines(self) -> list[str]:
+        r"""Give the last 20 lines and at most 64 KiB, the incomplete line being the last.
+
+        Each is in its latest state where it had `\r`, without its newline, else as it was
+        written; bytes that are not UTF-8 are replaced. The first may lack its beginning.
+        """
+        with self._lock:
+            text = bytes(self._kept) + self.splitter.pending
+        if not text:
+            return []
+        text = text.removesuffix(b"\n")
+        cut = len(text) - BYTES
+        if cut > 0:
+            # No character that has lost its first byte.
+            text = text[cut:].lstrip(bytes(range(0x80, 0xC0)))
+        return [line.decode(errors="replace") for line in text.split(b"\n")[-LINES:]]
+
+
+__all__ = ["Tail"]

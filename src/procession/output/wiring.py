@@ -1,0 +1,143 @@
+"""The three standard streams of each rank: where they come from and go to, by its route."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from procession.output.console import Console
+from procession.output.follow import Follower, Source
+from procession.output.rundir import RunDir
+from procession.policy import Logs, Route
+
+TAIL_LINES = 20
+TAIL_BYTES = 1 << 16
+
+
+class Wiring:
+    """Opens the streams of a group's ranks, and shows on the console what is to be shown."""
+
+    def __init__(self, logs: Logs, nproc: int, name: str, stdin: int | None, run: RunDir) -> None:
+        self._routes = logs.route(nproc)
+        self._template = logs.template(nproc) or ("[{rank}] " if logs.prefix == "auto" else "")
+        self._nproc = nproc
+        self._name = name
+        self._stdin = stdin
+        self._run = run
+        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._consoles: tuple[Console, Console] | None = None
+        self._follower: Follower | None = None
+
+    def open(self, attempt: int, rank: int) -> tuple[list[int], list[int]]:
+        """Open stdin, stdout and stderr of a rank; also which of them to close when it has them.
+
+        Raises OSError.
+        """
+        opened: list[int] = []
+        try:
+            self._run.make_rank_dir(attempt, rank)
+            fds = [self._launchers(0) if rank == self._stdin else self._null]
+            for number, (stream, route) in enumerate(
+                zip(("stdout", "stderr"), self._routes[rank], strict=True), start=1
+            ):
+                if route is Route.INHERIT:
+                    fds.append(self._launchers(number))
+                elif route is Route.DROP:
+                    fds.append(self._null)
+                elif route is Route.PREFIX:
+                    fds.append(self._pipe(rank, stream, opened))
+                else:
+                    fds.append(self._file(attempt, rank, stream, route, opened))
+        except BaseException:
+            for fd in opened:
+                os.close(fd)
+            raise
+        return fds, opened
+
+    def _launchers(self, number: int) -> int:
+        try:
+            os.fstat(number)
+        except OSError:  # the launcher runs without it
+            return self._null
+        return number
+
+    def _pipe(self, rank: int, stream: str, opened: list[int]) -> int:
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
+        opened.append(write_end)
+        self._follow().add_pipe(read_end, self._source(rank, stream))
+        return write_end
+
+    def _file(self, attempt: int, rank: int, stream: str, route: Route, opened: list[int]) -> int:
+        fd = self._run.open_log(attempt, rank, stream)
+        opened.append(fd)
+        if route is Route.TEE:
+            path = self._run.log_file(attempt, rank, stream)
+            self._follow().add_file(path, self._source(rank, stream))
+        return fd
+
+    def _source(self, rank: int, stream: str) -> Source:
+        prefix = self._template.format(
+            rank=rank, local_rank=rank, width=len(str(self._nproc - 1)), name=self._name
+        )
+        return Source(
+            rank=rank,
+            stream="out" if stream == "stdout" else "err",
+            prefix=prefix.encode(),
+            colour=rank if self._nproc > 1 else None,
+        )
+
+    def _follow(self) -> Follower:
+        if self._follower is None:
+            self._consoles = (Console(sys.stdout), Console(sys.stderr))
+            self._follower = Follower(*self._consoles)
+        return self._follower
+
+    def drain(self, timeout: float) -> bool:
+        """Show what is still to be shown, within `timeout` seconds; False if it was cut off."""
+        return self._follower is None or self._follower.drain(timeout)
+
+    def log_paths(self, attempt: int, rank: int) -> tuple[str, str]:
+        """Give the log files of a rank's stdout and stderr, "" where there is none."""
+        out, err = (
+            self._run.log_file(attempt, rank, stream) if route in (Route.FILE, Route.TEE) else ""
+            for stream, route in zip(("stdout", "stderr"), self._routes[rank], strict=True)
+        )
+        return out, err
+
+    def stderr_tail(self, attempt: int, rank: int) -> tuple[str, ...]:
+        """Give the last lines of a rank's stderr, as far as they passed or lie in its file."""
+        route = self._routes[rank][1]
+        if route in (Route.FILE, Route.TEE):
+            return _last_lines(self._run.log_file(attempt, rank, "stderr"))
+        if route is Route.PREFIX and self._follower is not None:
+            return tuple(self._follower.tail(rank, "err"))
+        return ()
+
+    def close(self) -> None:
+        """Close everything."""
+        if self._follower is not None:
+            self._follower.close()
+            self._follower = None
+        for console in self._consoles or ():
+            console.close()
+        self._consoles = None
+        if self._null >= 0:
+            os.close(self._null)
+            self._null = -1
+
+
+def _last_lines(path: str) -> tuple[str, ...]:
+    try:
+        with open(path, "rb") as f:
+            size = f.seek(0, os.SEEK_END)
+            f.seek(max(0, size - TAIL_BYTES))
+            text = f.read(TAIL_BYTES)
+    except OSError:
+        return ()
+    lines = text.decode(errors="replace").split("\n")
+    if size > TAIL_BYTES and len(lines) > 1:
+        del lines[0]
+    shown = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+    while shown and not shown[-1].strip():
+        shown.pop()
+    return tuple(shown[-TAIL_LINES:])

@@ -1,0 +1,226 @@
+"""Functions and their arguments on the way to the ranks: pickles in memory files, and descriptors.
+
+Theory of operation. What can be found by name in another interpreter is pickled by reference, which
+is fast; as soon as anything of `__main__` or a lambda, closure or local class turns up, all of it
+goes by value, through cloudpickle. Both paths honour the reducers that libraries register with
+`multiprocessing` (queues, locks, shared memory, torch's tensors), and both are run as
+`multiprocessing` runs them, "while spawning": a descriptor that such an object needs is then noted
+here, and travels to the rank beside the pickle. The pickles lie in memory files (memfd), so that no
+process in between has to hold them, and ranks with common arguments share one.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import os
+import pickle
+import sys
+from collections import ChainMap
+from types import FunctionType
+from typing import Any, NoReturn
+
+from procession.errors import SpecError
+from procession.spec import Function, Module, Script, Spec
+from procession.worker.inherit import InheritedFd
+
+
+class _ByValue(Exception):  # noqa: N818 - a signal to ourselves
+    """Something can only go by value."""
+
+
+class _Spawning:
+    """Stands where `multiprocessing` looks for the process that is being spawned."""
+
+    def __init__(self) -> None:
+        self.fds: list[int] = []
+
+    def duplicate_for_child(self, fd: int) -> int:
+        self.fds.append(os.dup(fd))
+        return len(self.fds) - 1
+
+    def DupFd(self, index: int) -> InheritedFd:  # noqa: N802 - multiprocessing's name
+        return InheritedFd(index)
+
+
+class Payload:
+    """What the ranks of a group run, ready to be sent; `close` when the group has ended."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._owned: list[int] = []
+        self._own: list[int] = []
+        self._common = -1
+        self._tracker = -1
+        self._spawning = _Spawning()
+        self.program: dict[str, Any] = {}
+        self.live: Any = None
+        try:
+            self._make(spec)
+        except BaseException:
+            self.close()
+            raise
+
+    def fds(self, rank: int) -> dict[str, int]:
+        """Give the descriptors that a rank needs, by role."""
+        roles: dict[str, int] = {}
+        if self._common >= 0:
+            roles["common"] = self._common
+            roles["own"] = self._own[rank % len(self._own)]
+        if self._tracker >= 0:
+            roles["tracker"] = self._tracker
+        return roles
+
+    @property
+    def inherited(self) -> list[int]:
+        """Descriptors that the pickled objects refer to, in order."""
+        return self._spawning.fds
+
+    def close(self) -> None:
+        """Close what this holds."""
+        for fd in (*self._owned, *self._spawning.fds):
+            os.close(fd)
+        self._owned.clear()
+        self._spawning.fds.clear()
+
+    # -- making it
+
+    def _make(self, spec: Spec) -> None:
+        program = spec.program
+        if isinstance(program, Script):
+            self.program = {
+                "kind": "script",
+                "path": program.path,
+                "args": list(program.args),
+            }
+        elif isinstance(program, Module):
+            self.program = {"kind": "module", "name": program.name, "args": list(program.args)}
+        elif isinstance(program, Function):
+            if spec.start_method == "fork":
+                self.program = {"kind": "live"}
+                self.live = (program.call, list(spec.args), list(spec.kwargs))
+            else:
+                self._make_function(program, spec)
+
+    def _make_function(self, program: Function, spec: Spec) -> None:
+        self._common = self._memory_file(self._pickled(program.call, "the function", program.call))
+        for rank in range(1 if spec.common_args else spec.nproc):
+            whose = "" if spec.common_args else f"rank {rank}: "
+            given = (spec.args[rank], dict(spec.kwargs[rank]))
+            self._own.append(
+                self._memory_file(self._pickled(given, f"{whose}the arguments", program.call))
+            )
+        multiprocessing = sys.modules.get("multiprocessing")
+        tracker = sys.modules.get("multiprocessing.resource_tracker")
+        tracker_fd = getattr(getattr(tracker, "_resource_tracker", None), "_fd", None)
+        if tracker_fd is not None:
+            self._tracker = os.dup(tracker_fd)
+            self._owned.append(self._tracker)
+        self.program = {
+            "kind": "function",
+            "sys_path": [p if p else os.getcwd() for p in sys.path],
+            "sys_argv": list(sys.argv),
+            "authkey": bytes(multiprocessing.current_process().authkey)
+            if multiprocessing is not None
+            else None,
+        }
+
+    def _memory_file(self, body: bytes) -> int:
+        fd = os.memfd_create("procession-arguments", os.MFD_CLOEXEC)
+        self._owned.append(fd)
+        view = memoryview(body)
+        while view:
+            view = view[os.write(fd, view) :]
+        return fd
+
+    def _pickled(self, thing: Any, what: str, call: Any) -> bytes:
+        before = len(self._spawning.fds)
+        try:
+            return _dump(thing, self._spawning)
+        except OSError:
+            raise
+        except Exception as e:
+            for fd in self._spawning.fds[before:]:
+                os.close(fd)
+            del self._spawning.fds[before:]
+            _refuse(thing, what, e)
+
+
+def _dump(thing: Any, spawning: _Spawning) -> bytes:
+    context = sys.modules.get("multiprocessing.context")
+    if context is None:  # then there is nothing of multiprocessing in it, either
+        return _dump_any(thing)
+    before = context.get_spawning_popen()
+    context.set_spawning_popen(spawning)
+    try:
+        return _dump_any(thing)
+    finally:
+        context.set_spawning_popen(before)
+
+
+def _dump_any(thing: Any) -> bytes:
+    try:
+        buffer = io.BytesIO()
+        _ByReference(buffer).dump(thing)
+        return buffer.getvalue()
+    except OSError:
+        raise
+    except Exception:
+        pass  # what cannot go by value either fails below, and says why
+    import cloudpickle
+
+    class ByValue(cloudpickle.Pickler):
+        dispatch_table = ChainMap(_reducers(), cloudpickle.Pickler.dispatch_table)
+
+    buffer = io.BytesIO()
+    ByValue(buffer, protocol=5).dump(thing)
+    return buffer.getvalue()
+
+
+def _reducers() -> dict[Any, Any]:
+    """Give the reducers that are registered with multiprocessing."""
+    reduction = sys.modules.get("multiprocessing.reduction")
+    return dict(reduction.ForkingPickler._extra_reducers) if reduction is not None else {}  # noqa: SLF001
+
+
+class _ByReference(pickle.Pickler):
+    """Pickles by reference, and gives up on what another interpreter would not find."""
+
+    def __init__(self, buffer: io.BytesIO) -> None:
+        super().__init__(buffer, protocol=5)
+        self.dispatch_table = ChainMap(_reducers(), copyreg.dispatch_table)
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, (type, FunctionType)) and obj.__module__ in ("__main__", None):
+            raise _ByValue
+        return NotImplemented
+
+
+def _refuse(thing: Any, what: str, error: Exception) -> NoReturn:
+    """Say which argument cannot be pickled. Raises SpecError."""
+    if isinstance(thing, tuple) and what.endswith("the arguments"):
+        args, kwargs = thing  # pyright: ignore[reportUnknownVariableType]
+        named = [(f"argument {i}", a) for i, a in enumerate(args)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        named += [(f"argument {k!r}", v) for k, v in kwargs.items()]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        for name, value in named:
+            spawning = _Spawning()
+            try:
+                _dump(value, spawning)
+            except Exception as e:
+                whose = what.removesuffix("the arguments")
+                what, thing, error = f"{whose}{name}", value, e
+                break
+            finally:
+                for fd in spawning.fds:
+                    os.close(fd)
+    text = " ".join(str(error).split()) or type(error).__name__
+    hint = ""
+    if "context" in text or "inheritance" in text:
+        hint = (
+            "; make it with multiprocessing.get_context('spawn'), or use start_method='fork'"
+        )
+    raise SpecError(
+        f"{what} ({type(thing).__name__}) cannot be pickled for the ranks: "
+        f"{type(error).__name__}: {text}{hint}"
+    ) from error
+
+

@@ -1,0 +1,171 @@
+"""Policies: small frozen values that say how a group logs, stops and restarts."""
+
+from __future__ import annotations
+
+import enum
+import os
+import signal as signals
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from procession.ranks import by_rank
+
+
+class Std(enum.IntFlag):
+    """Which of a rank's standard streams are meant; the values are torchrun's."""
+
+    NONE = 0
+    OUT = 1
+    ERR = 2
+    ALL = 3
+
+    @classmethod
+    def from_str(cls, text: str) -> Std | dict[int, Std]:
+        """Read `"3"` (one value for all ranks) or `"0:3,1:0,12:2"` (by rank).
+
+        Raises ValueError for anything else.
+        """
+        fault = ValueError(
+            f"not a choice of streams: {text!r}; write 0 (none), 1 (stdout), 2 (stderr) or "
+            "3 (both), or such a value by rank, for example 0:3,1:0,12:2"
+        )
+        if text in _STD_DIGITS:
+            return cls(int(text))
+        chosen: dict[int, Std] = {}
+        for part in text.split(","):
+            rank, colon, digit = part.partition(":")
+            if not colon or not (rank.isascii() and rank.isdecimal()) or digit not in _STD_DIGITS:
+                raise fault
+            chosen[int(rank)] = cls(int(digit))
+        return chosen
+
+
+_STD_DIGITS = ("0", "1", "2", "3")
+
+
+@dataclass(frozen=True)
+class Logs:
+    """Where the output of the ranks goes.
+
+    dir: the directory under which a run makes its own: `<dir>/<run>/attempt_0/<local rank>/` with
+        `stdout.log`, `stderr.log` and `error.json`, beside `run.json` and `events.jsonl`. It is
+        made if missing. None: no files, unless `redirect` or `tee` ask for some; then a new
+        directory in the temporary directory.
+    redirect: streams that go to their file and not to the console; one value or a mapping by rank.
+    tee: streams that go to their file and, by following it, to the console.
+    prefix: what stands before each line on the console; a template with the fields `{rank}`,
+        `{local_rank}`, `{width}` and `{name}`; `""` or None: nothing, and a stream that is neither
+        redirected nor teed is then the launcher's own stream. `"auto"`: `"[{rank}] "`, or nothing
+        in a group of one rank.
+    ranks: ranks whose output is shown on the console; those left out keep their files, and what
+        they would have shown is dropped. None: all.
+    """
+
+    dir: str | os.PathLike[str] | None = None
+    redirect: Std | Mapping[int, Std] = Std.NONE
+    tee: Std | Mapping[int, Std] = Std.NONE
+    prefix: str | None = "auto"
+    ranks: Collection[int] | None = None
+
+    def route(self, nproc: int) -> list[tuple[Route, Route]]:
+        """Give the route of stdout and of stderr for each rank. Raises ValueError."""
+        redirect = by_rank(self.redirect, nproc, "redirect", Std.NONE)
+        tee = by_rank(self.tee, nproc, "tee", Std.NONE)
+        prefixed = self.template(nproc) is not None
+        shown = range(nproc) if self.ranks is None else self.ranks
+
+        def route(rank: int, bit: Std) -> Route:
+            in_file = bool((redirect[rank] | tee[rank]) & bit)
+            if in_file:
+                return Route.TEE if tee[rank] & bit and rank in shown else Route.FILE
+            if rank not in shown:
+                return Route.DROP
+            return Route.PREFIX if prefixed else Route.INHERIT
+
+        return [(route(r, Std.OUT), route(r, Std.ERR)) for r in range(nproc)]
+
+    def template(self, nproc: int) -> str | None:
+        """Give the template of the prefix that a group of `nproc` ranks uses, None for none."""
+        if self.prefix == "auto":
+            return "[{rank}] " if nproc > 1 else None
+        return self.prefix or None
+
+    def check(self, nproc: int) -> None:
+        """Raise ValueError if this cannot be done for a group of `nproc` ranks."""
+        self.route(nproc)
+        template = self.template(nproc)
+        if template is not None:
+            try:
+                template.format(rank=0, local_rank=0, width=1, name="")
+            except (KeyError, IndexError, ValueError) as e:
+                raise ValueError(
+                    f"prefix: {template!r} is not a template of {{rank}}, {{local_rank}}, "
+                    f"{{width}} and {{name}} ({type(e).__name__}: {e})"
+                ) from None
+        if self.dir is not None:
+            path = os.fspath(self.dir)
+            while path and not os.path.lexists(path):
+                path = os.path.dirname(path)
+            if path and not os.path.isdir(path):
+                raise ValueError(f"log directory: {path!r} is not a directory")
+
+
+class Route(enum.Enum):
+    """The way of one stream of one rank."""
+
+    INHERIT = "the launcher's own stream"
+    PREFIX = "through a pipe, with a prefix, to the console"
+    FILE = "to its file"
+    TEE = "to its file, and from there with a prefix to the console"
+    DROP = "nowhere"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """How a group is ended: a signal to every rank's processes, time to obey, then SIGKILL.
+
+    signal: the stop signal.
+    grace: seconds from the stop signal to SIGKILL, one deadline for the whole group.
+    reap: seconds that processes may take to vanish after SIGKILL, before they are given up as
+        lost (a process in uninterruptible sleep cannot be killed).
+    linger: seconds that a rank whose outcome is known may take to exit by itself when the group
+        ends, before it gets the stop signal too.
+    """
+
+    signal: signals.Signals | int = signals.SIGTERM
+    grace: float = 30.0
+    reap: float = 10.0
+    linger: float = 1.0
+
+    def check(self) -> None:
+        """Raise ValueError for a signal that does not exist or a time that is not one."""
+        try:
+            signals.Signals(self.signal)
+        except ValueError:
+            raise ValueError(f"stop signal: there is no signal {self.signal!r}") from None
+        for name in ("grace", "reap", "linger"):
+            seconds = getattr(self, name)
+            if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9:
+                raise ValueError(f"stop: {name} must be seconds, 0 or more, not {seconds!r}")
+
+
+@dataclass(frozen=True)
+class Restart:
+    """When a failed group starts again, with new processes.
+
+    max: how many times.
+    """
+
+    max: int = 0
+
+    def check(self) -> None:
+        """Raise ValueError for a count that is not one."""
+        if not isinstance(self.max, int) or isinstance(self.max, bool) or self.max < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"restart: max must be a count, 0 or more, not {self.max!r}")
+
+
+NO_RESTART = Restart()
+DEFAULT_STOP = Stop()
+DEFAULT_LOGS = Logs()
+
+__all__ = ["DEFAULT_LOGS", "DEFAULT_STOP", "NO_RESTART", "Logs", "Restart", "Route", "Std", "Stop"]

@@ -1,0 +1,178 @@
+"""The report: how a group ended, in words. Pure: facts in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from procession.errors import GroupEnd, Outcome, RankEnd
+from procession.exit import signal_name
+from procession.ranks import format_ranks
+
+SIMULTANEOUS = 1_000_000  # nanoseconds: what is closer together has no known order
+FOLD_ABOVE = 40  # lines of other ranks; beyond, those that ended alike share one
+FULL_TRACEBACKS = 8  # of simultaneous failures
+MEMORY_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+
+def format_report(end: GroupEnd) -> str:
+    """Write the report of a group that failed."""
+    cause = end.failures[0]
+    together = [
+        f for f in end.failures[1:] if f.happened_at - cause.happened_at <= SIMULTANEOUS
+    ]
+    later = [f for f in end.failures[1:] if f not in together]
+    lines = [f"{end.name} failed: {headline(cause, end.nproc)}", ""]
+    lines += failure_block(cause)
+    if together:
+        lines += ["", "at the same time (within 1 ms):"]
+        for failure in together[:FULL_TRACEBACKS]:
+            lines += ["", *failure_block(failure)]
+        together = together[FULL_TRACEBACKS:]
+        later = together + later
+    lines += _others("failed by themselves, later", later, cause)
+    lines += _others("ended by the group", end.ended, cause)
+    lines += _others("finished", end.finished, cause)
+    if end.attempt:
+        lines += ["", f"this was attempt {end.attempt}, after {end.attempt} restarts"]
+    lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
+    if end.run_dir:
+        lines += ["", f"run directory: {end.run_dir}"]
+    return "\n".join(lines)
+
+
+def headline(end: RankEnd, nproc: int) -> str:
+    """Say in one line which rank failed, how, and when."""
+    of = f" of {nproc}" if nproc > 1 else ""
+    return f"{_who(end, of)} {what_happened(end)}{_after(end)}{_memory_verdict(end)}"
+
+
+def failure_block(end: RankEnd) -> list[str]:
+    """Say all that is known about a failure."""
+    facts: list[str] = []
+    if end.pid is not None:
+        facts.append(str(end.exit))
+    if end.peak_memory is not None:
+        facts.append(f"peak memory {format_bytes(end.peak_memory)}")
+    if end.cpu_seconds is not None:
+        facts.append(f"CPU {format_seconds(end.cpu_seconds)}")
+    lines = [f"{_who(end)} {what_happened(end, short=True)}{_after(end)}{_memory_verdict(end)}"]
+    if facts:
+        lines.append("  " + ", ".join(facts))
+    if end.note:
+        lines.append(f"  {end.note}")
+    traceback = end.traceback.rstrip("\n").splitlines()
+    if traceback:
+        lines += ["", *(f"  {line}".rstrip() for line in traceback)]
+    tail = _without(end.stderr_tail, traceback)
+    if tail:
+        lines += ["", "  last lines of stderr:", *(f"    {line}".rstrip() for line in tail)]
+    logs = [path for path in (end.stderr_log, end.stdout_log) if path]
+    if logs:
+        lines += ["", f"  full log: {'  '.join(logs)}"]
+    return lines
+
+
+def what_happened(end: RankEnd, *, short: bool = False) -> str:
+    """Say what a rank did, as the verb of a sentence."""
+    if end.outcome is Outcome.RAISED:
+        text = end.type_name
+        if end.message and not short:
+            text += f": {_one_line(end.message)}"
+        return f"raised {text}"
+    if end.outcome is Outcome.UNPICKLABLE:
+        return f"returned a {end.type_name} that cannot be pickled ({_one_line(end.message)})"
+    if end.outcome is Outcome.SIGNALLED and end.exit.signal is not None:
+        core = ", and dumped core" if end.exit.core else ""
+        return f"was killed by {signal_name(end.exit.signal)}{core}"
+    if end.outcome is Outcome.EXITED:
+        said = f" ({_one_line(end.message)})" if end.message else ""
+        return f"exited with code {end.exit.code}{said}" if end.exit.code is not None else "exited"
+    if end.outcome is Outcome.NOT_STARTED:
+        return _one_line(end.message) or "did not start in time"
+    if end.outcome is Outcome.NO_VALUE:
+        return "ended without returning (exit code 0)"
+    return end.outcome.value
+
+
+def _others(title: str, ends: Iterable[RankEnd], cause: RankEnd) -> list[str]:
+    said = [(e, _fate(e, cause)) for e in ends]
+    if not said:
+        return []
+    if len(said) <= FOLD_ABOVE:
+        return ["", f"{title}:", *(f"  {_who(e)} {fate}" for e, fate in said)]
+    alike: dict[str, list[int]] = {}
+    for e, _ in said:
+        alike.setdefault(_plain_fate(e), []).append(e.rank)
+    return ["", f"{title}:", *(f"  {format_ranks(r)} {fate}" for fate, r in alike.items())]
+
+
+def _fate(end: RankEnd, cause: RankEnd) -> str:
+    fate = _plain_fate(end)
+    if end.outcome in (Outcome.CANCELLED, Outcome.NOT_STARTED):
+        return fate
+    if end.happened_at > cause.happened_at:
+        return f"{fate}, {format_seconds((end.happened_at - cause.happened_at) / 1e9)} later"
+    return f"{fate}{_after(end)}"
+
+
+def _plain_fate(end: RankEnd) -> str:
+    if end.outcome is Outcome.SIGNALLED and end.exit.signal is not None:
+        return f"was ended by {signal_name(end.exit.signal)}"
+    if end.outcome is Outcome.RETURNED:
+        return "returned"
+    return what_happened(end)
+
+
+def _who(end: RankEnd, of: str = "") -> str:
+    pid = f" (pid {end.pid})" if end.pid is not None else ""
+    return f"rank {end.rank}{of}{pid}"
+
+
+def _after(end: RankEnd) -> str:
+    return f" after {format_seconds(end.seconds)}" if end.started_at else ""
+
+
+def _memory_verdict(end: RankEnd) -> str:
+    """Say, for SIGKILL, whether memory was the likely reason."""
+    if end.exit.signal != 9 or end.outcome not in (Outcome.SIGNALLED, Outcome.TORN_VALUE):
+        return ""
+    if end.out_of_memory:
+        peak = f" (peak {format_bytes(end.peak_memory)})" if end.peak_memory is not None else ""
+        return f", likely out of memory{peak}"
+    if end.out_of_memory is False:
+        return ", not for want of memory (the kernel counts no such kill)"
+    return ""
+
+
+def _without(tail: tuple[str, ...], traceback: list[str]) -> list[str]:
+    """Leave out the end of stderr that only repeats the traceback."""
+    lines = [line.rstrip() for line in tail]
+    shown = [line.rstrip() for line in traceback]
+    for length in range(min(len(lines), len(shown)), 0, -1):
+        if lines[-length:] == shown[-length:]:
+            return lines[:-length]
+    return lines
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 300 else line[:297] + "..."
+
+
+def format_bytes(count: int) -> str:
+    """Write a size: `11.8 GB`."""
+    for unit, size in MEMORY_UNITS:
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration: `0.4 ms`, `2.35 s`, `4 min 10 s`, `2 h 5 min`."""
+    if seconds < 0.1:
+        return f"{seconds * 1e3:.1f} ms"
+    if seconds < 60:
+        return f"{seconds:.2f} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"

@@ -1,0 +1,160 @@
+"""What a group needs to start its ranks: program, environment, streams and files, by rank."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+from procession.forkserver import pool
+from procession.forkserver.client import ForkServer, fresh_interpreter
+from procession.output.rundir import RunDir, masked
+from procession.output.wiring import Wiring
+from procession.payload import Payload
+from procession.rankenv import Place, rank_environment
+from procession.results import ResultReader
+from procession.spec import Command, Spec
+from procession.system.ports import free_port
+
+
+class Spawner:
+    """Sends the ranks of one group to its forkserver. Owns the files and descriptors for that."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._env = dict(os.environ)
+        self.run_id = self._env.get("TORCHELASTIC_RUN_ID") or f"{_safe(spec.name)}_{secrets.token_hex(3)}"
+        self._server_key: pool.Key | None = None
+        self._place: Place | None = None
+        self.payload = Payload(spec)
+        try:
+            self.run_dir = RunDir(spec.logs, spec.nproc, self.run_id)
+        except BaseException:
+            self.payload.close()
+            raise
+        try:
+            self.streams = Wiring(spec.logs, spec.nproc, spec.name, spec.stdin, self.run_dir)
+        except BaseException:
+            self.payload.close()
+            self.run_dir.close()
+            raise
+        self.run_dir.write_run(self._asked())
+
+    def _asked(self) -> dict[str, object]:
+        spec = self._spec
+        return {
+            "name": spec.name,
+            "run": self.run_id,
+            "program": repr(spec.program),
+            "nproc": spec.nproc,
+            "env": [masked(e) for e in spec.env],
+            "cwd": spec.cwd or _current_directory(),
+            "start_method": spec.start_method,
+            "stop": repr(spec.stop),
+            "restart": repr(spec.restart),
+            "logs": repr(spec.logs),
+            "launcher": os.getpid(),
+        }
+
+    def lease(self) -> ForkServer:
+        """Get the forkserver for this group. Raises OSError."""
+        if self._spec.start_method == "fork" and self.payload.live is not None:
+            server = ForkServer.fork(self.payload.live)
+            pool.adopt(server)
+            return server
+        self._server_key, server = pool.lease()
+        return server
+
+    def begin(self, server: ForkServer, attempt: int) -> None:
+        """Tell the forkserver what is common to the ranks of an attempt. Raises OSError."""
+        self._place = Place(
+            address="127.0.0.1",
+            port=free_port(),
+            run_id=self.run_id,
+            attempt=attempt,
+            restarts=self._spec.restart.max,
+            cores=len(os.sched_getaffinity(0)),
+        )
+        common = {
+            "env": self._env,
+            "cwd": os.path.abspath(self._spec.cwd) if self._spec.cwd else _current_directory(),
+            "umask": _umask(),
+            "scratch": None if self.run_dir.kept else self.run_dir.path,
+            "python": fresh_interpreter(),
+        }
+        server.send(("begin", common), [], [])
+
+    def spawn(self, server: ForkServer, attempt: int, rank: int) -> ResultReader:
+        """Ask for one rank; what it tells is read from what is returned. Raises OSError."""
+        assert self._place is not None
+        streams, close = self.streams.open(attempt, rank)
+        try:
+            read_end, write_end = os.pipe2(os.O_CLOEXEC)
+        except BaseException:
+            for fd in close:
+                os.close(fd)
+            raise
+        close.append(write_end)
+        program = self._spec.program
+        fds = [*streams]
+        roles = {"stdin": 0, "stdout": 1, "stderr": 2}
+        inherit: list[int] = []
+        if not isinstance(program, Command):
+            for role, fd in {"result": write_end, **self.payload.fds(rank)}.items():
+                roles[role] = len(fds)
+                fds.append(fd)
+            inherit = list(range(len(fds), len(fds) + len(self.payload.inherited)))
+            fds += self.payload.inherited
+        error_file = self.run_dir.error_file(attempt, rank)
+        env: dict[str, str | None] = dict(
+            rank_environment(
+                self._place, rank, self._spec.nproc, self._role(), error_file, self._env
+            )
+        )
+        env.update(self._spec.env[rank])
+        job = {"rank": rank, "env": env, "fds": roles, "inherit": inherit}
+        if isinstance(program, Command):
+            words = [os.fspath(w) for w in self._spec.args[rank]]
+            job |= {"kind": "exec", "argv": [*program.argv, *words]}
+        else:
+            fresh = self._spec.start_method == "spawn"
+            told = dict(self.payload.program)
+            if "args" in told:
+                told["args"] = [*told["args"], *(os.fspath(w) for w in self._spec.args[rank])]
+            job |= {"kind": "fresh" if fresh else "python", "program": told}
+        server.send(("spawn", job), fds, close)
+        return ResultReader(read_end)
+
+    def _role(self) -> str:
+        return self._env.get("ROLE_NAME", "default")
+
+    def close(self, server: ForkServer | None, *, clean: bool) -> None:
+        """Give everything back; the forkserver rests for the next launch if all is clean."""
+        if server is not None:
+            pool.release(self._server_key if clean else None, server)
+        self.payload.close()
+        self.streams.close()
+        self.run_dir.close()
+
+
+def _safe(name: str) -> str:
+    """Make a name fit for a directory."""
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+    return kept.strip("._")[:40] or "run"
+
+
+def _current_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/proc/self/cwd"  # deleted under our feet; the forkserver says so for the rank
+
+
+def _umask() -> int:
+    """Read the umask without setting it, which another thread would notice (Linux 4.7)."""
+    with open("/proc/self/status", "rb") as f:
+        for line in f:
+            if line.startswith(b"Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022
+
+

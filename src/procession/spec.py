@@ -1,0 +1,256 @@
+"""What to run: the program of a group, its ranks' arguments and environment, and its policies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from procession.errors import SpecError
+from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
+from procession.ranks import by_rank, is_by_rank
+
+StartMethod = Literal["forkserver", "spawn", "fork"]
+START_METHODS: tuple[StartMethod, ...] = ("forkserver", "spawn", "fork")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program, started by exec. argv: its name or path, and its arguments."""
+
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Script:
+    """A Python script (or a directory or zip file with a `__main__.py`), as `python PATH ARGS`."""
+
+    path: str
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Python module, as `python -m NAME ARGS`."""
+
+    name: str
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Function:
+    """A callable, called with each rank's arguments; its value is the rank's."""
+
+    call: Callable[..., Any]
+
+
+Program = Command | Script | Module | Function
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A group to be started; made and checked by `make_spec`.
+
+    args, kwargs and env are by rank. env holds what is added to the launcher's environment; a
+    value of None takes the variable away.
+    """
+
+    program: Program
+    nproc: int
+    args: tuple[tuple[Any, ...], ...]
+    kwargs: tuple[Mapping[str, Any], ...]
+    env: tuple[Mapping[str, str | None], ...]
+    cwd: str | None = None
+    name: str = ""
+    start_method: StartMethod = "forkserver"
+    stdin: int | None = None
+    logs: Logs = DEFAULT_LOGS
+    stop: Stop = DEFAULT_STOP
+    restart: Restart = NO_RESTART
+    common_args: bool = True
+    python_flags: tuple[str, ...] = field(default=())
+
+    @property
+    def is_python(self) -> bool:
+        """Whether our bootstrap runs the program (and tells its outcome)."""
+        return not isinstance(self.program, Command)
+
+
+def as_program(program: Any) -> Program:
+    """Read what the user gave: a callable, a list of strings, or a program's name."""
+    if isinstance(program, (Command, Script, Module, Function)):
+        return program
+    if isinstance(program, (str, os.PathLike)):
+        return Command((os.fspath(cast("str | os.PathLike[str]", program)),))
+    if isinstance(program, Sequence):
+        words = list(cast("Sequence[Any]", program))
+        if not words:
+            raise SpecError("the command is empty: give a program and its arguments")
+        for i, word in enumerate(words):
+            if not isinstance(word, (str, os.PathLike)):
+                raise SpecError(
+                    f"the command's word {i} is {word!r}, a {type(word).__name__}; "
+                    "each must be a string or a path"
+                )
+        return Command(tuple(os.fspath(w) for w in words))
+    if callable(program):
+        return Function(program)
+    raise SpecError(
+        f"cannot run {program!r}: give a function, a list such as ['python', 'train.py'], "
+        "or the name of a program"
+    )
+
+
+def make_spec(
+    program: Any,
+    *,
+    nproc: int,
+    args: Any = (),
+    kwargs: Any = None,
+    env: Any = None,
+    cwd: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    start_method: str = "forkserver",
+    stdin: int | None = None,
+    logs: Logs | None = None,
+    stop: Stop | None = None,
+    restart: Restart | None = None,
+) -> Spec:
+    """Check everything that can be checked before a process is started.
+
+    Raises SpecError with one line that says what is wrong.
+    """
+    if not isinstance(nproc, int) or isinstance(nproc, bool) or nproc < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SpecError(f"nproc must be a count of 1 or more, not {nproc!r}")
+    target = as_program(program)
+    logs, stop, restart = logs or DEFAULT_LOGS, stop or DEFAULT_STOP, restart or NO_RESTART
+    if start_method not in START_METHODS:
+        raise SpecError(
+            f"start_method must be one of {', '.join(START_METHODS)}, not {start_method!r}"
+        )
+    if stdin is not None and stdin not in range(nproc):
+        raise SpecError(f"stdin: there is no rank {stdin!r}; the ranks are 0 to {nproc - 1}")
+    try:
+        logs.check(nproc)
+        stop.check()
+        restart.check()
+        args_by_rank = [_arguments(a) for a in by_rank(args, nproc, "args")]
+        kwargs_by_rank = [_keywords(k) for k in by_rank(kwargs or {}, nproc, "kwargs", {})]
+        env_by_rank = [_environment(e) for e in by_rank(env or {}, nproc, "env", {})]
+    except ValueError as e:
+        raise SpecError(str(e)) from None
+    where = None if cwd is None else os.fspath(cwd)
+    if where is not None and not os.path.isdir(where):
+        raise SpecError(f"cwd: {where!r} is not a directory")
+    _check_program(target, args_by_rank, kwargs_by_rank, env_by_rank, where)
+    return Spec(
+        program=target,
+        nproc=nproc,
+        args=tuple(args_by_rank),
+        kwargs=tuple(kwargs_by_rank),
+        env=tuple(env_by_rank),
+        cwd=where,
+        name=name or _default_name(target),
+        start_method=start_method,
+        stdin=stdin,
+        logs=logs,
+        stop=stop,
+        restart=restart,
+        common_args=not is_by_rank(args) and not is_by_rank(kwargs),
+    )
+
+
+def _arguments(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise ValueError(
+            f"args must be a tuple or a list, or a mapping from rank to one, not {value!r}"
+        )
+    return tuple(cast("Sequence[Any]", value))
+
+
+def _keywords(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"kwargs must be a mapping, or a mapping by rank, not {value!r}")
+    words = dict(cast("Mapping[Any, Any]", value))
+    for key in words:
+        if not isinstance(key, str):
+            raise ValueError(f"kwargs: the name {key!r} is not a string")
+    return words
+
+
+def _environment(value: Any) -> dict[str, str | None]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"env must be a mapping, or a mapping by rank, not {value!r}")
+    env = dict(cast("Mapping[Any, Any]", value))
+    for key, text in env.items():
+        if not isinstance(key, str) or not key or "=" in key or "\0" in key:
+            raise ValueError(f"env: {key!r} is not the name of a variable")
+        if text is not None and (not isinstance(text, str) or "\0" in text):
+            raise ValueError(
+                f"env: {key} is {text!r}, a {type(text).__name__}; "
+                "it must be a string without NUL (or None, to take it away)"
+            )
+    return env
+
+
+def _check_program(
+    target: Program,
+    args: list[tuple[Any, ...]],
+    kwargs: list[dict[str, Any]],
+    env: list[dict[str, str | None]],
+    cwd: str | None,
+) -> None:
+    if isinstance(target, Function):
+        return
+    if any(kwargs):
+        raise SpecError("kwargs are for functions; a command takes args only")
+    for rank, words in enumerate(args):
+        for word in words:
+            if not isinstance(word, (str, os.PathLike)):
+                raise SpecError(
+                    f"args of rank {rank}: {word!r} is a {type(word).__name__}; the arguments of "
+                    "a command must be strings or paths"
+                )
+    if isinstance(target, Command):
+        for rank, variables in enumerate(env):
+            problem = program_problem(target.argv[0], cwd, variables.get("PATH"))
+            if problem:
+                raise SpecError(f"rank {rank}: {problem}")
+    elif isinstance(target, Script):
+        if not os.path.exists(os.path.join(cwd or "", target.path)):
+            raise SpecError(f"there is no script {target.path!r}")
+        if not os.access(os.path.join(cwd or "", target.path), os.R_OK):
+            raise SpecError(f"the script {target.path!r} cannot be read (permission denied)")
+
+
+def program_problem(word: str, cwd: str | None = None, path: str | None = None) -> str:
+    """Say why `exec` of this word would fail, "" if nothing is known against it."""
+    if "\0" in word or not word:
+        return f"{word!r} is not the name of a program"
+    if "/" in word:
+        place = os.path.join(cwd or "", word)
+        if not os.path.exists(place):
+            return f"there is no program {word!r}"
+        if os.path.isdir(place):
+            return f"{word!r} is a directory, not a program"
+        if not os.access(place, os.X_OK):
+            return f"{word!r} is not executable; chmod +x it, or name its interpreter"
+        return ""
+    if shutil.which(word, path=path) is None:
+        hint = ""
+        if len(word.split()) > 1:
+            hint = f"; for a command with arguments give a list: {word.split()!r}"
+        return f"there is no program {word!r} on the PATH{hint}"
+    return ""
+
+
+def _default_name(target: Program) -> str:
+    if isinstance(target, Function):
+        return str(getattr(target.call, "__name__", type(target.call).__name__))
+    if isinstance(target, Command):
+        return os.path.basename(target.argv[0])
+    if isinstance(target, Script):
+        return os.path.basename(target.path)
+    return target.name

@@ -1,0 +1,419 @@
+"""The supervisor: the one loop that owns a group, from its first process to its end.
+
+Theory of operation. wait -> event -> `Lifecycle.handle` -> do. One epoll waits for the forkserver's
+socket, the result pipes, the ranks' pidfds, and a descriptor by which other threads wake the loop;
+its time-out is the next deadline, and without one it waits for ever: there is no polling. Every
+source is turned into lifecycle events; what is to be done about them is the lifecycle's decision,
+and this file only carries it out.
+
+Exits are told by the forkserver, which reaps; the pidfds tell of a death also when the forkserver
+cannot, and by them ranks are ended when it is lost.
+
+The loop runs in a thread of its own (`Group`), or in the main thread of the command.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from procession import lifecycle
+from procession.ends import RankRecord, group_end
+from procession.errors import GroupEnd
+from procession.events import Event
+from procession.exit import Exit, signal_name
+from procession.forkserver.client import ForkServer
+from procession.lifecycle import (
+    Arm,
+    Cancel,
+    Deadline,
+    DeadlineKind,
+    Lifecycle,
+    Phase,
+    RankEvent,
+    StopWanted,
+    Sweep,
+    Swept,
+    WorkerEvent,
+)
+from procession.spawner import Spawner
+from procession.spec import Function, Spec
+from procession.system.memory import oom_kills
+
+START_SECONDS = 300.0
+DRAIN_SECONDS = 2.0
+STATUS_SECONDS = 2.0  # for the forkserver to tell the status of a rank that is seen to be dead
+
+
+class Supervisor:
+    """Runs one group. `run` returns when it has ended, and `end` then says how."""
+
+    def __init__(self, spec: Spec, spawner: Spawner, server: ForkServer) -> None:
+        self.spec = spec
+        self.end: GroupEnd | None = None
+        self.records: list[RankRecord] = []
+        self.lifecycle = Lifecycle(spec.nproc, spec.restart.max)
+        self.events: list[Event] = []
+        self.changed = threading.Condition()
+        self.started_at = time.monotonic_ns()
+        self.lost_server = ""
+        self._spawner = spawner
+        self._server = server
+        self._stop_signal = int(spec.stop.signal)
+        self._grace = spec.stop.grace
+        self._epoll = select.epoll()
+        self._sources: dict[int, Callable[[], None]] = {}
+        self._requests: deque[Callable[[], None]] = deque()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._deadlines: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._oom_kills = oom_kills()
+        self._clock_offset = time.time() - time.monotonic()
+        self._watch(self._wake, self._take_requests)
+        self._watch(server.fileno(), self._hear)
+
+    # -- from other threads
+
+    def request_stop(
+        self, *, kill: bool = False, number: int | None = None, grace: float | None = None
+    ) -> None:
+        """Ask for the end of the group; returns at once. May be called from any thread."""
+
+        def take() -> None:
+            if not self.lifecycle.stop_wanted:
+                self._stop_signal = self._stop_signal if number is None else number
+                self._grace = self._grace if grace is None else grace
+            self._handle(StopWanted(kill=kill))
+
+        self._requests.append(take)
+        with self.changed:
+            if self._wake >= 0:  # the group has not ended
+                os.eventfd_write(self._wake, 1)
+
+    @property
+    def phase(self) -> Phase:
+        """Where the group is in its life."""
+        return self.lifecycle.phase
+
+    # -- the loop
+
+    def run(self) -> None:
+        """Run the group to its end. Leaves nothing open, whatever happens."""
+        try:
+            self._note_phase()
+            self._do(self.lifecycle.begin())
+            while not self.phase.final:
+                for fd, _ in self._epoll.poll(self._patience()):
+                    source = self._sources.get(fd)
+                    if source is not None:
+                        source()
+                self._fire_deadlines()
+            self._conclude()
+        finally:
+            with self.changed:
+                self._close()
+                self.changed.notify_all()
+
+    def _patience(self) -> float | None:
+        if not self._deadlines:
+            return None
+        return max(0.0, min(at for at, _ in self._deadlines.values()) - time.monotonic())
+
+    def _fire_deadlines(self) -> None:
+        now = time.monotonic()
+        due = [key for key, (at, _) in self._deadlines.items() if at <= now]
+        for key in due:
+            entry = self._deadlines.pop(key, None)
+            if entry is not None:
+                entry[1]()
+
+    def _after(self, key: object, seconds: float, then: Callable[[], None]) -> None:
+        self._deadlines[key] = time.monotonic() + seconds, then
+
+    def _take_requests(self) -> None:
+        os.eventfd_read(self._wake)
+        while self._requests:
+            self._requests.popleft()()
+
+    def _watch(self, fd: int, source: Callable[[], None]) -> None:
+        self._epoll.register(fd, select.EPOLLIN)
+        self._sources[fd] = source
+
+    def _forget(self, fd: int) -> None:
+        if self._sources.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    # -- the lifecycle
+
+    def _handle(self, event: lifecycle.Event) -> None:
+        before = self.phase, self.lifecycle.attempt
+        if isinstance(event, RankEvent):
+            self._note_rank(event)
+        actions = self.lifecycle.handle(event)
+        if (self.phase, self.lifecycle.attempt) != before:
+            self._note_phase()
+        self._do(actions)
+
+    def _do(self, actions: list[lifecycle.Action]) -> None:
+        for action in actions:
+            if isinstance(action, lifecycle.Spawn):
+                self._spawn(action.attempt)
+            elif isinstance(action, Cancel):
+                self._cancel()
+            elif isinstance(action, lifecycle.Signal):
+                number = signal.SIGKILL if action.kill else self._stop_signal
+                self._signal(list(action.ranks), number)
+            elif isinstance(action, Sweep):
+                self._sweep(signal.SIGKILL if action.kill else self._stop_signal)
+            elif isinstance(action, Arm):
+                self._arm(action.deadline)
+
+    def _arm(self, deadline: Deadline) -> None:
+        seconds = {
+            DeadlineKind.START: START_SECONDS,
+            DeadlineKind.LINGER: min(self.spec.stop.linger, self._grace),
+            DeadlineKind.GRACE: self._grace,
+            DeadlineKind.REAP: self.spec.stop.reap,
+        }[deadline.kind]
+
+        def fire() -> None:
+            self._handle(Deadline(deadline.kind, deadline.attempt, time.monotonic_ns()))
+
+        self._after(deadline.kind, seconds, fire)
+
+    # -- starting
+
+    def _spawn(self, attempt: int) -> None:
+        if attempt:
+            self._spawner.streams.drain(DRAIN_SECONDS)
+            self._forget_ranks()
+        self.records = [RankRecord(rank) for rank in range(self.spec.nproc)]
+        try:
+            self._spawner.begin(self._server, attempt)
+        except OSError as e:
+            self._spawn_failed(0, "find a port and its directory", e)
+        for rank, record in enumerate(self.records):
+            if self.phase is not Phase.STARTING:
+                break
+            try:
+                record.reader = self._spawner.spawn(self._server, attempt, rank)
+                record.asked = True
+            except OSError as e:
+                self._spawn_failed(rank, "make its streams", e)
+                break
+            self._watch(record.reader.fd, lambda r=rank: self._read_result(r))
+        for rank, record in enumerate(self.records):
+            if not record.asked and not record.start_fault:
+                self._handle(RankEvent(WorkerEvent.CANCELLED, rank, time.monotonic_ns()))
+        self._mind_queue()
+
+    def _spawn_failed(self, rank: int, stage: str, e: OSError) -> None:
+        self.records[rank].start_fault = (stage, e.errno or 0, e.strerror or str(e))
+        self._handle(RankEvent(WorkerEvent.SPAWN_FAILED, rank, time.monotonic_ns(), ok=False))
+
+    def _cancel(self) -> None:
+        for message in self._server.drop_unsent():
+            if message[0] == "spawn":
+                rank = message[1]["rank"]
+                self._handle(RankEvent(WorkerEvent.CANCELLED, rank, time.monotonic_ns()))
+
+    # -- ending
+
+    def _signal(self, ranks: list[int], number: int) -> None:
+        if not self._server.lost:
+            self._tell("signal", number, ranks)
+            return
+        for rank in ranks:
+            fd = self.records[rank].pidfd
+            if fd >= 0:
+                signal.pidfd_send_signal(fd, number)
+            kind = WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
+            self._handle(RankEvent(kind, rank, time.monotonic_ns()))
+
+    def _sweep(self, number: int) -> None:
+        if self._server.lost:
+            self._handle(Swept(self.lifecycle.attempt))
+        else:
+            self._tell("sweep", number)
+
+    # -- the forkserver
+
+    def _tell(self, *message: Any) -> None:
+        self._server.send(message, [], [])
+        self._mind_queue()
+
+    def _mind_queue(self) -> None:
+        wanted = select.EPOLLIN | (select.EPOLLOUT if self._server.waiting else 0)
+        if self._server.fileno() in self._sources:
+            self._epoll.modify(self._server.fileno(), wanted)
+
+    def _hear(self) -> None:
+        self._server.flush()
+        for message, fds in self._server.receive():
+            kind, rest = message[0], message[1:]
+            if kind == "spawned":
+                self._spawned(*rest, fds)
+            elif kind == "ready":
+                if self._lives(rest[0]):
+                    self._handle(RankEvent(WorkerEvent.READY, *rest))
+            elif kind == "failed":
+                rank, stage, errno, text, at = rest
+                self.records[rank].start_fault = (stage, errno, text)
+                self._handle(RankEvent(WorkerEvent.SPAWN_FAILED, rank, at, ok=False))
+            elif kind == "signalled":
+                number, ranks, at = rest
+                sent = WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
+                for rank in ranks:
+                    if self._lives(rank):
+                        self._handle(RankEvent(sent, rank, at))
+            elif kind == "exited":
+                self._exited(*rest)
+            elif kind == "swept":
+                self._handle(Swept(self.lifecycle.attempt))
+            elif kind == "crashed":
+                self.lost_server = str(rest[0])
+        if self._server.lost:
+            self._server_lost()
+        else:
+            self._mind_queue()
+
+    def _lives(self, rank: int) -> bool:
+        return self.lifecycle.ranks[rank].state not in lifecycle.GONE
+
+    def _spawned(self, rank: int, pid: int, at: int, fds: list[int]) -> None:
+        record = self.records[rank]
+        record.pid, record.started_at = pid, at
+        if fds and fds[0] >= 0:
+            record.pidfd = fds[0]
+            self._watch(record.pidfd, lambda: self._seen_dead(rank))
+        self._handle(RankEvent(WorkerEvent.SPAWNED, rank, at))
+
+    def _server_lost(self) -> None:
+        """Ranks of a lost forkserver get their parent-death signal; see them go."""
+        self._forget(self._server.fileno())
+        self.lost_server = self.lost_server or "it was killed"
+        for rank, record in enumerate(self.records):
+            state = self.lifecycle.ranks[rank].state
+            if state is lifecycle.Worker.PENDING:
+                self._spawn_failed(rank, "start", OSError(0, "its forkserver is gone"))
+            elif record.pidfd < 0 and self._lives(rank):
+                self._exited(rank, None, None, None, time.monotonic_ns())
+        if self.phase is Phase.SWEEPING:
+            self._handle(Swept(self.lifecycle.attempt))
+
+    # -- ranks
+
+    def _seen_dead(self, rank: int) -> None:
+        """A pidfd says that a rank is dead; its status comes from the forkserver."""
+        self._forget(self.records[rank].pidfd)
+        seconds = 0.0 if self._server.lost else STATUS_SECONDS
+        at = time.monotonic_ns()
+
+        def nobody_told() -> None:
+            if self._lives(rank):
+                self._exited(rank, None, None, None, at)
+
+        if self._lives(rank):
+            self._after(("status", rank), seconds, nobody_told)
+
+    def _exited(
+        self, rank: int, status: int | None, cpu: float | None, peak: int | None, at: int
+    ) -> None:
+        record = self.records[rank]
+        self._deadlines.pop(("status", rank), None)
+        if not self._lives(rank):
+            return
+        record.exit = Exit() if status is None else Exit.from_wait_status(status)
+        record.cpu_seconds, record.peak_memory, record.exited_at = cpu, peak, at
+        if record.exit.signal == signal.SIGKILL and self._oom_kills is not None:
+            record.out_of_memory = (oom_kills() or 0) > self._oom_kills
+        self._read_result(rank, everything=True)
+        self._forget_rank(record)
+        ok = record.exit.ok
+        if isinstance(self.spec.program, Function):
+            ok = ok and record.told is not None and record.told.good
+        self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok))
+
+    def _read_result(self, rank: int, everything: bool = False) -> None:
+        record = self.records[rank]
+        if record.reader is None:
+            return
+        told = record.reader.read(everything)
+        if record.reader.ended:
+            self._forget(record.reader.fd)
+        if told is not None:
+            record.told = told
+            if self._lives(rank):
+                self._handle(RankEvent(WorkerEvent.REPORTED, rank, told.at, told.good))
+
+    def _forget_rank(self, record: RankRecord) -> None:
+        if record.pidfd >= 0:
+            self._forget(record.pidfd)
+            os.close(record.pidfd)
+            record.pidfd = -1
+        if record.reader is not None and record.reader.fd >= 0:
+            record.torn = record.reader.torn
+            self._forget(record.reader.fd)
+            record.reader.close()
+
+    def _forget_ranks(self) -> None:
+        for record in self.records:
+            self._forget_rank(record)
+
+    # -- what happened
+
+    def _note_rank(self, event: RankEvent) -> None:
+        record = self.records[event.rank]
+        detail = ""
+        if event.kind is WorkerEvent.EXITED:
+            detail = str(record.exit)
+        elif event.kind is WorkerEvent.SPAWN_FAILED and record.start_fault:
+            detail = record.start_fault[2]
+        elif event.kind is WorkerEvent.STOP_SENT:
+            detail = signal_name(self._stop_signal)
+        elif event.kind is WorkerEvent.REPORTED and record.told is not None:
+            detail = str(record.told.record.get("type", ""))
+        self._note(event.kind.name.lower(), event.rank, event.at, record.pid, detail)
+
+    def _note_phase(self) -> None:
+        self._note(self.phase.name.lower(), None, time.monotonic_ns(), None, "")
+
+    def _note(self, kind: str, rank: int | None, at: int, pid: int | None, detail: str) -> None:
+        event = Event(
+            kind, rank, self.lifecycle.attempt, at, at / 1e9 + self._clock_offset, pid, detail
+        )
+        self._spawner.run_dir.write_event(event.as_dict())
+        with self.changed:
+            self.events.append(event)
+            self.changed.notify_all()
+
+    def _conclude(self) -> None:
+        shown = self._spawner.streams.drain(DRAIN_SECONDS)
+        notes: list[str] = []
+        if not shown:
+            notes.append("the console did not take all output in time; the rest was cut off")
+        if self.lost_server:
+            notes.append(
+                f"the forkserver (pid {self._server.pid}) was lost ({self.lost_server}); its ranks "
+                "were killed with it, and what they had started may be left"
+            )
+        if self.lifecycle.left_behind:
+            notes.append(
+                f"something did not go within {self.spec.stop.reap:g} s of SIGKILL, and was left"
+            )
+        if self._spawner.run_dir.fault:
+            notes.append(self._spawner.run_dir.fault)
+        self.end = group_end(self.spec, self.lifecycle, self.records, self._spawner, tuple(notes))
+
+    def _close(self) -> None:
+        self._forget_ranks()
+        clean = self.phase.final and not self.lifecycle.left_behind
+        self._spawner.close(self._server, clean=clean)
+        self._epoll.close()
+        wake, self._wake = self._wake, -1
+        os.close(wake)

@@ -1,0 +1,1 @@
+"""One family of system calls per file."""

@@ -1,0 +1,98 @@
+"""The kernel's notification that files were written to: inotify(7)."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+_IN_MODIFY = 0x2
+_IN_Q_OVERFLOW = 0x4000
+_IN_IGNORED = 0x8000
+# inotify_init1 takes the flags of open(2).
+_IN_NONBLOCK = os.O_NONBLOCK
+_IN_CLOEXEC = os.O_CLOEXEC
+_EVENT = 16  # bytes: int wd, uint32 mask, cookie, length of a name that follows (none for files)
+
+_HINTS = {
+    "inotify_init1": {
+        errno.EMFILE: "too many inotify instances: raise fs.inotify.max_user_instances, "
+        "or the limit of open files (ulimit -n)",
+    },
+    "inotify_add_watch": {
+        errno.ENOSPC: "too many inotify watches: raise fs.inotify.max_user_watches",
+    },
+}
+
+_libc: ctypes.CDLL | None = None
+
+
+def _call(name: str, *args: object, path: bytes | None = None) -> int:
+    global _libc
+    if _libc is None:
+        _libc = ctypes.CDLL(None, use_errno=True)
+    result: int = getattr(_libc, name)(*args)
+    if result < 0:
+        code = ctypes.get_errno()
+        text = _HINTS.get(name, {}).get(code, os.strerror(code))
+        raise OSError(code, f"{name}: {text}", None if path is None else os.fsdecode(path))
+    return result
+
+
+class Inotify:
+    """Watches for writes to regular files.
+
+    Its descriptor is non-blocking, closed on exec, and readable when there is news. OSError from
+    the constructor and from `add` may mean that a limit of the user is reached (EMFILE, ENOSPC;
+    the text then names the setting): who follows files should fall back to a timer then.
+    """
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self._fd = _call("inotify_init1", _IN_NONBLOCK | _IN_CLOEXEC)
+
+    def fileno(self) -> int:
+        """Give the descriptor to wait for."""
+        return self._fd
+
+    def add(self, path: str | bytes | os.PathLike[str]) -> int:
+        """Watch a file; gives a number, the same one for a file that is watched already."""
+        name = os.fsencode(path)
+        return _call("inotify_add_watch", self._fd, name, ctypes.c_uint32(_IN_MODIFY), path=name)
+
+    def remove(self, wd: int) -> None:
+        """Stop watching; no error if the kernel did so before (the file is gone)."""
+        try:
+            _call("inotify_rm_watch", self._fd, wd)
+        except OSError as e:
+            if e.errno != errno.EINVAL:
+                raise
+
+    def read(self) -> set[int] | None:
+        """Give the files with news since the last time, by number; never waits.
+
+        None: the kernel's queue has overflowed, any file may have news.
+        """
+        try:
+            events = memoryview(os.read(self._fd, 4096 * _EVENT))
+        except BlockingIOError:
+            return set()
+        news: set[int] = set()
+        at = 0
+        while at < len(events):
+            wd, mask, _, name = events[at : at + _EVENT].cast("i")
+            at += _EVENT + name
+            if mask & _IN_Q_OVERFLOW:
+                return None
+            if not mask & _IN_IGNORED:
+                news.add(wd)
+        return news
+
+    def close(self) -> None:
+        """Close the descriptor; may be called again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+__all__ = ["Inotify"]

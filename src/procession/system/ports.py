@@ -1,0 +1,43 @@
+"""Free TCP ports for rendezvous."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+# Below the kernel's default range for outgoing connections (32768 to 60999), so that no connection
+# of anybody takes the port between this look and rank 0's listen.
+FIRST, LAST = 20000, 32000
+TRIES = 200
+
+_given: list[int] = []
+_random = random.SystemRandom()
+
+
+def free_port() -> int:
+    """Give a port on which nobody listens, and which this process did not give out lately.
+
+    Raises OSError when none is found.
+    """
+    for _ in range(TRIES):
+        port = _random.randrange(FIRST, LAST)
+        if port not in _given and _is_free(port):
+            _given.append(port)
+            del _given[:-1000]
+            return port
+    raise OSError(f"no free TCP port found between {FIRST} and {LAST}")
+
+
+def _is_free(port: int) -> bool:
+    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):  # noqa: S104 - only looked at, never listened on
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind((address, port))
+        except OSError as e:
+            if family == socket.AF_INET6 and e.errno not in (98,):  # EADDRINUSE
+                continue  # a machine without IPv6
+            return False
+    return True

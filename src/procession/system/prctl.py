@@ -1,0 +1,33 @@
+"""prctl(2): child subreaper and parent-death signal. Standard library only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(option: int, argument: int) -> None:
+    zero = ctypes.c_ulong(0)
+    if _libc.prctl(option, ctypes.c_ulong(argument), zero, zero, zero) != 0:
+        errno = ctypes.get_errno()
+        raise OSError(errno, os.strerror(errno))
+
+
+def become_subreaper() -> None:
+    """Make orphans among this process's descendants its children. Raises OSError."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> bool:
+    """Be killed when the thread that forked this process ends.
+
+    False if `parent` is gone already: then no signal will come, and the caller must go by itself.
+    """
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent

@@ -1,0 +1,125 @@
+"""From a prepared process to the end of a rank's program.
+
+Theory of operation. `run` is the only frame of ours below the user's program. Whatever the program
+does, its outcome is on the result pipe before the interpreter begins to exit, since exit handlers
+and threads may take long or hang. After that the exception goes on to the interpreter, which exits
+as it would have without us: the exit code, `SystemExit`'s message, death by SIGINT after
+KeyboardInterrupt, exit handlers, the join of threads.
+
+A rank that was forked from the launcher itself (start method `fork`) carries the launcher's frames
+and exit handlers, which are not its own to run: it joins its threads, flushes and leaves by _exit.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+from procession.worker import outcome, program, streams
+
+Job = dict[str, Any]
+
+
+def run(job: Job) -> None:
+    """Run the job's program; raises what the program raises.
+
+    `job["program"]` is a dict: `kind` "script" (`path`, `args`), "module" (`name`, `args`),
+    "function" (`sys_path`, `sys_argv`, `authkey`; function and arguments are in the memory files
+    `common` and `own`) or "live" (the function lies in memory).
+    """
+    pipe = outcome.ResultPipe(job["fds"]["result"])
+    _explain_crashes()
+    kind: str = job["program"]["kind"]
+    is_function = kind in ("function", "live")
+    try:
+        if is_function:
+            value = program.call_function(job)
+            if not pipe.value(value):
+                _silence()
+                sys.exit(1)
+        else:
+            run_it = program.run_script if kind == "script" else program.run_module
+            run_it(job["program"])
+            pipe.done()
+    except SystemExit as e:
+        _tell_exit(pipe, e)
+        raise
+    except BaseException as e:
+        pipe.error(outcome.describe(e, rebuildable=is_function))
+        if not is_function:
+            sys.excepthook(type(e), e, e.__traceback__)
+        _silence()
+        raise
+
+
+def _explain_crashes() -> None:
+    """Have a crash in native code print its Python traceback to stderr."""
+    import faulthandler
+
+    try:
+        faulthandler.enable(2)
+    except (OSError, RuntimeError, ValueError):
+        pass
+
+
+def _tell_exit(pipe: outcome.ResultPipe, e: SystemExit) -> None:
+    if e.code is None or e.code == 0:
+        pipe.done()
+        return
+    code = e.code & 0xFF if isinstance(e.code, int) else 1
+    if code == 0:
+        pipe.done()
+        return
+    message = "" if isinstance(e.code, int) else str(e.code)
+    pipe.error({"kind": "exit", "type": "SystemExit", "code": code, "message": message})
+
+
+def _silence() -> None:
+    """Keep the interpreter from printing the exception a second time, with our frames."""
+    sys.excepthook = lambda *_: None
+
+
+def run_forked(job: Job) -> NoReturn:
+    """Run the job in a process forked from the launcher, and leave without its exit handlers."""
+    import os
+    import signal
+    import threading
+
+    code = 0
+    try:
+        run(job)
+    except SystemExit as e:
+        code = e.code & 0xFF if isinstance(e.code, int) else int(e.code is not None)
+        if e.code is not None and not isinstance(e.code, int):
+            print(e.code, file=sys.stderr)
+    except KeyboardInterrupt:
+        code = -signal.SIGINT
+    except BaseException:
+        code = 1
+    try:
+        threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
+        if code < 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        os._exit(code if code >= 0 else 1)
+
+
+def run_fresh(fd: int) -> None:
+    """Run the job that lies in a memory file, in a new interpreter."""
+    import marshal
+    import os
+
+    sys.path[:] = [p for p in sys.path if p]
+    job = marshal.loads(program.read_all(fd))
+    for kept in (*job["fds"].values(), *job["inherit"]):
+        os.set_inheritable(kept, False)
+    run(job)
+
+
+def run_in_fork(job: Job) -> None:
+    """Run the job in a process forked from the forkserver."""
+    streams.replace()
+    run(job)

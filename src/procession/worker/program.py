@@ -1,0 +1,130 @@
+"""The program of a rank: a script, a module or a function, run as Python itself would run it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from types import CodeType, ModuleType
+from typing import Any
+
+from procession.worker import inherit
+
+Job = dict[str, Any]
+
+# For the start method `fork`: what the launcher was asked to run, as it lies in memory.
+live: tuple[Any, list[tuple[Any, ...]], list[dict[str, Any]]] | None = None
+
+
+def run_script(program: Job) -> None:
+    """Run a script (or a directory or zip file with a `__main__.py`) as `python PATH ARGS`."""
+    path: str = program["path"]
+    sys.argv[:] = [path, *program["args"]]
+    if os.path.isdir(path) or _is_archive(path):
+        import runpy
+
+        main = _fresh_main()
+        main.__file__ = path
+        sys.path.insert(0, path)
+        runpy.run_path(path, run_name="__main__")
+        return
+    if not _isolated():
+        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    main = _fresh_main()
+    code = _compiled(path, main)
+    exec(code, main.__dict__)
+
+
+def _compiled(path: str, main: ModuleType) -> CodeType:
+    import importlib.machinery
+
+    main.__file__ = path
+    main.__dict__["__cached__"] = None
+    if path.endswith(".pyc"):
+        loader = importlib.machinery.SourcelessFileLoader("__main__", path)
+        main.__loader__ = loader
+        code = loader.get_code("__main__")
+        assert code is not None
+        return code
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    with open(path, "rb") as f:
+        source = f.read()
+    return compile(source, path, "exec", dont_inherit=True)
+
+
+def _is_archive(path: str) -> bool:
+    with open(path, "rb") as f:
+        return f.read(2) == b"PK"
+
+
+def _isolated() -> bool:
+    return bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
+
+
+def _fresh_main() -> ModuleType:
+    """Replace the bootstrap's `__main__` by an empty one, as a new interpreter has it."""
+    import builtins
+
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    main.__dict__["__annotations__"] = {}
+    sys.modules["__main__"] = main
+    return main
+
+
+def run_module(program: Job) -> None:
+    """Run a module as `python -m NAME ARGS`."""
+    import runpy
+
+    sys.argv[:] = [program["name"], *program["args"]]
+    if not _isolated():
+        sys.path.insert(0, os.getcwd())
+    _fresh_main()
+    # What `python -m` itself calls: `runpy.run_module` would take `__main__` away at the end,
+    # under the feet of threads and exit handlers.
+    runpy._run_module_as_main(program["name"], alter_argv=True)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+
+def call_function(job: Job) -> Any:
+    """Unpickle the function and its arguments, and call it."""
+    program: Job = job["program"]
+    if program["kind"] == "live":
+        assert live is not None
+        function, args, kwargs = live
+        return function(*args[job["rank"]], **kwargs[job["rank"]])
+    sys.path[:] = program["sys_path"]
+    sys.argv[:] = program["sys_argv"]
+    _fresh_main()
+    inherit.set_inherited(job["inherit"])
+    if program["authkey"] is not None or "tracker" in job["fds"]:
+        _join_multiprocessing(program["authkey"], job["fds"].get("tracker"))
+    function = pickle.loads(read_all(job["fds"]["common"]))
+    args, kwargs = pickle.loads(read_all(job["fds"]["own"]))
+    return function(*args, **kwargs)
+
+
+def _join_multiprocessing(authkey: bytes | None, tracker: int | None) -> None:
+    """Share the launcher's key (for managers) and its resource tracker (for shared memory)."""
+    import multiprocessing
+
+    if authkey is not None:
+        multiprocessing.current_process().authkey = authkey
+    if tracker is not None:
+        from multiprocessing import resource_tracker
+
+        resource_tracker._resource_tracker._fd = tracker  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+
+
+def read_all(fd: int) -> bytes:
+    """Read a memory file that is shared by all ranks: by position, which they do not share."""
+    size = os.fstat(fd).st_size
+    parts: list[bytes] = []
+    at = 0
+    while at < size:
+        part = os.pread(fd, min(size - at, 1 << 30), at)
+        if not part:
+            raise EOFError("the arguments are incomplete")
+        parts.append(part)
+        at += len(part)
+    os.close(fd)
+    return b"".join(parts)

@@ -1,0 +1,85 @@
+"""From a forked process to a rank: streams, directory, environment, and exec of a program.
+
+A job is a dict, made by the launcher (see `launch`), with these keys:
+    rank     its number
+    kind     "exec": a program; "python": our bootstrap, in this process; "fresh": our bootstrap, in
+             a new interpreter
+    env      variables to add to the common environment, or (None) to take away
+    fds      role -> place in the list of descriptors; roles are stdin, stdout, stderr, result,
+             common, own, tracker
+    inherit  places of the descriptors that pickled arguments refer to
+    argv     "exec": the program and its arguments
+    program  "python" and "fresh": what the bootstrap runs, see `bootstrap.run`
+What is common to all ranks of an attempt: `env` (all of it), `cwd`, `umask`, and for "fresh" the
+interpreter's command line `python`.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import signal
+from typing import Any, NoReturn
+
+Job = dict[str, Any]
+
+STREAMS = ("stdin", "stdout", "stderr")
+# Python ignores these in itself; a program expects them as the kernel has them.
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+def prepare(common: Job, job: Job, fds: list[int]) -> Job:
+    """Put streams, directory and environment in place.
+
+    Returns the job with its roles replaced by descriptors. Raises OSError.
+    """
+    roles: dict[str, int] = job["fds"]
+    for target, role in enumerate(STREAMS):
+        os.dup2(fds[roles[role]], target)
+    kept = {role: fds[place] for role, place in roles.items() if role not in STREAMS}
+    kept_inherited = [fds[place] for place in job["inherit"]]
+    for fd in set(fds) - set(kept.values()) - set(kept_inherited):
+        os.close(fd)
+    os.umask(common["umask"])
+    os.chdir(common["cwd"])
+    env = {**common["env"], **job["env"]}
+    env = {name: value for name, value in env.items() if value is not None}
+    ready = {**job, "fds": kept, "inherit": kept_inherited}
+    if job["kind"] == "python":
+        _replace_environment(env)
+    else:
+        ready["env"] = env
+        ready["python"] = common.get("python")
+    return ready
+
+
+def _replace_environment(env: dict[str, str]) -> None:
+    """Make `os.environ`, and with it the C library's, equal to `env`."""
+    for name in os.environ.keys() - env.keys():
+        del os.environ[name]
+    for name, value in env.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+def execute(job: Job) -> NoReturn:
+    """Become the program of the job. Raises OSError if that cannot be done."""
+    argv: list[str] = job["argv"] if job["kind"] == "exec" else _fresh_interpreter(job)
+    for number in IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    os.execvpe(argv[0], argv, job["env"])
+
+
+def _fresh_interpreter(job: Job) -> list[str]:
+    """Give the command of a new interpreter that runs this job, handed over in a memory file."""
+    handed: Job = {**job, "kind": "python"}
+    del handed["env"], handed["python"]
+    fd = os.memfd_create("procession-job", 0)
+    os.set_inheritable(fd, True)
+    for kept in (*job["fds"].values(), *job["inherit"]):
+        os.set_inheritable(kept, True)
+    body = memoryview(marshal.dumps(handed))
+    while body:
+        body = body[os.write(fd, body) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return [*job["python"], str(fd)]
