@@ -1,0 +1,49 @@
+# make demo: set up, and train on real data with four ranks, twice: once well, once with a failure.
+# make test: set up, and run all tests.  See CONTRIBUTING.md for the rest.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.DELETE_ON_ERROR:
+.PHONY: demo test lint format docs clean
+
+demo: $(VENV)/.demo
+	$(BIN)/procession run -n 4 examples/digits.py
+	@echo
+	@echo "--- the same job, with rank 2 failing on purpose ---"
+	@! $(BIN)/procession run -n 4 examples/digits.py --fail-rank 2
+	@echo "--- (it was meant to fail) ---"
+
+test: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/python docs/draw_lifecycle.py --check
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/python docs/draw_lifecycle.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples]'
+	@touch $@
+
+# torch and JAX in their CPU builds. A machine for which there are none still runs the other tests.
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples,test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 \
+		|| echo "no torch here: its tests will be skipped"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check jax jaxlib \
+		|| echo "no JAX here: its tests will be skipped"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis runs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from procession.errors import GroupEnd, Outcome, RankEnd
-from procession.exit import Exit, signal_name
+from procession.exit import UNKNOWN_EXIT, Exit, signal_name
 from procession.lifecycle import Ended, Lifecycle, Rank
 from procession.output.rundir import disk_is_full, read_error_file
 from procession.results import ResultReader, Told
@@ -28,7 +28,7 @@ class RankRecord:
     reader: ResultReader | None = None
     told: Told | None = None
     torn: bool = False
-    exit: Exit = Exit()
+    exit: Exit = UNKNOWN_EXIT
     start_fault: tuple[str, int, str] | None = None  # stage, errno, text
     started_at: int = 0
     exited_at: int = 0
@@ -126,9 +126,7 @@ def _outcome(spec: Spec, rank: Rank, record: RankRecord, told: dict[str, Any]) -
     return Outcome.RETURNED if record.told is not None else Outcome.NO_VALUE
 
 
-def _note(
-    rank: Rank, record: RankRecord, told: dict[str, Any], log: str, outcome: Outcome
-) -> str:
+def _note(rank: Rank, record: RankRecord, told: dict[str, Any], log: str, outcome: Outcome) -> str:
     if outcome is Outcome.NO_VALUE:
         return "it exited with code 0 before its function returned: did it call os._exit(0)?"
     if outcome is Outcome.NOT_STARTED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from procession.exit import Exit
+from procession.exit import UNKNOWN_EXIT, Exit
 
 
 class Outcome(enum.Enum):
@@ -47,7 +47,7 @@ class RankEnd:
     rank: int
     pid: int | None
     outcome: Outcome
-    exit: Exit = Exit()
+    exit: Exit = UNKNOWN_EXIT
     type_name: str = ""
     message: str = ""
     traceback: str = ""

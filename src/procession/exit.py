@@ -62,3 +62,6 @@ class Exit:
             core = ", core dumped" if self.core else ""
             return f"{signal_name(self.signal)} (signal {self.signal}){core}"
         return "unknown exit status" if self.code is None else f"exit code {self.code}"
+
+
+UNKNOWN_EXIT = Exit()

@@ -121,7 +121,8 @@ class Group:
         changed, events = self._supervisor.changed, self._supervisor.events
         while True:
             with changed:
-                changed.wait_for(lambda: len(events) > seen or self._done.is_set())
+                while len(events) <= seen and not self._done.is_set():
+                    changed.wait()
                 fresh = events[seen:]
             if not fresh:
                 return
@@ -147,7 +148,8 @@ class Group:
             raise
         if not ended:
             raise TimeoutError(
-                f"{self.spec.name} still runs after {timeout:g} s; it goes on until stop() or kill()"
+                f"{self.spec.name} still runs after {timeout:g} s, and goes on: "
+                "see stop() and kill()"
             )
         self._join()
         return self.result()
@@ -235,7 +237,9 @@ class Group:
 
     # -- ending
 
-    def stop(self, signal: int | None = None, grace: float | None = None, wait: bool = True) -> None:
+    def stop(
+        self, signal: int | None = None, grace: float | None = None, wait: bool = True
+    ) -> None:
         """End the group: stop signal, grace, SIGKILL. A group that has ended stays as it is.
 
         signal, grace: instead of those of its `Stop`; grace in seconds. wait: return when the group
@@ -427,4 +431,10 @@ def run(
         restart=restart,
     )
     with group:
-        return group.wait(timeout).values
+        try:
+            return group.wait(timeout).values
+        except TimeoutError:
+            group.stop()
+            raise TimeoutError(
+                f"{group.spec.name} was stopped: it had not ended after {timeout:g} s"
+            ) from None

@@ -250,7 +250,7 @@ class End:
 Action = Spawn | Cancel | Signal | Sweep | Arm | End
 
 
-class IllegalEvent(Exception):  # noqa: N818 - the tables' own term
+class IllegalEvent(Exception):
     """An event came that the tables do not allow in this state: a defect of the caller."""
 
 
@@ -439,9 +439,7 @@ class Lifecycle:
         return actions
 
     def _signal(self, ranks: Iterable[int]) -> list[Action]:
-        chosen = tuple(
-            r for r in ranks if self.ranks[r].state not in (Worker.PENDING, *GONE)
-        )
+        chosen = tuple(r for r in ranks if self.ranks[r].state not in (Worker.PENDING, *GONE))
         for r in chosen:
             self.ranks[r].asked = True
         return [Signal(chosen, kill=self.killing)] if chosen else []

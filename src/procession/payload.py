@@ -18,14 +18,14 @@ import pickle
 import sys
 from collections import ChainMap
 from types import FunctionType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from procession.errors import SpecError
 from procession.spec import Function, Module, Script, Spec
 from procession.worker.inherit import InheritedFd
 
 
-class _ByValue(Exception):  # noqa: N818 - a signal to ourselves
+class _ByValue(Exception):
     """Something can only go by value."""
 
 
@@ -169,17 +169,17 @@ def _dump_any(thing: Any) -> bytes:
     import cloudpickle
 
     class ByValue(cloudpickle.Pickler):
-        dispatch_table = ChainMap(_reducers(), cloudpickle.Pickler.dispatch_table)
+        dispatch_table: Any = ChainMap(_reducers(), cast("Any", cloudpickle.Pickler).dispatch_table)
 
     buffer = io.BytesIO()
-    ByValue(buffer, protocol=5).dump(thing)
+    cast("Any", ByValue(buffer, protocol=5)).dump(thing)
     return buffer.getvalue()
 
 
 def _reducers() -> dict[Any, Any]:
     """Give the reducers that are registered with multiprocessing."""
     reduction = sys.modules.get("multiprocessing.reduction")
-    return dict(reduction.ForkingPickler._extra_reducers) if reduction is not None else {}  # noqa: SLF001
+    return dict(reduction.ForkingPickler._extra_reducers) if reduction is not None else {}
 
 
 class _ByReference(pickle.Pickler):
@@ -189,7 +189,7 @@ class _ByReference(pickle.Pickler):
         super().__init__(buffer, protocol=5)
         self.dispatch_table = ChainMap(_reducers(), copyreg.dispatch_table)
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: Any, /) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         if isinstance(obj, (type, FunctionType)) and obj.__module__ in ("__main__", None):
             raise _ByValue
         return NotImplemented
@@ -197,10 +197,10 @@ class _ByReference(pickle.Pickler):
 
 def _refuse(thing: Any, what: str, error: Exception) -> NoReturn:
     """Say which argument cannot be pickled. Raises SpecError."""
-    if isinstance(thing, tuple) and what.endswith("the arguments"):
-        args, kwargs = thing  # pyright: ignore[reportUnknownVariableType]
-        named = [(f"argument {i}", a) for i, a in enumerate(args)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        named += [(f"argument {k!r}", v) for k, v in kwargs.items()]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if what.endswith("the arguments"):
+        args, kwargs = cast("tuple[tuple[Any, ...], dict[str, Any]]", thing)
+        named = [(f"argument {i}", a) for i, a in enumerate(args)]
+        named += [(f"argument {k!r}", v) for k, v in kwargs.items()]
         for name, value in named:
             spawning = _Spawning()
             try:
@@ -215,12 +215,8 @@ def _refuse(thing: Any, what: str, error: Exception) -> NoReturn:
     text = " ".join(str(error).split()) or type(error).__name__
     hint = ""
     if "context" in text or "inheritance" in text:
-        hint = (
-            "; make it with multiprocessing.get_context('spawn'), or use start_method='fork'"
-        )
+        hint = "; make it with multiprocessing.get_context('spawn'), or use start_method='fork'"
     raise SpecError(
         f"{what} ({type(thing).__name__}) cannot be pickled for the ranks: "
         f"{type(error).__name__}: {text}{hint}"
     ) from error
-
-

@@ -17,16 +17,13 @@ MEMORY_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 def format_report(end: GroupEnd) -> str:
     """Write the report of a group that failed."""
     cause = end.failures[0]
-    together = [
-        f for f in end.failures[1:] if f.happened_at - cause.happened_at <= SIMULTANEOUS
-    ]
+    together = [f for f in end.failures[1:] if f.happened_at - cause.happened_at <= SIMULTANEOUS]
     later = [f for f in end.failures[1:] if f not in together]
-    lines = [f"{end.name} failed: {headline(cause, end.nproc)}", ""]
-    lines += failure_block(cause)
+    lines = [f"{end.name} failed: {headline(cause, end.nproc)}", *details(cause)]
     if together:
         lines += ["", "at the same time (within 1 ms):"]
         for failure in together[:FULL_TRACEBACKS]:
-            lines += ["", *failure_block(failure)]
+            lines += ["", headline(failure, end.nproc), *details(failure)]
         together = together[FULL_TRACEBACKS:]
         later = together + later
     lines += _others("failed by themselves, later", later, cause)
@@ -46,18 +43,16 @@ def headline(end: RankEnd, nproc: int) -> str:
     return f"{_who(end, of)} {what_happened(end)}{_after(end)}{_memory_verdict(end)}"
 
 
-def failure_block(end: RankEnd) -> list[str]:
-    """Say all that is known about a failure."""
+def details(end: RankEnd) -> list[str]:
+    """Say all that is known about a failure, below its headline."""
     facts: list[str] = []
-    if end.pid is not None:
+    if end.exit.signal is not None or end.exit.code is not None:
         facts.append(str(end.exit))
     if end.peak_memory is not None:
         facts.append(f"peak memory {format_bytes(end.peak_memory)}")
     if end.cpu_seconds is not None:
         facts.append(f"CPU {format_seconds(end.cpu_seconds)}")
-    lines = [f"{_who(end)} {what_happened(end, short=True)}{_after(end)}{_memory_verdict(end)}"]
-    if facts:
-        lines.append("  " + ", ".join(facts))
+    lines = ["  " + ", ".join(facts)] if facts else []
     if end.note:
         lines.append(f"  {end.note}")
     traceback = end.traceback.rstrip("\n").splitlines()
@@ -72,13 +67,11 @@ def failure_block(end: RankEnd) -> list[str]:
     return lines
 
 
-def what_happened(end: RankEnd, *, short: bool = False) -> str:
+def what_happened(end: RankEnd) -> str:
     """Say what a rank did, as the verb of a sentence."""
     if end.outcome is Outcome.RAISED:
-        text = end.type_name
-        if end.message and not short:
-            text += f": {_one_line(end.message)}"
-        return f"raised {text}"
+        said = f": {_one_line(end.message)}" if end.message else ""
+        return f"raised {end.type_name}{said}"
     if end.outcome is Outcome.UNPICKLABLE:
         return f"returned a {end.type_name} that cannot be pickled ({_one_line(end.message)})"
     if end.outcome is Outcome.SIGNALLED and end.exit.signal is not None:

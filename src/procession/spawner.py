@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from typing import Any
 
 from procession.forkserver import pool
 from procession.forkserver.client import ForkServer, fresh_interpreter
@@ -22,7 +23,9 @@ class Spawner:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._env = dict(os.environ)
-        self.run_id = self._env.get("TORCHELASTIC_RUN_ID") or f"{_safe(spec.name)}_{secrets.token_hex(3)}"
+        self.run_id = (
+            self._env.get("TORCHELASTIC_RUN_ID") or f"{_safe(spec.name)}_{secrets.token_hex(3)}"
+        )
         self._server_key: pool.Key | None = None
         self._place: Place | None = None
         self.payload = Payload(spec)
@@ -111,9 +114,9 @@ class Spawner:
             )
         )
         env.update(self._spec.env[rank])
-        job = {"rank": rank, "env": env, "fds": roles, "inherit": inherit}
+        job: dict[str, Any] = {"rank": rank, "env": env, "fds": roles, "inherit": inherit}
         if isinstance(program, Command):
-            words = [os.fspath(w) for w in self._spec.args[rank]]
+            words: list[str] = [os.fspath(w) for w in self._spec.args[rank]]
             job |= {"kind": "exec", "argv": [*program.argv, *words]}
         else:
             fresh = self._spec.start_method == "spawn"
@@ -156,5 +159,3 @@ def _umask() -> int:
             if line.startswith(b"Umask:"):
                 return int(line.split()[1], 8)
     return 0o022
-
-

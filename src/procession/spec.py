@@ -94,7 +94,7 @@ def as_program(program: Any) -> Program:
                     f"the command's word {i} is {word!r}, a {type(word).__name__}; "
                     "each must be a string or a path"
                 )
-        return Command(tuple(os.fspath(w) for w in words))
+        return Command(tuple(os.fspath(cast("str", w)) for w in words))
     if callable(program):
         return Function(program)
     raise SpecError(

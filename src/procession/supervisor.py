@@ -257,10 +257,10 @@ class Supervisor:
         for message, fds in self._server.receive():
             kind, rest = message[0], message[1:]
             if kind == "spawned":
-                self._spawned(*rest, fds)
+                self._spawned(rest[0], rest[1], rest[2], fds)
             elif kind == "ready":
                 if self._lives(rest[0]):
-                    self._handle(RankEvent(WorkerEvent.READY, *rest))
+                    self._handle(RankEvent(WorkerEvent.READY, rest[0], rest[1]))
             elif kind == "failed":
                 rank, stage, errno, text, at = rest
                 self.records[rank].start_fault = (stage, errno, text)

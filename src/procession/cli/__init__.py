@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 DESCRIPTION = """\
 Launch n copies of a program as one group of ranks: they start together, fail
@@ -46,11 +47,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(options.main(options))
 
 
-def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser], first: str | None) -> None:
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Shows options with dashes only; torchrun's forms with underscores work all the same."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        before = action.option_strings
+        action.option_strings = [o for o in before if "_" not in o]
+        try:
+            return super()._format_action_invocation(action)
+        finally:
+            action.option_strings = before
+
+
+def _add_run(commands: Any, first: str | None) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program as a group of ranks",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     if first == "run":
@@ -60,10 +73,10 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser], firs
         parser.set_defaults(main=run.main)
 
 
-def _add_doctor(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], first: str | None
-) -> None:
-    parser = commands.add_parser("doctor", help="tell what this machine offers, and what falls back")
+def _add_doctor(commands: Any, first: str | None) -> None:
+    parser = commands.add_parser(
+        "doctor", help="tell what this machine offers, and what falls back"
+    )
     if first == "doctor":
         from procession.cli import doctor
 

@@ -16,7 +16,15 @@ from procession.launch import Group
 from procession.lifecycle import Phase
 from procession.policy import DEFAULT_STOP, Logs, Std, Stop
 from procession.ranks import parse_ranks
-from procession.spec import START_METHODS, Command, Module, Program, Script, make_spec, program_problem
+from procession.spec import (
+    START_METHODS,
+    Command,
+    Module,
+    Program,
+    Script,
+    make_spec,
+    program_problem,
+)
 
 DESCRIPTION = """\
 Run PROGRAM as a group of N ranks. The first failure ends the group at once, and
@@ -44,9 +52,7 @@ SCRIPT_ENDINGS = (".py", ".pyw", ".pyc", ".pyz")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `procession run`."""
-    parser.usage = (
-        "procession run [-n N] [options] [-m | --no-python] PROGRAM [ARGS ...]"
-    )
+    parser.usage = "procession run [-n N] [options] [-m | --no-python] PROGRAM [ARGS ...]"
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add = parser.add_argument
     add("-n", "--nproc-per-node", "--nproc_per_node", dest="nproc", metavar="N", default="1",
@@ -73,7 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     life = parser.add_argument_group("life")
     add = life.add_argument
     add("--start-method", "--start_method", choices=START_METHODS[:2], default="forkserver",
-        help="how Python ranks come to be: forkserver (fast) or spawn (a fresh interpreter each)")  # fmt: skip
+        help="how Python ranks come to be: forkserver (fast, the default), or spawn (a new "
+        "interpreter each)")  # fmt: skip
     add("--shutdown-timeout", "--shutdown_timeout", metavar="SECONDS", default=None,
         help=f"from the stop signal to SIGKILL (default: {DEFAULT_STOP.grace:g})")  # fmt: skip
     parser.add_argument("program", metavar="PROGRAM", help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""The forkserver: the parent and reaper of the ranks, its protocol, and the launcher's end of it."""
+"""The forkserver: parent and reaper of the ranks, its protocol, and the launcher's end of it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ def interpreter_flags() -> list[str]:
         given += ["-E"] * bool(flags.ignore_environment) + ["-s"] * bool(flags.no_user_site)
         given += ["-P"] * bool(getattr(flags, "safe_path", False))
     given += ["-S"] * bool(flags.no_site)
-    warnings = [] if flags.dev_mode and sys.warnoptions == ["default"] else sys.warnoptions
+    warnings = list[str](sys.warnoptions)
+    if flags.dev_mode and warnings == ["default"]:
+        warnings = []
     given += [f"-W{option}" for option in warnings]
     for name, value in getattr(sys, "_xoptions", {}).items():
         given.append(f"-X{name}" if value is True else f"-X{name}={value}")

@@ -71,7 +71,7 @@ class Server:
         self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         self._handlers = {n: signal.getsignal(n) for n in (*ENDURED, signal.SIGCHLD)}
         for number in self._handlers:
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, _wake_up)
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wake = wake
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -323,6 +323,10 @@ class Server:
         self._epoll.close()
         for fd in (self._woken, self._wake, self._alive, *self._status):
             os.close(fd)
+
+
+def _wake_up(_number: int, _frame: object) -> None:
+    """Do nothing: the signal module has written to the wake-up descriptor."""
 
 
 def _close(fds: list[int]) -> None:

@@ -38,7 +38,7 @@ _PTMX = os.makedev(5, 2)
 _REFUSED_MS = 20
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-_TEXT_WRITE: object = io.TextIOWrapper.__dict__["write"]
+_TEXT: Any = io.TextIOWrapper
 _Put = Callable[[memoryview], int]
 
 
@@ -210,7 +210,7 @@ def _descriptor(stream: Any) -> int | None:
     """Give the descriptor to which a stream of the io module leads, None for any other object."""
     try:
         if _is(stream, io.TextIOWrapper):
-            if type(stream).write is not _TEXT_WRITE:
+            if type(stream).write is not _TEXT.write:
                 return None  # somebody wants to see what is written
             stream = stream.buffer
         if _is(stream, io.BufferedWriter, io.BufferedRandom):

@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from procession.policy import Logs, Route
 
@@ -128,15 +128,19 @@ def read_error_file(path: str) -> tuple[str, float | None]:
             data = json.loads(f.read(1 << 24))
     except (OSError, ValueError, RecursionError):
         return "", None
-    message = data.get("message") if isinstance(data, dict) else None
-    extra: Any = data if isinstance(data, dict) else {}
+    extra = _mapping(data)
+    message = extra.get("message")
     if isinstance(message, dict):
-        extra = message.get("extraInfo")
-        extra = extra if isinstance(extra, dict) else {}
+        inner = _mapping(cast("object", message))
+        extra = _mapping(inner.get("extraInfo"))
         callstack = extra.get("py_callstack")
-        message = callstack if isinstance(callstack, str) else message.get("message")
+        message = callstack if isinstance(callstack, str) else inner.get("message")
     try:
-        seconds = float(extra.get("timestamp"))
-    except (TypeError, ValueError):
+        seconds = float(extra["timestamp"])
+    except (KeyError, TypeError, ValueError):
         seconds = None
     return (message if isinstance(message, str) else ""), seconds
+
+
+def _mapping(data: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", data) if isinstance(data, dict) else {}

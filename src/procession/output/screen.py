@@ -29,7 +29,7 @@ class Screen:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.waiting = 0
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._open: object = None  # whose line is open
         self._open_coloured = False
 
@@ -61,8 +61,12 @@ class Screen:
         if lines:
             if prefix:
                 self._add(prefix)
-                lines = lines.replace(b"\n", b"\n" + prefix)[: -len(prefix)]
-            self._add(lines)
+                lines = lines.replace(b"\n", b"\n" + prefix)
+                # The last newline has got a prefix too; it is left out without a copy.
+                self._parts.append(memoryview(lines)[: -len(prefix)])
+                self.waiting += len(lines)
+            else:
+                self._add(lines)
 
     def partial(self, owner: object, prefix: bytes, text: bytes, continues: bool = False) -> None:
         """Show the beginning of a line, or more of it, and leave the line open."""
@@ -88,7 +92,7 @@ class Screen:
         """Write the buffer; False if `abandon` became readable before the console took it."""
         if not self._parts:
             return True
-        data = b"".join(self._parts) if len(self._parts) > 1 else self._parts[0]
+        data = b"".join(self._parts)
         self._parts.clear()
         self.waiting = 0
         return self.console.write(data, abandon=abandon)

@@ -76,7 +76,11 @@ def _tell_exit(pipe: outcome.ResultPipe, e: SystemExit) -> None:
 
 def _silence() -> None:
     """Keep the interpreter from printing the exception a second time, with our frames."""
-    sys.excepthook = lambda *_: None
+    sys.excepthook = _print_nothing
+
+
+def _print_nothing(*_: object) -> None:
+    pass
 
 
 def run_forked(job: Job) -> NoReturn:

@@ -37,14 +37,14 @@ def prepare(common: Job, job: Job, fds: list[int]) -> Job:
     for target, role in enumerate(STREAMS):
         os.dup2(fds[roles[role]], target)
     kept = {role: fds[place] for role, place in roles.items() if role not in STREAMS}
-    kept_inherited = [fds[place] for place in job["inherit"]]
+    kept_inherited: list[int] = [fds[place] for place in job["inherit"]]
     for fd in set(fds) - set(kept.values()) - set(kept_inherited):
         os.close(fd)
     os.umask(common["umask"])
     os.chdir(common["cwd"])
     env = {**common["env"], **job["env"]}
     env = {name: value for name, value in env.items() if value is not None}
-    ready = {**job, "fds": kept, "inherit": kept_inherited}
+    ready: Job = {**job, "fds": kept, "inherit": kept_inherited}
     if job["kind"] == "python":
         _replace_environment(env)
     else:

@@ -21,7 +21,7 @@ def _reader() -> io.TextIOWrapper:
     raw = io.FileIO(0, "r", closefd=False)
     raw.name = "<stdin>"
     text = io.TextIOWrapper(io.BufferedReader(raw), encoding, errors, line_buffering=raw.isatty())
-    text.mode = "r"
+    text.__dict__["mode"] = "r"
     return text
 
 
@@ -32,7 +32,7 @@ def _writer(fd: int, name: str, default_errors: str) -> io.TextIOWrapper:
     raw.name = name
     # A raw file below the text layer is what -u means; its protocol is enough for the writer.
     text = io.TextIOWrapper(raw, encoding, errors, newline="\n", write_through=True)  # pyright: ignore[reportArgumentType]
-    text.mode = "w"
+    text.__dict__["mode"] = "w"
     return text
 
 

@@ -1,0 +1,121 @@
+"""Every test starts clean and leaves nothing: processes, threads, descriptors, handlers, files."""
+
+import os
+import signal
+import tempfile
+import threading
+import time
+import uuid
+
+import pytest
+
+import procession.forkserver
+
+PATIENCE = 10.0  # seconds that what is on its way out may take
+
+
+def until(condition, what="the condition", patience=PATIENCE):
+    """Wait until `condition()` is true; fails the test after `patience` seconds."""
+    deadline = time.monotonic() + patience
+    pause = 0.0005
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what} did not come true within {patience} s")
+        time.sleep(pause)  # between two looks, not instead of one
+        pause = min(pause * 1.5, 0.05)
+
+
+def marked(mark):
+    """Give the processes, but for this one, whose environment holds `mark`; zombies count not."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as f:
+                if mark.encode() in f.read():
+                    found.append(int(name))
+        except OSError:
+            pass
+    return found
+
+
+def alive(pid):
+    """Tell whether a process exists and is no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            return f.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+def command_line(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            return f.read().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return "(gone)"
+
+
+def descriptors():
+    """Give the open descriptors of this process and what they lead to."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            pass  # the listing's own
+    return found
+
+
+def handlers():
+    return {n: signal.getsignal(n) for n in signal.valid_signals() if n not in (9, 19)}
+
+
+def children():
+    with open(f"/proc/self/task/{threading.get_native_id()}/children") as f:
+        return set(f.read().split())
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(tmp_path_factory, monkeypatch, request):
+    """Fail a test that leaves anything behind."""
+    if request.node.get_closest_marker("may_leave"):
+        yield
+        return
+    mark = f"PROCESSION_TEST={uuid.uuid4().hex}"
+    name, value = mark.split("=")
+    scratch = tmp_path_factory.mktemp("scratch")
+    monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    fds, threads, before = descriptors(), set(threading.enumerate()), handlers()
+    yield
+    procession.forkserver.close()
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        left = []
+        left += [f"process {p}: {command_line(p)}" for p in marked(mark)]
+        left += [f"thread {t.name}" for t in threading.enumerate() if t not in threads]
+        now = descriptors()
+        left += [
+            f"descriptor {fd}: {now[fd]}"
+            for fd in now
+            if fd not in fds and not now[fd].startswith(("/dev/urandom", "/dev/null"))
+        ]
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    left += [f"handler of signal {n}" for n, h in handlers().items() if h != before[n]]
+    left += [f"temporary file {name}" for name in os.listdir(scratch)]
+    assert not left, "left behind: " + "; ".join(left)
+
+
+@pytest.fixture(autouse=True)
+def no_launcher_around(monkeypatch):
+    """Take away what a launcher around the test run may have set."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
