@@ -75,6 +75,7 @@ class Group:
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._callbacks: list[Callable[[], None]] = []
+        self._owner = os.getpid()
 
     # -- running it
 
@@ -141,6 +142,8 @@ class Group:
         the group still runs after `timeout` (it goes on). On KeyboardInterrupt the group is
         stopped, and a second one kills it; when it has ended, KeyboardInterrupt is raised.
         """
+        if os.getpid() != self._owner:
+            raise ProcessionError("this group belongs to the process that started it")
         try:
             ended = self._done.wait(timeout)
         except KeyboardInterrupt:
@@ -245,6 +248,8 @@ class Group:
         signal, grace: instead of those of its `Stop`; grace in seconds. wait: return when the group
         has ended; otherwise at once. What came of it, `wait` tells.
         """
+        if os.getpid() != self._owner:
+            return  # a fork of the launcher: the group is not its own to end
         self._supervisor.request_stop(number=signal, grace=grace)
         if wait:
             self._done.wait(self._longest() + (grace or 0.0))
@@ -252,6 +257,8 @@ class Group:
 
     def kill(self, wait: bool = True) -> None:
         """End the group by SIGKILL, at once. wait: return when it has ended."""
+        if os.getpid() != self._owner:
+            return
         self._supervisor.request_stop(kill=True)
         if wait:
             self._done.wait(self._longest())

@@ -46,7 +46,7 @@ def rank_environment(
         "ROLE_WORLD_SIZE": str(nproc),
         "MASTER_ADDR": place.address,
         "MASTER_PORT": str(place.port),
-        "TORCHELASTIC_RUN_ID": place.run_id,
+        "TORCHELASTIC_RUN_ID": inherited.get("TORCHELASTIC_RUN_ID", place.run_id),
         "TORCHELASTIC_RESTART_COUNT": str(place.attempt),
         "TORCHELASTIC_MAX_RESTARTS": str(place.restarts),
         "TORCHELASTIC_USE_AGENT_STORE": "False",

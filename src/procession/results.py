@@ -15,7 +15,9 @@ from types import TracebackType
 from typing import Any, cast
 
 from procession.errors import RemoteError
-from procession.worker.outcome import DONE, ERROR, HEADER, VALUE, Record
+from procession.worker.outcome import DONE, ERROR, HEADER, VALUE
+
+Record = dict[str, Any]  # as `worker.outcome` describes an error
 
 BLOCK = 1 << 20
 BLOCKS_AT_ONCE = 16  # so that one large value does not keep the others waiting

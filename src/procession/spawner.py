@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from typing import Any
 
 from procession.forkserver import pool
@@ -23,14 +22,12 @@ class Spawner:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._env = dict(os.environ)
-        self.run_id = (
-            self._env.get("TORCHELASTIC_RUN_ID") or f"{_safe(spec.name)}_{secrets.token_hex(3)}"
-        )
         self._server_key: pool.Key | None = None
         self._place: Place | None = None
         self.payload = Payload(spec)
         try:
-            self.run_dir = RunDir(spec.logs, spec.nproc, self.run_id)
+            called = self._env.get("TORCHELASTIC_RUN_ID") or spec.name
+            self.run_dir = RunDir(spec.logs, spec.nproc, _safe(called))
         except BaseException:
             self.payload.close()
             raise
@@ -40,6 +37,7 @@ class Spawner:
             self.payload.close()
             self.run_dir.close()
             raise
+        self.run_id = os.path.basename(self.run_dir.path)
         self.run_dir.write_run(self._asked())
 
     def _asked(self) -> dict[str, object]:

@@ -144,6 +144,8 @@ def make_spec(
     where = None if cwd is None else os.fspath(cwd)
     if where is not None and not os.path.isdir(where):
         raise SpecError(f"cwd: {where!r} is not a directory")
+    if start_method == "fork" and not isinstance(target, Function):
+        raise SpecError("start_method 'fork' forks this process, and is for functions only")
     _check_program(target, args_by_rank, kwargs_by_rank, env_by_rank, where)
     return Spec(
         program=target,

@@ -115,9 +115,7 @@ class Supervisor:
                 self._fire_deadlines()
             self._conclude()
         finally:
-            with self.changed:
-                self._close()
-                self.changed.notify_all()
+            self._close()
 
     def _patience(self) -> float | None:
         if not self._deadlines:
@@ -182,7 +180,12 @@ class Supervisor:
         }[deadline.kind]
 
         def fire() -> None:
-            self._handle(Deadline(deadline.kind, deadline.attempt, time.monotonic_ns()))
+            at = time.monotonic_ns()
+            self._handle(Deadline(deadline.kind, deadline.attempt, at))
+            if self.lifecycle.left_behind:
+                for record in self.records:
+                    if self.lifecycle.ranks[record.rank].state is lifecycle.Worker.LOST:
+                        self._note("lost", record.rank, at, record.pid, "")
 
         self._after(deadline.kind, seconds, fire)
 
@@ -415,5 +418,7 @@ class Supervisor:
         clean = self.phase.final and not self.lifecycle.left_behind
         self._spawner.close(self._server, clean=clean)
         self._epoll.close()
-        wake, self._wake = self._wake, -1
-        os.close(wake)
+        with self.changed:
+            wake, self._wake = self._wake, -1
+            os.close(wake)
+            self.changed.notify_all()

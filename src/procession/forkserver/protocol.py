@@ -32,13 +32,16 @@ import marshal
 import os
 import socket
 import struct
-from typing import Any
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from typing import Any
+
+    Message = tuple[Any, ...]
 
 HEADER = struct.Struct("<II")
 FDS_AT_ONCE = 250
 BLOCK = 1 << 16
-
-Message = tuple[Any, ...]
 
 
 def encode(message: Message, fds: list[int]) -> bytes:

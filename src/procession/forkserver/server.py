@@ -32,13 +32,16 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, NoReturn
 
 from procession.forkserver import protocol
 from procession.system import tree
 from procession.system.prctl import become_subreaper, die_with_parent
 
-Job = dict[str, Any]
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    Job = dict[str, Any]
 
 # Signals that would end the forkserver before its launcher: it goes when the launcher goes.
 ENDURED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
@@ -61,7 +64,8 @@ class Server:
         self._faults: dict[int, bytes] = {}  # rank -> why it did not reach its program
         self._common: Job = {}
         self._sweep = 0  # the signal of a sweep in progress
-        self._swept: set[int] = set()
+        self._swept: set[int] = set()  # pids that got it
+        self._groups: set[int] = set()  # process groups that got the stop signal as ranks
         self._patience: float | None = None
 
     # -- life
@@ -130,7 +134,7 @@ class Server:
         self._sweep = 0
         deadline = time.monotonic() + 10.0
         while time.monotonic() < deadline:
-            tree.signal_children(signal.SIGKILL, set())
+            tree.signal_children(signal.SIGKILL, set(), set())
             try:
                 while os.wait4(-1, os.WNOHANG)[0]:
                     pass
@@ -152,6 +156,7 @@ class Server:
         if kind == "begin":
             self._patience = None
             self._common = message[1]
+            self._groups = set()
         elif kind == "spawn":
             return self._spawn(message[1], fds)
         elif kind == "signal":
@@ -180,6 +185,7 @@ class Server:
                 except ProcessLookupError:  # it has not made its session yet
                     os.kill(pid, number)
                 if number != signal.SIGKILL:
+                    self._groups.add(pid)
                     os.killpg(pid, signal.SIGCONT)  # a stopped rank could not obey
             except OSError:
                 pass
@@ -215,10 +221,11 @@ class Server:
             else:
                 seconds = usage.ru_utime + usage.ru_stime
                 self._tell("exited", rank, status, seconds, usage.ru_maxrss * 1024, at)
-        if self._sweep:
-            if self._sweep == signal.SIGKILL:
-                self._swept = set()
-            tree.signal_children(self._sweep, self._swept)
+        if self._sweep == signal.SIGKILL:
+            tree.signal_children(self._sweep, set(), set())
+        elif self._sweep:
+            # Who got the signal with its rank must not take it for a second, impatient one.
+            tree.signal_children(self._sweep, self._swept, self._groups)
 
     def _read_status(self, fd: int) -> None:
         """Read what a rank says on its way to its program: nothing but the end if all is well."""
@@ -248,6 +255,10 @@ class Server:
         rank: int = job["rank"]
         stage = "make its pipes"
         try:
+            if job["kind"] == "python":
+                from procession.worker import bootstrap
+
+                bootstrap.warm_up()
             if -1 in fds:
                 raise OSError(24, os.strerror(24))  # EMFILE: the kernel dropped descriptors
             read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -70,8 +70,8 @@ class Console:
         self.place: tuple[object, ...] = ("object", id(stream))
         try:
             stream.flush()
-        except Exception:  # noqa: S110 - a closed stream, or one without flush()
-            pass
+        except Exception:
+            pass  # a closed stream, or one without flush()
         fd = _descriptor(stream)
         self.colour = _wants_colour(stream)
         if fd is not None:
@@ -210,7 +210,7 @@ def _descriptor(stream: Any) -> int | None:
     """Give the descriptor to which a stream of the io module leads, None for any other object."""
     try:
         if _is(stream, io.TextIOWrapper):
-            if type(stream).write is not _TEXT.write:
+            if _class(stream).write is not _TEXT.write:
                 return None  # somebody wants to see what is written
             stream = stream.buffer
         if _is(stream, io.BufferedWriter, io.BufferedRandom):
@@ -218,6 +218,10 @@ def _descriptor(stream: Any) -> int | None:
         return stream.fileno() if _is(stream, io.FileIO) else None
     except ValueError:
         return None  # closed or detached
+
+
+def _class(stream: Any) -> Any:
+    return stream.__class__
 
 
 def _is(stream: Any, *kinds: type) -> bool:

@@ -2,7 +2,7 @@
 
 Theory of operation. Pipes and the files of a tee are followed alike: epoll says which pipes have
 news, inotify (itself in epoll) which files. Every source with news is read once per round, at
-most 256 KiB, so that a noisy rank does not starve the others; what a round brought is composed
+most 64 KiB, so that a noisy rank does not starve the others; what a round brought is composed
 by `Screen` and written at once. While nothing happens nobody wakes up: the only timeouts are the
 deadlines of lines that are incomplete, and 0.1 s where inotify is at a limit of the machine and
 files must be looked at instead.

@@ -1,6 +1,6 @@
 """A run's files: torch's layout of logs by attempt and rank, `run.json` and `events.jsonl`.
 
-    <dir>/<run id>_<random>/run.json                     what was asked
+    <dir>/<name>_<random>/run.json                        what was asked
                             events.jsonl                 what happened, one object per event
                             attempt_<k>/<local rank>/stdout.log, stderr.log, error.json
 
@@ -34,7 +34,7 @@ def masked(env: Mapping[str, str | None]) -> dict[str, str | None]:
 class RunDir:
     """The directory of one run; made at once, with `OSError` if it cannot be."""
 
-    def __init__(self, logs: Logs, nproc: int, run_id: str) -> None:
+    def __init__(self, logs: Logs, nproc: int, name: str) -> None:
         routes = logs.route(nproc)
         files = any(r in (Route.FILE, Route.TEE) for pair in routes for r in pair)
         self.kept = logs.dir is not None or files
@@ -43,9 +43,9 @@ class RunDir:
         if logs.dir is not None:
             os.makedirs(logs.dir, exist_ok=True)
             base = os.path.abspath(logs.dir)
-            self.path = tempfile.mkdtemp(prefix=f"{run_id}_", dir=base)
+            self.path = tempfile.mkdtemp(prefix=f"{name}_", dir=base)
         else:
-            self.path = tempfile.mkdtemp(prefix="procession_")
+            self.path = tempfile.mkdtemp(prefix=f"procession_{name}_")
         if self.kept:
             try:
                 self._events = os.open(os.path.join(self.path, "events.jsonl"), LOG_FLAGS, 0o600)

@@ -19,7 +19,7 @@ class Wiring:
 
     def __init__(self, logs: Logs, nproc: int, name: str, stdin: int | None, run: RunDir) -> None:
         self._routes = logs.route(nproc)
-        self._template = logs.template(nproc) or ("[{rank}] " if logs.prefix == "auto" else "")
+        self._template = logs.template(nproc) or ""
         self._nproc = nproc
         self._name = name
         self._stdin = stdin

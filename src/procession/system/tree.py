@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 
 def children() -> list[int]:
@@ -27,10 +28,11 @@ def _parent(pid: int) -> int:
         return 0
 
 
-def signal_children(number: int, already: set[int]) -> None:
-    """Signal every child that is not in `already`, with its process group, and add it there.
+def signal_children(number: int, already: set[int], groups: set[int]) -> None:
+    """Signal every child and its process group, but for those in `already` and in `groups`.
 
-    A child is ours to reap, so neither its pid nor its group can be somebody else's by now.
+    Who was signalled is added to `already`. A child is ours to reap, so neither its pid nor its
+    group can be somebody else's by now.
     """
     own_group = os.getpgrp()
     for pid in children():
@@ -39,8 +41,12 @@ def signal_children(number: int, already: set[int]) -> None:
         already.add(pid)
         try:
             group = os.getpgid(pid)
+            if group in groups:
+                continue
+            os.kill(pid, number)
             if group != own_group:
                 os.killpg(group, number)
-            os.kill(pid, number)
+                if number != signal.SIGKILL:
+                    os.killpg(group, signal.SIGCONT)  # a stopped process could not obey
         except OSError:
             pass  # gone, or another user's: the caller's deadline tells

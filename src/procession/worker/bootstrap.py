@@ -13,11 +13,14 @@ and exit handlers, which are not its own to run: it joins its threads, flushes a
 from __future__ import annotations
 
 import sys
-from typing import Any, NoReturn
 
 from procession.worker import outcome, program, streams
 
-Job = dict[str, Any]
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    Job = dict[str, Any]
 
 
 def run(job: Job) -> None:
@@ -50,6 +53,12 @@ def run(job: Job) -> None:
             sys.excepthook(type(e), e, e.__traceback__)
         _silence()
         raise
+
+
+def warm_up() -> None:
+    """Import, in the forkserver, what every rank needs."""
+    for name in ("faulthandler", "pickle"):
+        __import__(name)
 
 
 def _explain_crashes() -> None:

@@ -11,20 +11,23 @@ pipe belongs to the rank's first process: a child that it forks does not write t
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
 import pickle
 import struct
 import sys
 import time
-from types import TracebackType
-from typing import Any
 
 HEADER = struct.Struct("<cQq")
 DONE, VALUE, ERROR = b"D", b"V", b"E"
 MAX_DEPTH = 50  # of causes and groups
 
-Record = dict[str, Any]
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+    Record = dict[str, Any]
 
 _OUR_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -150,7 +153,7 @@ def _parts(error: BaseException, seen: set[int], depth: int) -> Record:
         # classes pickle and then do not unpickle.
         body = encode_value(error)
         pickle.loads(body)
-        record["pickle"] = base64.b64encode(body).decode("ascii")
+        record["pickle"] = binascii.b2a_base64(body, newline=False).decode("ascii")
     except Exception:
         pass
     notes = getattr(error, "__notes__", None)

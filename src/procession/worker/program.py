@@ -6,11 +6,14 @@ import os
 import pickle
 import sys
 from types import CodeType, ModuleType
-from typing import Any
 
 from procession.worker import inherit
 
-Job = dict[str, Any]
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from typing import Any
+
+    Job = dict[str, Any]
 
 # For the start method `fork`: what the launcher was asked to run, as it lies in memory.
 live: tuple[Any, list[tuple[Any, ...]], list[dict[str, Any]]] | None = None

@@ -19,9 +19,12 @@ from __future__ import annotations
 import marshal
 import os
 import signal
-from typing import Any, NoReturn
 
-Job = dict[str, Any]
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    Job = dict[str, Any]
 
 STREAMS = ("stdin", "stdout", "stderr")
 # Python ignores these in itself; a program expects them as the kernel has them.

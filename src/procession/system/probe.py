@@ -1,0 +1,348 @@
+"""Asking the machine: which features of the kernel work here, its cgroups, its limits.
+
+Features are tried for real, by a use of them that leaves nothing behind: a kernel may have what a
+container's seccomp filter refuses. What would change this process is tried in a forked child.
+Nothing here raises: None, or a reason in words, stands for what could not be found out. What reads
+files takes a root directory, so that it can be shown another machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import select
+import signal
+import sys
+import sysconfig
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from procession.system.inotify import Inotify
+from procession.system.prctl import become_subreaper, die_with_parent
+
+SECONDS = 2  # that a trial may take; each of its processes has an alarm for this
+UNLIMITED = 1 << 60  # cgroup v1 says "no limit" with a number near 2**63
+SYS_CLOSE_RANGE = 436  # on all architectures but alpha
+CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Whether a feature works; if not, why."""
+
+    works: bool
+    why: str = ""
+
+
+def _try(trial: Callable[[], object]) -> Tried:
+    """Run a trial, which may raise. The feature works if it returns nothing or ""."""
+    try:
+        why = str(trial() or "")
+    except AttributeError:
+        why = "this Python was built without it"
+    except Exception as e:
+        why = (e.strerror if isinstance(e, OSError) else None) or f"{type(e).__name__}: {e}"
+    return Tried(not why, why)
+
+
+def _fork() -> int:
+    """Fork; the child ends by an alarm if by nothing else, and has no handlers for signals."""
+    with warnings.catch_warnings():  # Python 3.12 warns if there are threads
+        warnings.simplefilter("ignore")
+        pid = os.fork()
+    if not pid:
+        for number in (signal.SIGALRM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        signal.alarm(SECONDS)
+    return pid
+
+
+def _sleeper() -> int:
+    """Fork a child that only waits for its end."""
+    pid = _fork()
+    while not pid:
+        signal.pause()
+    return pid
+
+
+def _end(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    except OSError:
+        pass  # waited for before, or the program ignores SIGCHLD
+
+
+def _readable(fd: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def _try_in_child(trial: Callable[[], object]) -> Tried:
+    def forked() -> str:
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
+        pid = 0
+        try:
+            try:
+                pid = _fork()
+                if not pid:
+                    try:
+                        os.write(write_end, b"=" + _try(trial).why.encode()[:4000])
+                    finally:
+                        os._exit(0)
+            finally:
+                os.close(write_end)
+            # One message; there is no end-of-file while a grandchild has the pipe.
+            said = os.read(read_end, 4096) if _readable(read_end, SECONDS + 0.5) else b""
+        finally:
+            os.close(read_end)
+            if pid:
+                _end(pid)
+        return said[1:].decode(errors="replace") if said else "its trial did not end"
+
+    return _try(forked)
+
+
+def _pidfd_open() -> None:
+    os.close(os.pidfd_open(os.getpid()))
+
+
+def _pidfd_send_signal() -> str:
+    pid = _sleeper()
+    try:
+        fd = os.pidfd_open(pid)
+        signal.pidfd_send_signal(fd, signal.SIGKILL)
+        return "" if _readable(fd, SECONDS / 2) else "the process lived on"
+    finally:
+        _end(pid)
+
+
+def _waitid() -> str:
+    pid = _sleeper()
+    try:
+        fd = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGKILL)
+        told = os.waitid(os.P_PIDFD, fd, os.WEXITED)
+        return "" if told is not None and told.si_pid == pid else "it told of something else"
+    finally:
+        _end(pid)
+
+
+def _subreaper() -> str:
+    become_subreaper()
+    child = _fork()
+    if not child:
+        try:
+            _fork()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    try:
+        os.waitpid(-1, 0)
+    except ChildProcessError:
+        return "an orphan went to another process"
+    return ""
+
+
+def _parent_death_signal() -> str:
+    read_end, write_end = os.pipe()
+    child = _fork()
+    if not child:
+        parent = os.getpid()
+        if not _fork():
+            tried = _try(lambda: None if die_with_parent(parent) else "its parent was gone")
+            os.write(write_end, (tried.why or str(os.getpid())).encode())
+            if not tried.works:
+                os._exit(1)
+        while True:  # the child until it is killed, the grandchild until the child is
+            signal.pause()
+    os.close(write_end)
+    said = os.read(read_end, 4096).decode()
+    _end(child)
+    if not said.isdecimal():
+        return said or "its trial did not begin"
+    if _readable(read_end, SECONDS / 2):  # the end of the last process that could write
+        return ""
+    os.kill(int(said), signal.SIGKILL)
+    return "the process lived on"
+
+
+def _namespaces() -> str:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWUSER | CLONE_NEWPID):
+        return os.strerror(ctypes.get_errno())
+    pid = _fork()
+    if not pid:
+        os._exit(0 if os.getpid() == 1 else 1)
+    return "" if os.waitpid(pid, 0)[1] == 0 else "the first process in it was not number 1"
+
+
+def _close_range() -> str:
+    if sysconfig.get_config_var("HAVE_CLOSE_RANGE") in (0, ""):
+        return "this Python was built without it"
+    libc = ctypes.CDLL(None, use_errno=True)
+    nothing = ctypes.c_uint(0xFFFFFFFF)
+    failed = libc.syscall(ctypes.c_long(SYS_CLOSE_RANGE), nothing, nothing, ctypes.c_uint(0))
+    return os.strerror(ctypes.get_errno()) if failed else ""
+
+
+def _inotify() -> None:
+    watch = Inotify()
+    try:
+        watch.add(sys.executable or "/")
+    finally:
+        watch.close()
+
+
+def _proc_children() -> None:
+    pid = os.getpid()
+    os.close(os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC))
+
+
+HERE: dict[str, Callable[[], object]] = {
+    "pidfd_open": _pidfd_open,
+    "close_range": _close_range,
+    "memfd_create": lambda: os.close(os.memfd_create("procession-doctor", os.MFD_CLOEXEC)),
+    "eventfd": lambda: os.close(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)),
+    "inotify": _inotify,
+    "proc_children": _proc_children,
+}
+IN_CHILD: dict[str, Callable[[], object]] = {
+    "pidfd_send_signal": _pidfd_send_signal,
+    "waitid": _waitid,
+    "subreaper": _subreaper,
+    "parent_death_signal": _parent_death_signal,
+    "namespaces": _namespaces,
+}
+
+
+def try_feature(name: str) -> Tried:
+    """Try a feature of the kernel by its name in HERE or IN_CHILD."""
+    return _try(HERE[name]) if name in HERE else _try_in_child(IN_CHILD[name])
+
+
+# -- what files say
+
+
+def read(path: str, root: str = "/") -> str | None:
+    """Read a small file whole, without the white space around it."""
+    try:
+        with open(os.path.join(root, path.lstrip("/")), "rb") as f:
+            return f.read().decode(errors="replace").strip()
+    except (OSError, ValueError):
+        return None
+
+
+def number(path: str, root: str = "/") -> int | None:
+    """Read a file that holds a number."""
+    text = read(path, root)
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+def field(path: str, name: str, root: str = "/") -> int | None:
+    """Read the number behind `name` in a file like /proc/meminfo, in bytes if it is in kB."""
+    for line in (read(path, root) or "").splitlines():
+        head, _, rest = line.partition(":")
+        words = rest.split()
+        if head.strip() == name and words and words[0].isdecimal():
+            return int(words[0]) * (1024 if words[1:] == ["kB"] else 1)
+    return None
+
+
+def rlimit(name: str) -> tuple[int, int] | None:
+    """Give the soft and the hard limit of this process, e.g. of NOFILE; -1: unlimited."""
+    try:
+        return resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def space(path: str) -> tuple[int, int] | None:
+    """Give the size of a file system and what is free for this user, in bytes."""
+    try:
+        told = os.statvfs(path)
+    except (OSError, ValueError):
+        return None
+    return told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize
+
+
+# -- cgroups
+
+
+@dataclass(frozen=True)
+class Cgroups:
+    """The cgroups of this process.
+
+    version: "1", "2", "1 and 2", or None if unknown. paths: by controller of version 1, and by ""
+    for version 2, its directories from the own one up to the highest that can be seen.
+    """
+
+    version: str | None
+    paths: dict[str, tuple[str, ...]]
+    root: str = "/"
+
+    def _each(self, controller: str, name: str) -> list[str]:
+        paths = (*self.paths.get("", ()), *self.paths.get(controller, ()))
+        texts = [read(f"{path}/{name}", self.root) for path in paths]
+        return [text for text in texts if text]
+
+    def limit(self, controller: str, *names: str) -> int | None:
+        """Give the lowest limit in files of these names; None: there is none."""
+        found = [int(t) for n in names for t in self._each(controller, n) if t.isdecimal()]
+        return min((limit for limit in found if limit < UNLIMITED), default=None)
+
+    def cores(self) -> float | None:
+        """Give the lowest CPU quota, in cores; None: there is none."""
+        quotas = [t.split() for t in self._each("cpu", "cpu.max")]
+        quotas += [
+            [q, p]
+            for path in self.paths.get("cpu", ())
+            if (q := read(f"{path}/cpu.cfs_quota_us", self.root))
+            and (p := read(f"{path}/cpu.cfs_period_us", self.root))
+        ]
+        pairs = [pair for pair in quotas if len(pair) == 2 and all(w.isdecimal() for w in pair)]
+        return min((int(q) / int(p) for q, p in pairs if int(q) and int(p)), default=None)
+
+    def writable(self) -> bool:
+        """Tell whether this process may make cgroups of version 2 below its own."""
+        own = os.path.join(self.root, self.paths.get("", ("",))[0].lstrip("/"))
+        return "" in self.paths and all(
+            os.access(path, os.W_OK) for path in (own, f"{own}/cgroup.procs")
+        )
+
+
+def cgroups(root: str = "/") -> Cgroups:
+    """Find the cgroups of this process."""
+    mounts: dict[str, tuple[str, str]] = {}  # controller -> what of its tree is mounted, and where
+    for line in (read("/proc/self/mountinfo", root) or "").splitlines():
+        left, _, right = line.partition(" - ")
+        mount, kind = left.split(), right.split()
+        if len(mount) < 5 or len(kind) < 3 or not kind[0].startswith("cgroup"):
+            continue
+        for controller in [""] if kind[0] == "cgroup2" else kind[2].split(","):
+            mounts.setdefault(controller, (mount[3].rstrip("/"), mount[4]))
+    paths: dict[str, tuple[str, ...]] = {}
+    for line in (read("/proc/self/cgroup", root) or "").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        for controller in controllers.split(","):
+            if controller in mounts:
+                paths[controller] = _upwards(path, *mounts[controller])
+    real = {"2" if c == "" else "1" for c in paths if not c.startswith("name=")}
+    return Cgroups(" and ".join(sorted(real)) or None, paths, root)
+
+
+def _upwards(path: str, top: str, mounted: str) -> tuple[str, ...]:
+    path, below = path.rstrip("/"), ""
+    if path == top or path.startswith(f"{top}/"):
+        below = path[len(top) :]
+    if ".." in below.split("/"):  # outside of what this container sees
+        below = ""
+    found = [mounted]
+    for word in below.split("/")[1:]:
+        found.insert(0, f"{found[0]}/{word}")
+    return tuple(found)
