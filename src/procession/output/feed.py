@@ -47,13 +47,13 @@ class Feed:
         self.source = source
         self.due: float | None = None
         self.left: int | None = None
-        self.wd = -1
         self.is_file = stat.S_ISREG(os.fstat(fd).st_mode)
         self._screen: Screen | None = screen if source.shown else None
         self._prefix = screen.prefix(source.prefix, source.colour)
         self._tail = tail
         self._splitter = tail.splitter
         self._position = 0
+        self._hole: int | None = None  # it was truncated and is empty since; its old size
         self._shown_state: bytes | None = None  # the progress that was shown last, as a line
         self._shown_at = float("-inf")
 
@@ -63,9 +63,9 @@ class Feed:
         if not size:
             return b""
         try:
-            block = os.read(self.fd, size)
+            block = b"" if self._hole is not None else os.read(self.fd, size)
             if not block and self.is_file and self._was_truncated():
-                block = os.read(self.fd, size)
+                block = self._read_behind_hole(size)
         except BlockingIOError:
             return None
         except OSError:
@@ -76,19 +76,35 @@ class Feed:
         return block
 
     def _was_truncated(self) -> bool:
-        """Go to the beginning of a file that is shorter than what was read of it.
+        """Whether a file is shorter than what was read of it, now or before it was empty.
+
+        One that has grown beyond the old position again before anybody looked is not found out;
+        it goes on at that position.
+        """
+        if self._hole is None and os.fstat(self.fd).st_size < self._position:
+            self._hole = self._position
+        return self._hole is not None
+
+    def _read_behind_hole(self, size: int) -> bytes:
+        """Read the beginning of a file that was truncated; b"" if it is still empty.
 
         A writer without O_APPEND goes on at its old offset and leaves a hole before it, which is
-        passed over. A file that has grown beyond the old position again before anybody looked is
-        not found out; it goes on at that position.
+        passed over.
         """
-        if os.fstat(self.fd).st_size >= self._position:
-            return False
+        assert self._hole is not None
         try:
             self._position = os.lseek(self.fd, 0, os.SEEK_DATA)
         except OSError:
-            self._position = os.lseek(self.fd, 0, os.SEEK_SET)
-        return os.fstat(self.fd).st_size > self._position
+            self._position = os.lseek(self.fd, 0, os.SEEK_SET)  # it is empty
+        while block := os.read(self.fd, size):
+            # The hole's last page is data, too; some file systems know no holes at all.
+            inside = max(0, self._hole - self._position)
+            text = block[:inside].lstrip(b"\0") + block[inside:]
+            self._position += len(block) - len(text)
+            if text:
+                self._hole = None
+                return text
+        return b""
 
     def limit(self) -> None:
         """Let nothing be read but what was written until now."""
@@ -107,6 +123,7 @@ class Feed:
         self.due = None
         if self.is_file and self.left is not None and self.left > _TAIL_ONLY:
             self._tail.end()
+            self._hole = None
             self._position += self.left - _TAIL_ONLY
             os.lseek(self.fd, self._position, os.SEEK_SET)
             self.left = _TAIL_ONLY

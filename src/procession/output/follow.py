@@ -36,12 +36,17 @@ class Follower:
         partial_after: float = 0.2,
         progress_every: float = 1.0,
     ) -> None:
-        self._out = Screen(stdout)
-        self._err = self._out if stdout.place == stderr.place else Screen(stderr)
+        self._consoles = (stdout, stderr)
+        self._out, self._err = self._screens()
         self._times = (partial_after, progress_every)
         self._tails: dict[tuple[int, str], Tail] = {}
         self._loop: Loop | None = None
         self._lock = threading.Lock()
+
+    def _screens(self) -> tuple[Screen, Screen]:
+        stdout, stderr = self._consoles
+        out = Screen(stdout)
+        return out, out if stdout.place == stderr.place else Screen(stderr)
 
     def add_pipe(self, fd: int, source: Source) -> None:
         """Follow a pipe until its writers have closed it; takes over its read end."""
@@ -92,7 +97,12 @@ class Follower:
         """
         with self._lock:
             loop, self._loop = self._loop, None
-        return loop is None or loop.finish(timeout)
+        if loop is None or loop.finish(timeout):
+            return True
+        with self._lock:
+            # A thread that still hangs somewhere keeps the old ones.
+            self._out, self._err = self._screens()
+        return False
 
     def close(self) -> None:
         """End the thread and close all descriptors, within about three seconds; idempotent."""

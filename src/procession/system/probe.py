@@ -1,4 +1,4 @@
-"""Asking the machine: which features of the kernel work here, its cgroups, its limits.
+"""Asking the machine: which features of the kernel work here, and its limits.
 
 Features are tried for real, by a use of them that leaves nothing behind: a kernel may have what a
 container's seccomp filter refuses. What would change this process is tried in a forked child.
@@ -16,14 +16,13 @@ import signal
 import sys
 import sysconfig
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from procession.system.inotify import Inotify
 from procession.system.prctl import become_subreaper, die_with_parent
 
 SECONDS = 2  # that a trial may take; each of its processes has an alarm for this
-UNLIMITED = 1 << 60  # cgroup v1 says "no limit" with a number near 2**63
 SYS_CLOSE_RANGE = 436  # on all architectures but alpha
 CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
 
@@ -270,79 +269,32 @@ def space(path: str) -> tuple[int, int] | None:
     return told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize
 
 
-# -- cgroups
+# -- what is around this process
+
+LAUNCHERS = {
+    "Slurm": ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID"),
+    "MPI": ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"),
+    "Kubernetes": ("KUBERNETES_SERVICE_HOST",),
+    "torchrun": ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    "procession": ("PROCESSION_RUN",),
+}
 
 
-@dataclass(frozen=True)
-class Cgroups:
-    """The cgroups of this process.
-
-    version: "1", "2", "1 and 2", or None if unknown. paths: by controller of version 1, and by ""
-    for version 2, its directories from the own one up to the highest that can be seen.
-    """
-
-    version: str | None
-    paths: dict[str, tuple[str, ...]]
-    root: str = "/"
-
-    def _each(self, controller: str, name: str) -> list[str]:
-        paths = (*self.paths.get("", ()), *self.paths.get(controller, ()))
-        texts = [read(f"{path}/{name}", self.root) for path in paths]
-        return [text for text in texts if text]
-
-    def limit(self, controller: str, *names: str) -> int | None:
-        """Give the lowest limit in files of these names; None: there is none."""
-        found = [int(t) for n in names for t in self._each(controller, n) if t.isdecimal()]
-        return min((limit for limit in found if limit < UNLIMITED), default=None)
-
-    def cores(self) -> float | None:
-        """Give the lowest CPU quota, in cores; None: there is none."""
-        quotas = [t.split() for t in self._each("cpu", "cpu.max")]
-        quotas += [
-            [q, p]
-            for path in self.paths.get("cpu", ())
-            if (q := read(f"{path}/cpu.cfs_quota_us", self.root))
-            and (p := read(f"{path}/cpu.cfs_period_us", self.root))
-        ]
-        pairs = [pair for pair in quotas if len(pair) == 2 and all(w.isdecimal() for w in pair)]
-        return min((int(q) / int(p) for q, p in pairs if int(q) and int(p)), default=None)
-
-    def writable(self) -> bool:
-        """Tell whether this process may make cgroups of version 2 below its own."""
-        own = os.path.join(self.root, self.paths.get("", ("",))[0].lstrip("/"))
-        return "" in self.paths and all(
-            os.access(path, os.W_OK) for path in (own, f"{own}/cgroup.procs")
-        )
+def launchers(env: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Give the variables that are set of each launcher that may have started this process."""
+    return {name: {v: env[v] for v in known if v in env} for name, known in LAUNCHERS.items()}
 
 
-def cgroups(root: str = "/") -> Cgroups:
-    """Find the cgroups of this process."""
-    mounts: dict[str, tuple[str, str]] = {}  # controller -> what of its tree is mounted, and where
-    for line in (read("/proc/self/mountinfo", root) or "").splitlines():
-        left, _, right = line.partition(" - ")
-        mount, kind = left.split(), right.split()
-        if len(mount) < 5 or len(kind) < 3 or not kind[0].startswith("cgroup"):
-            continue
-        for controller in [""] if kind[0] == "cgroup2" else kind[2].split(","):
-            mounts.setdefault(controller, (mount[3].rstrip("/"), mount[4]))
-    paths: dict[str, tuple[str, ...]] = {}
-    for line in (read("/proc/self/cgroup", root) or "").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        for controller in controllers.split(","):
-            if controller in mounts:
-                paths[controller] = _upwards(path, *mounts[controller])
-    real = {"2" if c == "" else "1" for c in paths if not c.startswith("name=")}
-    return Cgroups(" and ".join(sorted(real)) or None, paths, root)
+def package(name: str) -> str | None:
+    """Give the version of a package without importing it; None: it is not there."""
+    import importlib.metadata
+    import importlib.util
 
-
-def _upwards(path: str, top: str, mounted: str) -> tuple[str, ...]:
-    path, below = path.rstrip("/"), ""
-    if path == top or path.startswith(f"{top}/"):
-        below = path[len(top) :]
-    if ".." in below.split("/"):  # outside of what this container sees
-        below = ""
-    found = [mounted]
-    for word in below.split("/")[1:]:
-        found.insert(0, f"{found[0]}/{word}")
-    return tuple(found)
+    try:
+        if importlib.util.find_spec(name) is None:
+            return None
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "of unknown version"
+    except Exception:  # a package that is half imported, or whose metadata is damaged
+        return None

@@ -1,0 +1,92 @@
+"""Random walks: more ranks and restarts than the exhaustive walk can hold, and real times."""
+
+import copy
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from procession.lifecycle import Deadline, Phase, RankEvent, StopWanted
+
+from .world import ALIVE, KEPT, World
+
+STEP = 1000  # nanoseconds between two events
+
+
+class Groups(RuleBasedStateMachine):
+    """A group of 1 to 6 ranks with 0 to 3 restarts, and whatever may happen to it."""
+
+    def __init__(self):
+        super().__init__()
+        self.world = None
+        self.now = 0
+
+    @initialize(nproc=st.integers(1, 6), restarts=st.integers(0, 3))
+    def begin(self, nproc, restarts):
+        self.world = World(nproc, restarts)
+        self.world.begin()
+
+    def _events(self, late_by):
+        """List what may come; failures may have happened before what we heard last."""
+        self.now += STEP
+        sent = [r.stop_at for r in self.world.life.ranks if r.stop_at is not None]
+        happened = max(self.now - late_by, 1)
+        happened = min([happened, *(at - 1 for at in sent)])
+        return list(self.world.events((happened,), self.now, self.now))
+
+    def _tell(self, event):
+        before = copy.deepcopy(self.world.life)
+        actions = self.world.tell(event)
+        for kept in KEPT:
+            assert kept(before, event, self.world.life, actions), kept.__name__
+
+    @precondition(lambda self: not self.world.life.phase.final)
+    @rule(data=st.data(), late_by=st.integers(0, 5 * STEP).filter(lambda n: n % STEP))
+    def something_happens(self, data, late_by):
+        events = self._events(late_by)
+        wishes = [e for e in events if isinstance(e, (RankEvent, Deadline))] or events
+        self._tell(data.draw(st.sampled_from(wishes)))
+
+    @precondition(lambda self: not self.world.life.phase.final)
+    @rule(data=st.data())
+    def all_goes_well(self, data):
+        """Prefer what a group without faults sees, so that walks get past the start."""
+        events = self._events(1)
+        well = [e for e in events if not isinstance(e, (StopWanted, Deadline)) and good(e)]
+        self._tell(data.draw(st.sampled_from(well or events)))
+
+    @precondition(lambda self: not self.world.life.phase.final)
+    @rule(kill=st.booleans())
+    def somebody_wants_a_stop(self, kill):
+        self._tell(StopWanted(kill))
+
+    @invariant()
+    def something_must_come(self):
+        if self.world is None or self.world.life.phase.final:
+            return
+        if self.world.life.phase is Phase.RUNNING:
+            assert any(r.state in ALIVE for r in self.world.life.ranks)
+        else:
+            assert self.world.armed
+
+    def teardown(self):
+        """From wherever the walk stopped, the clock alone ends the group."""
+        if self.world is None:
+            return
+        if self.world.life.phase is Phase.RUNNING:
+            self._tell(StopWanted())
+        steps = 0
+        while not self.world.life.phase.final:
+            deadline = min(self.world.armed.values(), key=lambda d: d.kind.name)
+            self.now += STEP
+            self._tell(Deadline(deadline.kind, deadline.attempt, self.now))
+            steps += 1
+            assert steps <= 4
+
+
+def good(event):
+    return getattr(event, "ok", True)
+
+
+Groups.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestGroups = Groups.TestCase

@@ -1,0 +1,308 @@
+"""An exhaustive walk over all joint states of three ranks and two restarts.
+
+From each state every event that may really come (see `world.World.events`) is told to a copy; the
+states that follow are visited once. States that differ only in what no later step can tell apart
+are one (see `key_of`), and ranks are interchangeable: 24,000 states, 370,000 steps.
+"""
+
+import pytest
+
+from procession import lifecycle
+from procession.lifecycle import (
+    GONE,
+    GROUP_TABLE,
+    WORKER_TABLE,
+    Deadline,
+    DeadlineKind,
+    IllegalEvent,
+    Lifecycle,
+    Phase,
+    Rank,
+    RankEvent,
+    StopWanted,
+    Swept,
+    Worker,
+    WorkerEvent,
+)
+
+from .world import ALIVE, KEPT, World
+
+NPROC, RESTARTS = 3, 2
+BEFORE_CAUSE, AFTER_CAUSE, NOW, LATER = 5, 50, 1000, 2000
+NUMBER = {member: i for kind in (Worker, Phase) for i, member in enumerate(kind)}
+WORKERS, PHASES = list(Worker), list(Phase)
+SENT = (Worker.STOPPING, Worker.KILLING)
+
+
+def key_of(world):
+    """Give what tells a state from others. Left out, because nothing reads it any more:
+
+    - of a rank that is gone, all but how it ended;
+    - which rank did not start: one is enough to forbid a restart;
+    - the order of failures: the walk makes one before the cause and one after it from each state;
+    - the number of the attempt where no restart can follow: the state with the most attempts left
+      stands for all, so that a restart against the rules would be seen;
+    - a deadline or an answer that would find nothing to do.
+    """
+    life, unasked, pending, start_failed = world.life, False, False, False
+    ranks = []
+    for rank in life.ranks:
+        state, failed = rank.state, rank.failed_at is not None
+        start_failed = start_failed or rank.start_failed
+        if state in GONE:
+            ranks.append((NUMBER[state], False, False, False, failed, rank.ended))
+            continue
+        pending = pending or state is Worker.PENDING
+        unasked = unasked or (state in ALIVE and not rank.asked)
+        ranks.append(
+            (NUMBER[state], rank.reported, rank.reported_ok, rank.asked, failed, rank.ended)
+        )
+    return (
+        NUMBER[life.phase],
+        0 if life.stop_wanted or start_failed else life.attempt,
+        life.stop_wanted,
+        life.killing,
+        start_failed,
+        life.left_behind,
+        world.cancel_due and pending,
+        world.sweep_due,
+        (
+            DeadlineKind.START in world.armed and life.phase is Phase.STARTING,
+            DeadlineKind.LINGER in world.armed and unasked and life.phase is Phase.STOPPING,
+            DeadlineKind.GRACE in world.armed,
+            DeadlineKind.REAP in world.armed,
+        ),
+        tuple(sorted(ranks, key=repr)),
+    )
+
+
+def world_of(key):
+    """Make the world again from its key."""
+    phase, attempt, stop_wanted, killing, start_failed, left, cancel, sweep, armed, ranks = key
+    world = World(NPROC, RESTARTS)
+    world.life = Lifecycle(
+        NPROC, RESTARTS, PHASES[phase], attempt, stop_wanted, killing, left_behind=left
+    )
+    for i, (number, reported, good, asked, failed, ended) in enumerate(ranks):
+        state = WORKERS[number]
+        world.life.ranks.append(
+            Rank(
+                state,
+                reported=reported,
+                reported_ok=good,
+                asked=asked,
+                stop_at=NOW if state in SENT else None,
+                failed_at=10 + i if failed else None,
+                start_failed=start_failed and i == 0,
+                ended=ended,
+            )
+        )
+        # What was asked for may also be answered in an order that the forkserver does not choose.
+        if asked and state in (Worker.STARTING, Worker.RUNNING):
+            world.stop_due.add(i)
+        if asked and killing and state in ALIVE:
+            world.kill_due.add(i)
+    world.cancel_due, world.sweep_due = cancel, sweep
+    kinds = zip(DeadlineKind, armed, strict=True)
+    world.armed = {kind: Deadline(kind, attempt) for kind, is_armed in kinds if is_armed}
+    return world
+
+
+class Watched(dict):
+    """A table that remembers which entries were looked up."""
+
+    def __init__(self, table, fired):
+        super().__init__(table)
+        self._fired = fired
+
+    def __getitem__(self, key):
+        self._fired.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key, default=None):
+        self._fired.add(key)
+        return super().get(key, default)
+
+
+class Walk:
+    """All states, the steps between them that a clock alone makes, and what was broken."""
+
+    def __init__(self):
+        world = World(NPROC, RESTARTS)
+        world.begin()
+        first = key_of(world)
+        self.came_from = {first: None}  # state -> the state before, and the event
+        self.by_clock = {}  # state -> the states that follow when a deadline passes
+        self.by_stop = {}  # state -> the state that follows when a stop is requested
+        self.broken = {check.__name__: None for check in KEPT}
+        self.illegal = None
+        self.fired = set()
+        self.steps = 0
+        todo = [first]
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("WORKER_TABLE", "GROUP_TABLE"):
+                table = getattr(lifecycle, name)
+                patch.setattr(lifecycle, name, Watched(table, self.fired))
+            while todo:
+                todo += self._visit(todo.pop())
+
+    def _visit(self, key):
+        before = world_of(key)
+        failed = any(r.failed_at is not None for r in before.life.ranks)
+        moments = (BEFORE_CAUSE, AFTER_CAUSE) if failed else (BEFORE_CAUSE,)
+        fresh = []
+        self.by_clock[key] = set()
+        for event in before.events(moments, NOW, LATER):
+            self.steps += 1
+            after = world_of(key)
+            try:
+                actions = after.tell(event)
+            except IllegalEvent as e:
+                self.illegal = self.illegal or f"{self.story(key)} {event}: {e}"
+                continue
+            self._check(key, before.life, event, after.life, actions)
+            new = key_of(after)
+            if new not in self.came_from:
+                self.came_from[new] = key, event
+                fresh.append(new)
+            if isinstance(event, Deadline):
+                self.by_clock[key].add(new)
+            elif event == StopWanted():
+                self.by_stop[key] = new
+        return fresh
+
+    def _check(self, key, before, event, after, actions):
+        for check in KEPT:
+            name = check.__name__
+            if self.broken[name] is None and not check(before, event, after, actions):
+                self.broken[name] = f"{self.story(key)} {event} -> {after} {actions}"
+
+    def story(self, key):
+        """Tell how a state was reached."""
+        events = []
+        while self.came_from[key] is not None:
+            key, event = self.came_from[key]
+            events.append(str(event))
+        return " ".join(reversed(events))
+
+
+@pytest.fixture(scope="module")
+def walk():
+    return Walk()
+
+
+def test_all_states_are_visited(walk):
+    assert len(walk.came_from) > 20_000
+    assert walk.steps > 300_000
+    phases = {PHASES[key[0]] for key in walk.came_from}
+    assert phases == set(Phase)
+    attempts = {key[1] for key in walk.came_from}
+    assert attempts == set(range(RESTARTS + 1))
+
+
+def test_no_event_that_may_come_is_illegal(walk):
+    assert walk.illegal is None
+
+
+@pytest.mark.parametrize("rule", [check.__name__ for check in KEPT])
+def test_every_step_keeps(walk, rule):
+    assert walk.broken[rule] is None
+
+
+def test_something_must_come(walk):
+    """A group waits for a deadline, or it is running and a rank is alive."""
+    for key, follow in walk.by_clock.items():
+        world = world_of(key)
+        if world.life.phase is Phase.RUNNING:
+            assert any(r.state in ALIVE for r in world.life.ranks)
+            assert key in walk.by_stop
+        elif not world.life.phase.final:
+            assert follow, walk.story(key)
+
+
+def test_deadlines_alone_lead_to_the_end(walk):
+    """Ranks and forkserver never answer again; the clock and one request to stop end the group."""
+    lengths = {}
+
+    def length(key, on_the_way):
+        """Give the most steps to the end; a circle would be met again on the way."""
+        if PHASES[key[0]].final:
+            return 0
+        assert key not in on_the_way, walk.story(key)
+        if key not in lengths:
+            follow = walk.by_clock[key] - {key}  # a deadline passes once
+            if PHASES[key[0]] is Phase.RUNNING:
+                follow = {walk.by_stop[key]}
+            assert follow, walk.story(key)
+            lengths[key] = 1 + max(length(k, on_the_way | {key}) for k in follow)
+        return lengths[key]
+
+    # START, LINGER, GRACE, REAP at the most.
+    assert max(length(key, frozenset()) for key in walk.came_from) == 4
+
+
+def test_a_request_to_stop_is_always_taken(walk):
+    for key, after in walk.by_stop.items():
+        assert PHASES[after[0]] in (Phase.STOPPING, Phase.SWEEPING), walk.story(key)
+    open_ones = [key for key in walk.came_from if not PHASES[key[0]].final]
+    assert len(walk.by_stop) == len(open_ones)
+
+
+def test_every_entry_of_the_workers_table_fires(walk):
+    assert set(WORKER_TABLE) - walk.fired == set()
+
+
+def test_every_entry_of_the_groups_table_fires(walk):
+    assert set(GROUP_TABLE) - walk.fired == set()
+
+
+def test_who_is_not_signalled_at_once_is_given_until_linger(walk):
+    for key in walk.came_from:
+        life = world_of(key).life
+        if life.phase is Phase.STOPPING:
+            unasked = any(r.state in ALIVE and not r.asked for r in life.ranks)
+            assert not unasked or DeadlineKind.LINGER in world_of(key).armed, walk.story(key)
+
+
+def test_stale_deadlines_and_sweeps_do_nothing(walk):
+    stale = [Deadline(kind, attempt, LATER) for kind in DeadlineKind for attempt in (-1, 9)]
+    stale += [Swept(-1), Swept(9)]
+    for key in walk.came_from:
+        life, untouched = world_of(key).life, world_of(key).life
+        for event in stale:
+            assert life.handle(event) == []
+        assert life == untouched
+
+
+def test_a_final_state_takes_no_more(walk):
+    late = [StopWanted(), StopWanted(kill=True), *(Deadline(k, 0, LATER) for k in DeadlineKind)]
+    for key in walk.came_from:
+        if PHASES[key[0]].final:
+            life, untouched = world_of(key).life, world_of(key).life
+            for event in (*late, Swept(life.attempt)):
+                assert life.handle(event) == []
+            assert life == untouched
+
+
+def test_illegal_events_raise_and_change_nothing(walk):
+    """Every event of a rank is told in every kind of state, whether it may come or not."""
+    kinds = {(key[0], key[3], tuple(r[0] for r in key[-1])): key for key in walk.came_from}
+    raised = 0
+    for key in kinds.values():
+        for kind in WorkerEvent:
+            for rank in range(NPROC):
+                life, untouched = world_of(key).life, world_of(key).life
+                try:
+                    life.handle(RankEvent(kind, rank, LATER, ok=False))
+                except IllegalEvent:
+                    raised += 1
+                    assert life == untouched, f"{walk.story(key)} {kind} {rank}"
+                else:
+                    state = untouched.ranks[rank].state
+                    assert state is Worker.LOST or (state, kind) in WORKER_TABLE
+        life, untouched = world_of(key).life, world_of(key).life
+        if life.phase not in (Phase.SWEEPING, Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED):
+            with pytest.raises(IllegalEvent):
+                life.handle(Swept(life.attempt))
+            assert life == untouched
+    assert raised > 1000

@@ -1,0 +1,105 @@
+"""The other side of a console, and ranks that are nothing but descriptors."""
+
+import contextlib
+import os
+import pty
+import time
+import tty
+
+from procession.output.console import Console
+from procession.output.follow import Follower, Source
+
+PATIENCE = 10.0
+
+
+def until(condition, what="the condition"):
+    deadline = time.monotonic() + PATIENCE
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"{what} did not come true"
+        time.sleep(0.001)  # between two looks
+    return result
+
+
+class Viewer:
+    """Reads what was written to a console: a pipe or the master side of a terminal."""
+
+    def __init__(self, fd):
+        self.fd = fd
+        self.seen = b""
+        os.set_blocking(fd, False)
+
+    def look(self):
+        try:
+            while block := os.read(self.fd, 1 << 16):
+                self.seen += block
+        except OSError:
+            pass
+        return self.seen
+
+    def until(self, text):
+        until(lambda: text in self.look(), f"{text!r} in {self.seen[-200:]!r}")
+        return self.seen
+
+
+@contextlib.contextmanager
+def piped():
+    """Give a console that leads to a pipe, and who looks at it."""
+    r, w = os.pipe()
+    with os.fdopen(w, "w") as stream:
+        console = Console(stream)
+        try:
+            yield console, Viewer(r)
+        finally:
+            console.close()
+            os.close(r)
+
+
+@contextlib.contextmanager
+def terminal(raw=True):
+    """Give a console that is a terminal, and who looks at it."""
+    master, slave = pty.openpty()
+    if raw:
+        tty.setraw(slave)
+    with os.fdopen(slave, "w") as stream:
+        console = Console(stream)
+        try:
+            yield console, Viewer(master)
+        finally:
+            console.close()
+            os.close(master)
+
+
+@contextlib.contextmanager
+def following(stdout, stderr=None, **times):
+    follower = Follower(stdout, stderr or stdout, **times)
+    try:
+        yield follower
+    finally:
+        follower.close()
+
+
+class Rank:
+    """The writing end of a source."""
+
+    def __init__(self, follower, rank=0, stream="out", file=None, **options):
+        options.setdefault("prefix", b"[%d] " % rank)
+        source = Source(rank, stream, **options)
+        if file is None:
+            r, self.fd = os.pipe()
+            follower.add_pipe(r, source)
+        else:
+            self.fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            follower.add_file(file, source)
+
+    def write(self, text):
+        while text:
+            text = text[os.write(self.fd, text) :]
+
+    def close(self):
+        os.close(self.fd)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

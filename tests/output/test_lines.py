@@ -1,0 +1,156 @@
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from procession.output.lines import LineSplitter
+from procession.output.tail import Tail
+
+PIECES = st.sampled_from([b"a", b"bc", b"\r", b"\n", b"\r\n", b"\r\r", b"\xff", "é".encode()])
+
+
+def reference(text):
+    *lines, rest = text.split(b"\n")
+
+    def latest(line):
+        return line.rstrip(b"\r").rpartition(b"\r")[2]
+
+    return b"".join(latest(line) + b"\n" for line in lines), latest(rest)
+
+
+def chunks(data, text):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
+    return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+@given(st.lists(PIECES, max_size=40).map(b"".join), st.data())
+def test_any_cutting_gives_the_same_lines(text, data):
+    splitter = LineSplitter()
+    lines = b"".join(splitter.feed(block) for block in chunks(data, text))
+    assert (lines, splitter.pending) == reference(text)
+    assert lines + splitter.end() == reference(text)[0] + (
+        reference(text)[1] + b"\n" if reference(text)[1] else b""
+    )
+    assert splitter.pending == b""
+
+
+@given(st.lists(PIECES, max_size=40).map(b"".join), st.data())
+def test_what_was_taken_is_named_when_its_line_comes(text, data):
+    """Showing what take() gives, and then each line without what was taken, shows all once."""
+    splitter = LineSplitter()
+    shown, partial = [], b""
+    for block in chunks(data, text):
+        lines = splitter.feed(block)
+        if lines:
+            first, *others = lines[:-1].split(b"\n")
+            assert splitter.continued in (0, len(partial))
+            if splitter.continued:
+                assert first[: splitter.continued] == partial
+            shown += [first, *others]
+            partial = b""
+        if splitter.taken < len(partial):  # a \r has made it out of date
+            partial = b""
+        if data.draw(st.booleans()):
+            partial += splitter.take()
+            assert splitter.pending.startswith(partial)
+    assert b"".join(line + b"\n" for line in shown) == reference(text)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (b"10%\r20%\r30%\n", b"30%\n"),
+        (b"\r10%\r20%\r\n", b"20%\n"),
+        (b"dos\r\nlines\r\n", b"dos\nlines\n"),
+        (b"\r\n\n\r\r\n", b"\n\n\n"),
+    ],
+)
+def test_returns(text, lines):
+    assert LineSplitter().feed(text) == lines
+    splitter = LineSplitter()
+    assert b"".join(splitter.feed(bytes((c,))) for c in text) == lines
+
+
+def test_progress_is_known_as_such():
+    splitter = LineSplitter()
+    splitter.feed(b"text")
+    assert not splitter.progress
+    splitter.feed(b"\r")
+    assert splitter.progress
+    assert splitter.pending == b"text"
+    splitter.feed(b"10%")
+    assert splitter.pending == b"10%"
+    splitter.feed(b"\nnext")
+    assert not splitter.progress
+
+
+def test_a_character_is_not_taken_in_halves():
+    splitter = LineSplitter()
+    splitter.feed("é".encode()[:1])
+    assert splitter.take() == b""
+    splitter.feed("é".encode()[1:])
+    assert splitter.take() == "é".encode()
+
+
+@pytest.mark.parametrize("filler", [b"x", b"\r", b"x\r"])
+def test_a_long_line_costs_no_more_than_its_length(filler):
+    block = (filler * (64 << 10))[: 64 << 10]
+    splitter = LineSplitter()
+    begun = time.process_time()
+    for _ in range(160):
+        splitter.feed(block)
+    line = splitter.feed(b"end\n")
+    assert time.process_time() - begun < 2
+    assert len(line) == (160 * len(block) if filler == b"x" else 0) + len(b"end\n")
+
+
+def test_mixed_long_line_is_not_quadratic():
+    """A line without \\r in a block that has one elsewhere."""
+    splitter = LineSplitter()
+    splitter.feed(b"x" * (8 << 20))
+    begun = time.process_time()
+    lines = splitter.feed(b"y\n1\r2\n" + b"\r" * 60000 + b"z\n")
+    assert time.process_time() - begun < 1
+    assert lines.endswith(b"xy\n2\nz\n")
+
+
+def test_memory_is_bounded():
+    splitter = LineSplitter(longest=1 << 20)
+    block = b"x" * (64 << 10)
+    tracemalloc.start()
+    pieces = sum(splitter.feed(block).count(b"\n") for _ in range(320))  # 20 MiB
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert pieces in range(18, 21)
+    assert peak < 5 << 20
+
+
+def test_progress_without_end_needs_no_memory():
+    splitter = LineSplitter()
+    for i in range(100_000):
+        splitter.feed(b"\r%d%%" % i)
+    assert splitter.pending == b"99999%"
+
+
+def test_tail_keeps_the_last_lines():
+    tail = Tail()
+    assert tail.lines() == []
+    for i in range(1000):
+        tail.feed(b"line %d\n" % i)
+    tail.feed(b"a\rb\rhalf \xff")
+    assert tail.lines() == [*(f"line {i}" for i in range(981, 1000)), "half \ufffd"]
+    tail.end()
+    assert tail.lines()[-1] == "half \ufffd"
+
+
+def test_tail_keeps_64_kib():
+    tail = Tail()
+    tail.feed("é".encode() * (1 << 20) + b"\n")
+    (line,) = tail.lines()
+    assert len(line) == 32 << 10 and set(line) == {"é"}
+    for _ in range(100):
+        tail.feed(b"x" * 10_000 + b"\n")
+    assert sum(map(len, tail.lines())) <= 64 << 10
+    assert len(tail.lines()) == 7

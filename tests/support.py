@@ -1,0 +1,139 @@
+"""What tests with real processes share: conditions with deadlines, scripts, launchers."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+from conftest import alive, marked, until
+
+import procession
+
+PYTHON = sys.executable
+QUICK = procession.Stop(grace=0.3, linger=0.2)
+OBEDIENT = procession.Stop(grace=20)  # for ranks that go at once: a test that needs it all is late
+
+
+def write(path, source):
+    """Write a program, its indentation taken off; gives its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(source).lstrip("\n"))
+    return path
+
+
+def run_python(*argv, timeout=30, **options):
+    """Run this interpreter to its end, its output captured as text."""
+    return subprocess.run(
+        [PYTHON, *map(str, argv)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        **options,
+    )
+
+
+def failure_of(program, kind=procession.GroupFailed, **options):
+    """Run a group that must fail; gives what was raised."""
+    with pytest.raises(kind) as caught:
+        procession.run(program, **options)
+    assert type(caught.value) is kind, caught.value
+    return caught.value
+
+
+def shell(text):
+    return ["sh", "-c", text]
+
+
+def gone(pids):
+    """Wait until none of these processes runs."""
+    pids = list(pids)
+    until(lambda: not any(alive(p) for p in pids), f"the end of {pids}")
+
+
+def reader_of(file):
+    """Give a function that returns whether the words of a file are complete, as integers."""
+
+    def read():
+        try:
+            text = file.read_text()
+        except OSError:
+            return None
+        return [int(w) for w in text.split()] if text.endswith("\n") else None
+
+    return read
+
+
+class Launcher:
+    """A script in a process of its own that prints what it did, line by line."""
+
+    def __init__(self, script, *args, **options):
+        self.process = subprocess.Popen(
+            [PYTHON, "-u", str(script), *map(str, args)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            **options,
+        )
+        self.pid = self.process.pid
+        self.lines = []
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def said(self, word):
+        """Wait for a line that begins with this word; gives the rest of it."""
+
+        def look():
+            for line in list(self.lines):
+                first, _, rest = line.partition(" ")
+                if first == word:
+                    return rest or True
+            if self.process.poll() is not None and not self._thread.is_alive():
+                pytest.fail(f"the launcher ended ({self.process.returncode}): {self.lines}")
+            return None
+
+        return until(look, f"the launcher's {word!r}")
+
+    def signal(self, number):
+        os.kill(self.pid, number)
+
+    def end(self, timeout=20):
+        """Wait for the end; gives the exit code, negative for a signal."""
+        code = self.process.wait(timeout)
+        self._thread.join(timeout)
+        return code
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.signal(signal.SIGKILL)
+            self.process.wait()
+        self._thread.join()
+        self.process.stdout.close()
+
+
+__all__ = [
+    "OBEDIENT",
+    "PYTHON",
+    "QUICK",
+    "Launcher",
+    "alive",
+    "failure_of",
+    "gone",
+    "marked",
+    "reader_of",
+    "run_python",
+    "shell",
+    "until",
+    "write",
+]

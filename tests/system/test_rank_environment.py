@@ -1,0 +1,144 @@
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+from rankwork import environment
+
+import procession
+
+TORCH = {
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+    "ROLE_RANK", "ROLE_NAME", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
+    "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_torchruns_variables(method):
+    envs = procession.run(environment, nproc=3, start_method=method)
+    for rank, env in enumerate(envs):
+        assert env.keys() >= TORCH
+        assert [env[n] for n in ("RANK", "LOCAL_RANK", "ROLE_RANK")] == [str(rank)] * 3
+        assert [env[n] for n in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE")] == ["3"] * 3
+        assert (env["GROUP_RANK"], env["GROUP_WORLD_SIZE"], env["ROLE_NAME"]) == (
+            "0",
+            "1",
+            "default",
+        )
+        assert env["MASTER_ADDR"] == "127.0.0.1"
+        assert env["TORCHELASTIC_RESTART_COUNT"] == env["TORCHELASTIC_MAX_RESTARTS"] == "0"
+        assert env["TORCHELASTIC_USE_AGENT_STORE"] == "False"
+        assert env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "1"
+        assert int(env["OMP_NUM_THREADS"]) == max(1, len(os.sched_getaffinity(0)) // 3)
+        assert env["PYTHONUNBUFFERED"] == "1"
+    assert len({env["TORCHELASTIC_ERROR_FILE"] for env in envs}) == 3
+    assert len({env["TORCHELASTIC_RUN_ID"] for env in envs}) == 1
+    assert len({env["MASTER_PORT"] for env in envs}) == 1
+
+
+def test_threads_are_left_alone_where_the_user_chose(monkeypatch):
+    assert "OMP_NUM_THREADS" not in procession.run(environment, nproc=1)[0]
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert procession.run(environment, nproc=2)[1]["OMP_NUM_THREADS"] == "7"
+    by_argument = procession.run(environment, nproc=2, env={"OMP_NUM_THREADS": "5"})
+    assert by_argument[0]["OMP_NUM_THREADS"] == "5"
+
+
+def test_own_variables_win_over_those_of_a_launcher_around(monkeypatch):
+    monkeypatch.setenv("RANK", "17")
+    monkeypatch.setenv("WORLD_SIZE", "99")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "4")
+    env = procession.run(environment, nproc=2)[1]
+    assert (env["RANK"], env["WORLD_SIZE"]) == ("1", "2")
+    assert env["MASTER_PORT"] != "1"
+    assert env["TORCHELASTIC_RESTART_COUNT"] == "0"
+
+
+def test_the_users_choice_of_port_holds():
+    envs = procession.run(environment, nproc=2, env={"MASTER_PORT": "12345"})
+    assert {e["MASTER_PORT"] for e in envs} == {"12345"}
+
+
+def test_port_is_free_for_rank_0():
+    def meet():
+        address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        if os.environ["RANK"] == "0":
+            with socket.create_server(address) as server:
+                for _ in range(2):
+                    server.accept()[0].close()
+            return "served"
+        for _ in range(20000):
+            try:
+                socket.create_connection(address).close()
+                return "met"
+            except ConnectionRefusedError:
+                pass
+        return "alone"
+
+    assert procession.run(meet, nproc=3) == ["served", "met", "met"]
+
+
+def test_ports_of_groups_at_the_same_time_differ():
+    ports, lock = [], threading.Lock()
+
+    def one():
+        env = procession.run(environment, nproc=2)[0]
+        with lock:
+            ports.append(env["MASTER_PORT"])
+
+    threads = [threading.Thread(target=one) for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(set(ports)) == 6
+
+
+def test_command_sees_the_same_variables(tmp_path):
+    logs = procession.Logs(dir=tmp_path, redirect=procession.Std.ALL)
+    with procession.start(["env", "-0"], nproc=2, logs=logs) as group:
+        ends = group.wait().ranks
+    for rank, end in enumerate(ends):
+        with open(end.stdout_log, "rb") as f:
+            words = f.read().decode(errors="surrogateescape").split("\0")
+        env = dict(w.split("=", 1) for w in words if w)
+        assert env.keys() >= TORCH
+        assert env["LOCAL_RANK"] == str(rank)
+        assert env["TORCHELASTIC_ERROR_FILE"] == end.error_file
+
+
+def test_the_launchers_environment_is_not_touched():
+    before = dict(os.environ)
+    procession.run(environment, nproc=2, env={"A_NEW_ONE": "1"})
+    assert dict(os.environ) == before
+
+
+@pytest.mark.torch
+def test_gloo_meets_through_env():
+    pytest.importorskip("torch")
+    program = (
+        "import torch, torch.distributed as d\n"
+        "d.init_process_group('gloo')\n"
+        "t = torch.ones(1) * (d.get_rank() + 1)\n"
+        "d.all_reduce(t)\n"
+        "assert t.item() == 3, t\n"
+        "d.destroy_process_group()\n"
+    )
+    assert procession.run([sys.executable, "-c", program], nproc=2) == [None, None]
+
+
+def test_variables_reach_grandchildren():
+    def child():
+        return subprocess.run(
+            ["sh", "-c", "sh -c 'echo $RANK/$WORLD_SIZE'"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
+    assert procession.run(child, nproc=2) == ["0/2", "1/2"]

@@ -1,0 +1,103 @@
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from support import shell, write
+
+import procession
+from procession import Logs, Std
+
+
+def printed(tmp_path, program, nproc=1, **options):
+    """Run a command and give what each rank printed."""
+    logs = Logs(dir=tmp_path / "logs", redirect=Std.ALL)
+    group = procession.start(program, nproc=nproc, logs=logs, **options)
+    with group:
+        result = group.wait()
+    return [Path(r.stdout_log).read_text() for r in result.ranks]
+
+
+def test_list_and_values():
+    assert procession.run(["true"], nproc=3) == [None] * 3
+
+
+def test_program_name():
+    assert procession.run("true", nproc=2) == [None] * 2
+
+
+def test_path_objects(tmp_path):
+    script = write(tmp_path / "x.sh", "#!/bin/sh\necho $1\n")
+    script.chmod(0o755)
+    assert printed(tmp_path, [script, tmp_path]) == [f"{tmp_path}\n"]
+    assert printed(tmp_path, script, args=("word",)) == ["word\n"]
+
+
+def test_arguments_common_and_by_rank(tmp_path):
+    echo = ["printf", "%s|"]
+    assert printed(tmp_path, echo, 2, args=("a b", "")) == ["a b||"] * 2
+    assert printed(tmp_path, echo, 2, args={0: ("x",), 1: ("y", "z")}) == ["x|", "y|z|"]
+
+
+def test_environment_and_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("GONE", "1")
+    program = shell('echo "$RANK ${GONE-none} $NEW $PWD"')
+    assert printed(tmp_path, program, 2, env={"GONE": None, "NEW": "n"}, cwd=tmp_path) == [
+        f"{rank} none n {tmp_path}\n" for rank in (0, 1)
+    ]
+    by_rank = printed(tmp_path, shell("echo ${NEW-none}"), 2, env={1: {"NEW": "1"}})
+    assert by_rank == ["none\n", "1\n"]
+
+
+def test_program_is_looked_for_on_the_path_of_its_rank(tmp_path):
+    tool = write(tmp_path / "bin" / "rare-tool-of-a-test", "#!/bin/sh\necho found\n")
+    tool.chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    assert printed(tmp_path, ["rare-tool-of-a-test"], 2, env={"PATH": path}) == ["found\n"] * 2
+
+
+def test_relative_program_is_that_of_the_directory(tmp_path):
+    tool = write(tmp_path / "d" / "tool", "#!/bin/sh\necho here\n")
+    tool.chmod(0o755)
+    assert printed(tmp_path, ["./tool"], cwd=tmp_path / "d") == ["here\n"]
+
+
+def test_arguments_that_are_not_utf8(tmp_path):
+    odd = os.fsdecode(b"\xff\xfe")
+    (text,) = printed(tmp_path, [sys.executable, "-c", "import sys; print(ascii(sys.argv[1]))", odd])
+    assert text.strip() == ascii(odd)
+
+
+def test_environment_that_is_not_utf8(tmp_path, monkeypatch):
+    odd = os.fsdecode(b"\xff\xfe")
+    monkeypatch.setenv("ODD", odd)
+    program = [sys.executable, "-c", "import os; print(ascii(os.environ['ODD']))"]
+    assert printed(tmp_path, program)[0].strip() == ascii(odd)
+    assert procession.run(lambda: os.environ["ODD"]) == [odd]
+
+
+def test_python_commands_print_unbuffered(tmp_path):
+    program = [sys.executable, "-c", "import os; print('said', end=''); os._exit(0)"]
+    assert printed(tmp_path, program) == ["said"]
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_start_methods(start_method):
+    assert procession.run(["true"], nproc=2, start_method=start_method) == [None] * 2
+
+
+def test_process_is_the_program_itself(tmp_path):
+    program = shell("echo $$; readlink /proc/$$/exe")
+    with procession.start(program, logs=Logs(dir=tmp_path, redirect=Std.ALL)) as group:
+        (end,) = group.wait().ranks
+    pid, exe = Path(end.stdout_log).read_text().split()
+    assert int(pid) == end.pid
+    assert "sh" in Path(exe).name
+
+
+def test_logs_are_private(tmp_path):
+    with procession.start(["true"], logs=Logs(dir=tmp_path, redirect=Std.ALL)) as group:
+        run_dir = Path(group.wait().run_dir)
+    for path in [run_dir, *run_dir.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path

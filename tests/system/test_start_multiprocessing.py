@@ -1,0 +1,326 @@
+import gc
+import multiprocessing
+import subprocess
+from multiprocessing import shared_memory
+
+import numpy as np
+import pytest
+from support import PYTHON, run_python, write
+
+import procession
+
+SPAWN = multiprocessing.get_context("spawn")
+METHODS = ("forkserver", "spawn", "fork")
+BY_PICKLE = ("forkserver", "spawn")
+
+
+@pytest.fixture(autouse=True)
+def no_tracker_left():
+    """End multiprocessing's own helper, which would outlive the test."""
+    from multiprocessing import resource_tracker
+
+    yield
+    gc.collect()  # locks take their names away when they go, and tell the tracker
+    resource_tracker._resource_tracker._stop()
+
+
+def by_rank(call):
+    """Give a function of rank and arguments, as one that goes by value."""
+
+    def work(*args):
+        import os
+
+        return call(int(os.environ["RANK"]), *args)
+
+    return work
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["Queue", "SimpleQueue", "JoinableQueue"])
+def test_queues(method, kind):
+    queue = getattr(SPAWN, kind)()
+    procession.run(by_rank(lambda r, q: q.put((r, "x" * 10))), args=(queue,), nproc=3, start_method=method)
+    options = {} if kind == "SimpleQueue" else {"timeout": 5}
+    assert sorted(queue.get(**options) for _ in range(3)) == [(r, "x" * 10) for r in range(3)]
+    queue.close()
+    if kind != "SimpleQueue":
+        queue.join_thread()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_queue_between_ranks(method):
+    queue = SPAWN.Queue()
+    answer = procession.run(
+        by_rank(lambda r, q: q.put(41) if r == 0 else q.get(timeout=20) + 1),
+        args=(queue,),
+        nproc=2,
+        start_method=method,
+    )
+    assert answer == [None, 42]
+    queue.close()
+    queue.join_thread()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_event(method):
+    ready, go = SPAWN.Event(), SPAWN.Event()
+
+    def work(ready, go):
+        ready.set()
+        return go.wait(20)
+
+    with procession.start(work, args=(ready, go), nproc=2, start_method=method) as group:
+        assert ready.wait(20)
+        go.set()
+        assert group.wait().values == [True, True]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_locks_and_values(method):
+    lock, rlock, semaphore = SPAWN.Lock(), SPAWN.RLock(), SPAWN.Semaphore(1)
+    bounded, condition = SPAWN.BoundedSemaphore(1), SPAWN.Condition()
+    value, array, raw = SPAWN.Value("i", 0), SPAWN.Array("d", 3), SPAWN.RawValue("i", 0)
+
+    def work(lock, rlock, semaphore, bounded, condition, value, array, raw):
+        import os
+
+        for _ in range(200):
+            with lock, rlock, semaphore, bounded, condition:
+                raw.value += 1
+            with value.get_lock():
+                value.value += 1
+        array[int(os.environ["RANK"])] = 1.5
+
+    procession.run(
+        work,
+        args=(lock, rlock, semaphore, bounded, condition, value, array, raw),
+        nproc=3,
+        start_method=method,
+    )
+    assert value.value == raw.value == 600
+    assert list(array) == [1.5] * 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_barrier(method):
+    barrier = SPAWN.Barrier(3)
+    waited = procession.run(
+        lambda b: b.wait(20), args=(barrier,), nproc=3, start_method=method
+    )
+    assert sorted(waited) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_pipe_connections_by_rank(method):
+    pairs = [SPAWN.Pipe() for _ in range(2)]
+
+    def work(connection):
+        connection.send(("hello", connection.recv()))
+
+    args = {r: (pairs[r][1],) for r in range(2)}
+    with procession.start(work, args=args, nproc=2, start_method=method) as group:
+        for r in range(2):
+            pairs[r][0].send(r)
+        assert [pairs[r][0].recv() for r in range(2)] == [("hello", 0), ("hello", 1)]
+        group.wait()
+    for pair in pairs:
+        for end in pair:
+            end.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_closed_pipe_is_seen_as_closed(method):
+    """Nobody keeps a copy of a connection that was handed over."""
+    ours, theirs = SPAWN.Pipe()
+    with procession.start(lambda c: c.close(), args=(theirs,), start_method=method) as group:
+        theirs.close()
+        group.wait()
+        with pytest.raises(EOFError):
+            ours.recv()
+    ours.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_shared_memory_survives_the_ranks(method):
+    memory = shared_memory.SharedMemory(create=True, size=1024)
+    try:
+
+        def work(memory):
+            import os
+
+            memory.buf[int(os.environ["RANK"])] = 7
+
+        for _ in range(2):  # the first group's end must not take it away
+            procession.run(work, args=(memory,), nproc=3, start_method=method)
+            assert bytes(memory.buf[:4]) == b"\7\7\7\0"
+    finally:
+        memory.close()
+        memory.unlink()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_shared_memory_by_name(method):
+    memory = shared_memory.SharedMemory(create=True, size=64)
+    try:
+
+        def work(name):
+            from multiprocessing import shared_memory
+
+            mine = shared_memory.SharedMemory(name)
+            mine.buf[0] += 1
+            mine.close()
+
+        procession.run(work, args=(memory.name,), nproc=1, start_method=method)
+        procession.run(work, args=(memory.name,), nproc=1, start_method=method)
+        assert memory.buf[0] == 2
+    finally:
+        memory.close()
+        memory.unlink()
+
+
+@pytest.mark.parametrize("method", BY_PICKLE)
+def test_shared_memory_that_a_rank_made(method):
+    def work():
+        import os
+        from multiprocessing import shared_memory
+
+        memory = shared_memory.SharedMemory(create=True, size=64)
+        memory.buf[0] = 9 + int(os.environ["RANK"])
+        memory.close()
+        return memory.name
+
+    shared_memory.SharedMemory(create=True, size=1).unlink()  # starts this process's tracker
+    for r, name in enumerate(procession.run(work, nproc=2, start_method=method)):
+        memory = shared_memory.SharedMemory(name)
+        assert memory.buf[0] == 9 + r
+        memory.close()
+        memory.unlink()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_manager_proxies(method):
+    with SPAWN.Manager() as manager:
+        table, items = manager.dict(), manager.list()
+
+        def work(table, items):
+            import os
+
+            table[int(os.environ["RANK"])] = os.getpid()
+            items.append(1)
+
+        procession.run(work, args=(table, items), nproc=3, start_method=method)
+        assert sorted(table.keys()) == [0, 1, 2]
+        assert list(items) == [1, 1, 1]
+
+
+def test_primitives_of_the_default_context_under_fork():
+    context = multiprocessing.get_context("fork")
+    queue, value = context.Queue(), context.Value("i", 0)
+
+    def work(queue, value):
+        with value.get_lock():
+            value.value += 1
+        queue.put(value.value)
+
+    procession.run(work, args=(queue, value), nproc=3, start_method="fork")
+    assert value.value == 3
+    assert sorted(queue.get(timeout=10) for _ in range(3))[0] >= 1
+    queue.close()
+    queue.join_thread()
+
+
+@pytest.mark.parametrize("method", BY_PICKLE)
+@pytest.mark.parametrize("kind", ["Lock", "Queue", "Event"])
+def test_fork_context_is_refused_in_one_clear_line(kind, method):
+    thing = getattr(multiprocessing.get_context("fork"), kind)()
+    with pytest.raises(procession.SpecError) as caught:
+        procession.run(print, args=(1, thing), nproc=2, start_method=method)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert "argument 1" in text
+    assert "get_context('spawn')" in text
+    assert "start_method='fork'" in text
+    if kind == "Queue":
+        thing.close()
+        thing.join_thread()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_children_of_multiprocessing_in_a_function_rank(method):
+    def work():
+        import math
+        import multiprocessing
+
+        answers = []
+        for name in ("fork", "spawn", "forkserver"):
+            with multiprocessing.get_context(name).Pool(2) as pool:
+                answers.append(pool.map(math.sqrt, [4, 9]))
+        return answers
+
+    assert procession.run(work, nproc=1, start_method=method) == [[[2.0, 3.0]] * 3]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_rank_may_launch_a_group(method):
+    def outer():
+        import os
+
+        import procession
+
+        return procession.run(lambda: int(os.environ["RANK"]), nproc=2)
+
+    assert procession.run(outer, nproc=2, start_method=method) == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_arrays(method):
+    array = np.arange(12).reshape(3, 4)
+    (value,) = procession.run(lambda a: a * 2, args=(array,), start_method=method)
+    assert (value == array * 2).all()
+
+
+@pytest.mark.torch
+def test_torch_tensors_in_shared_memory(tmp_path):
+    pytest.importorskip("torch")
+    script = write(
+        tmp_path / "main.py",
+        """
+        import torch, procession
+
+        def work(t):
+            import os
+            t[int(os.environ["RANK"])] += 1
+
+        t = torch.zeros(3).share_memory_()
+        for method in ("forkserver", "spawn", "fork"):
+            procession.run(work, args=(t,), nproc=3, start_method=method)
+        print(t.tolist())
+        """,
+    )
+    done = run_python(script, timeout=55)
+    assert (done.stdout, done.stderr) == ("[3.0, 3.0, 3.0]\n", "")
+
+
+def test_nothing_is_said_about_leaked_objects(tmp_path):
+    script = write(
+        tmp_path / "main.py",
+        """
+        import multiprocessing, procession
+        from multiprocessing import shared_memory
+        context = multiprocessing.get_context("spawn")
+        memory = shared_memory.SharedMemory(create=True, size=10)
+        lock = context.Lock()
+        def work(memory, lock):
+            with lock:
+                memory.buf[0] += 1
+        for method in ("forkserver", "spawn", "fork"):
+            procession.run(work, args=(memory, lock), nproc=2, start_method=method)
+        print(memory.buf[0])
+        memory.close()
+        memory.unlink()
+        """,
+    )
+    done = subprocess.run(
+        [PYTHON, str(script)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.stdout, done.stderr) == ("6\n", "")

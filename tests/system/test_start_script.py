@@ -1,0 +1,327 @@
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from support import failure_of, run_python, write
+
+import procession
+from procession import Logs, Module, Script, Std
+
+METHODS = ("forkserver", "spawn")
+
+LOOK = """
+    import json, os, sys
+    spec = __spec__
+    print(json.dumps({
+        "argv": sys.argv,
+        "path0": sys.path[:2],
+        "path": sys.path,
+        "name": __name__,
+        "file": globals().get("__file__"),
+        "spec": None if spec is None else [spec.name, spec.origin],
+        "package": __package__,
+        "loader": type(__loader__).__name__,
+        "doc": __doc__,
+        "cached": __cached__ if "__cached__" in globals() else "none",
+        "main": sys.modules["__main__"].__dict__ is globals(),
+        "names": sorted(n for n in globals() if n.startswith("__")),
+        "flags": list(sys.flags),
+        "executable": sys.executable,
+        "orig_argv": len(sys.orig_argv) > 0,
+        "prefix": [sys.prefix, sys.base_prefix],
+        "warnoptions": sys.warnoptions,
+        "xoptions": sys._xoptions,
+        "dont_write_bytecode": sys.dont_write_bytecode,
+        "encodings": [s.encoding for s in (sys.stdin, sys.stdout, sys.stderr)],
+        "errors": [s.errors for s in (sys.stdin, sys.stdout, sys.stderr)],
+        "stream_names": [s.name for s in (sys.stdin, sys.stdout, sys.stderr)],
+        "same_streams": [sys.stdin is sys.__stdin__, sys.stdout is sys.__stdout__],
+        "cwd": os.getcwd(),
+        "hooks": [sys.excepthook is sys.__excepthook__, sys.displayhook is sys.__displayhook__],
+        "threads": len(os.listdir("/proc/self/task")),
+        "recursion": sys.getrecursionlimit(),
+    }))
+"""
+# What a launcher may change: output is unbuffered, and one module is there already.
+DIFFERENT = {"cached"}
+
+
+def said(tmp_path, program, nproc=1, **options):
+    """Run a script and give what each rank printed."""
+    logs = Logs(dir=tmp_path / "logs", redirect=Std.ALL)
+    with procession.start(program, nproc=nproc, logs=logs, **options) as group:
+        result = group.wait()
+    for end in result.ranks:
+        assert Path(end.stderr_log).read_text() == ""
+    return [Path(r.stdout_log).read_text() for r in result.ranks]
+
+
+def same(rank, alone):
+    """Compare what a rank saw with what it sees under Python itself."""
+    seen, expected = json.loads(rank), json.loads(alone)
+    for key in DIFFERENT:
+        seen.pop(key), expected.pop(key)
+    assert seen == expected
+
+
+def alone(*argv, **options):
+    # -u, as ranks are unbuffered by a variable that this process has not
+    done = run_python(*argv, **options)
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def unbuffered(monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_script_sees_what_python_shows_it(tmp_path, method):
+    script = write(tmp_path / "dir" / "look.py", LOOK)
+    (out,) = said(tmp_path, Script(str(script), ("-x", "a b")), start_method=method)
+    same(out, alone(script, "-x", "a b"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_relative_script_and_symbolic_link(tmp_path, monkeypatch, method):
+    write(tmp_path / "dir" / "look.py", LOOK)
+    (tmp_path / "link.py").symlink_to("dir/look.py")
+    monkeypatch.chdir(tmp_path)
+    for path in ("dir/look.py", "link.py", "./link.py"):
+        (out,) = said(tmp_path, Script(path), start_method=method)
+        same(out, alone(path))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_script_in_another_directory(tmp_path, method):
+    write(tmp_path / "dir" / "look.py", LOOK)
+    (out,) = said(tmp_path, Script("look.py"), cwd=tmp_path / "dir", start_method=method)
+    same(out, alone("look.py", cwd=tmp_path / "dir"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_directory_with_a_main(tmp_path, method):
+    write(tmp_path / "app" / "__main__.py", LOOK)
+    (out,) = said(tmp_path, Script(str(tmp_path / "app"), ("1",)), start_method=method)
+    same(out, alone(tmp_path / "app", "1"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_archive_with_a_main(tmp_path, method):
+    write(tmp_path / "__main__.py", LOOK)
+    archive = tmp_path / "app.pyz"
+    with zipfile.ZipFile(archive, "w") as z:
+        z.write(tmp_path / "__main__.py", "__main__.py")
+    (out,) = said(tmp_path, Script(str(archive), ("1",)), start_method=method)
+    same(out, alone(archive, "1"))
+
+
+def test_archive_with_an_interpreter_line(tmp_path):
+    import zipapp
+
+    write(tmp_path / "app" / "__main__.py", LOOK)
+    zipapp.create_archive(tmp_path / "app", tmp_path / "app.pyz", interpreter="/usr/bin/python3")
+    (out,) = said(tmp_path, Script(str(tmp_path / "app.pyz")))
+    same(out, alone(tmp_path / "app.pyz"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_module(tmp_path, monkeypatch, method):
+    write(tmp_path / "pkg" / "__init__.py", "")
+    write(tmp_path / "pkg" / "mod.py", LOOK)
+    monkeypatch.chdir(tmp_path)
+    (out,) = said(tmp_path, Module("pkg.mod", ("a",)), start_method=method)
+    same(out, alone("-m", "pkg.mod", "a"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_package_with_a_main(tmp_path, monkeypatch, method):
+    write(tmp_path / "pkg" / "__init__.py", "")
+    write(tmp_path / "pkg" / "__main__.py", LOOK)
+    monkeypatch.chdir(tmp_path)
+    (out,) = said(tmp_path, Module("pkg"), start_method=method)
+    same(out, alone("-m", "pkg"))
+
+
+def test_compiled_script(tmp_path):
+    import py_compile
+
+    script = write(tmp_path / "look.py", LOOK)
+    py_compile.compile(str(script), cfile=str(tmp_path / "look.pyc"))
+    (out,) = said(tmp_path, Script(str(tmp_path / "look.pyc")))
+    same(out, alone(tmp_path / "look.pyc"))
+
+
+def test_source_with_a_coding_line_and_a_byte_order_mark(tmp_path):
+    latin = tmp_path / "latin.py"
+    latin.write_bytes("# -*- coding: latin-1 -*-\nprint(ascii('ä'))\n".encode("latin-1"))
+    marked = tmp_path / "marked.py"
+    marked.write_bytes(b"\xef\xbb\xbfprint(1)\r\nprint(2)\r\n")
+    assert said(tmp_path, Script(str(latin))) == ["'\\xe4'\n"]
+    assert said(tmp_path, Script(str(marked))) == ["1\n2\n"]
+
+
+@pytest.mark.parametrize("flags", [["-O"], ["-OO", "-B"], ["-X", "utf8"], ["-W", "ignore"], ["-P"], ["-I"], ["-E", "-s"]])
+@pytest.mark.parametrize("method", METHODS)
+def test_flags_of_the_launcher_are_those_of_its_ranks(tmp_path, flags, method):
+    if flags == ["-P"] and sys.version_info < (3, 11):
+        pytest.skip("-P is new in Python 3.11")
+    look = write(tmp_path / "look.py", LOOK)
+    main = write(
+        tmp_path / "main.py",
+        f"""
+        import sys
+        sys.path.insert(0, {str(Path(procession.__file__).parents[1])!r})
+        import procession
+        procession.run(procession.Script({str(look)!r}), start_method={method!r})
+        """,
+    )
+    done = run_python(*flags, main)
+    assert done.stderr == ""
+    seen, expected = json.loads(done.stdout), json.loads(alone(*flags, look))
+    for key in ("flags", "path", "warnoptions", "xoptions", "dont_write_bytecode"):
+        assert seen[key] == expected[key], key
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("context", ["spawn", "fork", "forkserver"])
+def test_multiprocessing_in_a_script(tmp_path, method, context):
+    script = write(
+        tmp_path / "script.py",
+        f"""
+        import multiprocessing
+
+        def square(x):
+            return x * x
+
+        class Held:
+            pass
+
+        def child(queue):
+            queue.put((__name__, Held.__module__))
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("{context}")
+            with context.Pool(2) as pool:
+                print(pool.map(square, range(4)))
+            queue = context.Queue()
+            process = context.Process(target=child, args=(queue,))
+            process.start()
+            name, _ = queue.get()
+            print(name == ("__main__" if "{context}" == "fork" else "__mp_main__"))
+            process.join()
+            print(process.exitcode)
+        """,
+    )
+    outs = said(tmp_path, Script(str(script)), nproc=2, start_method=method)
+    assert outs == ["[0, 1, 4, 9]\nTrue\n0\n"] * 2
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_multiprocessing_in_a_module(tmp_path, monkeypatch, context):
+    write(tmp_path / "pkg" / "__init__.py", "")
+    write(
+        tmp_path / "pkg" / "work.py",
+        f"""
+        import multiprocessing
+        from . import __name__ as package
+
+        def square(x):
+            return x * x, package
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("{context}").Pool(1) as pool:
+                print(pool.map(square, [3]))
+        """,
+    )
+    monkeypatch.chdir(tmp_path)
+    assert said(tmp_path, Module("pkg.work")) == ["[(9, 'pkg')]\n"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_pickle_of_the_scripts_own_classes(tmp_path, method):
+    script = write(
+        tmp_path / "script.py",
+        """
+        import pickle
+        class Own:
+            pass
+        print(type(pickle.loads(pickle.dumps(Own()))) is Own, Own.__module__)
+        import dataclasses, typing
+        @dataclasses.dataclass
+        class D:
+            x: "int" = 1
+        print(D(), typing.get_type_hints(D))
+        import inspect
+        print(inspect.getsource(Own).strip())
+        """,
+    )
+    (out,) = said(tmp_path, Script(str(script)), start_method=method)
+    assert out == alone(script)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_main_lives_until_the_last_exit_handler(tmp_path, method):
+    script = write(
+        tmp_path / "script.py",
+        """
+        import atexit, threading, sys
+        word = "kept"
+        go = threading.Event()
+        def late():
+            go.wait(20)
+            print("thread", word, sys.modules["__main__"].word)
+        atexit.register(lambda: print("atexit", word, sys.modules["__main__"].word))
+        thread = threading.Thread(target=late)
+        thread.start()
+        threading.Timer(0.01, go.set).start()
+        """,
+    )
+    (out,) = said(tmp_path, Script(str(script)), start_method=method)
+    assert out == "thread kept kept\natexit kept kept\n"
+    write(tmp_path / "late_module.py", script.read_text())
+    (out,) = said(tmp_path, Module("late_module"), cwd=tmp_path, start_method=method)
+    assert out == "thread kept kept\natexit kept kept\n"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_exit_codes_of_scripts(tmp_path, method):
+    script = write(tmp_path / "s.py", "import sys\nsys.exit(eval(sys.argv[1]))\n")
+    for text, code in (("3", 3), ("'words'", 1), ("256 + 3", 3), ("-1", 255), ("2**40 + 5", 255)):
+        expected = run_python(script, text).returncode
+        failed = failure_of(Script(str(script), (text,)), start_method=method)
+        assert failed.cause.exit.code == expected, text
+        assert failed.exit_code == expected == (code if text != "2**40 + 5" else expected)
+    for text in ("None", "0", "256"):
+        procession.run(Script(str(script), (text,)), start_method=method)
+
+
+def test_missing_script_and_module():
+    with pytest.raises(procession.SpecError, match=r"there is no script '/nowhere/x\.py'"):
+        procession.run(Script("/nowhere/x.py"))
+    failed = failure_of(Module("no_such_module_anywhere"))
+    assert "No module named no_such_module_anywhere" in str(failed)
+    assert failed.cause.exit.code == 1
+
+
+def test_arguments_by_rank(tmp_path):
+    script = write(tmp_path / "s.py", "import sys; print(sys.argv[1:])")
+    outs = said(tmp_path, Script(str(script), ("a",)), 2, args={0: ("0",), 1: ()})
+    assert outs == ["['a', '0']\n", "['a']\n"]
+
+
+def test_script_that_imports_its_neighbour(tmp_path):
+    write(tmp_path / "app" / "neighbour.py", "word = 'hello'")
+    script = write(tmp_path / "app" / "s.py", "import neighbour; print(neighbour.word)")
+    assert said(tmp_path, Script(str(script)), 2) == ["hello\n"] * 2
+
+
+def test_few_modules_are_loaded_before_the_script(tmp_path):
+    script = write(tmp_path / "s.py", "import sys; print(*sys.modules)")
+    (out,) = said(tmp_path, Script(str(script)))
+    extra = set(out.split()) - set(alone(script).split())
+    heavy = {"asyncio", "multiprocessing", "cloudpickle", "numpy", "json", "socket", "tempfile"}
+    assert not extra & (heavy - {"socket"}), extra
