@@ -8,9 +8,9 @@ import textwrap
 import threading
 
 import pytest
-from conftest import alive, marked, until
 
 import procession
+from conftest import alive, marked, until
 
 PYTHON = sys.executable
 QUICK = procession.Stop(grace=0.3, linger=0.2)

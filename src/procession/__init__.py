@@ -20,8 +20,8 @@ __version__ = "0.1.0"
 _PLACES = {
     "run": "launch",
     "start": "launch",
-    "Group": "launch",
-    "Result": "launch",
+    "Group": "group",
+    "Result": "group",
     "Logs": "policy",
     "Std": "policy",
     "Stop": "policy",
@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     )
     from procession.events import Event
     from procession.exit import Exit
-    from procession.launch import Group, Result, run, start
+    from procession.group import Group, Result
+    from procession.launch import run, start
     from procession.lifecycle import Phase
     from procession.policy import Logs, Restart, Std, Stop
     from procession.spec import Command, Function, Module, Script

@@ -15,12 +15,9 @@ The loop runs in a thread of its own (`Group`), or in the main thread of the com
 from __future__ import annotations
 
 import os
-import select
 import signal
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from procession import lifecycle
@@ -44,6 +41,7 @@ from procession.lifecycle import (
 )
 from procession.spawner import Spawner
 from procession.spec import Function, Spec
+from procession.system.eventloop import EventLoop
 from procession.system.memory import oom_kills
 
 START_SECONDS = 300.0
@@ -67,15 +65,10 @@ class Supervisor:
         self._server = server
         self._stop_signal = int(spec.stop.signal)
         self._grace = spec.stop.grace
-        self._epoll = select.epoll()
-        self._sources: dict[int, Callable[[], None]] = {}
-        self._requests: deque[Callable[[], None]] = deque()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._deadlines: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._loop = EventLoop()
         self._oom_kills = oom_kills()
         self._clock_offset = time.time() - time.monotonic()
-        self._watch(self._wake, self._take_requests)
-        self._watch(server.fileno(), self._hear)
+        self._loop.watch(server.fileno(), self._hear)
 
     # -- from other threads
 
@@ -90,10 +83,7 @@ class Supervisor:
                 self._grace = self._grace if grace is None else grace
             self._handle(StopWanted(kill=kill))
 
-        self._requests.append(take)
-        with self.changed:
-            if self._wake >= 0:  # the group has not ended
-                os.eventfd_write(self._wake, 1)
+        self._loop.request(take)
 
     @property
     def phase(self) -> Phase:
@@ -108,43 +98,10 @@ class Supervisor:
             self._note_phase()
             self._do(self.lifecycle.begin())
             while not self.phase.final:
-                for fd, _ in self._epoll.poll(self._patience()):
-                    source = self._sources.get(fd)
-                    if source is not None:
-                        source()
-                self._fire_deadlines()
+                self._loop.turn()
             self._conclude()
         finally:
             self._close()
-
-    def _patience(self) -> float | None:
-        if not self._deadlines:
-            return None
-        return max(0.0, min(at for at, _ in self._deadlines.values()) - time.monotonic())
-
-    def _fire_deadlines(self) -> None:
-        now = time.monotonic()
-        due = [key for key, (at, _) in self._deadlines.items() if at <= now]
-        for key in due:
-            entry = self._deadlines.pop(key, None)
-            if entry is not None:
-                entry[1]()
-
-    def _after(self, key: object, seconds: float, then: Callable[[], None]) -> None:
-        self._deadlines[key] = time.monotonic() + seconds, then
-
-    def _take_requests(self) -> None:
-        os.eventfd_read(self._wake)
-        while self._requests:
-            self._requests.popleft()()
-
-    def _watch(self, fd: int, source: Callable[[], None]) -> None:
-        self._epoll.register(fd, select.EPOLLIN)
-        self._sources[fd] = source
-
-    def _forget(self, fd: int) -> None:
-        if self._sources.pop(fd, None) is not None:
-            self._epoll.unregister(fd)
 
     # -- the lifecycle
 
@@ -187,7 +144,7 @@ class Supervisor:
                     if self.lifecycle.ranks[record.rank].state is lifecycle.Worker.LOST:
                         self._note("lost", record.rank, at, record.pid, "")
 
-        self._after(deadline.kind, seconds, fire)
+        self._loop.after(deadline.kind, seconds, fire)
 
     # -- starting
 
@@ -209,7 +166,7 @@ class Supervisor:
             except OSError as e:
                 self._spawn_failed(rank, "make its streams", e)
                 break
-            self._watch(record.reader.fd, lambda r=rank: self._read_result(r))
+            self._loop.watch(record.reader.fd, lambda r=rank: self._read_result(r))
         for rank, record in enumerate(self.records):
             if not record.asked and not record.start_fault:
                 self._handle(RankEvent(WorkerEvent.CANCELLED, rank, time.monotonic_ns()))
@@ -251,9 +208,7 @@ class Supervisor:
         self._mind_queue()
 
     def _mind_queue(self) -> None:
-        wanted = select.EPOLLIN | (select.EPOLLOUT if self._server.waiting else 0)
-        if self._server.fileno() in self._sources:
-            self._epoll.modify(self._server.fileno(), wanted)
+        self._loop.want_write(self._server.fileno(), self._server.waiting)
 
     def _hear(self) -> None:
         self._server.flush()
@@ -293,12 +248,12 @@ class Supervisor:
         record.pid, record.started_at = pid, at
         if fds and fds[0] >= 0:
             record.pidfd = fds[0]
-            self._watch(record.pidfd, lambda: self._seen_dead(rank))
+            self._loop.watch(record.pidfd, lambda: self._seen_dead(rank))
         self._handle(RankEvent(WorkerEvent.SPAWNED, rank, at))
 
     def _server_lost(self) -> None:
         """Ranks of a lost forkserver get their parent-death signal; see them go."""
-        self._forget(self._server.fileno())
+        self._loop.forget(self._server.fileno())
         self.lost_server = self.lost_server or "it was killed"
         for rank, record in enumerate(self.records):
             state = self.lifecycle.ranks[rank].state
@@ -313,7 +268,7 @@ class Supervisor:
 
     def _seen_dead(self, rank: int) -> None:
         """A pidfd says that a rank is dead; its status comes from the forkserver."""
-        self._forget(self.records[rank].pidfd)
+        self._loop.forget(self.records[rank].pidfd)
         seconds = 0.0 if self._server.lost else STATUS_SECONDS
         at = time.monotonic_ns()
 
@@ -322,13 +277,13 @@ class Supervisor:
                 self._exited(rank, None, None, None, at)
 
         if self._lives(rank):
-            self._after(("status", rank), seconds, nobody_told)
+            self._loop.after(("status", rank), seconds, nobody_told)
 
     def _exited(
         self, rank: int, status: int | None, cpu: float | None, peak: int | None, at: int
     ) -> None:
         record = self.records[rank]
-        self._deadlines.pop(("status", rank), None)
+        self._loop.cancel(("status", rank))
         if not self._lives(rank):
             return
         record.exit = Exit() if status is None else Exit.from_wait_status(status)
@@ -348,7 +303,7 @@ class Supervisor:
             return
         told = record.reader.read(everything)
         if record.reader.ended:
-            self._forget(record.reader.fd)
+            self._loop.forget(record.reader.fd)
         if told is not None:
             record.told = told
             if self._lives(rank):
@@ -356,12 +311,12 @@ class Supervisor:
 
     def _forget_rank(self, record: RankRecord) -> None:
         if record.pidfd >= 0:
-            self._forget(record.pidfd)
+            self._loop.forget(record.pidfd)
             os.close(record.pidfd)
             record.pidfd = -1
         if record.reader is not None and record.reader.fd >= 0:
             record.torn = record.reader.torn
-            self._forget(record.reader.fd)
+            self._loop.forget(record.reader.fd)
             record.reader.close()
 
     def _forget_ranks(self) -> None:
@@ -417,8 +372,6 @@ class Supervisor:
         self._forget_ranks()
         clean = self.phase.final and not self.lifecycle.left_behind
         self._spawner.close(self._server, clean=clean)
-        self._epoll.close()
+        self._loop.close()
         with self.changed:
-            wake, self._wake = self._wake, -1
-            os.close(wake)
             self.changed.notify_all()

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from procession.lifecycle import Deadline, Phase, RankEvent, StopWanted
+from procession.lifecycle import Deadline, DeadlineKind, Phase, RankEvent, StopWanted
 
 from .world import ALIVE, KEPT, World
 
@@ -60,6 +60,11 @@ class Groups(RuleBasedStateMachine):
     def somebody_wants_a_stop(self, kill):
         self._tell(StopWanted(kill))
 
+    @precondition(lambda self: self.world.life.phase.final)
+    @rule(kill=st.booleans())
+    def too_late(self, kill):
+        assert self.world.tell(StopWanted(kill)) == []
+
     @invariant()
     def something_must_come(self):
         if self.world is None or self.world.life.phase.final:
@@ -77,7 +82,7 @@ class Groups(RuleBasedStateMachine):
             self._tell(StopWanted())
         steps = 0
         while not self.world.life.phase.final:
-            deadline = min(self.world.armed.values(), key=lambda d: d.kind.name)
+            deadline = min(self.world.armed.values(), key=lambda d: list(DeadlineKind).index(d.kind))
             self.now += STEP
             self._tell(Deadline(deadline.kind, deadline.attempt, self.now))
             steps += 1
@@ -88,5 +93,5 @@ def good(event):
     return getattr(event, "ok", True)
 
 
-Groups.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Groups.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestGroups = Groups.TestCase

@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import shell, write
 
 import procession
 from procession import Logs, Std
+from support import shell, write
 
 
 def printed(tmp_path, program, nproc=1, **options):
@@ -65,7 +65,9 @@ def test_relative_program_is_that_of_the_directory(tmp_path):
 
 def test_arguments_that_are_not_utf8(tmp_path):
     odd = os.fsdecode(b"\xff\xfe")
-    (text,) = printed(tmp_path, [sys.executable, "-c", "import sys; print(ascii(sys.argv[1]))", odd])
+    (text,) = printed(
+        tmp_path, [sys.executable, "-c", "import sys; print(ascii(sys.argv[1]))", odd]
+    )
     assert text.strip() == ascii(odd)
 
 

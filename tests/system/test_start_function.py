@@ -5,9 +5,9 @@ import sys
 
 import pytest
 from rankwork import Scale, double, environment, give, whoami
-from support import run_python, write
 
 import procession
+from support import run_python, write
 
 METHODS = ("forkserver", "spawn", "fork")
 
@@ -115,9 +115,7 @@ def test_a_relative_entry_of_the_path_is_still_found_in_another_directory(tmp_pa
     import rare_relative_module
 
     try:
-        assert procession.run(
-            rare_relative_module.f, args=(2,), cwd=tmp_path / "elsewhere"
-        ) == [6]
+        assert procession.run(rare_relative_module.f, args=(2,), cwd=tmp_path / "elsewhere") == [6]
     finally:
         sys.modules.pop("rare_relative_module")
 
@@ -173,9 +171,7 @@ def test_children_of_a_rank_see_its_environment(method):
             check=True,
         ).stdout
 
-    values = procession.run(
-        child, env={"MINE": "yes", "HOME": None}, nproc=2, start_method=method
-    )
+    values = procession.run(child, env={"MINE": "yes", "HOME": None}, nproc=2, start_method=method)
     assert values == ["yes/none/0\n", "yes/none/1\n"]
 
 

@@ -5,9 +5,9 @@ from multiprocessing import shared_memory
 
 import numpy as np
 import pytest
-from support import PYTHON, run_python, write
 
 import procession
+from support import PYTHON, run_python, write
 
 SPAWN = multiprocessing.get_context("spawn")
 METHODS = ("forkserver", "spawn", "fork")
@@ -39,7 +39,9 @@ def by_rank(call):
 @pytest.mark.parametrize("kind", ["Queue", "SimpleQueue", "JoinableQueue"])
 def test_queues(method, kind):
     queue = getattr(SPAWN, kind)()
-    procession.run(by_rank(lambda r, q: q.put((r, "x" * 10))), args=(queue,), nproc=3, start_method=method)
+    procession.run(
+        by_rank(lambda r, q: q.put((r, "x" * 10))), args=(queue,), nproc=3, start_method=method
+    )
     options = {} if kind == "SimpleQueue" else {"timeout": 5}
     assert sorted(queue.get(**options) for _ in range(3)) == [(r, "x" * 10) for r in range(3)]
     queue.close()
@@ -76,37 +78,37 @@ def test_event(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_locks_and_values(method):
-    lock, rlock, semaphore = SPAWN.Lock(), SPAWN.RLock(), SPAWN.Semaphore(1)
-    bounded, condition = SPAWN.BoundedSemaphore(1), SPAWN.Condition()
-    value, array, raw = SPAWN.Value("i", 0), SPAWN.Array("d", 3), SPAWN.RawValue("i", 0)
+def test_locks_and_values(tmp_path, method):
+    """In a process of its own: multiprocessing keeps the memory of a Value for the next one."""
+    script = write(
+        tmp_path / "main.py",
+        f"""
+        import multiprocessing, os, procession
+        c = multiprocessing.get_context("spawn")
 
-    def work(lock, rlock, semaphore, bounded, condition, value, array, raw):
-        import os
+        def work(locks, value, array, raw):
+            for _ in range(100):
+                with locks[0], locks[1], locks[2], locks[3], locks[4]:
+                    raw.value += 1
+                with value.get_lock():
+                    value.value += 1
+            array[int(os.environ["RANK"])] = 1.5
 
-        for _ in range(200):
-            with lock, rlock, semaphore, bounded, condition:
-                raw.value += 1
-            with value.get_lock():
-                value.value += 1
-        array[int(os.environ["RANK"])] = 1.5
-
-    procession.run(
-        work,
-        args=(lock, rlock, semaphore, bounded, condition, value, array, raw),
-        nproc=3,
-        start_method=method,
+        locks = (c.Lock(), c.RLock(), c.Semaphore(1), c.BoundedSemaphore(1), c.Condition())
+        value, array, raw = c.Value("i", 0), c.Array("d", 3), c.RawValue("i", 0)
+        args = locks, value, array, raw
+        procession.run(work, args=args, nproc=3, start_method={method!r})
+        print(value.value, raw.value, list(array))
+        """,
     )
-    assert value.value == raw.value == 600
-    assert list(array) == [1.5] * 3
+    done = run_python(script)
+    assert (done.stdout, done.stderr) == ("300 300 [1.5, 1.5, 1.5]\n", "")
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_barrier(method):
     barrier = SPAWN.Barrier(3)
-    waited = procession.run(
-        lambda b: b.wait(20), args=(barrier,), nproc=3, start_method=method
-    )
+    waited = procession.run(lambda b: b.wait(20), args=(barrier,), nproc=3, start_method=method)
     assert sorted(waited) == [0, 1, 2]
 
 
@@ -213,20 +215,26 @@ def test_manager_proxies(method):
         assert list(items) == [1, 1, 1]
 
 
-def test_primitives_of_the_default_context_under_fork():
-    context = multiprocessing.get_context("fork")
-    queue, value = context.Queue(), context.Value("i", 0)
+def test_primitives_of_the_default_context_under_fork(tmp_path):
+    script = write(
+        tmp_path / "main.py",
+        """
+        import multiprocessing, procession
+        queue, value = multiprocessing.Queue(), multiprocessing.Value("i", 0)
+        lock, event = multiprocessing.Lock(), multiprocessing.Event()
 
-    def work(queue, value):
-        with value.get_lock():
-            value.value += 1
-        queue.put(value.value)
+        def work():
+            with lock:
+                value.value += 1
+            queue.put(value.value)
+            event.set()
 
-    procession.run(work, args=(queue, value), nproc=3, start_method="fork")
-    assert value.value == 3
-    assert sorted(queue.get(timeout=10) for _ in range(3))[0] >= 1
-    queue.close()
-    queue.join_thread()
+        procession.run(work, nproc=3, start_method="fork")
+        print(value.value, event.is_set(), len([queue.get(timeout=10) for _ in range(3)]))
+        """,
+    )
+    done = run_python(script)
+    assert (done.stdout, done.stderr) == ("3 True 3\n", "")
 
 
 @pytest.mark.parametrize("method", BY_PICKLE)

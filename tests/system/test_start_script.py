@@ -4,10 +4,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from support import failure_of, run_python, write
 
 import procession
 from procession import Logs, Module, Script, Std
+from support import failure_of, run_python, write
 
 METHODS = ("forkserver", "spawn")
 
@@ -164,7 +164,9 @@ def test_source_with_a_coding_line_and_a_byte_order_mark(tmp_path):
     assert said(tmp_path, Script(str(marked))) == ["1\n2\n"]
 
 
-@pytest.mark.parametrize("flags", [["-O"], ["-OO", "-B"], ["-X", "utf8"], ["-W", "ignore"], ["-P"], ["-I"], ["-E", "-s"]])
+@pytest.mark.parametrize(
+    "flags", [["-O"], ["-OO", "-B"], ["-X", "utf8"], ["-W", "ignore"], ["-P"], ["-I"], ["-E", "-s"]]
+)
 @pytest.mark.parametrize("method", METHODS)
 def test_flags_of_the_launcher_are_those_of_its_ranks(tmp_path, flags, method):
     if flags == ["-P"] and sys.version_info < (3, 11):

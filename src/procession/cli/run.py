@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from procession.errors import GroupFailed, SpecError
-from procession.launch import Group
+from procession.group import Group
 from procession.lifecycle import Phase
 from procession.policy import DEFAULT_STOP, Logs, Std, Stop
 from procession.ranks import parse_ranks

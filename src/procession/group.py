@@ -1,0 +1,337 @@
+"""`Group` and `Result`: a running group as its user holds it in hand."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from procession.errors import (
+    GroupEnd,
+    GroupFailed,
+    Outcome,
+    ProcessionError,
+    RankEnd,
+    StartFailed,
+)
+from procession.events import Event
+from procession.forkserver.client import ForkServer
+from procession.lifecycle import Phase
+from procession.report import format_report
+from procession.results import exception_of, value_of
+from procession.spawner import Spawner
+from procession.spec import Function, Spec
+from procession.supervisor import Supervisor
+
+MARGIN = 15.0  # seconds beyond all deadlines of a group, for the launcher's own work
+
+
+@dataclass(frozen=True)
+class Result:
+    """A group that ended without a failure.
+
+    values: by rank; None for commands, scripts and modules, and for ranks that were ended before
+    they returned. state: `Phase.SUCCEEDED` or `Phase.STOPPED`. ranks: how each ended, by rank.
+    run_dir: the run's directory, "" where there is none.
+    """
+
+    values: list[Any]
+    state: Phase
+    ranks: tuple[RankEnd, ...]
+    run_dir: str = ""
+
+
+class Group:
+    """Ranks that share fate. Made by `start`.
+
+    A context manager: leaving the block stops the group if it still runs, and returns when it has
+    ended. `await group` is `wait` for asyncio. Iteration gives the lifecycle events from the first
+    on, and ends with the group; each iterator starts anew. Methods may be called from any thread.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self._spawner = Spawner(spec)
+        self._server: ForkServer | None = None
+        try:
+            self._server = self._spawner.lease()
+            self._supervisor = Supervisor(spec, self._spawner, self._server)
+        except OSError as e:
+            self._spawner.close(self._server, clean=False)
+            raise _no_forkserver(spec, e) from e
+        except BaseException:
+            self._spawner.close(self._server, clean=False)
+            raise
+        self._thread: threading.Thread | None = None
+        self._crash: BaseException | None = None
+        self._outcome: Result | GroupFailed | None = None
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._callbacks: list[Callable[[], None]] = []
+        self._owner = os.getpid()
+
+    # -- running it
+
+    def run_in_thread(self) -> None:
+        """Start the group; its supervisor gets a thread of its own."""
+        self._thread = threading.Thread(target=self.drive, name="procession", daemon=True)
+        self._thread.start()
+        _groups.add(self)
+
+    def drive(self) -> None:
+        """Start the group and supervise it in this thread, until it has ended."""
+        try:
+            self._supervisor.run()
+        except BaseException as e:
+            self._crash = e
+        finally:
+            with self._lock:
+                self._done.set()
+                callbacks, self._callbacks = self._callbacks, []
+            with self._supervisor.changed:
+                self._supervisor.changed.notify_all()
+            for call in callbacks:
+                call()
+
+    # -- looking
+
+    @property
+    def state(self) -> Phase:
+        """Where the group is in its life."""
+        return self._supervisor.phase
+
+    @property
+    def run_dir(self) -> str:
+        """The run's directory, "" where there is none."""
+        return self._spawner.run_dir.path if self._spawner.run_dir.kept else ""
+
+    def pids(self) -> dict[int, int]:
+        """Give the process of each rank of the current attempt that has or had one."""
+        return {r.rank: r.pid for r in list(self._supervisor.records) if r.pid is not None}
+
+    def __iter__(self) -> Iterator[Event]:
+        """Give every lifecycle event, from the first on; ends when the group has ended."""
+        seen = 0
+        changed, events = self._supervisor.changed, self._supervisor.events
+        while True:
+            with changed:
+                while len(events) <= seen and not self._done.is_set():
+                    changed.wait()
+                fresh = events[seen:]
+            if not fresh:
+                return
+            seen += len(fresh)
+            yield from fresh
+
+    def __repr__(self) -> str:
+        return f"<procession group {self.spec.name!r}: {self.spec.nproc} ranks, {self.state.name}>"
+
+    # -- waiting
+
+    def wait(self, timeout: float | None = None) -> Result:
+        """Wait until the group has ended.
+
+        timeout: seconds; None waits for ever. Raises GroupFailed if a rank failed, TimeoutError if
+        the group still runs after `timeout` (it goes on). On KeyboardInterrupt the group is
+        stopped, and a second one kills it; when it has ended, KeyboardInterrupt is raised.
+        """
+        if os.getpid() != self._owner:
+            raise ProcessionError("this group belongs to the process that started it")
+        try:
+            ended = self._done.wait(timeout)
+        except KeyboardInterrupt:
+            self._stop_on_interrupt()
+            raise
+        if not ended:
+            raise TimeoutError(
+                f"{self.spec.name} still runs after {timeout:g} s, and goes on: "
+                "see stop() and kill()"
+            )
+        self._join()
+        return self.result()
+
+    def _stop_on_interrupt(self) -> None:
+        self._supervisor.request_stop()
+        try:
+            self._done.wait(self._longest())
+        except KeyboardInterrupt:
+            self._supervisor.request_stop(kill=True)
+            self._done.wait(self._longest())
+        self._join()
+
+    def _longest(self) -> float:
+        stop = self.spec.stop
+        return stop.grace + stop.reap + MARGIN
+
+    def _join(self) -> None:
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(MARGIN)
+
+    def result(self) -> Result:
+        """Give the result of a group that has ended, or raise GroupFailed."""
+        with self._lock:
+            if self._outcome is None:
+                if self._crash is not None:
+                    raise ProcessionError(
+                        f"the supervisor of {self.spec.name} failed; its ranks were ended"
+                    ) from self._crash
+                end = self._supervisor.end
+                if end is None:
+                    raise ProcessionError(f"{self.spec.name} has not ended yet")
+                self._outcome = self._result_of(end)
+        if isinstance(self._outcome, GroupFailed):
+            raise self._outcome
+        return self._outcome
+
+    def _result_of(self, end: GroupEnd) -> Result | GroupFailed:
+        values: list[Any] = [None] * end.nproc
+        if end.failures:
+            kind = StartFailed if end.failures[0].outcome is Outcome.NOT_STARTED else GroupFailed
+            failed = kind(end, format_report(end))
+            told = self._supervisor.records[end.failures[0].rank].told
+            if told is not None and isinstance(self.spec.program, Function):
+                failed.__cause__ = exception_of(told.record)
+            return failed
+        for record in self._supervisor.records:
+            if record.told is not None:
+                try:
+                    values[record.rank] = value_of(record.told)
+                except Exception as e:
+                    raise ProcessionError(
+                        f"the value of rank {record.rank} cannot be unpickled here: "
+                        f"{type(e).__name__}: {e}"
+                    ) from e
+                record.told = None if record.told.good else record.told
+        ranks = tuple(sorted((*end.finished, *end.ended), key=lambda r: r.rank))
+        return Result(values, self.state, ranks, end.run_dir)
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        """Wait in asyncio. When the waiting task is cancelled, the group goes on."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def tell() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        def from_supervisor() -> None:
+            try:
+                loop.call_soon_threadsafe(tell)
+            except RuntimeError:
+                pass  # the loop was closed meanwhile
+
+        with self._lock:
+            if not self._done.is_set():
+                self._callbacks.append(from_supervisor)
+            else:
+                future.set_result(None)
+        yield from future
+        self._join()
+        return self.result()
+
+    # -- ending
+
+    def stop(
+        self, signal: int | None = None, grace: float | None = None, wait: bool = True
+    ) -> None:
+        """End the group: stop signal, grace, SIGKILL. A group that has ended stays as it is.
+
+        signal, grace: instead of those of its `Stop`; grace in seconds. wait: return when the group
+        has ended; otherwise at once. What came of it, `wait` tells.
+        """
+        if os.getpid() != self._owner:
+            return  # a fork of the launcher: the group is not its own to end
+        self._supervisor.request_stop(number=signal, grace=grace)
+        if wait:
+            self._done.wait(self._longest() + (grace or 0.0))
+            self._join()
+
+    def kill(self, wait: bool = True) -> None:
+        """End the group by SIGKILL, at once. wait: return when it has ended."""
+        if os.getpid() != self._owner:
+            return
+        self._supervisor.request_stop(kill=True)
+        if wait:
+            self._done.wait(self._longest())
+            self._join()
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.stop()
+        except KeyboardInterrupt:
+            self.kill()
+            raise
+
+    async def __aenter__(self) -> Group:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.stop)
+
+    def wait_started(self) -> None:
+        """Wait until every rank has reached its program. Raises StartFailed if one did not."""
+        changed = self._supervisor.changed
+        try:
+            with changed:
+                changed.wait_for(lambda: self.state is not Phase.STARTING or self._done.is_set())
+        except KeyboardInterrupt:
+            self._stop_on_interrupt()
+            raise
+        if self.state is Phase.RUNNING or not self._start_failed():
+            return
+        self._done.wait(self._longest())
+        self._join()
+        self.result()
+
+    def _start_failed(self) -> bool:
+        return any(r.start_failed for r in self._supervisor.lifecycle.ranks)
+
+
+_groups: weakref.WeakSet[Group] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    """Stop what still runs when the interpreter exits, all at the same time."""
+    running = [g for g in _groups if not g.state.final]
+    for group in running:
+        group.stop(wait=False)
+    for group in running:
+        group.stop()
+
+
+def _forget_all() -> None:
+    _groups.clear()
+
+
+atexit.register(_stop_all)
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def _no_forkserver(spec: Spec, e: OSError) -> StartFailed:
+    now = time.monotonic_ns()
+    hints = {
+        11: "the limit of processes is reached: see ulimit -u",
+        24: "the limit of open files is reached: see ulimit -n",
+    }
+    cause = RankEnd(
+        rank=0,
+        pid=None,
+        outcome=Outcome.NOT_STARTED,
+        message=f"could not be started, nor any other rank: {e.strerror or e}",
+        happened_at=now,
+        note=hints.get(e.errno or 0, ""),
+    )
+    end = GroupEnd(name=spec.name, nproc=spec.nproc, failures=(cause,))
+    return StartFailed(end, format_report(end))

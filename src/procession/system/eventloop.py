@@ -1,0 +1,86 @@
+"""One epoll: descriptors, deadlines, and requests from other threads."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+
+Call = Callable[[], None]
+
+
+class EventLoop:
+    """Waits for what is watched, without polling, and calls what belongs to it.
+
+    All but `request` is for the thread that runs the loop.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._sources: dict[int, Call] = {}
+        self._deadlines: dict[Hashable, tuple[float, Call]] = {}
+        self._requests: deque[Call] = deque()
+        self._lock = threading.RLock()  # a signal handler may ask while its thread asks
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.watch(self._wake, self._take_requests)
+
+    def watch(self, fd: int, call: Call) -> None:
+        """Call `call` whenever `fd` can be read, or has ended."""
+        self._epoll.register(fd, select.EPOLLIN)
+        self._sources[fd] = call
+
+    def want_write(self, fd: int, wanted: bool) -> None:
+        """Say whether a watched `fd` is also waited for until it can be written."""
+        if fd in self._sources:
+            self._epoll.modify(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+
+    def forget(self, fd: int) -> None:
+        """Watch `fd` no longer; to be called before it is closed."""
+        if self._sources.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def after(self, key: Hashable, seconds: float, call: Call) -> None:
+        """Call `call` once, `seconds` from now; replaces what was set for `key`."""
+        self._deadlines[key] = time.monotonic() + seconds, call
+
+    def cancel(self, key: Hashable) -> None:
+        """Take back what was set for `key`."""
+        self._deadlines.pop(key, None)
+
+    def request(self, call: Call) -> None:
+        """Have the loop call `call` soon; from any thread or signal handler, at any time."""
+        with self._lock:
+            if self._wake >= 0:
+                self._requests.append(call)
+                os.eventfd_write(self._wake, 1)
+
+    def turn(self) -> None:
+        """Wait until something is to be done, and do it."""
+        patience = None
+        if self._deadlines:
+            soonest = min(at for at, _ in self._deadlines.values())
+            patience = max(0.0, soonest - time.monotonic())
+        for fd, _ in self._epoll.poll(patience):
+            call = self._sources.get(fd)  # None: forgotten by a call just before
+            if call is not None:
+                call()
+        now = time.monotonic()
+        for key in [k for k, (at, _) in self._deadlines.items() if at <= now]:
+            entry = self._deadlines.pop(key, None)
+            if entry is not None:
+                entry[1]()
+
+    def _take_requests(self) -> None:
+        os.eventfd_read(self._wake)
+        while self._requests:
+            self._requests.popleft()()
+
+    def close(self) -> None:
+        """Close its own descriptors; later requests do nothing."""
+        self._epoll.close()
+        with self._lock:
+            wake, self._wake = self._wake, -1
+            os.close(wake)
