@@ -117,7 +117,7 @@ class Payload:
             self._owned.append(self._tracker)
         self.program = {
             "kind": "function",
-            "sys_path": [p if p else os.getcwd() for p in sys.path],
+            "sys_path": [os.path.abspath(p) for p in sys.path],
             "sys_argv": list(sys.argv),
             "authkey": bytes(multiprocessing.current_process().authkey)
             if multiprocessing is not None

@@ -93,5 +93,5 @@ def good(event):
     return getattr(event, "ok", True)
 
 
-Groups.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Groups.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
 TestGroups = Groups.TestCase

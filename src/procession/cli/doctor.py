@@ -109,8 +109,8 @@ def kernel() -> list[Finding]:
         value = probe.number(f"/proc/sys/fs/inotify/{name}")
         found.append(fact(f"inotify_{name}", f"fs.inotify.{name}", value))
     tried = probe.try_feature("namespaces")
-    text = "as root" if os.geteuid() == 0 else "as an ordinary user"
-    text = f"work {text} {LATER}" if tried.works else f"no: {tried.why} {LATER}"
+    who = "root" if os.geteuid() == 0 else "an ordinary user"
+    text = f"work as {who} {LATER}" if tried.works else f"no: {tried.why} {LATER}"
     found.append(fact("namespaces", "user and PID namespaces", text, tried.works))
     groups = numa.cgroups()
     found.append(fact("cgroup", "cgroup version", groups.version))
@@ -130,7 +130,8 @@ def limits() -> list[Finding]:
     found.append(fact("pid_max", "pid_max", probe.number("/proc/sys/kernel/pid_max")))
     groups = numa.cgroups()
     most = groups.limit("pids", "pids.max")
-    found.append(fact("cgroup_processes", "processes (cgroup)", most or "no limit", most))
+    text = "no limit" if most is None else most
+    found.append(fact("cgroup_processes", "processes (cgroup)", text, most))
     for key, thing, name in (("memory", "memory", "MemTotal"),
                              ("memory_available", "memory available", "MemAvailable")):  # fmt: skip
         value = probe.field("/proc/meminfo", name)
@@ -177,9 +178,8 @@ def _space(key: str, place: str, least: int, instead: str, advice: str) -> Findi
 def cores() -> list[Finding]:
     """Look at cores and NUMA nodes."""
     allowed = sorted(os.sched_getaffinity(0))
-    text = f"{len(allowed)} ({numa.format_cpus(allowed)})"
     found = [fact("cores", "cores", os.cpu_count())]
-    found.append(fact("affinity", "cores for this process", text, allowed))
+    found.append(fact("affinity", "cores for this process", numa.format_cpus(allowed), allowed))
     quota = numa.cgroups().cores()
     found.append(fact("quota", "CPU quota (cgroup)", f"{quota:g}" if quota else "no limit", quota))
     if quota is not None and quota < len(allowed):
@@ -203,9 +203,8 @@ def devices() -> list[Finding]:
         names = [f"{n} x {name}" if n > 1 else name for name, n in models.items()]
         chosen = [f"{name}={value}" for name, value in kind.variables.items()]
         text = "; ".join([f"{kind.count}", *names, *chosen, *kind.notes, *kind.faults])
-        made = Finding(
-            kind.kind.lower(), kind.kind, "ok" if kind.count else "-", text, asdict(kind)
-        )
+        mark = "ok" if kind.count else "-"
+        made = Finding(kind.kind.lower(), kind.kind, mark, text, asdict(kind))
         if kind.faults:
             instead = "leaves it to the program, which may not find them"
             made = replace(made, mark="missing", instead=instead, advice=DEVICES)
@@ -228,11 +227,12 @@ def python() -> list[Finding]:
     here = probe.Tried(bool(sys.executable), "sys.executable is empty")
     advice = "set sys.executable to the interpreter that ranks shall run in"
     found.append(feature("executable", "interpreter", here, "", advice, sys.executable))
-    for name in ("cloudpickle", "tblib"):
+    for name, lost in (("cloudpickle", "functions of a script"), ("tblib", "tracebacks of ranks")):
         version = probe.package(name)
-        there = probe.Tried(version is not None, "not installed")
         advice = f"python -m pip install {name}"
-        found.append(feature(name, name, there, "", advice, version or ""))
+        made = Finding(name, name, "ok", version or "not installed", version, needed=True)
+        short = replace(made, mark="missing", instead=f"cannot handle {lost}", advice=advice)
+        found.append(made if version else short)
     for name in ("numpy", "torch", "jax", "ray"):
         version = probe.package(name)
         found.append(fact(name, name, version or "not installed", version))
@@ -240,13 +240,9 @@ def python() -> list[Finding]:
 
 
 GROUPS: dict[str, Callable[[], list[Finding]]] = {
-    "python": python,
-    "kernel": kernel,
-    "limits": limits,
-    "cores": cores,
-    "accelerators": devices,
-    "environment": surroundings,
-}
+    "python": python, "kernel": kernel, "limits": limits,
+    "cores": cores, "accelerators": devices, "environment": surroundings,
+}  # fmt: skip
 
 
 # -- the command

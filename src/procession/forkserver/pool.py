@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 import resource
+import signal
 import sys
 import threading
 from typing import Any
@@ -21,6 +22,7 @@ MOST_RESTING = 2
 REST_SECONDS = 300.0
 # What an interpreter, the loader and the C library read when they start.
 EARLY_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "VIRTUAL_ENV")
+SIGNALS = tuple(sorted(signal.valid_signals()))
 LIMITS = tuple(
     sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
 )
@@ -33,12 +35,15 @@ _working: set[ForkServer] = set()
 
 
 def key() -> Key:
-    """Say what an interpreter that is started now would be like."""
+    """Say what an interpreter that is started now, by this thread, would be like."""
     early = tuple(sorted(i for i in os.environ.items() if i[0].startswith(EARLY_VARIABLES)))
     limits = tuple(resource.getrlimit(limit) for limit in LIMITS)
     flags = tuple(interpreter_flags())
     affinity = frozenset(os.sched_getaffinity(0))
-    return (sys.executable, flags, early, limits, affinity, os.getuid(), os.getgid(), os.nice(0))
+    blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    ignored = tuple(n for n in SIGNALS if signal.getsignal(n) is signal.SIG_IGN)
+    who = os.getuid(), os.getgid(), os.nice(0)
+    return (sys.executable, flags, early, limits, affinity, blocked, ignored, who)
 
 
 def lease() -> tuple[Key, ForkServer]:

@@ -277,6 +277,7 @@ class Server:
             self._tell("failed", rank, stage, e.errno or 0, e.strerror or str(e), at)
             return None
         if not pid:
+            os.close(read_end)
             return self._become_rank(job, fds, write_end)
         self._restore_own_mask()
         at = time.monotonic_ns()

@@ -60,7 +60,12 @@ class RunDir:
     def make_rank_dir(self, attempt: int, rank: int) -> None:
         """Make that directory, if files are kept. Raises OSError."""
         if self.kept:
-            os.makedirs(self.rank_dir(attempt, rank), mode=0o700, exist_ok=True)
+            path = self.rank_dir(attempt, rank)
+            for each in (os.path.dirname(path), path):
+                try:
+                    os.mkdir(each, 0o700)
+                except FileExistsError:
+                    pass  # by another rank
 
     def error_file(self, attempt: int, rank: int) -> str:
         """Give the path of a rank's error file; its directory is there."""

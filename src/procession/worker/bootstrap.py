@@ -99,6 +99,7 @@ def run_forked(job: Job) -> NoReturn:
     import threading
 
     code = 0
+    _forget_launchers_multiprocessing()
     try:
         run(job)
     except SystemExit as e:
@@ -111,6 +112,9 @@ def run_forked(job: Job) -> NoReturn:
         code = 1
     try:
         threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util._exit_function()  # flushes queues, ends daemonic children
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
     finally:
@@ -118,6 +122,17 @@ def run_forked(job: Job) -> NoReturn:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         os._exit(code if code >= 0 else 1)
+
+
+def _forget_launchers_multiprocessing() -> None:
+    """Disown the launcher's children and clean-ups, as `Process` does in its own forks."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is None:
+        return
+    process: Any = sys.modules["multiprocessing.process"]
+    process._children = set()
+    util._finalizer_registry.clear()
+    util._run_after_forkers()
 
 
 def run_fresh(fd: int) -> None:

@@ -26,15 +26,15 @@ def run_script(program: Job) -> None:
     if os.path.isdir(path) or _is_archive(path):
         import runpy
 
-        main = _fresh_main()
-        main.__file__ = path
         sys.path.insert(0, path)
-        runpy.run_path(path, run_name="__main__")
+        _fresh_main()
+        # What Python itself calls here; see `run_module`.
+        runpy._run_module_as_main("__main__", alter_argv=False)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         return
     if not _isolated():
         sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
     main = _fresh_main()
-    code = _compiled(path, main)
+    code = _compiled(os.path.abspath(path), main)
     exec(code, main.__dict__)
 
 

@@ -1,0 +1,586 @@
+"""The rules of the lifecycle, one by one, as scripts of events."""
+
+import copy
+
+import pytest
+
+from procession.lifecycle import (
+    Arm,
+    Cancel,
+    Deadline,
+    DeadlineKind,
+    End,
+    Ended,
+    IllegalEvent,
+    Lifecycle,
+    Phase,
+    RankEvent,
+    Signal,
+    Spawn,
+    StopWanted,
+    Sweep,
+    Swept,
+    Worker,
+    WorkerEvent,
+)
+
+START, LINGER, GRACE, REAP = (
+    DeadlineKind.START,
+    DeadlineKind.LINGER,
+    DeadlineKind.GRACE,
+    DeadlineKind.REAP,
+)
+
+
+class Script:
+    """A lifecycle that is told events in words; `at` grows by ten where it is not given."""
+
+    def __init__(self, nproc, restarts=0):
+        self.life = Lifecycle(nproc, restarts)
+        self.first = self.life.begin()
+        self.at = 0
+
+    def __call__(self, what, rank=None, *, at=None, ok=True, kill=False, attempt=None):
+        self.at += 10
+        at = self.at if at is None else at
+        attempt = self.life.attempt if attempt is None else attempt
+        if what == "stop wanted":
+            return self.life.handle(StopWanted(kill))
+        if what == "swept":
+            return self.life.handle(Swept(attempt))
+        if what.endswith("deadline"):
+            kind = DeadlineKind[what.split()[0].upper()]
+            return self.life.handle(Deadline(kind, attempt, at))
+        kind = WorkerEvent[what.replace(" ", "_").upper()]
+        return self.life.handle(RankEvent(kind, rank, at, ok))
+
+    def running(self):
+        """Bring every rank into its program."""
+        for r in range(self.life.nproc):
+            self("spawned", r)
+            self("ready", r)
+        assert self.life.phase is Phase.RUNNING
+        return self
+
+    @property
+    def phase(self):
+        return self.life.phase
+
+    @property
+    def states(self):
+        return [rank.state for rank in self.life.ranks]
+
+    @property
+    def endings(self):
+        return [rank.ended for rank in self.life.ranks]
+
+
+def arm(kind, attempt=0):
+    return Arm(Deadline(kind, attempt))
+
+
+# -- a good life
+
+
+def test_begin_asks_for_processes_and_bounds_the_start():
+    assert Script(2).first == [Spawn(0), arm(START)]
+
+
+def test_a_group_runs_when_every_rank_reached_its_program():
+    group = Script(2)
+    assert group("spawned", 0) == []
+    assert group("spawned", 1) == []
+    assert group("ready", 1) == []
+    assert group.phase is Phase.STARTING
+    assert group("ready", 0) == []
+    assert group.phase is Phase.RUNNING
+
+
+def test_a_good_life():
+    group = Script(2).running()
+    assert group("reported", 0) == []
+    assert group("exited", 0) == []
+    assert group("exited", 1) == [Sweep(kill=False), arm(GRACE)]
+    assert group.phase is Phase.SWEEPING
+    assert group("swept") == [End(Phase.SUCCEEDED)]
+    assert group.endings == [Ended.FINISHED, Ended.FINISHED]
+
+
+def test_ranks_may_end_before_the_others_have_started():
+    group = Script(2)
+    group("spawned", 0)
+    group("exited", 0)
+    assert group.phase is Phase.STARTING
+    group("spawned", 1)
+    assert group("exited", 1) == [Sweep(kill=False), arm(GRACE)]
+    assert group("swept") == [End(Phase.SUCCEEDED)]
+
+
+# -- one fate
+
+
+def test_a_bad_exit_stops_the_others():
+    group = Script(3).running()
+    assert group("exited", 1, ok=False) == [Signal((0, 2)), arm(GRACE)]
+    assert group.phase is Phase.STOPPING
+    assert group("stop sent", 0) == group("stop sent", 2) == []
+    assert group("exited", 0, ok=False) == []
+    assert group("exited", 2, ok=True) == [Sweep(kill=False)]
+    assert group("swept") == [End(Phase.FAILED)]
+    assert group.life.failures == [1]
+    assert group.endings == [Ended.STOPPED, Ended.FAILED, Ended.STOPPED]
+
+
+def test_a_reported_failure_stops_the_others_while_its_rank_still_lives():
+    group = Script(2).running()
+    assert group("reported", 0, ok=False) == [Signal((1,)), arm(LINGER), arm(GRACE)]
+    assert group.states == [Worker.RUNNING, Worker.RUNNING]
+    assert group.life.failures == [0]
+
+
+def test_a_good_report_does_not_excuse_a_bad_exit():
+    group = Script(2).running()
+    group("reported", 0, ok=True)
+    assert group("exited", 0, ok=False) == [Signal((1,)), arm(GRACE)]
+    assert group.endings[0] is Ended.FAILED
+
+
+def test_a_bad_report_is_not_excused_by_a_good_exit():
+    group = Script(1).running()
+    group("reported", 0, ok=False)
+    group("exited", 0, ok=True)
+    assert group("swept") == [End(Phase.FAILED)]
+
+
+def test_only_the_first_report_counts():
+    group = Script(1).running()
+    group("reported", 0, ok=True)
+    assert group("reported", 0, ok=False) == []
+    group("exited", 0)
+    assert group("swept") == [End(Phase.SUCCEEDED)]
+
+
+def test_a_report_may_overtake_the_news_of_its_process():
+    group = Script(2)
+    actions = group("reported", 0, ok=False)
+    assert actions == [Cancel(), arm(GRACE)]
+    assert group.states[0] is Worker.PENDING
+    assert group.life.failures == [0]
+
+
+# -- the cause
+
+
+@pytest.mark.parametrize(
+    ("heard", "order"),
+    [
+        ([(0, 100), (1, 200), (2, 300)], [0, 1, 2]),
+        ([(2, 300), (1, 200), (0, 100)], [0, 1, 2]),
+        ([(1, 200), (2, 100), (0, 300)], [2, 1, 0]),
+        ([(2, 100), (0, 100), (1, 100)], [0, 1, 2]),
+    ],
+)
+def test_failures_are_ordered_by_happening_not_by_hearing(heard, order):
+    group = Script(3).running()
+    for rank, at in heard:
+        group("reported", rank, at=at, ok=False)
+    assert group.life.failures == order
+
+
+def test_a_failure_heard_after_the_signal_but_before_it_in_time_counts():
+    group = Script(2).running()
+    group("exited", 0, at=500, ok=False)
+    group("stop sent", 1, at=600)
+    group("reported", 1, at=400, ok=False)
+    group("exited", 1, at=700, ok=False)
+    assert group.life.failures == [1, 0]
+    assert group.endings == [Ended.FAILED, Ended.FAILED]
+
+
+def test_an_exit_is_the_failure_of_a_rank_that_did_not_report():
+    group = Script(2).running()
+    group("reported", 0, at=300, ok=False)
+    group("exited", 1, at=200, ok=False)
+    group("exited", 0, at=900, ok=False)
+    assert group.life.failures == [1, 0]
+    assert group.life.ranks[0].failed_at == 300
+
+
+def test_a_late_start_stays_the_failure_when_the_rank_fails_once_more():
+    group = Script(2)
+    for r in (0, 1):
+        group("spawned", r)
+    group("ready", 1)
+    group("start deadline", at=100)
+    group("exited", 1, at=150, ok=False)
+    group("reported", 0, at=200, ok=False)
+    assert group.life.failures == [0, 1]
+    assert group.life.ranks[0].failed_at == 100
+
+
+# -- what we ended is no failure
+
+
+@pytest.mark.parametrize("sent", ["stop sent", "kill sent"])
+def test_a_rank_that_was_signalled_before_it_ended_is_no_failure(sent):
+    group = Script(2).running()
+    group("stop wanted", kill=sent == "kill sent")
+    for r in (0, 1):
+        group(sent, r, at=500)
+    group("reported", 0, at=600, ok=False)
+    group("exited", 0, at=700, ok=False)
+    group("exited", 1, at=700, ok=False)
+    assert group.life.failures == []
+    assert group("swept") == [End(Phase.STOPPED)]
+    assert group.endings == [Ended.STOPPED, Ended.STOPPED]
+
+
+def test_a_rank_that_ended_before_its_signal_was_sent_failed_by_itself():
+    group = Script(2).running()
+    assert group("stop wanted") == [Signal((0, 1)), arm(GRACE)]
+    group("exited", 0, ok=False)
+    group("stop sent", 1)
+    group("exited", 1, ok=False)
+    assert group("swept") == [End(Phase.FAILED)]
+    assert group.endings == [Ended.FAILED, Ended.STOPPED]
+
+
+def test_an_exit_heard_after_the_signal_but_before_it_in_time_is_a_failure():
+    group = Script(2).running()
+    group("exited", 0, at=100, ok=False)
+    group("stop sent", 1, at=300)
+    group("exited", 1, at=200, ok=False)
+    assert group.life.failures == [0, 1]
+    assert group.endings == [Ended.FAILED, Ended.FAILED]
+
+
+def test_a_rank_that_had_finished_and_was_signalled_has_finished():
+    group = Script(2).running()
+    group("reported", 0, ok=True)
+    group("stop wanted")
+    group("linger deadline")
+    for r in (0, 1):
+        group("stop sent", r)
+        group("exited", r, ok=False)
+    assert group.endings == [Ended.FINISHED, Ended.STOPPED]
+    assert group("swept") == [End(Phase.STOPPED)]
+
+
+def test_all_ranks_finished_although_a_stop_was_wanted():
+    group = Script(1).running()
+    group("reported", 0)
+    group("stop wanted")
+    group("exited", 0)
+    assert group("swept") == [End(Phase.SUCCEEDED)]
+
+
+# -- linger
+
+
+def test_a_rank_that_told_its_outcome_is_signalled_after_linger():
+    group = Script(3).running()
+    group("reported", 0, ok=True)
+    assert group("exited", 1, ok=False) == [Signal((2,)), arm(LINGER), arm(GRACE)]
+    assert group("linger deadline") == [Signal((0,))]
+    assert group("linger deadline") == []
+
+
+def test_a_rank_that_goes_in_time_is_not_signalled_after_linger():
+    group = Script(3).running()
+    group("reported", 0, ok=True)
+    group("exited", 1, ok=False)
+    group("exited", 0)
+    assert group("linger deadline") == []
+    assert group.endings[0] is Ended.FINISHED
+
+
+def test_who_told_its_outcome_before_the_news_of_its_process_may_linger_too():
+    group = Script(2)
+    group("spawned", 0)
+    group("reported", 1, ok=False)
+    actions = group("spawned", 1)
+    assert not any(isinstance(action, Signal) for action in actions)
+    assert arm(LINGER) in actions
+    assert group("linger deadline") == [Signal((1,))]
+
+
+# -- grace, kill, reap, lost
+
+
+def test_grace_then_kill_then_reap_then_lost():
+    group = Script(2).running()
+    assert group("stop wanted") == [Signal((0, 1)), arm(GRACE)]
+    group("stop sent", 0)
+    group("stop sent", 1)
+    assert group.states == [Worker.STOPPING, Worker.STOPPING]
+    assert group("grace deadline") == [Signal((0, 1), kill=True), arm(REAP)]
+    group("kill sent", 0)
+    group("kill sent", 1)
+    assert group.states == [Worker.KILLING, Worker.KILLING]
+    group("exited", 0, ok=False)
+    assert group("reap deadline") == [End(Phase.FAILED)]
+    assert group.states == [Worker.EXITED, Worker.LOST]
+    assert group.endings == [Ended.STOPPED, Ended.LOST]
+    assert group.life.left_behind
+
+
+def test_a_lost_rank_forbids_a_restart_and_says_no_more():
+    group = Script(2, restarts=3).running()
+    group("exited", 0, ok=False)
+    group("grace deadline")
+    assert group("reap deadline") == [End(Phase.FAILED)]
+    assert group.life.attempt == 0
+    assert group("exited", 1, ok=False) == []
+    assert group.states[1] is Worker.LOST
+
+
+def test_ranks_that_the_forkserver_never_told_of_are_given_up():
+    group = Script(2)
+    assert group("stop wanted", kill=True) == [Cancel(), arm(GRACE), arm(REAP)]
+    assert group("reap deadline") == [End(Phase.FAILED)]
+    assert group.endings == [Ended.LOST, Ended.LOST]
+
+
+def test_a_request_to_kill_signals_every_living_rank():
+    group = Script(3).running()
+    group("exited", 1)
+    actions = group("stop wanted", kill=True)
+    assert Signal((0, 2), kill=True) in actions
+    assert arm(REAP) in actions
+
+
+def test_a_request_to_kill_after_one_to_stop():
+    group = Script(1).running()
+    group("stop wanted")
+    assert group("stop wanted", kill=True) == [Signal((0,), kill=True), arm(REAP)]
+    assert group("stop wanted", kill=True) == []
+
+
+def test_reap_does_nothing_before_a_kill():
+    group = Script(1).running()
+    group("stop wanted")
+    assert group("reap deadline") == []
+    assert group.states == [Worker.RUNNING]
+
+
+# -- the start
+
+
+def test_a_missed_start_is_the_failure_of_the_late():
+    group = Script(3)
+    group("spawned", 0)
+    group("ready", 0)
+    group("spawned", 1)
+    actions = group("start deadline", at=1000)
+    assert actions == [Cancel(), Signal((0, 1)), arm(GRACE)]
+    assert group.life.failures == [1, 2]
+    assert [rank.failed_at for rank in group.life.ranks] == [None, 1000, 1000]
+
+
+def test_the_start_deadline_does_nothing_when_all_are_ready():
+    group = Script(2).running()
+    assert group("start deadline") == []
+    assert group.life.failures == []
+
+
+def test_a_failed_spawn_cancels_the_others():
+    group = Script(3)
+    group("spawned", 0)
+    assert group("spawn failed", 1, ok=False) == [Cancel(), Signal((0,)), arm(GRACE)]
+    assert group("cancelled", 2) == []
+    group("stop sent", 0)
+    assert group("exited", 0, ok=False) == [Sweep(kill=False)]
+    assert group("swept") == [End(Phase.FAILED)]
+    assert group.life.failures == [1]
+    assert group.endings == [Ended.STOPPED, Ended.FAILED, Ended.NEVER_STARTED]
+
+
+def test_a_program_that_cannot_be_executed_fails_after_its_process_was_made():
+    group = Script(1)
+    group("spawned", 0)
+    assert group("spawn failed", 0, ok=False) == [arm(GRACE), Sweep(kill=False)]
+    assert group("swept") == [End(Phase.FAILED)]
+
+
+def test_a_group_that_did_not_start_is_not_started_again():
+    group = Script(1, restarts=3)
+    group("spawn failed", 0, ok=False)
+    assert group("swept") == [End(Phase.FAILED)]
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_who_is_started_while_the_group_ends_is_signalled_at_once(kill):
+    group = Script(2)
+    group("spawned", 0)
+    group("stop wanted", kill=kill)
+    assert group("spawned", 1) == [Signal((1,), kill=kill)]
+
+
+def test_a_stop_before_anything_was_started():
+    group = Script(2)
+    assert group("stop wanted") == [Cancel(), arm(GRACE)]
+    group("cancelled", 0)
+    assert group("cancelled", 1) == [Sweep(kill=False)]
+    assert group("swept") == [End(Phase.STOPPED)]
+    assert group.endings == [Ended.NEVER_STARTED, Ended.NEVER_STARTED]
+
+
+# -- what ranks leave behind
+
+
+def test_what_outlives_its_grace_is_swept_by_kill():
+    group = Script(1).running()
+    assert group("exited", 0) == [Sweep(kill=False), arm(GRACE)]
+    assert group("grace deadline") == [Sweep(kill=True), arm(REAP)]
+    assert group("swept") == [End(Phase.SUCCEEDED)]
+    assert not group.life.left_behind
+
+
+def test_what_outlives_a_kill_is_left_behind():
+    group = Script(1).running()
+    group("exited", 0)
+    group("grace deadline")
+    assert group("reap deadline") == [End(Phase.SUCCEEDED)]
+    assert group.life.left_behind
+
+
+def test_one_grace_for_ranks_and_for_what_they_leave():
+    group = Script(2).running()
+    group("exited", 0, ok=False)
+    group("stop sent", 1)
+    assert group("exited", 1, ok=False) == [Sweep(kill=False)]  # GRACE runs already
+
+
+def test_the_sweep_after_a_kill_is_a_kill():
+    group = Script(1).running()
+    group("stop wanted", kill=True)
+    assert group("exited", 0, ok=False) == [Sweep(kill=True)]
+
+
+def test_a_kill_during_a_sweep():
+    group = Script(1).running()
+    group("exited", 0)
+    assert group("stop wanted") == []
+    assert group("stop wanted", kill=True) == [Sweep(kill=True), arm(REAP)]
+
+
+# -- restarts
+
+
+def failing_once(group):
+    group("exited", 0, ok=False)
+    for r in range(1, group.life.nproc):
+        group("stop sent", r)
+        group("exited", r, ok=False)
+    return group("swept")
+
+
+def test_a_failed_group_starts_again_with_new_ranks():
+    group = Script(2, restarts=2).running()
+    assert failing_once(group) == [Spawn(1), arm(START, 1)]
+    assert group.phase is Phase.STARTING
+    assert group.states == [Worker.PENDING, Worker.PENDING]
+    assert group.life.failures == []
+    assert failing_once(group.running()) == [Spawn(2), arm(START, 2)]
+    assert failing_once(group.running()) == [End(Phase.FAILED)]
+
+
+def test_a_restart_may_succeed():
+    group = Script(1, restarts=1).running()
+    failing_once(group)
+    group.running()("exited", 0)
+    assert group("swept") == [End(Phase.SUCCEEDED)]
+
+
+def test_a_restart_gives_the_stop_signal_and_grace_anew():
+    group = Script(2, restarts=1).running()
+    group("exited", 0, ok=False)
+    group("grace deadline")
+    group("kill sent", 1)
+    assert group("exited", 1, ok=False) == [Sweep(kill=True)]
+    group("swept")
+    group.running()
+    assert group("exited", 0, ok=False) == [Signal((1,), kill=False), arm(GRACE, 1)]
+
+
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("when", ["while ranks end", "while they are swept up after"])
+def test_a_stop_during_a_failing_teardown_cancels_the_restart(when, kill):
+    group = Script(2, restarts=3).running()
+    group("exited", 0, ok=False)
+    if when == "while ranks end":
+        group("stop wanted", kill=kill)
+    group("stop sent", 1)
+    group("exited", 1, ok=False)
+    group("stop wanted", kill=kill)
+    assert group("swept") == [End(Phase.FAILED)]
+    assert group.life.attempt == 0
+
+
+def test_neither_success_nor_a_stop_restarts():
+    good = Script(1, restarts=3).running()
+    good("exited", 0)
+    assert good("swept") == [End(Phase.SUCCEEDED)]
+    stopped = Script(1, restarts=3).running()
+    stopped("stop wanted")
+    stopped("stop sent", 0)
+    stopped("exited", 0, ok=False)
+    assert stopped("swept") == [End(Phase.STOPPED)]
+
+
+@pytest.mark.parametrize("name", ["start", "linger", "grace", "reap"])
+def test_deadlines_of_an_earlier_attempt_do_nothing(name):
+    group = Script(2, restarts=1).running()
+    failing_once(group)
+    group("spawned", 0)
+    before = copy.deepcopy(group.life)
+    assert group(f"{name} deadline", attempt=0) == []
+    assert group.life == before
+
+
+def test_a_sweep_of_an_earlier_attempt_does_nothing():
+    group = Script(2, restarts=1).running()
+    failing_once(group)
+    before = copy.deepcopy(group.life)
+    assert group("swept", attempt=0) == []
+    assert group.life == before
+
+
+# -- illegal events
+
+
+@pytest.mark.parametrize(
+    ("script", "event"),
+    [
+        ([], ("ready", 0)),
+        ([], ("exited", 0)),
+        ([], ("stop sent", 0)),
+        ([], ("swept",)),
+        ([("spawned", 0)], ("spawned", 0)),
+        ([("spawned", 0)], ("cancelled", 0)),
+        ([("spawned", 0), ("ready", 0)], ("ready", 0)),
+        ([("spawned", 0), ("ready", 0)], ("spawn failed", 0)),
+        ([("spawned", 0), ("exited", 0)], ("exited", 0)),
+        ([("spawned", 0), ("exited", 0)], ("reported", 0)),
+        ([("spawned", 0), ("exited", 0)], ("spawned", 0)),
+        ([("spawned", 0), ("exited", 0)], ("kill sent", 0)),
+        ([("spawned", 0), ("stop wanted",), ("stop sent", 0)], ("stop sent", 0)),
+    ],
+)
+def test_illegal_events_raise_and_change_nothing(script, event):
+    group = Script(2)
+    for words in script:
+        group(*words)
+    before = copy.deepcopy(group.life)
+    with pytest.raises(IllegalEvent):
+        group(*event)
+    assert group.life == before
+
+
+def test_an_illegal_event_says_what_was_told_to_whom():
+    group = Script(2)
+    with pytest.raises(IllegalEvent) as raised:
+        group("ready", 1)
+    assert str(raised.value) == (
+        "rank 1 is PENDING in a group that is STARTING (attempt 0): READY cannot happen"
+    )

@@ -1,0 +1,406 @@
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+from rankwork import Refuses, double, whoami
+
+import procession
+from procession import Logs, Outcome, Restart, SpecError, StartFailed, Std, Stop
+from support import OBEDIENT, failure_of, gone, run_python, shell, write
+
+
+def refused(*args, **options):
+    """Ask for what cannot be done; gives the one line that says so."""
+    with pytest.raises(SpecError) as caught:
+        procession.run(*args, **options)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert len(text) < 600
+    return text
+
+
+def test_missing_program():
+    assert "no program 'no-such-program' on the PATH" in refused(["no-such-program"], nproc=2)
+    assert "'/nowhere/prog'" in refused(["/nowhere/prog"])
+    assert "['echo', 'a', 'b']" in refused("echo a b")
+
+
+def test_program_that_is_not_executable(tmp_path):
+    write(tmp_path / "prog", "#!/bin/sh\n")
+    assert "not executable" in refused([str(tmp_path / "prog")])
+    assert "is a directory" in refused([str(tmp_path)])
+
+
+def test_program_that_is_missing_in_one_rank(tmp_path):
+    text = refused(["sh", "-c", "true"], nproc=3, env={1: {"PATH": str(tmp_path)}})
+    assert "rank 1" in text
+    assert "'sh'" in text
+
+
+def test_program_that_is_no_program(tmp_path):
+    """The kernel refuses it, as late as at exec: the other rank is ended."""
+    bad = tmp_path / "bad"
+    bad.write_bytes(b"\0\1\2\3 neither an interpreter line nor a format")
+    bad.chmod(0o755)
+    failed = failure_of([str(bad)], kind=StartFailed, nproc=3)
+    assert failed.cause.outcome is Outcome.NOT_STARTED
+    assert "Exec format error" in str(failed)
+    assert "rank " in str(failed)
+    assert str(bad) in str(failed)
+    assert "#!" in failed.cause.note
+
+
+def test_interpreter_line_that_leads_nowhere(tmp_path):
+    script = write(tmp_path / "script", "#!/nowhere/interpreter\n")
+    script.chmod(0o755)
+    failed = failure_of([str(script)], kind=StartFailed, nproc=2)
+    assert "No such file or directory" in str(failed)
+    assert "interpreter" in failed.cause.note
+
+
+def test_program_that_vanishes_for_one_rank_only(tmp_path, monkeypatch):
+    """The check before the start passes, exec fails in one rank, the others are ended."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    for place in (good, bad):
+        write(place / "tool", "#!/bin/sh\nexec sleep 100\n").chmod(0o755)
+    (bad / "tool").write_bytes(b"\0nothing that could run")
+    with pytest.raises(StartFailed) as caught:
+        procession.start(
+            ["tool"],
+            nproc=3,
+            env={r: {"PATH": f"{bad if r == 2 else good}:/usr/bin:/bin"} for r in range(3)},
+            stop=OBEDIENT,
+        )
+    failed = caught.value
+    assert [f.rank for f in failed.failures] == [2]
+    assert {e.rank for e in failed.ended} == {0, 1}
+    gone(e.pid for e in failed.ended if e.pid)
+
+
+def test_directory_that_is_missing(tmp_path):
+    assert "cwd" in refused(["true"], cwd=tmp_path / "none")
+    assert "cwd" in refused(whoami, cwd=tmp_path / "none")
+
+
+def test_directory_that_was_deleted(tmp_path, monkeypatch):
+    place = tmp_path / "place"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    place.rmdir()
+    try:
+        failed = failure_of(["true"], kind=StartFailed, nproc=2)
+    finally:
+        os.chdir("/")
+    assert "directory" in str(failed)
+
+
+def test_directory_that_may_not_be_entered(tmp_path):
+    if os.geteuid() == 0:
+        pytest.skip("root may enter every directory")
+    place = tmp_path / "place"
+    place.mkdir(mode=0)
+    failed = failure_of(["true"], kind=StartFailed, cwd=place)
+    assert "Permission denied" in str(failed)
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_argument_that_cannot_be_pickled(method):
+    lock = threading.Lock()
+    text = refused(double, args=(1, lock), nproc=2, start_method=method)
+    assert "argument 1" in text
+    assert "lock" in text
+    text = refused(double, args={0: (1,), 1: (lock,)}, nproc=2, start_method=method)
+    assert "rank 1" in text
+    assert "argument 0" in text
+    text = refused(double, kwargs={"x": Refuses("my own reason")}, start_method=method)
+    assert "'x'" in text
+    assert "my own reason" in text
+
+
+def test_function_that_cannot_be_pickled():
+    lock = threading.Lock()
+
+    def work():
+        return lock
+
+    text = refused(work, nproc=2)
+    assert "the function" in text
+    assert "lock" in text
+
+
+@pytest.mark.parametrize("nproc", [0, -1, 1.5, "2", None, True])
+def test_bad_nproc(nproc):
+    assert "nproc" in refused(whoami, nproc=nproc)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"env": {"A": 1}}, "env"),
+        ({"env": {"A=B": "1"}}, "env"),
+        ({"env": {"": "1"}}, "env"),
+        ({"env": {"A": "\0"}}, "env"),
+        ({"env": 3}, "env"),
+        ({"env": ["A=1"]}, "env"),
+        ({"env": {0: {"A": 1}}}, "env"),
+        ({"env": {0: None}}, "env"),
+        ({"env": {7: {}}}, "rank 7"),
+        ({"args": "text"}, "args"),
+        ({"args": 3}, "args"),
+        ({"args": {0: (1,)}}, "rank 1"),
+        ({"args": {0: (1,), 1: 2}}, "args"),
+        ({"args": {0: (1,), 2: (2,), 1: (3,)}}, "rank 2"),
+        ({"kwargs": [1]}, "kwargs"),
+        ({"kwargs": {"a": 1, 2: 3}}, "kwargs"),
+        ({"start_method": "thread"}, "start_method"),
+        ({"stdin": 2}, "stdin"),
+        ({"stdin": "0"}, "stdin"),
+        ({"stop": Stop(signal=999)}, "signal"),
+        ({"stop": Stop(grace=-1)}, "grace"),
+        ({"stop": Stop(grace="1")}, "grace"),
+        ({"stop": Stop(linger=float("nan"))}, "linger"),
+        ({"restart": Restart(max=-1)}, "restart"),
+        ({"restart": Restart(max=1.5)}, "restart"),
+        ({"logs": Logs(prefix="{nothing}")}, "prefix"),
+        ({"logs": Logs(redirect={9: Std.ALL})}, "rank 9"),
+        ({"cwd": 3}, "cwd"),
+        ({"name": 3}, "name"),
+        ({"logs": "runs"}, "logs"),
+        ({"stop": 3.0}, "stop"),
+        ({"restart": 3}, "restart"),
+        ({"logs": Logs(ranks=[9])}, "rank 9"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else ",".join(f"{k}={w}" for k, w in v.items())[:40],
+)
+def test_wrong_options(options, word):
+    assert word in refused(whoami, nproc=2, **options)
+
+
+@pytest.mark.parametrize("program", [3, None, [], ["sh", 3], "", [""], ["a\0b"], {"a": 1}, b"true"])
+def test_what_is_no_program(program):
+    refused(program, nproc=2)
+
+
+def test_arguments_of_a_command_must_be_words():
+    assert "rank 0" in refused(["echo"], args=(3,))
+    assert "kwargs" in refused(["echo"], kwargs={"a": 1})
+    refused(["echo"], args=("a\0b",))
+
+
+def test_fork_is_for_functions_and_commands_start_all_the_same():
+    assert procession.run(["true"], start_method="fork") == [None]
+
+
+def test_log_directory_that_is_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert str(tmp_path / "file") in refused(whoami, logs=Logs(dir=tmp_path / "file"))
+    assert str(tmp_path / "file") in refused(whoami, logs=Logs(dir=tmp_path / "file" / "below"))
+
+
+AS_USER = """
+import os, resource, sys
+sys.path[:0] = {path!r}
+os.setgroups([])
+os.setresgid({uid}, {uid}, {uid})
+os.setresuid({uid}, {uid}, {uid})
+os.environ["TMPDIR"] = {tmp!r}
+import cloudpickle, procession, procession.forkserver
+"""
+
+
+def open_to_all(path):
+    return all(p.stat().st_mode & 0o005 == 0o005 for p in (path, *path.parents))
+
+
+def interpreter_for_all():
+    """Find a Python that a user without rights may run; our own may lie in root's home."""
+    for word in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        path = Path(word).resolve()
+        if path.exists() and open_to_all(path):
+            probe = "import sys; sys.exit(sys.version_info < (3, 10))"
+            if not subprocess.run([path, "-c", probe], check=False).returncode:
+                return str(path)
+    return None
+
+
+def as_user(uid, source):
+    """Run a launcher as a user without rights."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become a user of no rights")
+    import cloudpickle
+    import tblib
+
+    path = [str(Path(m.__file__).parents[1]) for m in (procession, cloudpickle, tblib)]
+    python = interpreter_for_all()
+    if python is None or not all(open_to_all(Path(p)) for p in path):
+        pytest.skip("a user of no rights could not read this installation")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        os.chmod(place, 0o777)
+        script = Path(place) / "main.py"
+        script.write_text(AS_USER.format(path=path, uid=uid, tmp=place) + textwrap.dedent(source))
+        done = subprocess.run(
+            [python, script], cwd="/", capture_output=True, text=True, timeout=30, check=False
+        )
+        assert os.listdir(place) == ["main.py"]
+    return done
+
+
+def test_log_directory_that_may_not_be_written():
+    done = as_user(
+        65534,
+        """
+        import tempfile
+        os.mkdir(os.environ["TMPDIR"] + "/closed", 0o555)
+        for place in ("/closed", "/closed/below"):
+            place = os.environ["TMPDIR"] + place
+            try:
+                procession.run(["true"], logs=procession.Logs(dir=place))
+            except procession.SpecError as e:
+                print(str(e))
+        os.rmdir(os.environ["TMPDIR"] + "/closed")
+        """,
+    )
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 2
+    for line in done.stdout.splitlines():
+        assert "Permission denied" in line
+        assert "/closed" in line
+
+
+@pytest.mark.parametrize("program", ['["sleep", "100"]', "sleeping"])
+def test_limit_of_processes(program):
+    """Half of the group can be started: the half is ended, and the limit is named."""
+    done = as_user(
+        54321,
+        f"""
+        import time, signal
+        def sleeping():
+            signal.pause()
+        resource.setrlimit(resource.RLIMIT_NPROC, (6, 6))
+        try:
+            procession.start({program}, nproc=40)
+            print("started")
+        except procession.StartFailed as e:
+            print(type(e).__name__, e.cause.rank, len(e.ended))
+            print(str(e).replace("\\n", "|"))
+        print(procession.run(lambda: 5, nproc=2))
+        procession.forkserver.close()
+        left = [p for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid()
+                and os.stat("/proc/" + p).st_uid == 54321]
+        print("left", left)
+        """,
+    )
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("StartFailed")
+    assert "ulimit -u" in lines[1]
+    assert "temporarily unavailable" in lines[1]
+    assert lines[2:] == ["[5, 5]", "left []"]
+
+
+def test_limit_of_processes_that_leaves_none():
+    done = as_user(
+        54322,
+        """
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+        for _ in range(2):
+            try:
+                procession.run(["true"], nproc=2)
+            except procession.StartFailed as e:
+                print(str(e).replace("\\n", "|"))
+        """,
+    )
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 2
+    assert all("ulimit -u" in line for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("limit", [12, 16, 20, 24, 30, 40])
+@pytest.mark.parametrize("program", ['["sleep", "100"]', "sleeping"])
+def test_limit_of_descriptors(tmp_path, limit, program):
+    main = write(
+        tmp_path / "main.py",
+        f"""
+        import os, resource, signal, procession, procession.launch, cloudpickle, threading
+        import procession.forkserver
+        def sleeping():
+            signal.pause()
+        def fds():
+            return len(os.listdir("/proc/self/fd"))
+        before = fds()
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, most))
+        try:
+            procession.start({program}, nproc=60)
+            print("started")
+        except (procession.StartFailed, procession.SpecError) as e:
+            print(type(e).__name__)
+            print(str(e).replace("\\n", "|"))
+        procession.forkserver.close()
+        print(threading.active_count(), fds() == before, flush=True)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(40, {limit}), most))
+        print(procession.run(lambda: 5, nproc=2))
+        """,
+    )
+    done = run_python(main)
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0] in ("StartFailed", "SpecError")
+    assert "Too many open files" in lines[1] or "open files" in lines[1]
+    assert "ulimit -n" in lines[1]
+    assert lines[2:] == ["1 True", "[5, 5]"]
+
+
+def test_many_ranks_with_the_usual_limit_of_descriptors(tmp_path):
+    main = write(
+        tmp_path / "main.py",
+        """
+        import resource, procession
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, most))
+        print(len(procession.run(["true"], nproc=128)))
+        """,
+    )
+    done = run_python(main)
+    assert (done.stdout, done.stderr) == ("128\n", "")
+
+
+def test_a_new_launch_works_after_a_failed_one(tmp_path):
+    bad = tmp_path / "bad"
+    bad.write_bytes(b"\0nothing")
+    bad.chmod(0o755)
+    for _ in range(3):
+        failure_of([str(bad)], kind=StartFailed, nproc=2)
+        assert procession.run(whoami, nproc=2) == [0, 1]
+
+
+def test_memory_that_cannot_be_had_is_said(tmp_path):
+    """A rank whose address space is too small for its arguments fails as a rank, with a reason."""
+    old = resource.getrlimit(resource.RLIMIT_AS)
+    main = write(
+        tmp_path / "main.py",
+        """
+        import resource, procession
+        blob = bytes(300 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (900 << 20, -1))
+        def work(b, c):
+            return [bytearray(b) for _ in range(9)]
+        try:
+            procession.run(work, args=(blob, 1), nproc=1)
+        except procession.GroupFailed as e:
+            print(e.cause.outcome.name, e.cause.type_name)
+        """,
+    )
+    done = run_python(main)
+    assert done.stdout == "RAISED MemoryError\n", done.stderr
+    assert resource.getrlimit(resource.RLIMIT_AS) == old
+
+
+def test_shell_helper():
+    assert procession.run(shell("exit 0")) == [None]

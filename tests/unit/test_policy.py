@@ -1,0 +1,163 @@
+import math
+import signal
+
+import pytest
+
+from procession.policy import Logs, Restart, Route, Std, Stop
+
+NONE, OUT, ERR, ALL = Std.NONE, Std.OUT, Std.ERR, Std.ALL
+
+
+# -- which streams
+
+
+@pytest.mark.parametrize(("text", "std"), [("0", NONE), ("1", OUT), ("2", ERR), ("3", ALL)])
+def test_one_value_for_all_ranks(text, std):
+    assert Std.from_str(text) is std
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("0:3", {0: ALL}),
+        ("0:3,1:0,12:2", {0: ALL, 1: NONE, 12: ERR}),
+        ("100:1,4095:3", {100: OUT, 4095: ALL}),
+    ],
+)
+def test_values_by_rank(text, chosen):
+    assert Std.from_str(text) == chosen
+    assert all(isinstance(std, Std) for std in Std.from_str(text).values())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "4", "-1", "00", "a", "0:", ":1", "0:4", "0:1,", "0:1;1:2", "-1:2", "0:1:2", "\u0663:1", "1:\u0663"]
+)  # fmt: skip
+def test_anything_else_is_refused(text):
+    with pytest.raises(ValueError, match="not a choice of streams") as raised:
+        Std.from_str(text)
+    assert repr(text) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+# -- the way of each stream
+
+
+@pytest.mark.parametrize("shown", [True, False])
+@pytest.mark.parametrize("prefix", [True, False])
+@pytest.mark.parametrize("tee", list(Std))
+@pytest.mark.parametrize("redirect", list(Std))
+def test_the_route_for_each_combination(redirect, tee, prefix, shown):
+    logs = Logs(
+        redirect=redirect,
+        tee=tee,
+        prefix="[{rank}] " if prefix else "",
+        ranks=None if shown else [1],
+    )
+
+    def expected(bit):
+        if tee & bit and shown:
+            return Route.TEE
+        if (redirect | tee) & bit:
+            return Route.FILE
+        if not shown:
+            return Route.DROP
+        return Route.PREFIX if prefix else Route.INHERIT
+
+    assert logs.route(2)[0] == (expected(OUT), expected(ERR))
+
+
+def test_routes_by_rank():
+    logs = Logs(redirect={0: ALL}, tee={1: OUT}, ranks={0, 1})
+    assert logs.route(3) == [
+        (Route.FILE, Route.FILE),
+        (Route.TEE, Route.PREFIX),
+        (Route.DROP, Route.DROP),
+    ]
+
+
+def test_torchruns_numbers_do_as_well():
+    assert Logs(tee=3).route(2) == Logs(tee=ALL).route(2)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "nproc", "template"),
+    [
+        ("auto", 1, None),
+        ("auto", 2, "[{rank}] "),
+        ("", 4, None),
+        (None, 4, None),
+        ("{name}{local_rank:>{width}}: ", 1, "{name}{local_rank:>{width}}: "),
+    ],
+)
+def test_the_template(prefix, nproc, template):
+    Logs(prefix=prefix).check(nproc)
+    assert Logs(prefix=prefix).template(nproc) == template
+
+
+# -- what is refused, in one line
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (Logs(tee={5: ALL}), "tee: given for rank 5, but the group's ranks are 0 to 3"),
+        (Logs(redirect={-1: ALL}), "redirect: given for rank -1"),
+        (Logs(prefix="{host} "), "prefix: '{host} ' is not a template"),
+        (Logs(prefix="{} "), "prefix: '{} ' is not a template"),
+        (Logs(prefix="{rank"), "prefix: '{rank' is not a template"),
+        (Logs(prefix="{name:d}"), "prefix: '{name:d}' is not a template"),
+        (Logs(prefix="{rank[0]}"), "prefix: '{rank[0]}' is not a template"),
+        (Logs(prefix="{rank.host}"), "prefix: '{rank.host}' is not a template"),
+        (Logs(dir="/dev/null"), "log directory: '/dev/null' is not a directory"),
+        (Logs(dir="/dev/null/runs/x"), "log directory: '/dev/null' is not a directory"),
+    ],
+)
+def test_logs_that_cannot_be(policy, words):
+    with pytest.raises(ValueError, match="") as raised:
+        policy.check(4)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_logs_that_can_be(tmp_path):
+    Logs().check(1)
+    Logs(dir=tmp_path).check(4)
+    Logs(dir=tmp_path / "not" / "yet", tee=ALL, prefix="[{name} {rank}] ").check(4)
+    Logs(dir="relative").check(4)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (Stop(signal=0), "there is no signal 0"),
+        (Stop(signal=99), "there is no signal 99"),
+        (Stop(signal="SIGTERM"), "there is no signal 'SIGTERM'"),
+        (Stop(grace=-1), "grace must be seconds, 0 or more, not -1"),
+        (Stop(grace=math.inf), "grace must be seconds, 0 or more, not inf"),
+        (Stop(reap=math.nan), "reap must be seconds, 0 or more, not nan"),
+        (Stop(linger="1"), "linger must be seconds, 0 or more, not '1'"),
+        (Stop(grace=None), "grace must be seconds, 0 or more, not None"),
+    ],
+)
+def test_stops_that_cannot_be(policy, words):
+    with pytest.raises(ValueError, match="stop") as raised:
+        policy.check()
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("number", [2, signal.SIGKILL, signal.SIGRTMIN, signal.SIGRTMIN + 3])
+def test_every_signal_that_there_is_may_stop(number):
+    Stop(signal=number, grace=0, reap=0.5, linger=0).check()
+
+
+@pytest.mark.parametrize("count", [-1, 1.0, "1", True, None])
+def test_restarts_that_cannot_be(count):
+    with pytest.raises(ValueError, match="restart: max must be a count, 0 or more, not") as raised:
+        Restart(max=count).check()
+    assert repr(count) in str(raised.value)
+
+
+def test_restarts_that_can_be():
+    Restart().check()
+    Restart(max=100).check()

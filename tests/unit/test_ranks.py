@@ -1,0 +1,115 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from procession.ranks import by_rank, fold_ranks, format_ranks, is_by_rank, parse_ranks
+
+
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    [
+        ({0: 1}, True),
+        ({3: 1, 12: 2}, True),
+        ({}, False),
+        ({"0": 1}, False),
+        ({0: 1, "1": 2}, False),
+        ({True: 1}, False),
+        ([1, 2], False),
+        (None, False),
+    ],
+)
+def test_is_by_rank(value, answer):
+    assert is_by_rank(value) is answer
+
+
+def test_one_value_is_everybodys():
+    assert by_rank("x", 3, "what") == ["x", "x", "x"]
+    assert by_rank({}, 2, "env", {}) == [{}, {}]
+
+
+def test_a_mapping_is_by_rank_and_the_default_fills_it():
+    assert by_rank({0: "a", 2: "c"}, 3, "what", "-") == ["a", "-", "c"]
+    assert by_rank({1: "b", 0: "a"}, 2, "what") == ["a", "b"]
+
+
+def test_none_given_for_a_rank_is_kept():
+    assert by_rank({0: None, 1: "b"}, 2, "what", "-") == [None, "b"]
+
+
+@pytest.mark.parametrize(
+    ("mapping", "line"),
+    [
+        ({0: 1}, "args: nothing given for ranks 1-2; a mapping by rank must name every rank "
+                 "from 0 to 2"),
+        ({0: 1, 1: 1}, "args: nothing given for rank 2; a mapping by rank must name every rank "
+                       "from 0 to 2"),
+        ({0: 1, 1: 1, 2: 1, 7: 1}, "args: given for rank 7, but the group's ranks are 0 to 2"),
+        ({-1: 1, 8: 1}, "args: given for ranks -1,8, but the group's ranks are 0 to 2"),
+    ],
+)  # fmt: skip
+def test_a_mapping_must_fit_the_group(mapping, line):
+    with pytest.raises(ValueError, match="args") as raised:
+        by_rank(mapping, 3, "args")
+    assert str(raised.value) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        ("0", {0}),
+        ("0,2,5-7", {0, 2, 5, 6, 7}),
+        (" 1 , 3-4 ", {1, 3, 4}),
+        ("10-12,11", {10, 11, 12}),
+        ("4-4", {4}),
+    ],
+)
+def test_parse(text, ranks):
+    assert parse_ranks(text) == ranks
+
+
+@pytest.mark.parametrize("text", ["", ",", "1,", "a", "-1", "1-", "1-2-3", "1.5", "0x1", "1 2"])
+def test_what_is_no_list_of_ranks(text):
+    with pytest.raises(ValueError, match="not a list of ranks") as raised:
+        parse_ranks(text)
+    assert repr(text) in str(raised.value)
+
+
+def test_a_range_that_runs_backwards():
+    with pytest.raises(ValueError, match="not a range of ranks: '7-5'"):
+        parse_ranks("0,7-5")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ([], ""),
+        ([3], "3"),
+        ([0, 1], "0-1"),
+        ([4, 0, 2, 1], "0-2,4"),
+        ([9, 9, 10, 11, 100], "9-11,100"),
+    ],
+)
+def test_fold(ranks, text):
+    assert fold_ranks(ranks) == text
+
+
+def test_format():
+    assert format_ranks([3]) == "rank 3"
+    assert format_ranks([3, 3]) == "rank 3"
+    assert format_ranks(iter([4, 0, 1])) == "ranks 0-1,4"
+
+
+@given(st.sets(st.integers(0, 5000), min_size=1))
+def test_fold_and_parse_are_a_round_trip(ranks):
+    assert parse_ranks(fold_ranks(ranks)) == ranks
+    assert fold_ranks(parse_ranks(fold_ranks(ranks))) == fold_ranks(ranks)
+
+
+@given(st.text(alphabet="0123456789,- ", max_size=6))
+def test_what_parse_takes_fold_gives_back(text):
+    try:
+        ranks = parse_ranks(text)
+    except ValueError as e:
+        assert "\n" not in str(e)
+    else:
+        assert parse_ranks(fold_ranks(ranks)) == ranks

@@ -1,0 +1,347 @@
+"""The report, word for word."""
+
+import dataclasses
+
+from procession.errors import GroupEnd, GroupFailed, Outcome, RankEnd
+from procession.exit import Exit
+from procession.report import (
+    FOLD_ABOVE,
+    FULL_TRACEBACKS,
+    format_bytes,
+    format_report,
+    format_seconds,
+    headline,
+)
+
+T0 = 10_000_000_000  # when the ranks were started
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "train.py", line 7, in step
+    raise ValueError("bad batch")
+ValueError: bad batch
+"""
+
+
+def end(rank, outcome, seconds=2.35, **facts):
+    """Make the end of a rank that ran for some seconds."""
+    happened = T0 + round(seconds * 1e9)
+    known = {"pid": 100 + rank, "started_at": T0, "happened_at": happened, "seconds": seconds}
+    return RankEnd(rank, outcome=outcome, **{**known, **facts})
+
+
+def raised(rank=2, **facts):
+    known = {"exit": Exit(code=1), "type_name": "ValueError", "message": "bad batch"}
+    return end(rank, Outcome.RAISED, **{**known, "traceback": TRACEBACK, **facts})
+
+
+def killed(rank=2, number=9, core=False, **facts):
+    return end(rank, Outcome.SIGNALLED, exit=Exit(signal=number, core=core), **facts)
+
+
+def report(*failures, nproc=4, **group):
+    return format_report(GroupEnd(name="train", nproc=nproc, failures=failures, **group))
+
+
+def test_an_exception():
+    failure = raised(peak_memory=11_800_000_000, cpu_seconds=1.9, stderr_log="/runs/2/stderr.log")
+    ended = (
+        killed(0, 15, seconds=2.4),
+        end(1, Outcome.EXITED, seconds=2.36, exit=Exit(code=0)),
+    )
+    finished = (end(3, Outcome.RETURNED, seconds=1.0, exit=Exit(code=0)),)
+    assert report(failure, ended=ended, finished=finished, run_dir="/runs") == (
+        """\
+train failed: rank 2 of 4 (pid 102) raised ValueError: bad batch after 2.35 s
+
+rank 2 (pid 102) raised ValueError after 2.35 s
+  exit code 1, peak memory 11.8 GB, CPU 1.90 s
+
+  Traceback (most recent call last):
+    File "train.py", line 7, in step
+      raise ValueError("bad batch")
+  ValueError: bad batch
+
+  full log: /runs/2/stderr.log
+
+ended by the group:
+  rank 0 (pid 100) was ended by SIGTERM, 50.0 ms later
+  rank 1 (pid 101) exited with code 0, 10.0 ms later
+
+finished:
+  rank 3 (pid 103) returned after 1.00 s
+
+run directory: /runs"""
+    )
+
+
+def test_one_rank_of_one():
+    assert report(raised(0), nproc=1).splitlines()[0] == (
+        "train failed: rank 0 (pid 100) raised ValueError: bad batch after 2.35 s"
+    )
+
+
+def test_a_signal():
+    assert report(killed(number=11)) == (
+        """\
+train failed: rank 2 of 4 (pid 102) was killed by SIGSEGV after 2.35 s
+
+rank 2 (pid 102) was killed by SIGSEGV after 2.35 s
+  SIGSEGV (signal 11)"""
+    )
+
+
+def test_a_signal_with_a_core_dump():
+    assert headline(killed(number=6, core=True), 4) == (
+        "rank 2 of 4 (pid 102) was killed by SIGABRT, and dumped core after 2.35 s"
+    )
+
+
+def test_sigkill_and_memory():
+    who = "rank 2 of 4 (pid 102) was killed by SIGKILL after 2.35 s"
+    assert headline(killed(), 4) == who
+    assert headline(killed(out_of_memory=True), 4) == f"{who}, likely out of memory"
+    assert headline(killed(out_of_memory=True, peak_memory=2_500_000), 4) == (
+        f"{who}, likely out of memory (peak 2.5 MB)"
+    )
+    assert headline(killed(out_of_memory=False), 4) == (
+        f"{who}, not for want of memory (the kernel counts no such kill)"
+    )
+    assert "memory" not in headline(killed(number=15, out_of_memory=False), 4)
+
+
+def test_an_exit_code():
+    failure = end(0, Outcome.EXITED, exit=Exit(code=3), stderr_tail=("no such file", "bye"))
+    assert report(failure, nproc=2) == (
+        """\
+train failed: rank 0 of 2 (pid 100) exited with code 3 after 2.35 s
+
+rank 0 (pid 100) exited with code 3 after 2.35 s
+  exit code 3
+
+  last lines of stderr:
+    no such file
+    bye"""
+    )
+
+
+def test_an_exit_with_a_message():
+    failure = end(0, Outcome.EXITED, exit=Exit(code=1), message="no data\nfound")
+    assert headline(failure, 2) == "rank 0 of 2 (pid 100) exited with code 1 (no data found) after 2.35 s"
+
+
+def test_no_value():
+    note = "it exited with code 0 before its function returned: did it call os._exit(0)?"
+    failure = end(1, Outcome.NO_VALUE, exit=Exit(code=0), note=note)
+    assert report(failure) == (
+        f"""\
+train failed: rank 1 of 4 (pid 101) ended without returning (exit code 0) after 2.35 s
+
+rank 1 (pid 101) ended without returning (exit code 0) after 2.35 s
+  exit code 0
+  {note}"""
+    )
+
+
+def test_a_torn_value():
+    failure = end(1, Outcome.TORN_VALUE, exit=Exit(signal=9), out_of_memory=True)
+    assert headline(failure, 4) == (
+        "rank 1 of 4 (pid 101) died while it sent its value after 2.35 s, likely out of memory"
+    )
+
+
+def test_an_unpicklable_value():
+    failure = end(
+        3,
+        Outcome.UNPICKLABLE,
+        exit=Exit(code=1),
+        type_name="_thread.lock",
+        message="TypeError: cannot pickle\n'_thread.lock' object",
+    )
+    assert headline(failure, 4) == (
+        "rank 3 of 4 (pid 103) returned a _thread.lock that cannot be pickled "
+        "(TypeError: cannot pickle '_thread.lock' object) after 2.35 s"
+    )
+
+
+def test_a_start_that_failed():
+    failure = RankEnd(
+        1,
+        None,
+        Outcome.NOT_STARTED,
+        message="could not start its program: No such file or directory: '/x'",
+        happened_at=T0,
+        note="check the name of the program",
+    )
+    ended = (killed(0, 15), RankEnd(2, None, Outcome.CANCELLED))
+    assert report(failure, nproc=3, ended=ended) == (
+        """\
+train failed: rank 1 of 3 could not start its program: No such file or directory: '/x'
+
+rank 1 could not start its program: No such file or directory: '/x'
+  check the name of the program
+
+ended by the group:
+  rank 0 (pid 100) was ended by SIGTERM, 2.35 s later
+  rank 2 was not started"""
+    )
+
+
+def test_a_start_that_took_too_long():
+    assert headline(end(1, Outcome.NOT_STARTED, seconds=300.0), 2) == (
+        "rank 1 of 2 (pid 101) did not start in time after 5 min 0 s"
+    )
+
+
+def test_the_other_outcomes():
+    assert "was interrupted (KeyboardInterrupt)" in headline(end(0, Outcome.INTERRUPTED), 1)
+    assert "vanished after 2.35 s" in headline(end(0, Outcome.UNKNOWN), 1)
+    assert "could not be ended" in headline(end(0, Outcome.LOST), 1)
+
+
+def test_simultaneous_failures_are_all_shown():
+    text = report(
+        raised(1, seconds=2.0), killed(0, 11, seconds=2.0009), killed(3, 7, seconds=2.0011)
+    )
+    assert text == (
+        """\
+train failed: rank 1 of 4 (pid 101) raised ValueError: bad batch after 2.00 s
+
+rank 1 (pid 101) raised ValueError after 2.00 s
+  exit code 1
+
+  Traceback (most recent call last):
+    File "train.py", line 7, in step
+      raise ValueError("bad batch")
+  ValueError: bad batch
+
+at the same time (within 1 ms):
+
+rank 0 (pid 100) was killed by SIGSEGV after 2.00 s
+  SIGSEGV (signal 11)
+
+failed by themselves, later:
+  rank 3 (pid 103) was killed by SIGBUS, 1.1 ms later"""
+    )
+
+
+def test_many_simultaneous_failures_are_not_all_printed_in_full():
+    failures = [raised(r, seconds=2.0) for r in range(20)]
+    text = report(*failures, nproc=20)
+    assert text.count("Traceback") == FULL_TRACEBACKS + 1
+    assert all(f"rank {r} (pid" in text for r in range(20))
+
+
+def test_a_rank_that_could_not_be_ended_is_not_called_simultaneous():
+    """Of a lost rank it is not known when it will end."""
+    lost = RankEnd(1, 101, Outcome.LOST, started_at=T0, happened_at=0)
+    text = report(raised(0), lost, nproc=2)
+    assert "at the same time" not in text
+    assert "rank 1 (pid 101) could not be ended" in text
+
+
+def test_up_to_a_screen_of_ranks_each_has_its_line():
+    ended = tuple(killed(r, 15, seconds=3.0) for r in range(1, FOLD_ABOVE + 1))
+    text = report(raised(0), nproc=FOLD_ABOVE + 1, ended=ended)
+    assert text.count("was ended by SIGTERM") == FOLD_ABOVE
+
+
+def test_many_ranks_are_folded():
+    ended = tuple(
+        killed(r, 9 if r % 100 == 7 else 15, seconds=3.0 + r / 1000) for r in range(1, 512)
+    )
+    finished = (end(512, Outcome.RETURNED, seconds=1.0),)
+    text = report(raised(0), nproc=513, ended=ended, finished=finished)
+    assert text.endswith(
+        """
+ended by the group:
+  ranks 1-6,8-106,108-206,208-306,308-406,408-506,508-511 was ended by SIGTERM
+  ranks 7,107,207,307,407,507 was ended by SIGKILL
+
+finished:
+  rank 512 (pid 612) returned after 1.00 s"""
+    ) or text.endswith(
+        """
+ended by the group:
+  ranks 1-6,8-106,108-206,208-306,308-406,408-506,508-511: was ended by SIGTERM
+  ranks 7,107,207,307,407,507: was ended by SIGKILL
+
+finished:
+  rank 512 (pid 612) returned after 1.00 s"""
+    )
+
+
+def test_a_tail_of_stderr_that_repeats_the_traceback_is_not_printed_twice():
+    tail = ("epoch 1", *TRACEBACK.splitlines())
+    text = report(raised(stderr_tail=tail))
+    assert text.count("ValueError: bad batch") == 2  # in the headline and in the traceback
+    assert text.endswith("  last lines of stderr:\n    epoch 1")
+
+
+def test_a_tail_that_holds_only_the_end_of_the_traceback_is_not_printed():
+    tail = tuple(TRACEBACK.splitlines()[-2:])
+    assert "last lines of stderr" not in report(raised(stderr_tail=tail))
+
+
+def test_a_traceback_that_is_not_the_last_on_stderr_is_not_printed_twice():
+    tail = ("epoch 1", *TRACEBACK.splitlines(), "closing the pool")
+    text = report(raised(stderr_tail=tail))
+    assert text.count('raise ValueError("bad batch")') == 1
+    assert text.endswith("  last lines of stderr:\n    epoch 1\n    closing the pool")
+
+
+def test_notes_logs_and_attempts():
+    failure = killed(number=11, stderr_log="/r/err", stdout_log="/r/out")
+    text = report(failure, attempt=2, notes=("the console was slow", "another"), run_dir="/r")
+    assert text.endswith(
+        """
+  full log: /r/err  /r/out
+
+this was attempt 2, after 2 restarts
+
+note: the console was slow
+note: another
+
+run directory: /r"""
+    )
+
+
+def test_one_restart_is_not_several():
+    assert "after 1 restarts" not in report(raised(), attempt=1)
+
+
+def test_a_long_message_is_cut_in_the_headline_only():
+    text = "x" * 1000
+    failure = raised(message=text, traceback=f"Traceback\nValueError: {text}\n")
+    first, *_, last = report(failure).splitlines()
+    assert len(first) < 400
+    assert "..." in first
+    assert last.endswith(text)
+
+
+def test_no_line_ends_in_blanks():
+    failure = raised(traceback="Traceback\n  \nE: x\n", stderr_tail=("a  ", "", "b"))
+    assert all(line == line.rstrip() for line in report(failure).splitlines())
+
+
+def test_the_report_is_the_text_of_the_error():
+    group = GroupEnd("train", 2, failures=(raised(), killed(0, 11)), ended=(killed(1, 15),))
+    error = GroupFailed(group, format_report(group))
+    assert str(error) == format_report(group)
+    assert error.cause is group.failures[0]
+    assert error.exit_code == 1
+    as_killed = dataclasses.replace(group, failures=(killed(0, 11),))
+    assert GroupFailed(as_killed, "").exit_code == 139
+    without_value = dataclasses.replace(
+        group, failures=(end(0, Outcome.NO_VALUE, exit=Exit(code=0)),)
+    )
+    assert GroupFailed(without_value, "").exit_code == 1
+
+
+def test_sizes_and_times():
+    assert [format_bytes(n) for n in (0, 999, 1000, 2_500_000, 11_800_000_000)] == [
+        "0 bytes", "999 bytes", "1.0 kB", "2.5 MB", "11.8 GB",
+    ]  # fmt: skip
+    assert [format_seconds(s) for s in (0, 0.0004, 0.0999, 0.1, 2.349, 250.9, 7503)] == [
+        "0.0 ms", "0.4 ms", "99.9 ms", "0.10 s", "2.35 s", "4 min 10 s", "2 h 5 min",
+    ]  # fmt: skip
+    assert format_seconds(59.999) == "60.00 s"

@@ -1,0 +1,242 @@
+import functools
+import os
+import pathlib
+import sys
+
+import pytest
+
+from procession.errors import ProcessionError, SpecError
+from procession.policy import Logs, Restart, Stop
+from procession.spec import Command, Function, Module, Script, as_program, make_spec, program_problem
+
+
+def work(*args, **kwargs):
+    return args, kwargs
+
+
+class Callable:
+    def __call__(self):
+        return 1
+
+
+class ManyLines:
+    def __repr__(self):
+        return "[[1, 2],\n [3, 4]]"
+
+
+def refusal(program=work, **options):
+    with pytest.raises(SpecError) as raised:
+        make_spec(program, **{"nproc": 4, **options})
+    text = str(raised.value)
+    assert "\n" not in text, text
+    assert text
+    return text
+
+
+# -- what a program is
+
+
+@pytest.mark.parametrize(
+    ("given", "program"),
+    [
+        (work, Function(work)),
+        (len, Function(len)),
+        ("true", Command(("true",))),
+        (pathlib.Path("/bin/true"), Command(("/bin/true",))),
+        (["echo", "a b", pathlib.Path("c")], Command(("echo", "a b", "c"))),
+        (("echo",), Command(("echo",))),
+        (Script("train.py", ("-x",)), Script("train.py", ("-x",))),
+        (Module("pkg.main"), Module("pkg.main")),
+    ],
+)
+def test_programs_are_told_apart(given, program):
+    assert as_program(given) == program
+
+
+def test_only_a_command_is_not_python(tmp_path):
+    script = tmp_path / "a.py"
+    script.write_text("")
+    assert make_spec(work, nproc=1).is_python
+    assert make_spec(Module("x"), nproc=1).is_python
+    assert make_spec(Script(str(script)), nproc=1).is_python
+    assert not make_spec(["true"], nproc=1).is_python
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        (work, "work"),
+        (functools.partial(work, 1), "partial"),
+        (Callable(), "Callable"),
+        (lambda: 1, "<lambda>"),
+        (["/bin/true"], "true"),
+        (Module("pkg.main"), "pkg.main"),
+    ],
+)
+def test_a_group_is_named_after_its_program(program, name):
+    assert make_spec(program, nproc=1).name == name
+    assert make_spec(program, nproc=1, name="mine").name == "mine"
+
+
+# -- arguments and environment by rank
+
+
+def test_common_arguments_are_everybodys():
+    spec = make_spec(work, nproc=2, args=[1, 2], kwargs={"a": 3}, env={"X": "1", "Y": None})
+    assert spec.args == ((1, 2), (1, 2))
+    assert spec.kwargs == ({"a": 3}, {"a": 3})
+    assert spec.env == ({"X": "1", "Y": None}, {"X": "1", "Y": None})
+    assert spec.common_args
+
+
+def test_arguments_by_rank():
+    spec = make_spec(
+        work, nproc=2, args={0: (1,), 1: [2]}, kwargs={1: {"a": 3}}, env={0: {"X": "1"}}
+    )
+    assert spec.args == ((1,), (2,))
+    assert spec.kwargs == ({}, {"a": 3})
+    assert spec.env == ({"X": "1"}, {})
+    assert not spec.common_args
+
+
+def test_the_callers_mappings_are_copied():
+    kwargs, env = {"a": 1}, {"X": "1"}
+    spec = make_spec(work, nproc=1, kwargs=kwargs, env=env)
+    kwargs["a"] = env["X"] = "changed"
+    assert spec.kwargs == ({"a": 1},)
+    assert spec.env == ({"X": "1"},)
+
+
+# -- refusals: one line that names the culprit
+
+
+def test_a_refusal_is_a_value_error_and_ours():
+    assert issubclass(SpecError, ValueError)
+    assert issubclass(SpecError, ProcessionError)
+
+
+@pytest.mark.parametrize("nproc", [0, -1, True, 1.0, "4", None])
+def test_nproc(nproc):
+    assert refusal(nproc=nproc) == f"nproc must be a count of 1 or more, not {nproc!r}"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"start_method": "thread"}, "start_method must be one of forkserver, spawn, fork, not "
+                                     "'thread'"),
+        ({"stdin": 4}, "stdin: there is no rank 4; the ranks are 0 to 3"),
+        ({"stdin": -1}, "stdin: there is no rank -1"),
+        ({"args": "abc"}, "args must be a tuple or a list, or a mapping from rank to one, not "
+                          "'abc'"),
+        ({"args": 5}, "args must be a tuple or a list"),
+        ({"args": {}}, "args must be a tuple or a list"),
+        ({"args": {0: ()}}, "args: nothing given for ranks 1-3"),
+        ({"args": {0: (), 1: (), 2: (), 3: "x"}}, "args must be a tuple or a list, or a mapping "
+                                                  "from rank to one, not 'x'"),
+        ({"args": {9: ()}}, "args: given for rank 9"),
+        ({"kwargs": [1]}, "kwargs must be a mapping, or a mapping by rank, not [1]"),
+        ({"kwargs": {"a": 1, 2: 3}}, "kwargs: the name 2 is not a string"),
+        ({"kwargs": {7: {}}}, "kwargs: given for rank 7"),
+        ({"env": [1]}, "env must be a mapping, or a mapping by rank, not [1]"),
+        ({"env": {"A": 1}}, "env: A is 1, a int; it must be a string without NUL"),
+        ({"env": {"A": "x\0y"}}, "env: A is 'x\\x00y', a str; it must be a string without NUL"),
+        ({"env": {"A=B": "1"}}, "env: 'A=B' is not the name of a variable"),
+        ({"env": {"": "1"}}, "env: '' is not the name of a variable"),
+        ({"env": {"A\0": "1"}}, "env: 'A\\x00' is not the name of a variable"),
+        ({"env": {1: {"A": 2}}}, "env: A is 2"),
+        ({"cwd": "/nowhere"}, "cwd: '/nowhere' is not a directory"),
+        ({"cwd": "/dev/null"}, "cwd: '/dev/null' is not a directory"),
+        ({"logs": Logs(dir="/dev/null")}, "log directory: '/dev/null' is not a directory"),
+        ({"stop": Stop(grace=-1)}, "stop: grace must be seconds"),
+        ({"restart": Restart(max=-1)}, "restart: max must be a count"),
+    ],
+)  # fmt: skip
+def test_options(options, words):
+    assert words in refusal(**options)
+
+
+@pytest.mark.parametrize("option", ["logs", "stop", "restart"])
+@pytest.mark.parametrize("value", [3, "runs"])
+def test_a_policy_of_another_kind_is_refused(option, value):
+    text = refusal(**{option: value})
+    assert option in text
+    assert repr(value) in text
+
+
+@pytest.mark.parametrize("options", [{"args": ManyLines()}, {"env": ManyLines()}])
+def test_a_value_of_many_lines_is_named_in_one(options):
+    assert next(iter(options)) in refusal(**options)
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ([], "the command is empty: give a program and its arguments"),
+        (["echo", 1], "the command's word 1 is 1, a int; each must be a string or a path"),
+        ([None], "the command's word 0 is None, a NoneType"),
+        (5, "cannot run 5: give a function, a list such as ['python', 'train.py'], or the name"),
+        (None, "cannot run None"),
+        ("", "'' is not the name of a program"),
+        ("a\0b", "'a\\x00b' is not the name of a program"),
+        ("no-such-program", "rank 0: there is no program 'no-such-program' on the PATH"),
+        ("python train.py", "for a command with arguments give a list: ['python', 'train.py']"),
+        ("/no/such", "rank 0: there is no program '/no/such'"),
+        ("/tmp/", "rank 0: '/tmp/' is a directory, not a program"),
+        (["true", "a\0b"], "a\\x00b"),
+    ],
+)
+def test_programs(program, words):
+    assert words in refusal(program)
+
+
+def test_a_file_that_is_not_executable(tmp_path):
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n")
+    assert refusal([script]) == (
+        f"rank 0: '{script}' is not executable; chmod +x it, or name its interpreter"
+    )
+    script.chmod(0o700)
+    assert make_spec([script], nproc=1).program == Command((str(script),))
+
+
+def test_a_program_is_looked_for_where_its_rank_runs(tmp_path):
+    program = tmp_path / "job"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    assert program_problem("./job", str(tmp_path)) == ""
+    assert program_problem("./job", "/") == "there is no program './job'"
+    assert program_problem("job", None, str(tmp_path)) == ""
+    assert make_spec(["./job"], nproc=1, cwd=tmp_path).cwd == str(tmp_path)
+    env = {0: {"PATH": str(tmp_path)}, 1: {"PATH": "/nowhere"}}
+    assert "rank 1: there is no program 'job' on the PATH" in refusal(["job"], nproc=2, env=env)
+
+
+def test_arguments_of_commands_are_words():
+    assert refusal(["true"], kwargs={"a": 1}) == "kwargs are for functions; a command takes args only"
+    args = {0: ("a",), 1: ("b", 2), 2: (), 3: ()}
+    assert refusal(["true"], args=args) == (
+        "args of rank 1: 2 is a int; the arguments of a command must be strings or paths"
+    )
+    assert make_spec(["true"], nproc=1, args=[pathlib.Path("x")]).args == ((pathlib.Path("x"),),)
+
+
+def test_scripts(tmp_path):
+    assert refusal(Script("/no/such.py")) == "there is no script '/no/such.py'"
+    (tmp_path / "here.py").write_text("")
+    assert make_spec(Script("here.py"), nproc=1, cwd=tmp_path).program == Script("here.py")
+    assert refusal(Script("here.py"), cwd="/") == "there is no script 'here.py'"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_script_that_cannot_be_read(tmp_path):
+    script = tmp_path / "secret.py"
+    script.write_text("")
+    script.chmod(0)
+    assert refusal(Script(str(script))) == (
+        f"the script {str(script)!r} cannot be read (permission denied)"
+    )
+
+
+def test_the_interpreter_itself_is_a_program():
+    assert make_spec([sys.executable, "-c", "pass"], nproc=2).program.argv[0] == sys.executable
