@@ -38,7 +38,8 @@ def start(
     cwd: the ranks' directory; this process's if None.
     name: for reports and directories; by default the program's.
     start_method: "forkserver" (a fork of a small fresh interpreter), "spawn" (a fresh interpreter
-        per rank) or "fork" (a fork of this process, with its live state; for functions).
+        per rank) or "fork" (functions: a fork of this process, with its live state). A command is
+        started by exec in any case.
     stdin: the rank that gets this process's standard input; the others read nothing.
     logs, stop, restart: policies; see `Logs`, `Stop`, `Restart`.
 

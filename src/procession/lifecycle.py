@@ -402,7 +402,9 @@ class Lifecycle:
             return []
         self.stop_wanted = True
         actions = self._group(GroupEvent.STOP_WANTED)
-        return actions + (self._kill() if event.kill and not self.killing else [])
+        if event.kill and not self.killing:
+            return [a for a in actions if not isinstance(a, Signal)] + self._kill()
+        return actions
 
     # -- consequences
 

@@ -93,6 +93,7 @@ class Logs:
     def check(self, nproc: int) -> None:
         """Raise ValueError if this cannot be done for a group of `nproc` ranks."""
         self.route(nproc)
+        by_rank(dict.fromkeys(self.ranks or (), True) or True, nproc, "ranks", False)
         template = self.template(nproc)
         if template is not None:
             try:

@@ -48,7 +48,7 @@ class Spawner:
             "program": repr(spec.program),
             "nproc": spec.nproc,
             "env": [masked(e) for e in spec.env],
-            "cwd": spec.cwd or _current_directory(),
+            "cwd": spec.cwd,
             "start_method": spec.start_method,
             "stop": repr(spec.stop),
             "restart": repr(spec.restart),
@@ -77,7 +77,7 @@ class Spawner:
         )
         common = {
             "env": self._env,
-            "cwd": os.path.abspath(self._spec.cwd) if self._spec.cwd else _current_directory(),
+            "cwd": self._spec.cwd,
             "umask": _umask(),
             "scratch": None if self.run_dir.kept else self.run_dir.path,
             "python": fresh_interpreter(),
@@ -141,13 +141,6 @@ def _safe(name: str) -> str:
     """Make a name fit for a directory."""
     kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
     return kept.strip("._")[:40] or "run"
-
-
-def _current_directory() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return "/proc/self/cwd"  # deleted under our feet; the forkserver says so for the rank
 
 
 def _umask() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from procession.errors import SpecError
@@ -62,7 +62,7 @@ class Spec:
     args: tuple[tuple[Any, ...], ...]
     kwargs: tuple[Mapping[str, Any], ...]
     env: tuple[Mapping[str, str | None], ...]
-    cwd: str | None = None
+    cwd: str = "/"
     name: str = ""
     start_method: StartMethod = "forkserver"
     stdin: int | None = None
@@ -70,7 +70,6 @@ class Spec:
     stop: Stop = DEFAULT_STOP
     restart: Restart = NO_RESTART
     common_args: bool = True
-    python_flags: tuple[str, ...] = field(default=())
 
     @property
     def is_python(self) -> bool:
@@ -94,7 +93,10 @@ def as_program(program: Any) -> Program:
                     f"the command's word {i} is {word!r}, a {type(word).__name__}; "
                     "each must be a string or a path"
                 )
-        return Command(tuple(os.fspath(cast("str", w)) for w in words))
+        argv = tuple(os.fspath(cast("str", w)) for w in words)
+        if any("\0" in word for word in argv[1:]):
+            raise SpecError(f"the command {argv!r} holds a NUL character")
+        return Command(argv)
     if callable(program):
         return Function(program)
     raise SpecError(
@@ -125,6 +127,16 @@ def make_spec(
     if not isinstance(nproc, int) or isinstance(nproc, bool) or nproc < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SpecError(f"nproc must be a count of 1 or more, not {nproc!r}")
     target = as_program(program)
+    kinds: tuple[tuple[str, Any, Any, str], ...] = (
+        ("name", name, str, "a string"),
+        ("cwd", cwd, (str, os.PathLike), "a path"),
+        ("logs", logs, Logs, "a Logs(...)"),
+        ("stop", stop, Stop, "a Stop(...)"),
+        ("restart", restart, Restart, "a Restart(...)"),
+    )
+    for what, value, kind, wanted in kinds:
+        if value is not None and not isinstance(value, kind):
+            raise SpecError(f"{what} must be {wanted}, not {value!r}")
     logs, stop, restart = logs or DEFAULT_LOGS, stop or DEFAULT_STOP, restart or NO_RESTART
     if start_method not in START_METHODS:
         raise SpecError(
@@ -141,11 +153,7 @@ def make_spec(
         env_by_rank = [_environment(e) for e in by_rank(env or {}, nproc, "env", {})]
     except ValueError as e:
         raise SpecError(str(e)) from None
-    where = None if cwd is None else os.fspath(cwd)
-    if where is not None and not os.path.isdir(where):
-        raise SpecError(f"cwd: {where!r} is not a directory")
-    if start_method == "fork" and not isinstance(target, Function):
-        raise SpecError("start_method 'fork' forks this process, and is for functions only")
+    where = _directory(cwd)
     _check_program(target, args_by_rank, kwargs_by_rank, env_by_rank, where)
     return Spec(
         program=target,
@@ -162,6 +170,16 @@ def make_spec(
         restart=restart,
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
+
+
+def _directory(cwd: Any) -> str:
+    try:
+        where = str(os.path.abspath(os.getcwd() if cwd is None else os.fspath(cwd)))
+    except FileNotFoundError:
+        raise SpecError("the current directory does not exist any more: give cwd") from None
+    if not os.path.isdir(where):
+        raise SpecError(f"cwd: {where!r} is not a directory")
+    return where
 
 
 def _arguments(value: Any) -> tuple[Any, ...]:
@@ -215,6 +233,8 @@ def _check_program(
                     f"args of rank {rank}: {word!r} is a {type(word).__name__}; the arguments of "
                     "a command must be strings or paths"
                 )
+            if "\0" in os.fspath(cast("str", word)):
+                raise SpecError(f"args of rank {rank}: {word!r} holds a NUL character")
     if isinstance(target, Command):
         for rank, variables in enumerate(env):
             problem = program_problem(target.argv[0], cwd, variables.get("PATH"))

@@ -186,7 +186,7 @@ class Supervisor:
 
     def _signal(self, ranks: list[int], number: int) -> None:
         if not self._server.lost:
-            self._tell("signal", number, ranks)
+            self._tell("signal", int(number), ranks)
             return
         for rank in ranks:
             fd = self.records[rank].pidfd
@@ -199,7 +199,7 @@ class Supervisor:
         if self._server.lost:
             self._handle(Swept(self.lifecycle.attempt))
         else:
-            self._tell("sweep", number)
+            self._tell("sweep", int(number))
 
     # -- the forkserver
 

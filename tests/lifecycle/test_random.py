@@ -82,7 +82,9 @@ class Groups(RuleBasedStateMachine):
             self._tell(StopWanted())
         steps = 0
         while not self.world.life.phase.final:
-            deadline = min(self.world.armed.values(), key=lambda d: list(DeadlineKind).index(d.kind))
+            deadline = min(
+                self.world.armed.values(), key=lambda d: list(DeadlineKind).index(d.kind)
+            )
             self.now += STEP
             self._tell(Deadline(deadline.kind, deadline.attempt, self.now))
             steps += 1

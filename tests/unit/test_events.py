@@ -5,7 +5,12 @@ from procession.events import Event
 
 def test_an_event_is_written_without_what_says_nothing():
     event = Event("running", None, 0, 123, 1700000000.1234567)
-    assert event.as_dict() == {"kind": "running", "attempt": 0, "at": 123, "time": 1700000000.123457}
+    assert event.as_dict() == {
+        "kind": "running",
+        "attempt": 0,
+        "at": 123,
+        "time": 1700000000.123457,
+    }
 
 
 def test_rank_0_and_all_that_is_known():

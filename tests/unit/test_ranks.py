@@ -109,7 +109,6 @@ def test_fold_and_parse_are_a_round_trip(ranks):
 def test_what_parse_takes_fold_gives_back(text):
     try:
         ranks = parse_ranks(text)
-    except ValueError as e:
-        assert "\n" not in str(e)
-    else:
-        assert parse_ranks(fold_ranks(ranks)) == ranks
+    except ValueError:
+        return
+    assert parse_ranks(fold_ranks(ranks)) == ranks

@@ -7,7 +7,15 @@ import pytest
 
 from procession.errors import ProcessionError, SpecError
 from procession.policy import Logs, Restart, Stop
-from procession.spec import Command, Function, Module, Script, as_program, make_spec, program_problem
+from procession.spec import (
+    Command,
+    Function,
+    Module,
+    Script,
+    as_program,
+    make_spec,
+    program_problem,
+)
 
 
 def work(*args, **kwargs):
@@ -213,7 +221,9 @@ def test_a_program_is_looked_for_where_its_rank_runs(tmp_path):
 
 
 def test_arguments_of_commands_are_words():
-    assert refusal(["true"], kwargs={"a": 1}) == "kwargs are for functions; a command takes args only"
+    assert (
+        refusal(["true"], kwargs={"a": 1}) == "kwargs are for functions; a command takes args only"
+    )
     args = {0: ("a",), 1: ("b", 2), 2: (), 3: ()}
     assert refusal(["true"], args=args) == (
         "args of rank 1: 2 is a int; the arguments of a command must be strings or paths"

@@ -343,14 +343,16 @@ def _wake_up(_number: int, _frame: object) -> None:
 
 def _close(fds: list[int]) -> None:
     for fd in fds:
-        if fd >= 0:
+        try:
             os.close(fd)
+        except OSError:
+            pass  # -1, or the listing's own
 
 
 def main(sock_fd: int, launcher: int) -> None:
     """Be the forkserver; in its ranks, be the rank."""
     sys.path[:] = [p for p in sys.path if p]  # `python -c` puts the current directory first
-    os.closerange(sock_fd + 1, os.sysconf("SC_OPEN_MAX"))
+    _close([fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > sock_fd])
     os.set_inheritable(sock_fd, False)
     os.setsid()
     os.chdir("/")

@@ -34,7 +34,7 @@ def run_script(program: Job) -> None:
     if not _isolated():
         sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
     main = _fresh_main()
-    code = _compiled(os.path.abspath(path), main)
+    code = _compiled(os.path.join(os.getcwd(), path), main)
     exec(code, main.__dict__)
 
 
@@ -56,8 +56,16 @@ def _compiled(path: str, main: ModuleType) -> CodeType:
 
 
 def _is_archive(path: str) -> bool:
-    with open(path, "rb") as f:
-        return f.read(2) == b"PK"
+    """Whether this is a zip file, also behind an interpreter line, as Python itself looks."""
+    if path.endswith(".py"):
+        return False
+    import zipimport
+
+    try:
+        zipimport.zipimporter(path)
+    except ImportError:
+        return False
+    return True
 
 
 def _isolated() -> bool:

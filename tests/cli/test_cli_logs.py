@@ -1,0 +1,233 @@
+"""The files of a run: where they lie, what is in them, who may read them."""
+
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from commandline import Watched, command, good, only, run
+from support import gone, reader_of, until, write
+
+HELLO = """
+    import os, sys
+    print("hello from", os.environ["RANK"])
+    print("problem of", os.environ["RANK"], file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def hello(tmp_path):
+    return write(tmp_path / "hello.py", HELLO)
+
+
+@pytest.fixture
+def logs(tmp_path):
+    return tmp_path / "logs"
+
+
+def files(run_dir):
+    return {
+        str(p.relative_to(run_dir)) for p in run_dir.rglob("*") if p.is_file() or p.is_symlink()
+    }
+
+
+def test_layout(hello, logs):
+    done = run("-n", 2, "--log-dir", logs, "-r", 3, hello)
+    assert (done.returncode, done.stdout) == (0, "")
+    path = only(logs)
+    assert done.stderr == f"procession: logs in {path}\n"
+    assert path.name.startswith("hello.py_")
+    assert files(path) == {
+        "run.json",
+        "events.jsonl",
+        *(f"attempt_0/{r}/{s}.log" for r in (0, 1) for s in ("stdout", "stderr")),
+    }
+    for rank in (0, 1):
+        own = path / "attempt_0" / str(rank)
+        assert (own / "stdout.log").read_text() == f"hello from {rank}\n"
+        assert (own / "stderr.log").read_text() == f"problem of {rank}\n"
+
+
+def test_each_run_has_its_own_directory(hello, logs):
+    for _ in range(3):
+        good("--log-dir", logs / "deep" / "er", "-r", 3, hello)
+    assert len(list((logs / "deep" / "er").iterdir())) == 3
+
+
+def test_run_id_of_the_environment_names_the_directory(hello, logs, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-17")
+    good("--log-dir", logs, "-r", 3, hello)
+    assert only(logs).name.startswith("job-17_")
+
+
+def test_permissions(hello, logs):
+    good("-n", 2, "--log-dir", logs, "-t", 3, hello, umask=0)
+    path = only(logs)
+    for found in [path, *path.rglob("*")]:
+        wanted = 0o700 if found.is_dir() else 0o600
+        assert stat.S_IMODE(found.stat().st_mode) == wanted, found
+
+
+def test_run_json_says_what_was_asked(hello, logs):
+    good("-n", 2, "--log-dir", logs, "-r", 3, hello, "--epochs", "3", cwd=logs.parent)
+    asked = json.loads((only(logs) / "run.json").read_text())
+    assert (asked["nproc"], asked["name"], asked["cwd"]) == (2, "hello.py", str(logs.parent))
+    assert "--epochs" in str(asked["program"])
+    assert only(logs).name.startswith(asked["run"])
+
+
+def test_events_say_what_happened(hello, logs):
+    good("-n", 2, "--log-dir", logs, "-r", 3, hello)
+    text = (only(logs) / "events.jsonl").read_text()
+    events = [json.loads(line) for line in text.splitlines()]
+    assert text.endswith("\n")
+    kinds = [e["kind"] for e in events]
+    assert kinds[0] == "starting"
+    assert kinds[-1] == "succeeded"
+    for kind in ("spawned", "ready", "exited"):
+        assert sorted(e["rank"] for e in events if e["kind"] == kind) == [0, 1]
+
+
+def test_events_of_a_failure(tmp_path, logs):
+    script = write(
+        tmp_path / "fail.py",
+        """
+        import os, signal
+        if os.environ["RANK"] == "1":
+            raise RuntimeError("on purpose")
+        signal.pause()
+        """,
+    )
+    done = run("-n", 2, "--log-dir", logs, "-r", 3, script)
+    assert done.returncode == 1
+    path = only(logs)
+    assert str(path / "attempt_0" / "1" / "stderr.log") in done.stderr
+    events = [json.loads(line) for line in (path / "events.jsonl").read_text().splitlines()]
+    assert events[-1]["kind"] == "failed"
+    assert [e["rank"] for e in events if e["kind"] == "stop_sent"] == [0]
+    assert "RuntimeError: on purpose" in (path / "attempt_0/1/stderr.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "to_file", "to_console"),
+    [
+        (["-r", "3"], {"0o", "0e", "1o", "1e", "10o", "10e"}, set()),
+        (["-r", "1"], {"0o", "1o", "10o"}, {"0e", "1e", "10e"}),
+        (["-r", "2"], {"0e", "1e", "10e"}, {"0o", "1o", "10o"}),
+        (["-t", "3"], {"0o", "0e", "1o", "1e", "10o", "10e"}, {"0o", "0e", "1o", "1e", "10o", "10e"}),
+        (["-r", "10:3"], {"10o", "10e"}, {"0o", "0e", "1o", "1e"}),
+        (["-r", "0:1,10:2"], {"0o", "10e"}, {"0e", "1o", "1e", "10o"}),
+        (["-t", "1:3,10:1"], {"1o", "1e", "10o"}, {"0o", "0e", "1o", "1e", "10o", "10e"}),
+        (
+            ["-r", "3", "-t", "10:1"],
+            {"0o", "0e", "1o", "1e", "10o", "10e"},
+            {"10o"},
+        ),
+        (["-r", "1:0,0:3"], {"0o", "0e"}, {"1o", "1e", "10o", "10e"}),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+)  # fmt: skip
+def test_redirect_and_tee_by_rank(hello, logs, words, to_file, to_console):
+    done = run("-n", 11, "--log-dir", logs, *words, hello)
+    assert done.returncode == 0
+    names = {"stdout.log": "o", "stderr.log": "e"}
+    found = {p.parent.name + names[p.name] for p in only(logs).rglob("*.log")}
+    on_console = {
+        rank + {"hello from": "o", "problem of": "e"}[what]
+        for text in (done.stdout, done.stderr)
+        for rank, what, same in re.findall(r"^\[(\d+)\] (hello from|problem of) (\d+)$", text, re.M)
+        if rank == same
+    }
+    looked_at = {f"{r}{s}" for r in (0, 1, 10) for s in "oe"}
+    assert found & looked_at == to_file
+    assert on_console & looked_at == to_console
+    for p in only(logs).rglob("*.log"):
+        word = "hello from" if p.name == "stdout.log" else "problem of"
+        assert p.read_text() == f"{word} {p.parent.name}\n"
+
+
+def test_tee_shows_both_streams_where_they_belong(hello, logs):
+    done = run("-n", 2, "--log-dir", logs, "-t", 3, hello)
+    assert sorted(done.stdout.splitlines()) == ["[0] hello from 0", "[1] hello from 1"]
+    said = [ln for ln in done.stderr.splitlines() if not ln.startswith("procession:")]
+    assert sorted(said) == ["[0] problem of 0", "[1] problem of 1"]
+
+
+def test_one_rank_with_a_tee_has_no_prefix(hello, logs):
+    assert good("--log-dir", logs, "-t", 3, hello) == "hello from 0\n"
+
+
+def test_redirect_without_log_dir_makes_a_directory_and_says_where(hello):
+    done = run("-n", 2, "-r", 3, hello)
+    scratch = Path(tempfile.gettempdir())
+    assert (done.returncode, done.stdout) == (0, "")
+    path = only(scratch)
+    assert done.stderr == f"procession: logs in {path}\n"
+    assert (path / "attempt_0/1/stdout.log").read_text() == "hello from 1\n"
+    shutil.rmtree(path)
+
+
+def test_without_files_there_is_no_word_of_a_directory(hello):
+    done = run("-n", 2, hello)
+    assert "procession" not in done.stdout + done.stderr
+    assert os.listdir(tempfile.gettempdir()) == []
+
+
+@pytest.mark.parametrize("option", ["-r", "-t"])
+def test_files_are_whole_when_the_launcher_is_killed(tmp_path, logs, option):
+    script = write(
+        tmp_path / "talk.py",
+        """
+        import os, pathlib, signal, sys
+        for i in range(5000):
+            print("line", i)
+        print("the last line", end="")
+        file = pathlib.Path(sys.argv[1], "pid" + os.environ["RANK"])
+        file.write_text(f"{os.getpid()}\\n")
+        signal.pause()
+        """,
+    )
+    with Watched("run", "-n", 2, "--log-dir", logs, option, 3, script, tmp_path) as watched:
+        pids = [until(reader_of(tmp_path / f"pid{r}"), "a rank", 20)[0] for r in (0, 1)]
+        watched.signal(9)
+        assert watched.end() == -9
+        gone(pids)
+    for rank in (0, 1):
+        text = (only(logs) / "attempt_0" / str(rank) / "stdout.log").read_text()
+        assert text == "".join(f"line {i}\n" for i in range(5000)) + "the last line"
+
+
+def test_log_directory_may_be_relative(hello, tmp_path):
+    good("--log-dir", "here", "-r", 3, hello, cwd=tmp_path)
+    assert (only(tmp_path / "here") / "attempt_0/0/stdout.log").read_text() == "hello from 0\n"
+
+
+def test_paths_in_reports_are_absolute(tmp_path):
+    script = write(tmp_path / "fail.py", "raise SystemExit(3)")
+    done = run("--log-dir", "here", "-r", 3, script, cwd=tmp_path)
+    assert done.returncode == 3
+    assert f"{tmp_path}/here/" in done.stderr
+
+
+def test_log_directory_is_there_before_the_ranks_write(logs, tmp_path):
+    script = write(
+        tmp_path / "look.py",
+        """
+        import os, sys
+        print(os.path.basename(os.path.realpath("/proc/self/fd/1")))
+        print(os.path.basename(os.path.dirname(os.environ["TORCHELASTIC_ERROR_FILE"])))
+        """,
+    )
+    good("-n", 2, "--log-dir", logs, "-r", 1, script)
+    assert (only(logs) / "attempt_0/1/stdout.log").read_text() == "stdout.log\n1\n"
+
+
+def test_version():
+    import procession
+
+    assert command("--version").stdout == f"procession {procession.__version__}\n"

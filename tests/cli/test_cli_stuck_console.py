@@ -1,0 +1,159 @@
+"""A console that does not read: it may hold up what is shown on it, and nothing else."""
+
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import termios
+import threading
+
+import pytest
+
+from commandline import PROCESSION, only
+from support import gone, reader_of, until, write
+
+TALK = """
+    import os, pathlib, sys
+    own = pathlib.Path(sys.argv[1], os.environ["RANK"])
+    for i in range(10_000):
+        print("line", i, "." * 100)
+    own.write_text(f"{os.getpid()}\\n")
+"""
+LINES = 10_000
+
+
+class Stuck:
+    """A command whose standard output and error lead to a pipe that nobody reads yet."""
+
+    def __init__(self, *words):
+        self._ours, theirs = os.pipe()
+        self.process = subprocess.Popen(
+            [*PROCESSION, "run", *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        self.pid = self.process.pid
+        self.text = b""
+        os.close(theirs)
+
+    def hang_up(self):
+        if self._ours >= 0:
+            os.close(self._ours)
+            self._ours = -1
+
+    def drain(self):
+        """Read everything to the end; gives the exit code."""
+        limit = threading.Timer(30, self.process.kill)
+        limit.start()
+        while block := os.read(self._ours, 1 << 16):
+            self.text += block
+        limit.cancel()
+        limit.join()
+        return self.process.wait(20)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.hang_up()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = tmp_path / "place"
+    made.mkdir()
+    return made
+
+
+def pids(place, ranks):
+    return [until(reader_of(place / str(r)), f"rank {r}", 20)[0] for r in ranks]
+
+
+@pytest.mark.parametrize("option", [("-r", "3"), ("-t", "3"), ("-r", "3", "-t", "0:3")], ids=str)
+def test_ranks_with_files_go_on_to_their_end(tmp_path, place, option):
+    logs = tmp_path / "logs"
+    with Stuck("-n", 3, "--log-dir", logs, *option, write(tmp_path / "talk.py", TALK), place) as it:
+        gone(pids(place, range(3)))
+        for rank in range(3):
+            text = (only(logs) / "attempt_0" / str(rank) / "stdout.log").read_text()
+            assert text == "".join(f"line {i} {'.' * 100}\n" for i in range(LINES))
+        assert it.drain() == 0
+
+
+def test_redirected_rank_beside_one_that_is_shown(tmp_path, place):
+    # Rank 0 fills the console and waits; rank 1 does not care.
+    logs = tmp_path / "logs"
+    script = write(tmp_path / "talk.py", TALK)
+    with Stuck("-n", 2, "--log-dir", logs, "-r", "1:3", script, place) as it:
+        gone(pids(place, [1]))
+        assert not (place / "0").exists()
+        assert it.process.poll() is None
+        assert it.drain() == 0
+    shown = [line for line in it.text.decode().splitlines() if line.startswith("[0] ")]
+    assert shown == [f"[0] line {i} {'.' * 100}" for i in range(LINES)]
+
+
+@pytest.mark.parametrize("option", [[], ["-t", "3"]], ids=["pipe", "tee"])
+@pytest.mark.parametrize("after", ["hang up", "drain"])
+def test_failure_ends_the_group_all_the_same(tmp_path, place, option, after):
+    script = write(
+        tmp_path / "fail.py",
+        """
+        import os, pathlib, sys, time
+        rank = os.environ["RANK"]
+        place = pathlib.Path(sys.argv[1])
+        if rank == "2":
+            while not pathlib.Path(place, "full").exists():
+                time.sleep(0.002)
+            os._exit(7)
+        pathlib.Path(place, rank).write_text(f"{os.getpid()}\\n")
+        while True:
+            print("." * 200)
+        """,
+    )
+    logs = ["--log-dir", tmp_path / "logs", *option] if option else []
+    with Stuck("-n", 3, *logs, script, place) as it:
+        ranks = pids(place, (0, 1))
+        _wait_until_full(it)
+        (place / "full").touch()
+        gone(ranks)
+        if after == "hang up":
+            it.hang_up()
+            assert it.process.wait(20) == 7
+        else:
+            assert it.drain() == 7
+            assert b"rank 2 of 3" in it.text
+
+
+def _wait_until_full(it):
+    size = fcntl.fcntl(it._ours, fcntl.F_GETPIPE_SZ)
+
+    def held():
+        answer = fcntl.ioctl(it._ours, termios.FIONREAD, b"\0" * 4)
+        return struct.unpack("i", answer)[0] > size - 4096
+
+    until(held, "a full pipe", 20)
+
+
+def test_signal_ends_the_group_all_the_same(tmp_path, place):
+    script = write(
+        tmp_path / "endless.py",
+        """
+        import os, pathlib, sys
+        pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(f"{os.getpid()}\\n")
+        while True:
+            print("." * 200)
+        """,
+    )
+    with Stuck("-n", 2, script, place) as it:
+        ranks = pids(place, (0, 1))
+        _wait_until_full(it)
+        os.kill(it.pid, signal.SIGTERM)
+        gone(ranks)
+        it.hang_up()
+        assert it.process.wait(20) == 128 + signal.SIGTERM

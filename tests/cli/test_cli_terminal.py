@@ -1,0 +1,213 @@
+"""The command on a terminal: colours, debugging, what is typed."""
+
+import os
+import re
+import signal
+
+import pyte
+import pytest
+
+from commandline import Terminal
+from support import alive, gone, reader_of, until, write
+
+COLOUR = re.compile(r"\x1b\[(\d+)m\[(\d)\] \x1b\[0m")
+
+
+@pytest.fixture
+def hello(tmp_path, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    return write(tmp_path / "hello.py", 'import os; print("hello of", os.environ["RANK"])')
+
+
+def test_each_rank_has_a_colour(hello):
+    with Terminal("run", "-n", 4, hello) as terminal:
+        assert terminal.end() == 0
+    found = {}
+    for line in terminal.lines:
+        colour, rank = COLOUR.match(line).groups()
+        assert COLOUR.sub("", line) == f"hello of {rank}"
+        found[rank] = colour
+    assert set(found) == set("0123")
+    assert len(set(found.values())) == 4
+
+
+@pytest.mark.parametrize("variable", [("NO_COLOR", "1"), ("TERM", "dumb")], ids="=".join)
+def test_no_colours_where_they_are_not_wanted(hello, variable, monkeypatch):
+    monkeypatch.setenv(*variable)
+    with Terminal("run", "-n", 2, hello) as terminal:
+        assert terminal.end() == 0
+    assert sorted(terminal.lines) == ["[0] hello of 0", "[1] hello of 1"]
+
+
+def test_colours_of_a_rank_end_with_its_line(tmp_path, hello):
+    script = write(tmp_path / "red.py", 'print("\\x1b[31mred for ever"); print("plain")')
+    with Terminal("run", "-n", 2, script) as terminal:
+        assert terminal.end() == 0
+    screen = pyte.Screen(80, 24)
+    pyte.ByteStream(screen).feed(bytes(terminal.screen))
+    for y, line in enumerate(screen.display):
+        if line.rstrip().endswith("plain"):
+            assert screen.buffer[y][4].fg == "default"
+    assert sum(line.rstrip().endswith("plain") for line in screen.display) == 2
+
+
+def test_screen_shows_whole_lines_beside_a_question(tmp_path, hello):
+    script = write(
+        tmp_path / "ask.py",
+        """
+        import os, pathlib, sys, time
+        asked = pathlib.Path(sys.argv[1])
+        if os.environ["RANK"] == "0":
+            answer = input("go on? ")
+            print("answer:", answer)
+        else:
+            while not asked.exists():
+                time.sleep(0.002)
+            print("another line")
+        """,
+    )
+    with Terminal("run", "-n", 2, script, tmp_path / "asked") as terminal:
+        terminal.shows(b"go on? ")
+        (tmp_path / "asked").touch()
+        terminal.shows(b"another line")
+        terminal.type(b"yes\n")
+        assert terminal.end() == 0
+    screen = pyte.Screen(80, 24)
+    pyte.ByteStream(screen).feed(bytes(terminal.screen))
+    lines = [line.rstrip() for line in screen.display if line.strip()]
+    assert lines[:2] == ["[0] go on?", "[1] another line"]
+    assert lines[-1] == "[0] answer: yes"
+
+
+def test_breakpoint_of_a_single_rank(tmp_path):
+    script = write(
+        tmp_path / "buggy.py",
+        """
+        answer = 6
+        breakpoint()
+        print("went on with", answer)
+        """,
+    )
+    with Terminal("run", script) as terminal:
+        terminal.shows(b"(Pdb) ")
+        terminal.type(b"p answer * 7\n")
+        terminal.shows(b"42")
+        terminal.type(b"answer = 99\n")
+        terminal.type(b"c\n")
+        terminal.shows(b"went on with 99")
+        assert terminal.end() == 0
+
+
+def test_input_of_a_single_rank(tmp_path):
+    script = write(
+        tmp_path / "ask.py",
+        """
+        import sys
+        assert sys.stdin.isatty() and sys.stdout.isatty()
+        print("hello", input("name? "))
+        """,
+    )
+    with Terminal("run", script) as terminal:
+        terminal.shows(b"name? ")
+        terminal.type(b"Ada\n")
+        assert terminal.end() == 0
+    assert terminal.lines[-1] == "hello Ada"
+
+
+def test_postmortem_of_a_single_rank(tmp_path):
+    script = write(
+        tmp_path / "crash.py",
+        """
+        import pdb
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            pdb.post_mortem()
+        """,
+    )
+    with Terminal("run", script) as terminal:
+        terminal.shows(b"(Pdb) ")
+        terminal.type(b"p 6*7\n")
+        terminal.shows(b"42")
+        terminal.type(b"q\n")
+        assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("nproc", [1, 3])
+def test_control_c_is_130(tmp_path, nproc):
+    script = write(
+        tmp_path / "wait.py",
+        """
+        import os, pathlib, sys, time
+        pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(f"{os.getpid()}\\n")
+        time.sleep(3600)
+        """,
+    )
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    with Terminal("run", "-n", nproc, script, pids) as terminal:
+        until(lambda: len(os.listdir(pids)) == nproc, "all ranks", patience=20)
+        ranks = [until(reader_of(p), "a pid")[0] for p in pids.iterdir()]
+        assert all(map(alive, ranks))
+        terminal.type(b"\x03")
+        assert terminal.end() == 130
+        gone(ranks)
+
+
+def test_second_control_c_kills_at_once(tmp_path):
+    script = write(
+        tmp_path / "stubborn.py",
+        """
+        import signal, time
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: print("I stay"))
+        print("ready")
+        while True:
+            time.sleep(3600)
+        """,
+    )
+    with Terminal("run", "-n", 2, script) as terminal:
+        until(lambda: terminal.screen.count(b"ready") == 2, "both ranks", patience=20)
+        terminal.type(b"\x03")
+        until(lambda: terminal.screen.count(b"I stay") == 2, "both refusals", patience=20)
+        assert terminal.process.poll() is None
+        terminal.type(b"\x03")
+        assert terminal.end(timeout=10) == 130
+
+
+def test_terminal_that_goes_away_ends_the_group(tmp_path):
+    script = write(
+        tmp_path / "wait.py",
+        """
+        import os, pathlib, sys, time
+        pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()}\\n")
+        time.sleep(3600)
+        """,
+    )
+    with Terminal("run", script, tmp_path / "pid") as terminal:
+        (rank,) = until(reader_of(tmp_path / "pid"), "the rank", patience=20)
+        os.kill(terminal.pid, signal.SIGHUP)
+        assert terminal.end() == 128 + signal.SIGHUP
+        gone([rank])
+
+
+def test_stopped_and_continued_by_the_shell(tmp_path):
+    script = write(
+        tmp_path / "ticks.py",
+        """
+        import sys
+        for line in sys.stdin:
+            print("heard", line.strip(), flush=True)
+        """,
+    )
+    with Terminal("run", "-n", 2, script) as terminal:
+        terminal.type(b"one\n")
+        terminal.shows(b"heard one")
+        os.kill(terminal.pid, signal.SIGSTOP)
+        os.kill(terminal.pid, signal.SIGCONT)
+        terminal.type(b"two\n")
+        terminal.shows(b"heard two")
+        terminal.type(b"\x04")
+        assert terminal.end() == 0

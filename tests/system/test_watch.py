@@ -1,0 +1,260 @@
+"""Waiting, looking, and the order of events."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+
+import pytest
+from rankwork import whoami
+
+import procession
+from procession import GroupFailed, Phase
+from support import OBEDIENT, alive, shell, until
+
+
+def test_timeout_leaves_the_group_running():
+    group = procession.start(["sleep", "100"], nproc=2, name="slow", stop=OBEDIENT)
+    with group:
+        before = time.monotonic()
+        with pytest.raises(TimeoutError, match="slow still runs"):
+            group.wait(0.05)
+        assert 0.04 < time.monotonic() - before < 3
+        assert group.state is Phase.RUNNING
+        assert all(alive(p) for p in group.pids().values())
+        with pytest.raises(TimeoutError):
+            group.wait(timeout=0)
+
+
+def test_run_with_a_timeout_stops_the_group():
+    with pytest.raises(TimeoutError, match="was stopped"):
+        procession.run(["sleep", "100"], nproc=2, timeout=0.05, stop=OBEDIENT)
+    assert procession.run(whoami, nproc=2, timeout=30) == [0, 1]
+
+
+def test_waiting_again_gives_the_same():
+    group = procession.start(whoami, nproc=2)
+    assert group.wait() is group.wait()
+    bad = procession.start(["false"])
+    raised = []
+    for _ in range(2):
+        with pytest.raises(GroupFailed) as caught:
+            bad.wait()
+        raised.append(caught.value)
+    assert raised[0] is raised[1]
+
+
+def test_waiting_in_many_threads():
+    group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
+    states = []
+    threads = [threading.Thread(target=lambda: states.append(group.wait().state)) for _ in range(5)]
+    for t in threads:
+        t.start()
+    group.stop()
+    for t in threads:
+        t.join()
+    assert states == [Phase.STOPPED] * 5
+
+
+def test_pids_are_those_of_the_ranks():
+    with procession.start(["sleep", "100"], nproc=3, stop=OBEDIENT) as group:
+        pids = group.pids()
+        assert list(pids) == [0, 1, 2]
+        for rank, pid in pids.items():
+            with open(f"/proc/{pid}/environ") as f:
+                assert f"RANK={rank}" in f.read().split("\0")
+
+
+def kinds(group, rank):
+    return [e.kind for e in group if e.rank == rank]
+
+
+def test_events_of_a_success():
+    group = procession.start(whoami, nproc=3)
+    events = list(group)
+    assert [e.kind for e in events if e.rank is None] == [
+        "starting",
+        "running",
+        "sweeping",
+        "succeeded",
+    ]
+    assert events[0].kind == "starting"
+    assert events[-1].kind == "succeeded"
+    for rank in range(3):
+        of_rank = [e.kind for e in events if e.rank == rank]
+        assert sorted(of_rank) == ["exited", "ready", "reported", "spawned"]
+        assert of_rank[0] == "spawned"
+        assert of_rank[-1] == "exited"
+        assert len({e.pid for e in events if e.rank == rank and e.kind != "spawned"}) == 1
+    assert all(e.attempt == 0 for e in events)
+    assert abs(events[-1].time - time.time()) < 30
+    assert events[0].at <= events[-1].at
+
+
+def test_events_of_a_failure():
+    program = shell("[ $RANK = 1 ] && exit 5; exec sleep 100")
+    group = procession.start(program, nproc=3, stop=OBEDIENT)
+    events = list(group)
+    assert [e.kind for e in events if e.rank is None][-3:] == ["stopping", "sweeping", "failed"]
+    order = [(e.kind, e.rank) for e in events]
+    assert order.index(("exited", 1)) < order.index(("stopping", None))
+    for rank in (0, 2):
+        assert kinds(group, rank) == ["spawned", "ready", "stop_sent", "exited"]
+        assert order.index(("stopping", None)) < order.index(("stop_sent", rank))
+    details = {(e.kind, e.rank): e.detail for e in events}
+    assert details["exited", 1] == "exit code 5"
+    assert details["stop_sent", 0] == "SIGTERM"
+    assert details["exited", 2] == "SIGTERM (signal 15)"
+
+
+def test_events_of_a_killed_group():
+    program = shell("trap '' TERM; while :; do sleep 0.02; done")
+    group = procession.start(program, nproc=2)
+    group.kill()
+    for rank in (0, 1):
+        assert kinds(group, rank) == ["spawned", "ready", "kill_sent", "exited"]
+
+
+def test_events_while_the_group_runs():
+    group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
+    seen = []
+    for event in group:
+        seen.append(event.kind)
+        if event.kind == "running":
+            group.stop(wait=False)
+    assert seen[-1] == "stopped"
+    assert list(group) == list(group)
+
+
+def test_state_is_true_to_the_end():
+    group = procession.start(["sleep", "100"], stop=OBEDIENT)
+    assert not group.state.final
+    group.stop()
+    assert group.state.final
+
+
+# -- asyncio
+
+
+def test_await():
+    async def main():
+        return (await procession.start(whoami, nproc=2)).values
+
+    assert asyncio.run(main()) == [0, 1]
+
+
+def test_await_does_not_block_the_loop():
+    async def main():
+        beats = 0
+        group = procession.start(["sleep", "0.2"], stop=OBEDIENT)
+
+        async def beat():
+            nonlocal beats
+            while True:
+                beats += 1
+                await asyncio.sleep(0.005)
+
+        task = asyncio.create_task(beat())
+        await group
+        task.cancel()
+        return beats
+
+    assert asyncio.run(main()) > 10
+
+
+def test_await_of_a_failure_and_of_a_group_that_has_ended():
+    async def main():
+        group = procession.start(["false"])
+        for _ in range(2):
+            with pytest.raises(GroupFailed):
+                await group
+        good = procession.start(whoami)
+        await good
+        assert (await good).values == [0]
+
+    asyncio.run(main())
+
+
+def test_cancellation_leaves_the_group_running():
+    async def main():
+        group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
+
+        async def waiter():
+            return await group
+
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(waiter(), 0.05)
+        assert group.state is Phase.RUNNING
+        assert all(alive(p) for p in group.pids().values())
+        await asyncio.to_thread(group.stop)
+        assert (await group).state is Phase.STOPPED
+
+    asyncio.run(main())
+
+
+def test_async_context_manager():
+    async def main():
+        async with procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT) as group:
+            pids = group.pids()
+        assert group.state is Phase.STOPPED
+        assert not any(alive(p) for p in pids.values())
+
+    asyncio.run(main())
+
+
+def test_loop_that_is_closed_before_the_group_ends():
+    holder = []
+
+    async def main():
+        group = procession.start(["sleep", "100"], stop=OBEDIENT)
+        holder.append(group)
+
+        async def waiter():
+            await group
+
+        task = asyncio.create_task(waiter())
+        await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(main())
+    holder[0].stop()
+    assert holder[0].wait().state is Phase.STOPPED
+
+
+def test_group_that_nobody_holds_goes_on_and_ends():
+    pid = procession.start(["sleep", "100"], stop=OBEDIENT).pids()[0]
+    import gc
+
+    gc.collect()
+    assert alive(pid)
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: not alive(pid))
+
+
+def test_nothing_is_done_while_nothing_happens():
+    """No polling: the launcher and the forkserver use no processor time while ranks sleep."""
+
+    def switches(pid):
+        total = 0
+        for tid in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{tid}/status") as f:
+                total += sum(int(line.split()[1]) for line in f if "ctxt_switches" in line)
+        return total
+
+    with procession.start(["sleep", "100"], nproc=4, stop=OBEDIENT) as group:
+        with open(f"/proc/{group.pids()[0]}/stat") as f:
+            forkserver = int(f.read().rpartition(")")[2].split()[1])
+        until(lambda: group.state is Phase.RUNNING)
+        time.sleep(0.1)  # what the start left to do
+        before = switches(forkserver)
+        mine = {t.native_id: t for t in threading.enumerate() if t.name.startswith("procession")}
+        own = {tid: _switches_of(tid) for tid in mine}
+        time.sleep(0.5)  # the span that is looked at
+        assert switches(forkserver) == before
+        assert {tid: _switches_of(tid) for tid in mine} == own
+
+
+def _switches_of(tid):
+    with open(f"/proc/self/task/{tid}/status") as f:
+        return sum(int(line.split()[1]) for line in f if "ctxt_switches" in line)

@@ -1,0 +1,497 @@
+"""What a rank tells and what the launcher reads, over a pipe within one process."""
+
+import builtins
+import contextlib
+import errno
+import json
+import os
+import sys
+import threading
+import traceback
+
+import pytest
+
+from procession.errors import RemoteError
+from procession.results import ResultReader, exception_of, value_of
+from procession.worker import outcome
+from procession.worker.outcome import DONE, ERROR, HEADER, VALUE, ResultPipe, describe
+
+GROUPS = pytest.mark.skipif(sys.version_info < (3, 11), reason="groups and notes are newer")
+
+
+@contextlib.contextmanager
+def pipes():
+    """Give the rank's end and the launcher's end of a result pipe."""
+    read_end, write_end = os.pipe()
+    reader = ResultReader(read_end)
+    try:
+        yield ResultPipe(write_end), reader
+    finally:
+        reader.close()
+        with contextlib.suppress(OSError):
+            os.close(write_end)  # the pipe of a rank closes when it has told
+
+
+def told(tell):
+    """Let a rank tell with `tell(pipe)` in a thread, and read until it has."""
+    with pipes() as (pipe, reader):
+        thread = threading.Thread(target=tell, args=(pipe,))
+        thread.start()
+        os.set_blocking(reader.fd, True)
+        outcome_read = None
+        while not reader.ended:
+            outcome_read = reader.read() or outcome_read
+        thread.join()
+        assert not reader.torn
+        return outcome_read
+
+
+def rebuilt(error):
+    """Raise an exception, describe it as a rank does, and rebuild it as a launcher does."""
+    try:
+        raise error
+    except BaseException as e:
+        record = describe(e, rebuildable=True)
+    return exception_of(told(lambda pipe: pipe.error(record)).record)
+
+
+def function_names(error):
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+# On 3.10 the tests that need it are skipped.
+ExceptionGroup = getattr(builtins, "ExceptionGroup", None)
+
+
+class Plain(Exception):
+    pass
+
+
+class NeedsTwo(Exception):
+    """Pickles, and does not unpickle."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+class WithState(Exception):
+    def __init__(self, text, detail):
+        super().__init__(text, detail)
+        self.detail = detail
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+# -- values
+
+
+@pytest.mark.parametrize("value", [None, 0, "text", b"", {"a": [1, (2.5,)]}, {1, 2}, Plain])
+def test_a_value(value):
+    read = told(lambda pipe: pipe.value(value))
+    assert read.kind == VALUE
+    assert read.good
+    assert value_of(read) == value
+    assert read.record == {}
+
+
+def test_a_large_value():
+    value = os.urandom(5_000_000)
+    assert value_of(told(lambda pipe: pipe.value(value))) == value
+
+
+def test_done():
+    read = told(lambda pipe: pipe.done())
+    assert (read.kind, read.good, value_of(read)) == (DONE, True, None)
+
+
+def test_the_time_is_that_of_the_return():
+    with pipes() as (pipe, reader):
+        pipe.value(1)
+        first = reader.read().at
+    with pipes() as (pipe, reader):
+        pipe.done()
+        assert reader.read().at >= first > 0
+
+
+def test_the_outcome_is_returned_once():
+    with pipes() as (pipe, reader):
+        assert reader.read() is None
+        pipe.value(1)
+        assert value_of(reader.read()) == 1
+        assert reader.read() is None
+        assert reader.ended
+        assert not reader.torn
+
+
+def test_a_rank_tells_once():
+    with pipes() as (pipe, reader):
+        pipe.done()
+        pipe.error({"kind": "raised"})
+        assert reader.read(everything=True).kind == DONE
+        assert not reader.torn
+
+
+def test_a_value_that_cannot_be_pickled():
+    with pipes() as (pipe, reader):
+        assert pipe.value(threading.Lock()) is False
+        read = reader.read()
+    assert not read.good
+    assert read.record["kind"] == "unpicklable"
+    assert read.record["type"] == "_thread.lock"
+    assert read.record["message"].startswith("TypeError: cannot pickle")
+    assert exception_of(read.record) is None
+
+
+def test_a_launcher_that_is_gone_is_no_error_of_the_rank():
+    with pipes() as (pipe, reader):
+        reader.close()
+        pipe.value(1)
+
+
+def test_a_forked_child_does_not_tell():
+    with pipes() as (pipe, reader):
+        pid = os.fork()
+        if not pid:
+            pipe.done()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert reader.read() is None
+        assert not reader.torn
+
+
+# -- exceptions
+
+
+def test_an_exception_with_its_traceback():
+    def deep():
+        raise ValueError("bad batch", 7)
+
+    def shallow():
+        deep()
+
+    try:
+        shallow()
+    except ValueError as e:
+        error = e
+    again = rebuilt(error)
+    assert type(again) is ValueError
+    assert again.args == ("bad batch", 7)
+    assert function_names(again)[-2:] == ["shallow", "deep"]
+    last = traceback.extract_tb(again.__traceback__)[-1]
+    assert last.filename == __file__
+    assert last.line == 'raise ValueError("bad batch", 7)'
+
+
+def test_what_is_said_of_an_exception():
+    try:
+        raise FileNotFoundError(errno.ENOENT, "No such file", "/x")
+    except OSError as e:
+        record = describe(e, rebuildable=False)
+    assert record["kind"] == "raised"
+    assert record["type"] == "FileNotFoundError"
+    assert record["message"] == "[Errno 2] No such file: '/x'"
+    assert record["errno"] == errno.ENOENT
+    assert record["traceback"].startswith("Traceback (most recent call last):\n")
+    assert record["traceback"].endswith("FileNotFoundError: [Errno 2] No such file: '/x'\n")
+    assert "exception" not in record
+    assert exception_of(record) is None
+
+
+def test_an_interruption_is_told_apart():
+    with pytest.raises(KeyboardInterrupt) as raised:
+        raise KeyboardInterrupt
+    assert describe(raised.value, rebuildable=True)["kind"] == "interrupted"
+
+
+def test_frames_of_the_bootstrap_are_left_out():
+    source = "def run(call):\n    call()\n"
+    scope = {}
+    ours = os.path.join(os.path.dirname(outcome.__file__), "bootstrap.py")
+    exec(compile(source, ours, "exec"), scope)
+
+    def users():
+        raise Plain
+
+    def launch():
+        scope["run"](users)
+
+    try:
+        launch()
+    except Plain as e:
+        e.__traceback__ = e.__traceback__.tb_next.tb_next  # from `run` on, as in a rank
+        record = describe(e, rebuildable=True)
+    assert function_names(exception_of(record)) == ["users"]
+    assert "bootstrap" not in record["traceback"]
+
+
+def test_state_and_class_come_back():
+    again = rebuilt(WithState("text", {"a": 1}))
+    assert type(again) is WithState
+    assert again.detail == {"a": 1}
+
+
+def test_a_cause():
+    error = Plain("outer")
+    error.__cause__ = KeyError("inner")
+    again = rebuilt(error)
+    assert type(again.__cause__) is KeyError
+    assert again.__cause__.args == ("inner",)
+    assert again.__suppress_context__
+
+
+def test_a_chain_that_was_raised():
+    def chain():
+        try:
+            try:
+                {}["missing"]
+            except KeyError:
+                raise ValueError("second")  # noqa: B904 - the context is meant
+        except ValueError as e:
+            raise Plain("third") from e
+
+    try:
+        chain()
+    except Plain as e:
+        again = rebuilt(e)
+    assert function_names(again.__cause__) == ["chain"]
+    assert type(again.__cause__.__context__) is KeyError
+    assert again.__cause__.__suppress_context__ is False
+    text = "".join(traceback.format_exception(again))
+    assert "The above exception was the direct cause" in text
+    assert "During handling of the above exception" in text
+
+
+def test_a_suppressed_context():
+    def hide():
+        try:
+            {}["missing"]
+        except KeyError:
+            raise Plain("shown") from None
+
+    try:
+        hide()
+    except Plain as e:
+        again = rebuilt(e)
+    assert again.__cause__ is None
+    assert again.__suppress_context__
+    assert "KeyError" not in "".join(traceback.format_exception(again))
+
+
+def test_a_chain_that_bites_its_tail():
+    first, second = Plain("first"), Plain("second")
+    first.__cause__, second.__cause__ = second, first
+    again = rebuilt(first)
+    assert str(again.__cause__) == "second"
+    assert again.__cause__.__cause__ is None
+
+
+def test_a_very_long_chain():
+    error = Plain("0")
+    for i in range(1, 500):
+        outer = Plain(str(i))
+        outer.__cause__ = error
+        error = outer
+    again = rebuilt(error)
+    assert str(again) == "499"
+    assert str(again.__cause__.__cause__) == "497"
+
+
+def test_a_deep_recursion_stays_what_it_is():
+    def endless(n):
+        return endless(n + 1)
+
+    try:
+        endless(0)
+    except RecursionError as e:
+        again = rebuilt(e)
+    assert type(again) is RecursionError
+    assert "endless" in function_names(again)
+
+
+@GROUPS
+def test_notes():
+    error = Plain("text")
+    error.add_note("first")
+    error.add_note("second")
+    assert rebuilt(error).__notes__ == ["first", "second"]
+
+
+@GROUPS
+def test_notes_of_what_cannot_be_rebuilt():
+    error = NeedsTwo(1, 2)
+    error.add_note("first")
+    assert rebuilt(error).__notes__ == ["first"]
+
+
+@GROUPS
+def test_a_group():
+    def member(error):
+        try:
+            raise error
+        except Exception as e:
+            return e
+
+    group = ExceptionGroup("both", [member(ValueError("a")), member(Plain("b"))])
+    again = rebuilt(group)
+    assert type(again) is ExceptionGroup
+    assert [type(e) for e in again.exceptions] == [ValueError, Plain]
+    assert [function_names(e) for e in again.exceptions] == [["member"], ["member"]]
+
+
+@GROUPS
+def test_members_of_a_group_keep_their_causes():
+    def member():
+        try:
+            raise ValueError("outer") from KeyError("inner")
+        except ValueError as e:
+            return e
+
+    inner = ExceptionGroup("inner", [member()])
+    again = rebuilt(ExceptionGroup("outer", [inner]))
+    [nested] = again.exceptions[0].exceptions
+    assert function_names(nested) == ["member"]
+    assert type(nested.__cause__) is KeyError
+
+
+# -- exceptions that cannot be rebuilt
+
+
+def test_a_class_that_does_not_unpickle():
+    again = rebuilt(NeedsTwo(1, 2))
+    assert type(again) is RemoteError
+    assert again.type_name == f"{__name__}.NeedsTwo"
+    assert again.message == "1 and 2"
+    assert str(again) == f"{__name__}.NeedsTwo: 1 and 2"
+    assert function_names(again) == ["rebuilt"]
+
+
+def test_a_class_that_does_not_pickle():
+    class Local(Exception):
+        pass
+
+    again = rebuilt(Local("text"))
+    assert type(again) is RemoteError
+    assert again.message == "text"
+
+
+def test_what_an_exception_carries_does_not_pickle():
+    assert type(rebuilt(Plain(threading.Lock()))) is RemoteError
+
+
+def test_a_cause_that_does_not_pickle():
+    error = Plain("outer")
+    error.__cause__ = NeedsTwo(1, 2)
+    again = rebuilt(error)
+    assert type(again) is Plain
+    assert type(again.__cause__) is RemoteError
+
+
+def test_an_exception_without_text():
+    try:
+        raise Unprintable
+    except Unprintable as e:
+        record = describe(e, rebuildable=True)
+    assert record["message"] == "<its text cannot be had: RuntimeError>"
+    assert type(exception_of(record)) is Unprintable
+
+
+def test_text_that_is_no_unicode():
+    again = rebuilt(Plain("a\udc80b"))
+    assert again.args == ("a\udc80b",)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [{}, {"type": "T"}, {"type": "T", "message": "m", "frames": 5, "suppress": False}, {"x": [1]}],
+)
+def test_garbage_in_a_description(parts):
+    error = exception_of({"type": "T", "message": "m", "exception": parts})
+    assert type(error) is RemoteError
+    assert str(error) == "T: m"
+
+
+@pytest.mark.parametrize("record", [{}, {"exception": None}, {"exception": [1]}])
+def test_no_description(record):
+    assert exception_of(record) is None
+
+
+# -- what may go wrong on the pipe
+
+
+def frame(kind, body, length=None):
+    return HEADER.pack(kind, len(body) if length is None else length, 123) + body
+
+
+def read_after(written):
+    """Read a pipe on which this was written before it was closed."""
+    read_end, write_end = os.pipe()
+    reader = ResultReader(read_end)
+    try:
+        os.write(write_end, written)
+        os.close(write_end)
+        return reader.read(everything=True), reader.torn, reader.ended
+    finally:
+        reader.close()
+
+
+def test_nothing_told():
+    assert read_after(b"") == (None, False, True)
+
+
+@pytest.mark.parametrize("kind", [DONE, VALUE, ERROR])
+def test_a_frame_that_is_torn_at_any_byte(kind):
+    whole = frame(kind, b"" if kind == DONE else b"some body")
+    for cut in range(1, len(whole)):
+        assert read_after(whole[:cut]) == (None, True, True), cut
+    read, torn, _ = read_after(whole)
+    assert (read.kind, read.at, torn) == (kind, 123, False)
+
+
+def test_a_frame_may_come_in_pieces():
+    whole = frame(VALUE, b"body")
+    read_end, write_end = os.pipe()
+    reader = ResultReader(read_end)
+    for i in range(len(whole)):
+        assert reader.read() is None
+        assert reader.torn == (i > 0)
+        os.write(write_end, whole[i : i + 1])
+    assert reader.read().body == b"body"
+    assert not reader.torn
+    os.close(write_end)
+    reader.close()
+
+
+@pytest.mark.parametrize("garbage", [b"X" * 100, b"\0" * 17, b"hello, this is no frame at all"])
+def test_garbage_is_not_believed(garbage):
+    read, _, ended = read_after(garbage)
+    assert read is None
+    assert ended
+
+
+def test_a_length_that_cannot_be_is_a_torn_frame():
+    assert read_after(frame(VALUE, b"x", length=2**63)) == (None, True, True)
+
+
+def test_what_comes_after_a_frame_does_not_change_it():
+    body = json.dumps({"kind": "raised", "type": "T"}).encode()
+    read, torn, _ = read_after(frame(ERROR, body) + b"and more")
+    assert not torn
+    assert read.record == {"kind": "raised", "type": "T"}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"5", b"\xff\xfe", b"null"])
+def test_an_error_that_is_no_record(body):
+    read, _, _ = read_after(frame(ERROR, body))
+    assert not read.good
+    assert read.record == {}
+
+
+def test_closing_twice():
+    read_end, write_end = os.pipe()
+    os.close(write_end)
+    reader = ResultReader(read_end)
+    reader.close()
+    reader.close()
