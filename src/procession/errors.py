@@ -89,7 +89,10 @@ class ProcessionError(Exception):
 
 
 class SpecError(ProcessionError, ValueError):
-    """What was asked for cannot be done; nothing was started."""
+    """What was asked for cannot be done; nothing was started. The text is one line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.splitlines()))
 
 
 class RemoteError(ProcessionError):

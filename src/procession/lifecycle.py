@@ -128,7 +128,6 @@ GROUP_TABLE: dict[tuple[Phase, GroupEvent], Phase | None] = {
     (_P.STARTING, _G.ALL_READY): _P.RUNNING,
     (_P.STARTING, _G.FAILURE): _P.STOPPING,
     (_P.STARTING, _G.STOP_WANTED): _P.STOPPING,
-    (_P.STARTING, _G.ALL_GONE): _P.SWEEPING,
     (_P.RUNNING, _G.FAILURE): _P.STOPPING,
     (_P.RUNNING, _G.STOP_WANTED): _P.STOPPING,
     (_P.RUNNING, _G.ALL_GONE): _P.SWEEPING,
@@ -264,6 +263,7 @@ class Rank:
     asked: bool = False  # to stop
     stop_at: int | None = None  # when the first signal was sent
     failed_at: int | None = None
+    failed_nth: int = 0  # in the order in which failures were heard of, from 1
     start_failed: bool = False
     ended: Ended | None = None
 
@@ -306,7 +306,8 @@ class Lifecycle:
     def failures(self) -> list[int]:
         """Ranks that failed by themselves, in the order in which it happened."""
         failed = [r for r, rank in enumerate(self.ranks) if rank.failed_at is not None]
-        return sorted(failed, key=lambda r: (self.ranks[r].failed_at, r))
+        # Of failures with one time stamp, the one that was heard of first stays first.
+        return sorted(failed, key=lambda r: (self.ranks[r].failed_at, self.ranks[r].failed_nth))
 
     def verdict(self) -> Phase:
         """Name the end of the group from how its ranks ended."""
@@ -332,9 +333,13 @@ class Lifecycle:
         self._account(rank, event)
         actions: list[Action] = []
         if rank.failed_at is not None and not failed_before:
+            rank.failed_nth = len(self.failures)
             actions += self._group(GroupEvent.FAILURE)
         if event.kind is WorkerEvent.SPAWNED and self.phase is Phase.STOPPING:
-            actions += self._signal([event.rank])
+            if rank.reported:
+                actions.append(self._arm(DeadlineKind.LINGER))
+            else:
+                actions += self._signal([event.rank])
         if self.phase is Phase.STARTING and all(
             r.state in (Worker.RUNNING, *GONE) for r in self.ranks
         ):
@@ -349,7 +354,7 @@ class Lifecycle:
         before_stop = rank.stop_at is None or event.at < rank.stop_at
         if kind is WorkerEvent.REPORTED and not rank.reported and before_stop:
             rank.reported, rank.reported_ok = True, event.ok
-            if not event.ok:
+            if not event.ok and (rank.failed_at is None or event.at < rank.failed_at):
                 rank.failed_at = event.at
         elif kind in (WorkerEvent.STOP_SENT, WorkerEvent.KILL_SENT) and rank.stop_at is None:
             rank.stop_at = event.at
@@ -358,7 +363,7 @@ class Lifecycle:
             if rank.failed_at is None and rank.stop_at is None:
                 rank.failed_at = event.at
         elif kind is WorkerEvent.EXITED:
-            if rank.failed_at is None and not event.ok and rank.stop_at is None:
+            if rank.failed_at is None and not event.ok and before_stop:
                 rank.failed_at = event.at
         if rank.state is Worker.LOST:
             rank.ended = Ended.LOST

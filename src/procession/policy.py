@@ -98,7 +98,7 @@ class Logs:
         if template is not None:
             try:
                 template.format(rank=0, local_rank=0, width=1, name="")
-            except (KeyError, IndexError, ValueError) as e:
+            except (LookupError, TypeError, AttributeError, ValueError) as e:
                 raise ValueError(
                     f"prefix: {template!r} is not a template of {{rank}}, {{local_rank}}, "
                     f"{{width}} and {{name}} ({type(e).__name__}: {e})"
@@ -140,10 +140,8 @@ class Stop:
 
     def check(self) -> None:
         """Raise ValueError for a signal that does not exist or a time that is not one."""
-        try:
-            signals.Signals(self.signal)
-        except ValueError:
-            raise ValueError(f"stop signal: there is no signal {self.signal!r}") from None
+        if self.signal not in signals.valid_signals():
+            raise ValueError(f"stop signal: there is no signal {self.signal!r}")
         for name in ("grace", "reap", "linger"):
             seconds = getattr(self, name)
             if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 
 from procession.errors import GroupEnd, Outcome, RankEnd
 from procession.exit import signal_name
@@ -17,7 +17,11 @@ MEMORY_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 def format_report(end: GroupEnd) -> str:
     """Write the report of a group that failed."""
     cause = end.failures[0]
-    together = [f for f in end.failures[1:] if f.happened_at - cause.happened_at <= SIMULTANEOUS]
+    together = [
+        f
+        for f in end.failures[1:]
+        if f.outcome is not Outcome.LOST and f.happened_at - cause.happened_at <= SIMULTANEOUS
+    ]
     later = [f for f in end.failures[1:] if f not in together]
     lines = [f"{end.name} failed: {headline(cause, end.nproc)}", *details(cause)]
     if together:
@@ -26,11 +30,12 @@ def format_report(end: GroupEnd) -> str:
             lines += ["", headline(failure, end.nproc), *details(failure)]
         together = together[FULL_TRACEBACKS:]
         later = together + later
-    lines += _others("failed by themselves, later", later, cause)
-    lines += _others("ended by the group", end.ended, cause)
-    lines += _others("finished", end.finished, cause)
+    lines += _others("failed by themselves, later", later, cause, what_happened)
+    lines += _others("ended by the group", end.ended, cause, _ending)
+    lines += _others("finished", end.finished, cause, _ending)
     if end.attempt:
-        lines += ["", f"this was attempt {end.attempt}, after {end.attempt} restarts"]
+        times = "1 restart" if end.attempt == 1 else f"{end.attempt} restarts"
+        lines += ["", f"this was attempt {end.attempt}, after {times}"]
     lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
     if end.run_dir:
         lines += ["", f"run directory: {end.run_dir}"]
@@ -87,33 +92,32 @@ def what_happened(end: RankEnd) -> str:
     return end.outcome.value
 
 
-def _others(title: str, ends: Iterable[RankEnd], cause: RankEnd) -> list[str]:
-    said = [(e, _fate(e, cause)) for e in ends]
-    if not said:
+def _others(
+    title: str, ends: Sequence[RankEnd], cause: RankEnd, fate: Callable[[RankEnd], str]
+) -> list[str]:
+    if not ends:
         return []
-    if len(said) <= FOLD_ABOVE:
-        return ["", f"{title}:", *(f"  {_who(e)} {fate}" for e, fate in said)]
+    if len(ends) <= FOLD_ABOVE:
+        return ["", f"{title}:", *(f"  {_who(e)} {fate(e)}{_when(e, cause)}" for e in ends)]
     alike: dict[str, list[int]] = {}
-    for e, _ in said:
-        alike.setdefault(_plain_fate(e), []).append(e.rank)
-    return ["", f"{title}:", *(f"  {format_ranks(r)} {fate}" for fate, r in alike.items())]
+    for e in ends:
+        alike.setdefault(fate(e), []).append(e.rank)
+    return ["", f"{title}:", *(f"  {format_ranks(r)}: {said}" for said, r in alike.items())]
 
 
-def _fate(end: RankEnd, cause: RankEnd) -> str:
-    fate = _plain_fate(end)
-    if end.outcome in (Outcome.CANCELLED, Outcome.NOT_STARTED):
-        return fate
-    if end.happened_at > cause.happened_at:
-        return f"{fate}, {format_seconds((end.happened_at - cause.happened_at) / 1e9)} later"
-    return f"{fate}{_after(end)}"
-
-
-def _plain_fate(end: RankEnd) -> str:
+def _ending(end: RankEnd) -> str:
+    """Say how a rank that did not fail came to its end."""
     if end.outcome is Outcome.SIGNALLED and end.exit.signal is not None:
         return f"was ended by {signal_name(end.exit.signal)}"
-    if end.outcome is Outcome.RETURNED:
-        return "returned"
     return what_happened(end)
+
+
+def _when(end: RankEnd, cause: RankEnd) -> str:
+    if end.outcome in (Outcome.CANCELLED, Outcome.NOT_STARTED, Outcome.LOST):
+        return ""
+    if end.happened_at > cause.happened_at:
+        return f", {format_seconds((end.happened_at - cause.happened_at) / 1e9)} later"
+    return _after(end)
 
 
 def _who(end: RankEnd, of: str = "") -> str:
@@ -138,12 +142,16 @@ def _memory_verdict(end: RankEnd) -> str:
 
 
 def _without(tail: tuple[str, ...], traceback: list[str]) -> list[str]:
-    """Leave out the end of stderr that only repeats the traceback."""
+    """Leave out of the end of stderr what only repeats the traceback, or the end of it."""
     lines = [line.rstrip() for line in tail]
     shown = [line.rstrip() for line in traceback]
     for length in range(min(len(lines), len(shown)), 0, -1):
-        if lines[-length:] == shown[-length:]:
-            return lines[:-length]
+        part = shown[-length:]
+        # Only as a whole may it stand anywhere; a part of it can only be cut off at the beginning.
+        places = range(len(lines) - length, -1, -1) if length == len(shown) else (0,)
+        for at in places:
+            if lines[at : at + length] == part:
+                return lines[:at] + lines[at + length :]
     return lines
 
 

@@ -78,6 +78,7 @@ class ResultReader:
             return None
         if len(self._data) < HEADER.size + length:
             return None
+        del self._data[HEADER.size + length :]
         del self._data[: HEADER.size]
         self._told = Told(kind, at, self._data)
         return self._told
@@ -111,8 +112,11 @@ def exception_of(record: Record) -> BaseException | None:
 
 
 def _rebuild(parts: Record) -> BaseException:
-    error = _unpickled(parts)
-    tb = _traceback(parts["frames"])
+    return _restored(_unpickled(parts), parts)
+
+
+def _restored(error: BaseException, parts: Record) -> BaseException:
+    """Give an exception what its pickle does not hold."""
     try:
         error.__cause__ = _rebuild(parts["cause"]) if "cause" in parts else None
         error.__context__ = _rebuild(parts["context"]) if "context" in parts else None
@@ -122,10 +126,10 @@ def _rebuild(parts: Record) -> BaseException:
                 error.add_note(note)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     except (AttributeError, TypeError):
         pass  # an exception that does not let itself be changed
-    inner = getattr(error, "exceptions", ())
-    for mine, told in zip(inner, parts.get("exceptions", ()), strict=False):
-        mine.__traceback__ = _traceback(told["frames"])
-    return error.with_traceback(tb)
+    members: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    for member, told in zip(members, parts.get("exceptions", ()), strict=False):
+        _restored(member, told)
+    return error.with_traceback(_traceback(parts["frames"]))
 
 
 def _unpickled(parts: Record) -> BaseException:
@@ -145,7 +149,7 @@ def _traceback(frames: list[tuple[str, str, int]]) -> TracebackType | None:
         return None
     from tblib import Traceback  # pyright: ignore[reportMissingTypeStubs]
 
-    described: dict[str, Any] | None = None
+    chain: TracebackType | None = None
     for filename, function, line in reversed(frames):
         described = {
             "tb_frame": {
@@ -155,7 +159,9 @@ def _traceback(frames: list[tuple[str, str, int]]) -> TracebackType | None:
                 "f_lineno": line,
             },
             "tb_lineno": line,
-            "tb_next": described,
+            "tb_next": None,
         }
-    made = cast("Any", Traceback).from_dict(described).as_traceback()
-    return cast("TracebackType", made)
+        # One at a time: the library goes through a chain by recursion, and that may be the fault.
+        one = cast("TracebackType", cast("Any", Traceback).from_dict(described).as_traceback())
+        chain = TracebackType(chain, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return chain

@@ -174,7 +174,7 @@ def make_spec(
 
 def _directory(cwd: Any) -> str:
     try:
-        where = str(os.path.abspath(os.getcwd() if cwd is None else os.fspath(cwd)))
+        where = os.path.abspath(os.getcwd() if cwd is None else os.fspath(cast("str", cwd)))
     except FileNotFoundError:
         raise SpecError("the current directory does not exist any more: give cwd") from None
     if not os.path.isdir(where):

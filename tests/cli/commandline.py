@@ -33,8 +33,7 @@ def command(*words, timeout=40, text=True, **options):
         del options["stdin"]
     return subprocess.run(
         [*PROCESSION, *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=text,
         timeout=timeout,
         check=False,
@@ -63,12 +62,12 @@ def only(directory):
 class Watched:
     """A command whose output is read while it runs.
 
-    out, err: what was read so far, bytes.
+    program: what the words belong to. out, err: what was read so far, bytes.
     """
 
-    def __init__(self, *words, stdin=subprocess.DEVNULL, **options):
+    def __init__(self, *words, program=PROCESSION, stdin=subprocess.DEVNULL, **options):
         self.process = subprocess.Popen(
-            [*PROCESSION, *map(str, words)],
+            [*program, *map(str, words)],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -8,8 +8,8 @@ import subprocess
 import tempfile
 
 import pytest
-
 from commandline import PROCESSION, Watched, good, only, run
+
 from support import write
 
 HELLO = """

@@ -8,6 +8,7 @@ import pytest
 
 from support import write
 
+ALONE = ("unshare", "-m", "--propagation", "private")
 # Makes a small disk in a mount namespace of its own, and runs there what follows.
 ON_SMALL_DISK = """
 mount -t tmpfs -o size=$1 small "$2" || exit 77
@@ -20,8 +21,7 @@ def on_small_disk(size, disk, *words, **options):
     """Run words where `disk` is the mount point of a disk of this size."""
     disk.mkdir()
     done = subprocess.run(
-        ["unshare", "-m", "--propagation", "private", "sh", "-c", ON_SMALL_DISK, "sh", size]
-        + [str(disk), *map(str, words)],
+        [*ALONE, "sh", "-c", ON_SMALL_DISK, "sh", size, str(disk), *map(str, words)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -9,8 +9,8 @@ import termios
 import threading
 
 import pytest
-
 from commandline import PROCESSION, only
+
 from support import gone, reader_of, until, write
 
 TALK = """

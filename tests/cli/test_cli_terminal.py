@@ -6,8 +6,8 @@ import signal
 
 import pyte
 import pytest
-
 from commandline import Terminal
+
 from support import alive, gone, reader_of, until, write
 
 COLOUR = re.compile(r"\x1b\[(\d+)m\[(\d)\] \x1b\[0m")

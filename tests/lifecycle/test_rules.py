@@ -177,7 +177,7 @@ def test_a_report_may_overtake_the_news_of_its_process():
         ([(0, 100), (1, 200), (2, 300)], [0, 1, 2]),
         ([(2, 300), (1, 200), (0, 100)], [0, 1, 2]),
         ([(1, 200), (2, 100), (0, 300)], [2, 1, 0]),
-        ([(2, 100), (0, 100), (1, 100)], [0, 1, 2]),
+        ([(2, 100), (0, 100), (1, 100)], [2, 0, 1]),
     ],
 )
 def test_failures_are_ordered_by_happening_not_by_hearing(heard, order):

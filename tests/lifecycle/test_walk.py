@@ -14,6 +14,7 @@ from procession.lifecycle import (
     WORKER_TABLE,
     Deadline,
     DeadlineKind,
+    Ended,
     IllegalEvent,
     Lifecycle,
     Phase,
@@ -27,10 +28,13 @@ from procession.lifecycle import (
 
 from .world import ALIVE, KEPT, World
 
+pytestmark = pytest.mark.timeout(120)  # it takes ten seconds on an idle machine
+
 NPROC, RESTARTS = 3, 2
 BEFORE_CAUSE, AFTER_CAUSE, NOW, LATER = 5, 50, 1000, 2000
-NUMBER = {member: i for kind in (Worker, Phase) for i, member in enumerate(kind)}
-WORKERS, PHASES = list(Worker), list(Phase)
+KINDS = list(DeadlineKind)
+WORKERS, PHASES, ENDINGS = list(Worker), list(Phase), [None, *Ended]
+NUMBER = {m: i for kind in (WORKERS, PHASES, ENDINGS) for i, m in enumerate(kind)}
 SENT = (Worker.STOPPING, Worker.KILLING)
 
 
@@ -50,13 +54,11 @@ def key_of(world):
         state, failed = rank.state, rank.failed_at is not None
         start_failed = start_failed or rank.start_failed
         if state in GONE:
-            ranks.append((NUMBER[state], False, False, False, failed, rank.ended))
+            ranks.append((NUMBER[state], False, False, False, failed, NUMBER[rank.ended]))
             continue
         pending = pending or state is Worker.PENDING
         unasked = unasked or (state in ALIVE and not rank.asked)
-        ranks.append(
-            (NUMBER[state], rank.reported, rank.reported_ok, rank.asked, failed, rank.ended)
-        )
+        ranks.append((NUMBER[state], rank.reported, rank.reported_ok, rank.asked, failed, 0))
     return (
         NUMBER[life.phase],
         0 if life.stop_wanted or start_failed else life.attempt,
@@ -72,7 +74,7 @@ def key_of(world):
             DeadlineKind.GRACE in world.armed,
             DeadlineKind.REAP in world.armed,
         ),
-        tuple(sorted(ranks, key=repr)),
+        tuple(sorted(ranks)),
     )
 
 
@@ -94,7 +96,7 @@ def world_of(key):
                 stop_at=NOW if state in SENT else None,
                 failed_at=10 + i if failed else None,
                 start_failed=start_failed and i == 0,
-                ended=ended,
+                ended=ENDINGS[ended],
             )
         )
         # What was asked for may also be answered in an order that the forkserver does not choose.
@@ -103,8 +105,9 @@ def world_of(key):
         if asked and killing and state in ALIVE:
             world.kill_due.add(i)
     world.cancel_due, world.sweep_due = cancel, sweep
-    kinds = zip(DeadlineKind, armed, strict=True)
-    world.armed = {kind: Deadline(kind, attempt) for kind, is_armed in kinds if is_armed}
+    for kind, is_armed in zip(KINDS, armed, strict=True):
+        if is_armed:
+            world.armed[kind] = Deadline(kind, attempt)
     return world
 
 

@@ -380,7 +380,8 @@ def test_kill_ends_the_whole_tree_of_a_command(tmp_path):
 def test_failure_ends_the_whole_tree_of_a_command(tmp_path):
     group, pids = tree(
         tmp_path,
-        f"if [ $RANK = 1 ]; then while [ ! -e {tmp_path}/go ]; do :; done; exit 3; fi; exec sleep 100",
+        f"if [ $RANK = 1 ]; then while [ ! -e {tmp_path}/go ]; do :; done; exit 3; fi; "
+        "exec sleep 100",
     )
     (tmp_path / "go").touch()
     with pytest.raises(GroupFailed) as caught:

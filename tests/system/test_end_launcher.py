@@ -2,8 +2,7 @@
 
 import os
 import signal
-import subprocess
-import sys
+import textwrap
 import time
 
 import pytest
@@ -46,14 +45,13 @@ FAMILY = """
 class Family:
     """A launcher whose group has six processes."""
 
-    def __init__(self, tmp_path, source, *args):
+    def __init__(self, tmp_path, source, **env):
         self.ready = tmp_path / "ready"
         self.ready.mkdir()
         script = tmp_path / "main.py"
-        import textwrap
-
         script.write_text(textwrap.dedent(FAMILY) + textwrap.dedent(source))
-        self.launcher = Launcher(script, *args, env={**os.environ, "READY": str(self.ready)})
+        env = {**os.environ, "READY": str(self.ready), **env}
+        self.launcher = Launcher(script, env=env)
 
     def pids(self):
         return [int(p.name) for p in self.ready.iterdir()]
@@ -139,7 +137,8 @@ def test_launcher_and_its_forkserver_killed_in_the_order_that_is_worse(tmp_path)
             print("forkserver", f.read().rpartition(")")[2].split()[1], flush=True)
         group.wait()
     """
-    with Family(tmp_path, source) as family:
+    # Nobody is left who could remove the scratch directory.
+    with Family(tmp_path, source, TMPDIR=str(tmp_path)) as family:
         forkserver = int(family.launcher.said("forkserver"))
         os.kill(forkserver, signal.SIGSTOP)
         family.launcher.signal(signal.SIGKILL)
@@ -272,7 +271,7 @@ def test_stopped_forkserver_does_not_hold_a_stop():
     os.kill(server, signal.SIGSTOP)
     before = time.monotonic()
     group.stop()
-    assert time.monotonic() - before < 25
+    assert time.monotonic() - before < 5
     with pytest.raises(GroupFailed) as caught:
         group.wait(10)
     assert "forkserver" in str(caught.value) or "SIGKILL" in str(caught.value)
@@ -304,9 +303,7 @@ def test_no_threads_or_handlers_of_ours_at_import():
         "-c",
         "import procession, threading, signal, sys\n"
         "procession.run\n"
-        "print(threading.active_count(), signal.getsignal(signal.SIGCHLD),"
-        " signal.getsignal(signal.SIGTERM))",
+        "print(threading.active_count(), repr(signal.getsignal(signal.SIGCHLD)),"
+        " repr(signal.getsignal(signal.SIGTERM)))",
     )
-    assert done.stdout == "1 0 0\n" if sys.version_info < (3, 11) else done.stdout
-    assert done.stdout.startswith("1 ")
-    assert subprocess.run(["true"], check=False).returncode == 0
+    assert done.stdout == f"1 {signal.SIG_DFL!r} {signal.SIG_DFL!r}\n"

@@ -92,9 +92,11 @@ def test_events_of_a_success():
     assert events[0].at <= events[-1].at
 
 
-def test_events_of_a_failure():
-    program = shell("[ $RANK = 1 ] && exit 5; exec sleep 100")
+def test_events_of_a_failure(tmp_path):
+    go = tmp_path / "go"
+    program = shell(f"while [ ! -e {go} ]; do :; done; [ $RANK = 1 ] && exit 5; exec sleep 100")
     group = procession.start(program, nproc=3, stop=OBEDIENT)
+    go.touch()
     events = list(group)
     assert [e.kind for e in events if e.rank is None][-3:] == ["stopping", "sweeping", "failed"]
     order = [(e.kind, e.rank) for e in events]
@@ -229,7 +231,8 @@ def test_group_that_nobody_holds_goes_on_and_ends():
     gc.collect()
     assert alive(pid)
     os.kill(pid, signal.SIGTERM)
-    until(lambda: not alive(pid))
+    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("procession")])
+    assert not alive(pid)
 
 
 def test_nothing_is_done_while_nothing_happens():

@@ -29,7 +29,8 @@ def test_values_by_rank(text, chosen):
     assert all(isinstance(std, Std) for std in Std.from_str(text).values())
 
 
-WORDS = ["", "4", "-1", "00", "a", "0:", ":1", "0:4", "0:1,", "0:1;1:2", "-1:2", "0:1:2", "0:1, 1:2"]
+WORDS = ["", "4", "-1", "00", "a", "0:", ":1", "0:4", "0:1,", "0:1;1:2",
+         "-1:2", "0:1:2", "0:1, 1:2"]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -127,23 +127,24 @@ def test_messages_may_be_cut_at_any_byte(messages, cuts):
 
 
 @settings(deadline=None, max_examples=60)
-@given(counts=st.lists(st.integers(0, 6), min_size=1, max_size=5), data=st.data())
-def test_descriptors_stay_with_messages_that_are_cut(counts, data):
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 50), st.booleans()), min_size=1))
+def test_descriptors_stay_with_messages_that_are_cut(plan):
+    counts = [count for count, _, _ in plan]
     with sockets() as (sock, receiver), files(sum(counts)) as fds:
-        frames, given_so_far = [], 0
-        for i, count in enumerate(counts):
-            own = fds[given_so_far : given_so_far + count]
-            given_so_far += count
+        frames, rest = [], list(fds)
+        for i, (count, place, read_between) in enumerate(plan):
+            own, rest = rest[:count], rest[count:]
             frame = encode(("spawn", i), own)
-            cut = data.draw(st.integers(1, len(frame)))
+            cut = 1 + place % len(frame)
             sock.sendmsg([frame[:cut]], ancillary(own))
-            if data.draw(st.booleans()):
+            if read_between:
                 frames += everything(receiver)
             sock.sendall(frame[cut:])
         frames += everything(receiver)
+        read = [contents(received) for _, received in frames]
         assert [message[1] for message, _ in frames] == list(range(len(counts)))
-        assert [i for _, received in frames for i in contents(received)] == list(range(sum(counts)))
-        assert [len(received) for _, received in frames] == counts
+        assert [i for numbers in read for i in numbers] == list(range(sum(counts)))
+        assert [len(numbers) for numbers in read] == counts
 
 
 @pytest.mark.parametrize("count", [0, 1, 250, 251, 500, 501, 1000])

@@ -248,8 +248,8 @@ def test_many_ranks_are_folded():
     assert text.endswith(
         """
 ended by the group:
-  ranks 1-6,8-106,108-206,208-306,308-406,408-506,508-511 was ended by SIGTERM
-  ranks 7,107,207,307,407,507 was ended by SIGKILL
+  ranks 1-6,8-106,108-206,208-306,308-406,408-506,508-511: was ended by SIGTERM
+  ranks 7,107,207,307,407,507: was ended by SIGKILL
 
 finished:
   rank 512 (pid 612) returned after 1.00 s"""
@@ -258,7 +258,7 @@ finished:
 
 def test_who_failed_later_by_a_signal_was_not_ended_by_the_group():
     text = report(raised(0), killed(1, 7, seconds=3.0))
-    assert "rank 1 (pid 101) was killed by SIGBUS, 650.0 ms later" in text
+    assert "rank 1 (pid 101) was killed by SIGBUS, 0.65 s later" in text
     assert "was ended by" not in text
 
 

@@ -1,0 +1,282 @@
+"""What the command exits with, and how signals end it."""
+
+import os
+import re
+import signal
+import sys
+import time
+
+import pytest
+from commandline import PROCESSION, Watched, run
+
+from support import gone, reader_of, run_python, until, write
+
+SIGNALS = {
+    signal.SIGINT: 130,
+    signal.SIGTERM: 143,
+    signal.SIGHUP: 129,
+    signal.SIGQUIT: 131,
+}
+WAIT = """
+    import os, pathlib, signal, sys
+    pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(f"{os.getpid()}\\n")
+    while True:
+        signal.pause()
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    """A script whose ranks wait for ever, and the directory where they leave their pids."""
+    place = tmp_path / "pids"
+    place.mkdir()
+    return [write(tmp_path / "wait.py", WAIT), place]
+
+
+def pids(place, nproc):
+    return [until(reader_of(place / str(r)), f"rank {r}", 20)[0] for r in range(nproc)]
+
+
+def test_success(tmp_path):
+    script = write(tmp_path / "good.py", "import sys; sys.exit(0)")
+    done = run("-n", 3, script)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("code", [1, 2, 3, 77, 130, 143, 255])
+@pytest.mark.parametrize("how", ["sys.exit", "os._exit"])
+def test_code_of_the_rank_that_failed(tmp_path, code, how):
+    script = write(
+        tmp_path / "bad.py",
+        f"""
+        import os, signal, sys
+        if os.environ["RANK"] == "1":
+            {how}({code})
+        signal.pause()
+        """,
+    )
+    done = run("-n", 2, script)
+    assert done.returncode == code
+    assert "rank 1 of 2 (pid " in done.stderr
+    assert re.search(rf"exited with code {code}\b", done.stderr)
+
+
+def test_code_of_a_program():
+    done = run("-n", 2, "sh", "-c", "exit 42")
+    assert done.returncode == 42
+
+
+def test_message_of_sys_exit_is_shown_once(tmp_path):
+    script = write(tmp_path / "bad.py", 'import sys; sys.exit("no such model")')
+    done = run(script)
+    assert done.returncode == 1
+    assert "exited with code 1 (no such model)" in done.stderr
+    assert done.stderr.splitlines().count("no such model") == 1
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM, signal.SIGUSR1]
+)
+def test_signal_that_killed_the_rank(tmp_path, number):
+    script = write(
+        tmp_path / "killed.py",
+        f"""
+        import os, signal
+        if os.environ["RANK"] == "0":
+            os.kill(os.getpid(), {int(number)})
+        signal.pause()
+        """,
+    )
+    done = run("-n", 2, script, cwd=tmp_path)
+    assert done.returncode == 128 + number
+    assert f"was killed by {number.name}" in done.stderr
+
+
+def test_exception_is_1(tmp_path):
+    done = run("-n", 2, write(tmp_path / "raise.py", "1 / 0"))
+    assert done.returncode == 1
+
+
+def test_rank_that_interrupts_itself_did_not_succeed(tmp_path):
+    done = run(write(tmp_path / "interrupted.py", "raise KeyboardInterrupt"))
+    assert done.returncode == 130
+    assert "KeyboardInterrupt" in done.stderr
+
+
+def test_the_first_failure_gives_the_code(tmp_path):
+    script = write(
+        tmp_path / "two.py",
+        """
+        import os, signal, sys
+        def late(*_):
+            os._exit(9)
+        signal.signal(signal.SIGTERM, late)
+        if os.environ["RANK"] == "1":
+            signal.pause()
+        elif os.environ["RANK"] == "0":
+            open(sys.argv[1], "wb").close()  # a FIFO: rank 2 has opened it, too
+            os._exit(5)
+        else:
+            open(sys.argv[1], "rb").close()
+            signal.pause()
+        """,
+    )
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    done = run("-n", 3, script, fifo)
+    assert done.returncode == 5
+    assert "rank 0 of 3" in done.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("nproc", [1, 3])
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
+def test_signal_to_the_command(waiting, nproc, number):
+    with Watched("run", "-n", nproc, *waiting) as watched:
+        ranks = pids(waiting[1], nproc)
+        watched.signal(number)
+        assert watched.end() == SIGNALS[number]
+        gone(ranks)
+    assert watched.err.decode().splitlines()[-1] == (
+        f"procession: wait.py was stopped by {number.name}"
+    )
+
+
+def test_ranks_get_the_signal_that_the_command_got(tmp_path):
+    script = write(
+        tmp_path / "tell.py",
+        """
+        import signal, sys
+        def tell(number, frame):
+            print("got", signal.Signals(number).name)
+            sys.exit(0)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, tell)
+        print("ready")
+        while True:
+            signal.pause()
+        """,
+    )
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with Watched("run", "-n", 2, script) as watched:
+            watched.shows(b"[0] ready", b"[1] ready")
+            watched.signal(number)
+            assert watched.end() == 128 + number
+        assert watched.out.count(b"got %s" % number.name.encode()) == 2
+
+
+STUBBORN = """
+    import os, pathlib, signal, sys
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: print("I stay"))
+    pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(f"{os.getpid()}\\n")
+    print("ready")
+    while True:
+        signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_second_signal_kills_stubborn_ranks_at_once(waiting, tmp_path, number):
+    write(tmp_path / "wait.py", STUBBORN)
+    with Watched("run", "-n", 2, *waiting) as watched:
+        watched.shows(b"[0] ready", b"[1] ready")
+        watched.signal(number)
+        watched.shows(b"[0] I stay", b"[1] I stay")
+        began = time.monotonic()
+        watched.signal(number)
+        assert watched.end() == SIGNALS[number]
+        assert time.monotonic() - began < 5  # far below the grace of 30 s
+        gone(pids(waiting[1], 2))
+    assert b"Traceback" not in watched.err
+
+
+def test_stubborn_ranks_are_killed_after_the_shutdown_timeout(waiting, tmp_path):
+    write(tmp_path / "wait.py", STUBBORN)
+    with Watched("run", "-n", 2, "--shutdown-timeout", "0.3", *waiting) as watched:
+        watched.shows(b"[0] ready", b"[1] ready")
+        watched.signal(signal.SIGTERM)
+        assert watched.end() == 143
+        gone(pids(waiting[1], 2))
+    assert b"Traceback" not in watched.err
+
+
+def test_stubborn_rank_beside_a_failure(tmp_path):
+    script = write(
+        tmp_path / "mixed.py",
+        """
+        import os, pathlib, signal, sys
+        fifo = sys.argv[1]
+        if os.environ["RANK"] == "0":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            open(fifo, "rb").close()
+            while True:
+                signal.pause()
+        open(fifo, "wb").close()
+        os._exit(3)
+        """,
+    )
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    done = run("-n", 2, "--shutdown-timeout", "0.3", script, fifo)
+    assert done.returncode == 3
+    assert re.search(r"rank 0 \(pid \d+\) was ended by SIGKILL", done.stderr), done.stderr
+
+
+def test_ignored_hangup_stays_ignored(waiting):
+    nohup = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *PROCESSION]
+    with Watched("run", "-n", 2, *waiting, program=nohup) as watched:
+        ranks = pids(waiting[1], 2)
+        watched.signal(signal.SIGHUP)
+        watched.signal(signal.SIGTERM)
+        assert watched.end() == 143
+        gone(ranks)
+    assert b"was stopped by SIGTERM" in watched.err
+
+
+CALL = """
+import os, signal, sys
+from procession.cli import main
+
+def mine(number, frame):
+    pass
+
+signal.signal(signal.SIGTERM, mine)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+before = {n: signal.getsignal(n) for n in signal.valid_signals()}
+mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+fds = set(os.listdir("/proc/self/fd"))
+try:
+    code = main(sys.argv[1:])
+except SystemExit as e:
+    code = e.code
+assert {n: signal.getsignal(n) for n in signal.valid_signals()} == before
+assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
+assert signal.set_wakeup_fd(-1) == -1
+print("code", code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["run", "-n", "2", "true"], 0),
+        (["run", "-n", "2", "false"], 1),
+        (["run", "-n", "0", "true"], 2),
+        (["--version"], 0),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+)
+def test_handlers_are_put_back(words, code):
+    done = run_python("-c", CALL, *words, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-2:] == ["code", str(code)]
+
+
+def test_handlers_are_put_back_after_a_signal(waiting):
+    with Watched("run", *waiting, program=[sys.executable, "-c", CALL]) as watched:
+        ranks = pids(waiting[1], 1)
+        watched.signal(signal.SIGTERM)
+        assert watched.end() == 0, watched.err
+        gone(ranks)
+    assert watched.out == b"code 143\n"

@@ -1,0 +1,77 @@
+"""The help reads well, and the way to it is short."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commandline import command
+
+from support import run_python
+
+
+def test_help_of_all():
+    done = command("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("run", "doctor", "--version", "ranks", "procession run -n 4 train.py"):
+        assert word in done.stdout
+
+
+def test_help_of_run():
+    done = command("run", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in (
+        *("-n", "--nproc-per-node", "-m", "--module", "--no-python", "--log-dir", "-r", "-t"),
+        *("--redirects", "--tee", "--local-ranks-filter", "--prefix", "--stdin", "--start-method"),
+        *("--shutdown-timeout", "PROGRAM", "ARGS", "STREAMS", "MASTER_PORT", "130", "143"),
+        *("exit codes", "examples:", "default: 1", "default: 30"),
+    ):
+        assert word in done.stdout, word
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["doctor", "--help"]])
+def test_help_shows_options_with_dashes_only(words):
+    text = command(*words).stdout
+    assert not re.search(r"--\w+_\w+", text)
+    assert "==SUPPRESS==" not in text
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["doctor", "--help"]])
+def test_help_fits_a_terminal(words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert max(map(len, command(*words).stdout.splitlines())) <= 100
+
+
+def test_without_words_it_shows_the_help():
+    done = command()
+    assert done.returncode == 2
+    assert "usage: procession" in done.stdout + done.stderr
+
+
+def test_doctor():
+    done = command("doctor")
+    assert done.returncode == 0, done.stderr
+    assert "pidfd" in done.stdout
+
+
+def test_installed_command_is_the_module():
+    installed = Path(sys.executable).with_name("procession")
+    done = subprocess.run(
+        [installed, "--help"], capture_output=True, text=True, timeout=20, check=True
+    )
+    assert done.stdout == command("--help").stdout
+
+
+def test_launch_imports_little():
+    code = """
+import sys
+before = set(sys.modules)
+from procession.cli import main
+assert main(["run", "-n", "2", "true"]) == 0
+heavy = {"cloudpickle", "tblib", "asyncio", "multiprocessing", "rich", "psutil", "torch", "numpy",
+         "concurrent.futures", "logging", "typing_extensions"}
+print(sorted(heavy & (set(sys.modules) - before)))
+"""
+    done = run_python("-c", code)
+    assert done.stdout == "[]\n", done.stderr

@@ -1,0 +1,318 @@
+"""What scripts do, and how the command and its report take it."""
+
+import re
+import signal
+
+import pytest
+from commandline import Watched, only, run
+
+from support import gone, reader_of, until, write
+
+METHODS = ("forkserver", "spawn")
+DEEP = """
+    import os, signal
+
+    def load_batch(number):
+        raise ValueError(f"batch {number} is corrupt")
+
+    if os.environ["RANK"] == "1":
+        load_batch(7)
+    signal.pause()
+"""
+
+
+def parts(stderr, name):
+    """Divide what came on stderr into the ranks' lines and the report."""
+    at = stderr.index(f"{name} failed: ")
+    return stderr[:at], stderr[at:]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("nproc", [1, 3])
+def test_traceback_once_on_the_console_and_once_in_the_report(tmp_path, method, nproc):
+    script = write(tmp_path / "deep.py", DEEP.replace('"1"', f'"{nproc - 1}"'))
+    done = run("-n", nproc, "--start-method", method, script)
+    assert done.returncode == 1
+    shown, report = parts(done.stderr, "deep.py")
+    prefix = f"[{nproc - 1}] " if nproc > 1 else ""
+    wanted = [
+        "Traceback (most recent call last):",
+        f'  File "{script}", line 7, in <module>',
+        "    load_batch(7)",
+        f'  File "{script}", line 4, in load_batch',
+        '    raise ValueError(f"batch {number} is corrupt")',
+        "ValueError: batch 7 is corrupt",
+    ]
+    assert shown.splitlines() == [prefix + line for line in wanted]
+    lines = report.splitlines()
+    assert re.fullmatch(
+        rf"deep\.py failed: rank {nproc - 1}( of 3)? \(pid \d+\) raised "
+        r"ValueError: batch 7 is corrupt after .+",
+        lines[0],
+    )
+    at = lines.index("  " + wanted[0])
+    assert lines[at : at + 6] == ["  " + line for line in wanted]
+    assert report.count("ValueError") == 3  # headline, source line, last line
+    assert "last lines of stderr" not in report
+    assert ("ended by the group:" in report) == (nproc > 1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_last_lines_of_stderr_stand_in_the_report(tmp_path, method):
+    script = write(
+        tmp_path / "warn.py",
+        """
+        import sys
+        for i in range(100):
+            print("warning", i, file=sys.stderr)
+        raise ValueError("after all the warnings")
+        """,
+    )
+    done = run("-n", 2, "--start-method", method, script)
+    _, report = parts(done.stderr, "warn.py")
+    assert "last lines of stderr:" in report
+    assert "    warning 99\n" in report
+    assert "warning 50" not in report
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_syntax_error(tmp_path, method):
+    script = write(tmp_path / "broken.py", "def f(:\n    pass\n")
+    done = run("-n", 2, "--start-method", method, script)
+    assert done.returncode == 1
+    _, report = parts(done.stderr, "broken.py")
+    assert "raised SyntaxError" in report.splitlines()[0]
+    assert f'File "{script}", line 1' in report
+    assert "def f(:" in report
+    assert "procession/worker" not in done.stderr
+    assert "<frozen" not in done.stderr
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_import_error_in_a_module_of_the_script(tmp_path, method):
+    write(tmp_path / "part.py", "import no_such_module_anywhere")
+    script = write(tmp_path / "main.py", "import part")
+    done = run("-n", 2, "--start-method", method, script)
+    assert done.returncode == 1
+    _, report = parts(done.stderr, "main.py")
+    assert "ModuleNotFoundError: No module named 'no_such_module_anywhere'" in report
+    assert f'File "{tmp_path}/part.py", line 1' in report
+    assert "<frozen" not in report
+
+
+def test_chained_exceptions_and_notes(tmp_path):
+    script = write(
+        tmp_path / "chain.py",
+        """
+        try:
+            {}["key"]
+        except KeyError as e:
+            raise RuntimeError("no such thing") from e
+        """,
+    )
+    done = run("-n", 1, script)
+    _, report = parts(done.stderr, "chain.py")
+    assert "KeyError: 'key'" in report
+    assert "The above exception was the direct cause of the following exception:" in report
+    assert "RuntimeError: no such thing" in report
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_own_exception_hook_is_called(tmp_path, method):
+    script = write(
+        tmp_path / "hook.py",
+        """
+        import sys
+        sys.excepthook = lambda kind, e, tb: print("my hook:", e, file=sys.stderr)
+        raise ValueError("oh no")
+        """,
+    )
+    done = run("--start-method", method, script)
+    shown, report = parts(done.stderr, "hook.py")
+    assert shown == "my hook: oh no\n"
+    assert "ValueError: oh no" in report
+
+
+def test_error_in_an_exit_handler_changes_nothing(tmp_path):
+    script = write(
+        tmp_path / "exit.py",
+        """
+        import atexit
+        atexit.register(lambda: 1 / 0)
+        raise ValueError("the cause")
+        """,
+    )
+    done = run("-n", 2, script)
+    assert done.returncode == 1
+    _, report = parts(done.stderr, "exit.py")
+    assert "raised ValueError: the cause" in report.splitlines()[0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_script_that_changes_its_directory(tmp_path, method):
+    write(
+        tmp_path / "move.py",
+        """
+        import os, pathlib
+        rank = os.environ["RANK"]
+        os.makedirs("own" + rank)
+        os.chdir("own" + rank)
+        pathlib.Path("result").write_text(rank)
+        if rank == "1":
+            raise ValueError("from elsewhere")
+        """,
+    )
+    done = run(
+        *("-n", 2, "--start-method", method, "--log-dir", "logs", "-r", 3, "move.py"), cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert (tmp_path / "own1" / "result").read_text() == "1"
+    assert 'raise ValueError("from elsewhere")' in done.stderr  # the source is found all the same
+    assert (only(tmp_path / "logs") / "attempt_0/1/stderr.log").is_file()
+    assert not (tmp_path / "own0" / "logs").exists()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("code", [0, 3])
+def test_daemonised_child_is_ended_at_the_end(tmp_path, method, code):
+    script = write(
+        tmp_path / "daemon.py",
+        f"""
+        import os, pathlib, signal, sys
+        file = pathlib.Path(sys.argv[1], os.environ["RANK"])
+        read_end, write_end = os.pipe()
+        if not os.fork():
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            file.write_text(f"{{os.getpid()}}\\n")
+            null = os.open(os.devnull, os.O_RDWR)
+            for fd in (0, 1, 2):
+                os.dup2(null, fd)
+            os.close(write_end)
+            while True:
+                signal.pause()
+        os.close(write_end)
+        os.read(read_end, 1)
+        sys.exit({code})
+        """,
+    )
+    place = tmp_path / "pids"
+    place.mkdir()
+    done = run("-n", 2, "--start-method", method, "--shutdown-timeout", "0.3", script, place)
+    assert done.returncode == code, done.stderr
+    found = [reader_of(p)()[0] for p in place.iterdir()]
+    assert found
+    gone(found)
+
+
+def test_daemonised_child_is_ended_when_the_command_is_killed(tmp_path):
+    script = write(
+        tmp_path / "daemon.py",
+        """
+        import os, pathlib, signal, sys
+        if not os.fork():
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(f"{os.getpid()}\\n")
+        while True:
+            signal.pause()
+        """,
+    )
+    place = tmp_path / "pids"
+    place.mkdir()
+    with Watched("run", "-n", 2, script, place) as watched:
+        found = [until(reader_of(place / r), "a daemon", 20)[0] for r in "01"]
+        watched.signal(signal.SIGKILL)
+        assert watched.end() == -signal.SIGKILL
+        gone(found)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_script_with_threads_and_subprocesses(tmp_path, method):
+    script = write(
+        tmp_path / "busy.py",
+        """
+        import subprocess, sys, threading
+        thread = threading.Thread(target=lambda: print("from a thread"))
+        thread.start()
+        subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
+        """,
+    )
+    done = run("-n", 2, "--start-method", method, script)
+    assert sorted(done.stdout.splitlines()) == [
+        f"[{r}] from a {what}" for r in (0, 1) for what in ("child", "thread")
+    ]
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_script_with_multiprocessing(tmp_path, context):
+    script = write(
+        tmp_path / "pool.py",
+        f"""
+        import multiprocessing
+
+        def square(x):
+            return x * x
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("{context}").Pool(2) as pool:
+                print(pool.map(square, range(4)))
+        """,
+    )
+    done = run("-n", 2, script)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[0] [0, 1, 4, 9]", "[1] [0, 1, 4, 9]"]
+
+
+def test_script_that_execs_another_program(tmp_path):
+    script = write(tmp_path / "become.py", 'import os; os.execvp("sh", ["sh", "-c", "exit 6"])')
+    done = run("-n", 2, script)
+    assert done.returncode == 6
+
+
+def test_script_that_runs_the_command_itself(tmp_path):
+    write(tmp_path / "inner.py", 'import os; print("inner", os.environ["RANK"])')
+    outer = write(
+        tmp_path / "outer.py",
+        """
+        import subprocess, sys
+        words = [sys.executable, "-m", "procession", "run", "-n", "2", sys.argv[1]]
+        sys.exit(subprocess.run(words).returncode)
+        """,
+    )
+    done = run("-n", 2, outer, tmp_path / "inner.py")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        f"[{outer_rank}] [{rank}] inner {rank}" for outer_rank in (0, 1) for rank in (0, 1)
+    ]
+
+
+def test_other_ranks_are_told_apart_in_the_report(tmp_path):
+    script = write(
+        tmp_path / "three.py",
+        """
+        import os, signal, sys
+        rank, place = os.environ["RANK"], sys.argv[1]
+        if rank == "0":
+            sys.exit(0)
+        if rank == "1":
+            open(place, "wb").close()  # waits for rank 2
+            os.kill(os.getpid(), signal.SIGKILL)
+        open(place, "rb").close()
+        signal.pause()
+        """,
+    )
+    fifo = tmp_path / "fifo"
+    write(tmp_path / "make.py", "import os, sys; os.mkfifo(sys.argv[1])")
+    assert run(tmp_path / "make.py", fifo).returncode == 0
+    done = run("-n", 3, script, fifo)
+    assert done.returncode == 137
+    report = done.stderr
+    assert re.search(r"three\.py failed: rank 1 of 3 \(pid \d+\) was killed by SIGKILL", report)
+    assert re.search(
+        r"ended by the group:\n  rank 2 \(pid \d+\) was ended by SIGTERM, .+ later\n", report
+    )
+    assert re.search(r"finished:\n  rank 0 \(pid \d+\) exited with code 0", report)

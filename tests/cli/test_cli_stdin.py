@@ -1,0 +1,82 @@
+"""Who reads the command's standard input."""
+
+import subprocess
+
+import pytest
+from commandline import PROCESSION, Watched, good
+
+from support import write
+
+READ = """
+    import os, sys
+    print("read", repr(sys.stdin.read()))
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    return write(tmp_path / "read.py", READ)
+
+
+@pytest.mark.parametrize(
+    ("words", "reader"), [([], 0), (["--stdin", "2"], 2), (["--stdin", "none"], None)], ids=str
+)
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_one_rank_reads_it(script, words, reader, method):
+    out = good("-n", 3, "--start-method", method, *words, script, input="some text\n")
+    wanted = [f"[{r}] read {'some text' + chr(10) if r == reader else ''!r}" for r in range(3)]
+    assert sorted(out.splitlines()) == wanted
+
+
+def test_single_rank(script):
+    assert good(script, input="some text") == "read 'some text'\n"
+    assert good("--stdin", "none", script, input="some text") == "read ''\n"
+
+
+def test_program():
+    out = good("-n", 2, "cat", input="a\nb\n")
+    assert out == "[0] a\n[0] b\n"
+
+
+def test_closed_standard_input(script):
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *PROCESSION, "run", "-n", "2", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[0] read ''", "[1] read ''"]
+
+
+def test_dialogue(tmp_path):
+    script = write(
+        tmp_path / "echo.py",
+        """
+        import sys
+        for line in sys.stdin:
+            print("heard", line.strip())
+        """,
+    )
+    with Watched("run", "-n", 2, script, stdin=subprocess.PIPE) as watched:
+        for word in (b"one", b"two", b"three"):
+            watched.process.stdin.write(word + b"\n")
+            watched.process.stdin.flush()
+            watched.shows(b"[0] heard " + word)
+        watched.process.stdin.close()
+        assert watched.end() == 0
+
+
+def test_a_megabyte(tmp_path):
+    script = write(tmp_path / "count.py", "import sys; print(len(sys.stdin.read()))")
+    assert good("-n", 2, script, input="x" * 1_000_000).splitlines()[-1] in (
+        "[0] 1000000",
+        "[1] 0",
+    )
+
+
+def test_waiting_input_does_not_hold_up_the_end(tmp_path):
+    # Nobody reads, and whoever writes has not closed: the ranks end, and so does the command.
+    with Watched("run", "-n", 2, "true", stdin=subprocess.PIPE) as watched:
+        assert watched.end() == 0

@@ -1,0 +1,373 @@
+"""What the report says beside the traceback: signals, memory, time, stderr, the other ranks."""
+
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import procession
+from procession import GroupFailed, Logs, Outcome, Std
+from support import OBEDIENT, failure_of, run_python, shell, write
+
+
+def dies(number):
+    os.kill(os.getpid(), number)
+    signal.pause()
+
+
+def test_signal_by_name_and_its_core():
+    failed = failure_of(dies, args=(int(signal.SIGSEGV),), nproc=2)
+    assert f"(pid {failed.cause.pid}) was killed by SIGSEGV" in str(failed)
+    if resource.getrlimit(resource.RLIMIT_CORE)[0] == 0:
+        assert not failed.cause.exit.core
+        assert "core" not in str(failed)
+
+
+def test_crash_in_native_code_shows_where(tmp_path):
+    def work():
+        import ctypes
+
+        ctypes.string_at(0)
+
+    logs = Logs(dir=tmp_path, redirect=Std.ERR)
+    failed = failure_of(work, logs=logs)
+    assert failed.cause.exit.signal == signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in str(failed)
+    assert "in work" in str(failed)
+
+
+def test_sigkill_is_told_from_want_of_memory():
+    failed = failure_of(dies, args=(int(signal.SIGKILL),))
+    first = str(failed).splitlines()[0]
+    assert "was killed by SIGKILL" in first
+    assert failed.cause.out_of_memory in (None, False)
+    assert "likely out of memory" not in first
+
+
+@pytest.mark.parametrize("route", ["redirect", "tee", "prefix"])
+def test_last_twenty_lines_of_stderr(tmp_path, route):
+    program = shell("i=1; while [ $i -le 30 ]; do echo line $i >&2; i=$((i+1)); done; exit 3")
+    logs = {
+        "redirect": Logs(dir=tmp_path, redirect=Std.ALL),
+        "tee": Logs(dir=tmp_path, tee=Std.ALL),
+        "prefix": Logs(prefix="{rank}: "),
+    }[route]
+    failed = failure_of(program, logs=logs)
+    assert failed.cause.stderr_tail == tuple(f"line {i}" for i in range(11, 31))
+    text = str(failed)
+    assert "last lines of stderr:\n    line 11\n" in text
+    assert "    line 30" in text
+    assert "line 10\n" not in text
+    if route != "prefix":
+        assert failed.cause.stderr_log in text
+
+
+def test_stderr_that_is_no_text(tmp_path):
+    program = shell(r"printf '\377\376 raw \033[31mred\033[0m \0 nul' >&2; exit 1")
+    failed = failure_of(program, logs=Logs(dir=tmp_path, redirect=Std.ALL))
+    assert "raw" in str(failed)
+    str(failed).encode()
+
+
+def test_stderr_of_a_killed_rank_is_there_to_the_last_byte():
+    program = shell("echo last words >&2; kill -9 $$")
+    for _ in range(5):
+        failed = failure_of(program, nproc=2, logs=Logs(prefix="{rank}|"))
+        assert failed.cause.stderr_tail == ("last words",)
+
+
+def test_peak_memory_and_cpu():
+    def work():
+        import time
+
+        block = bytearray(200_000_000)
+        for i in range(0, len(block), 4096):
+            block[i] = 1
+        start = time.process_time()
+        while time.process_time() - start < 0.3:
+            pass
+        raise ValueError(len(block))
+
+    failed = failure_of(work)
+    assert 195e6 < failed.cause.peak_memory < 500e6
+    assert 0.3 <= failed.cause.cpu_seconds < 3
+    assert 0.3 <= failed.cause.seconds < 10
+    line = str(failed).splitlines()[1]
+    assert re.fullmatch(r"  exit code 1, peak memory \d+\.\d MB, CPU \d\.\d\d s", line), line
+
+
+def test_memory_of_ranks_is_their_own():
+    """A rank that comes after a large one is not said to be large."""
+
+    def work():
+        block = bytearray(300_000_000 if os.environ["RANK"] == "0" else 10)
+        for i in range(0, len(block), 4096):
+            block[i] = 1
+
+    group = procession.start(work, nproc=2)
+    large, small = group.wait().ranks
+    assert large.peak_memory > 290e6
+    assert small.peak_memory < 150e6
+    assert procession.start(os.getpid).wait().ranks[0].peak_memory < 150e6
+
+
+def test_run_time():
+    failed = failure_of(shell("sleep 0.2; exit 1"), nproc=1)
+    assert 0.2 <= failed.cause.seconds < 5
+    assert re.search(r"after 0\.\d\d s", str(failed).splitlines()[0])
+
+
+def test_other_ranks_in_one_line_each(tmp_path):
+    go = tmp_path / "go"
+    program = shell(
+        f"case $RANK in 0) exit 0;; 1) while [ ! -e {go} ]; do :; done; exit 3;; "
+        "2) trap 'exit 4' TERM; while :; do sleep 0.01; done;; *) exec sleep 100;; esac"
+    )
+    group = procession.start(program, nproc=5, stop=OBEDIENT)
+    next(e for e in group if e.kind == "exited" and e.rank == 0)
+    go.touch()
+    with pytest.raises(GroupFailed) as caught:
+        group.wait(20)
+    lines = str(caught.value).splitlines()
+    assert "rank 1 of 5" in lines[0]
+    assert "exited with code 3" in lines[0]
+    ended = lines[lines.index("ended by the group:") + 1 :][:3]
+    assert [re.match(r"  rank (\d) \(pid \d+\) (.*?),", line).group(1) for line in ended] == [
+        "2",
+        "3",
+        "4",
+    ]
+    assert all("was ended by SIGTERM" in line for line in ended[1:])
+    finished = lines[lines.index("finished:") + 1]
+    assert finished.startswith("  rank 0 (pid ")
+
+
+def test_failures_in_the_order_in_which_they_happened():
+    """The second failure is a failure of its own, when it came before it was stopped."""
+
+    def work():
+        import signal
+        import sys
+
+        rank = int(os.environ["RANK"])
+        # The stop signal comes to all; each rank's own failure is blocked to come before.
+        at = float(os.environ["AT"]) + 0.1 * rank
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        while time.monotonic() < at:
+            pass
+        sys.exit(10 + rank)
+
+    env = {"AT": str(time.monotonic() + 0.5)}
+    failed = failure_of(work, nproc=3, env=env, stop=OBEDIENT)
+    assert failed.cause.rank == 0
+    assert [f.rank for f in failed.failures] == [0]
+    assert [e.rank for e in failed.ended] == [1, 2]
+
+
+def test_simultaneous_failures_are_all_shown():
+    def work():
+        at = float(os.environ["AT"])
+        while time.monotonic() < at:
+            pass
+        raise ValueError("of " + os.environ["RANK"])
+
+    for _ in range(5):  # a busy machine may keep them apart
+        failed = failure_of(work, nproc=2, env={"AT": str(time.monotonic() + 0.4)})
+        if len(failed.failures) == 2:
+            break
+    if len(failed.failures) < 2:
+        pytest.skip("this machine did not run two ranks at the same time")
+    apart = failed.failures[1].happened_at - failed.failures[0].happened_at
+    assert ("at the same time" in str(failed)) == (apart <= 1_000_000)
+    assert "ValueError: of 0" in str(failed) or apart > 1_000_000
+
+
+# -- error files
+
+
+def torch_error(message="from the record", callstack="Traceback (most recent call last):\n  there"):
+    return {
+        "message": {
+            "message": message,
+            "extraInfo": {"py_callstack": callstack, "timestamp": str(int(time.time()))},
+        }
+    }
+
+
+def writer(content):
+    """Give a command that writes its error file and fails."""
+    return [
+        sys.executable,
+        "-c",
+        "import os, sys; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'wb')"
+        f".write({content!r}); sys.exit(1)",
+    ]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_error_file_of_a_recording_command(tmp_path, kept):
+    logs = Logs(dir=tmp_path if kept else None)
+    record = torch_error("ValueError: bad", "Traceback (most recent call last):\nValueError: bad")
+    failed = failure_of(writer(json.dumps(record).encode()), nproc=2, logs=logs)
+    assert "ValueError: bad" in failed.cause.traceback
+    assert "\n  Traceback (most recent call last):\n  ValueError: bad" in str(failed)
+    assert failed.cause.error_file == "" if not kept else Path(failed.cause.error_file).exists()
+
+
+def test_error_file_with_a_plain_message():
+    failed = failure_of(writer(json.dumps({"message": "plain words"}).encode()))
+    assert "plain words" in str(failed)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"\xff\xfe\x00\x01", b"[" * 1_000_000, b'{"message": ' * 100_000, b"null", b"3",
+        b'"text"', b"[]", b'{"message": 3}', b'{"message": {"extraInfo": []}}',
+        b'{"message": {"message": {"a": 1}, "extraInfo": {"py_callstack": 7}}}',
+        b'{"message": {"message": "m", "extraInfo": {"timestamp": "x"}}}',
+        b'{"message": "\\ud800 \\u0000 \\u001b[2J"}', b"NaN", b'{"message": NaN}',
+    ],
+    ids=range(16),
+)  # fmt: skip
+def test_error_file_with_garbage_does_no_harm(content, tmp_path):
+    place = tmp_path / "content"
+    place.write_bytes(content)
+    program = shell(f'cp {place} "$TORCHELASTIC_ERROR_FILE"; exit 5')
+    failed = failure_of(program, nproc=1)
+    assert failed.cause.exit.code == 5
+    assert "exited with code 5" in str(failed).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ['mkdir "$TORCHELASTIC_ERROR_FILE"', 'mkfifo "$TORCHELASTIC_ERROR_FILE"',
+     'ln -s /dev/zero "$TORCHELASTIC_ERROR_FILE"', 'ln -s loop "$TORCHELASTIC_ERROR_FILE"'],
+    ids=["directory", "fifo", "device", "link"],
+)  # fmt: skip
+def test_error_file_that_is_no_file_does_no_harm(command):
+    failed = failure_of(shell(f"{command}; exit 5"))
+    assert failed.cause.exit.code == 5
+
+
+def test_error_file_of_a_rank_that_was_ended_is_no_cause(tmp_path):
+    record = json.dumps(torch_error("late words"))
+    program = shell(
+        f"""[ $RANK = 1 ] && exit 3; trap 'echo {record!r} > "$TORCHELASTIC_ERROR_FILE"; exit 1' """
+        "TERM; while :; do sleep 0.01; done"
+    )
+    failed = failure_of(program, nproc=2, logs=Logs(dir=tmp_path))
+    assert [f.rank for f in failed.failures] == [1]
+    assert "late words" not in str(failed).splitlines()[0]
+
+
+@pytest.mark.torch
+def test_record_of_torch(tmp_path):
+    pytest.importorskip("torch")
+    script = write(
+        tmp_path / "s.py",
+        """
+        from torch.distributed.elastic.multiprocessing.errors import record
+
+        @record
+        def main():
+            raise ValueError("recorded")
+
+        main()
+        """,
+    )
+    failed = failure_of([sys.executable, str(script)], logs=Logs(dir=tmp_path / "logs"))
+    assert "ValueError: recorded" in str(failed)
+    assert "in main" in failed.cause.traceback
+
+
+# -- files of a run
+
+
+def test_events_and_run_are_valid_json(tmp_path):
+    program = shell("[ $RANK = 1 ] && exit 3; exec sleep 100")
+    group = procession.start(
+        program, nproc=2, logs=Logs(dir=tmp_path), name="jobs: a/b", stop=OBEDIENT
+    )
+    with pytest.raises(GroupFailed) as caught:
+        group.wait()
+    (run,) = tmp_path.iterdir()
+    assert str(run) == group.run_dir == caught.value.end.run_dir
+    asked = json.loads((run / "run.json").read_text())
+    assert asked["nproc"] == 2
+    assert asked["name"] == "jobs: a/b"
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert events == [e.as_dict() for e in group]
+    assert events[0]["kind"] == "starting"
+    assert events[-1]["kind"] == "failed"
+
+
+def test_secrets_are_masked(tmp_path, monkeypatch):
+    monkeypatch.setenv("INHERITED_API_KEY", "hush-inherited")
+    env = {
+        "MY_TOKEN": "hush-token",
+        "AWS_SECRET_ACCESS_KEY": "hush-aws",
+        "db_password": "hush-password",
+        "CREDENTIALS": "hush-credentials",
+        "HARMLESS": "shown",
+    }
+    failed = failure_of(shell("exit 3"), nproc=2, env=env, logs=Logs(dir=tmp_path))
+    failed_too = failure_of(
+        shell("exit 3"), nproc=2, env={0: env, 1: {"MY_TOKEN": "hush-one"}}, logs=Logs(dir=tmp_path)
+    )
+    for text in (str(failed), str(failed_too), repr(failed)):
+        assert "hush" not in text
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            assert "hush" not in file.read_text(), file
+    (asked, _) = (json.loads(f.read_text()) for f in tmp_path.glob("*/run.json"))
+    assert asked["env"][0]["HARMLESS"] == "shown" or asked["env"][1].get("MY_TOKEN") == "***"
+
+
+def test_without_logs_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    failure_of(shell("exit 3"), nproc=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_report_names_the_run_directory_and_the_logs(tmp_path):
+    logs = Logs(dir=tmp_path / "new" / "place", redirect=Std.ALL)
+    failed = failure_of(shell("echo out; echo err >&2; exit 3"), logs=logs)
+    assert f"run directory: {failed.end.run_dir}" in str(failed)
+    assert Path(failed.cause.stdout_log).read_text() == "out\n"
+    assert Path(failed.cause.stderr_log).read_text() == "err\n"
+    assert f"full log: {failed.cause.stderr_log}" in str(failed)
+
+
+def test_exit_code_for_a_command_line(tmp_path):
+    main = write(
+        tmp_path / "main.py",
+        """
+        import procession, sys
+        try:
+            procession.run(["sh", "-c", "kill -9 $$"])
+        except procession.GroupFailed as e:
+            print(e.exit_code, e.cause.outcome is procession.Outcome.SIGNALLED)
+            sys.exit(e.exit_code)
+        """,
+    )
+    done = run_python(main)
+    assert (done.returncode, done.stdout) == (137, "137 True\n")
+
+
+def test_failures_pickle_and_print():
+    """GroupFailed may itself cross a process boundary, as from a pool."""
+    import copy
+    import pickle
+
+    failed = failure_of(shell("exit 3"), nproc=2)
+    for other in (pickle.loads(pickle.dumps(failed)), copy.copy(failed)):
+        assert str(other) == str(failed)
+        assert other.cause == failed.cause
+    assert Outcome.EXITED is pickle.loads(pickle.dumps(failed.cause.outcome))
