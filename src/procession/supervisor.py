@@ -25,6 +25,7 @@ from procession.ends import RankRecord, group_end
 from procession.errors import GroupEnd
 from procession.events import Event
 from procession.exit import Exit, signal_name
+from procession.forkserver import pool
 from procession.forkserver.client import ForkServer
 from procession.lifecycle import (
     Arm,
@@ -154,9 +155,11 @@ class Supervisor:
             self._forget_ranks()
         self.records = [RankRecord(rank) for rank in range(self.spec.nproc)]
         try:
+            if self._server.lost:
+                self._renew_server()
             self._spawner.begin(self._server, attempt)
         except OSError as e:
-            self._spawn_failed(0, "find a port and its directory", e)
+            self._spawn_failed(0, "find a forkserver and a port", e)
         for rank, record in enumerate(self.records):
             if self.phase is not Phase.STARTING:
                 break
@@ -172,6 +175,13 @@ class Supervisor:
                 self._handle(RankEvent(WorkerEvent.CANCELLED, rank, time.monotonic_ns()))
         self._mind_queue()
 
+    def _renew_server(self) -> None:
+        """Start the next attempt under another forkserver than the one that was lost."""
+        pool.release(None, self._server)
+        self._server = self._spawner.lease()
+        self.lost_server = ""
+        self._loop.watch(self._server.fileno(), self._hear)
+
     def _spawn_failed(self, rank: int, stage: str, e: OSError) -> None:
         self.records[rank].start_fault = (stage, e.errno or 0, e.strerror or str(e))
         self._handle(RankEvent(WorkerEvent.SPAWN_FAILED, rank, time.monotonic_ns(), ok=False))
@@ -186,12 +196,14 @@ class Supervisor:
 
     def _signal(self, ranks: list[int], number: int) -> None:
         if not self._server.lost:
+            self._server.wake()
             self._tell("signal", int(number), ranks)
             return
         for rank in ranks:
-            fd = self.records[rank].pidfd
-            if fd >= 0:
-                signal.pidfd_send_signal(fd, number)
+            try:
+                signal.pidfd_send_signal(self.records[rank].pidfd, number)
+            except OSError:
+                pass  # gone already, or never seen
             kind = WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
             self._handle(RankEvent(kind, rank, time.monotonic_ns()))
 
@@ -199,6 +211,7 @@ class Supervisor:
         if self._server.lost:
             self._handle(Swept(self.lifecycle.attempt))
         else:
+            self._server.wake()
             self._tell("sweep", int(number))
 
     # -- the forkserver
@@ -277,6 +290,7 @@ class Supervisor:
                 self._exited(rank, None, None, None, at)
 
         if self._lives(rank):
+            self._server.wake()
             self._loop.after(("status", rank), seconds, nobody_told)
 
     def _exited(

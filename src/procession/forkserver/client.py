@@ -196,6 +196,13 @@ class ForkServer:
 
     # -- end
 
+    def wake(self) -> None:
+        """Let it go on if somebody stopped it (SIGSTOP): it has something to do."""
+        try:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
+        except OSError:
+            pass  # gone; whoever reads from it sees that
+
     def abandon(self) -> None:
         """Close this process's descriptors and forget it: after a fork, in the child."""
         self.lost = True
@@ -217,6 +224,7 @@ class ForkServer:
         self._sock.close()
         if self._pidfd < 0:
             return _wait(self.pid)
+        self.wake()
         gone = self._wait_gone(timeout)
         if not gone:
             try:
