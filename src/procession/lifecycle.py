@@ -319,6 +319,8 @@ class Lifecycle:
     # -- events
 
     def _rank_event(self, event: RankEvent) -> list[Action]:
+        if not 0 <= event.rank < self.nproc:
+            raise IllegalEvent(f"there is no rank {event.rank}")
         rank = self.ranks[event.rank]
         if rank.state is Worker.LOST:
             return []  # given up: what it does now is no longer ours
@@ -336,7 +338,7 @@ class Lifecycle:
             rank.failed_nth = len(self.failures)
             actions += self._group(GroupEvent.FAILURE)
         if event.kind is WorkerEvent.SPAWNED and self.phase is Phase.STOPPING:
-            if rank.reported:
+            if rank.reported and not self.killing:
                 actions.append(self._arm(DeadlineKind.LINGER))
             else:
                 actions += self._signal([event.rank])
@@ -399,7 +401,8 @@ class Lifecycle:
                 return []
             return self._signal(r for r, rank in enumerate(self.ranks) if not rank.asked)
         if event.kind is DeadlineKind.GRACE:
-            return self._kill() if self.phase in (Phase.STOPPING, Phase.SWEEPING) else []
+            stopping = self.phase in (Phase.STOPPING, Phase.SWEEPING)
+            return self._kill() if stopping and not self.killing else []
         return self._give_up(event.at) if self.killing else []
 
     def _stop_wanted(self, event: StopWanted) -> list[Action]:

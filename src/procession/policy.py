@@ -92,7 +92,10 @@ class Logs:
 
     def check(self, nproc: int) -> None:
         """Raise ValueError if this cannot be done for a group of `nproc` ranks."""
-        self.route(nproc)
+        for what in ("redirect", "tee"):
+            for chosen in by_rank(getattr(self, what), nproc, what, Std.NONE):
+                if chosen not in (0, 1, 2, 3):
+                    raise ValueError(f"{what} must be a Std, or a mapping by rank, not {chosen!r}")
         by_rank(dict.fromkeys(self.ranks or (), True) or True, nproc, "ranks", False)
         template = self.template(nproc)
         if template is not None:

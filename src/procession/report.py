@@ -28,8 +28,8 @@ def format_report(end: GroupEnd) -> str:
         lines += ["", "at the same time (within 1 ms):"]
         for failure in together[:FULL_TRACEBACKS]:
             lines += ["", headline(failure, end.nproc), *details(failure)]
-        together = together[FULL_TRACEBACKS:]
-        later = together + later
+        rest = together[FULL_TRACEBACKS:]
+        lines += _others("and also at the same time", rest, cause, what_happened)
     lines += _others("failed by themselves, later", later, cause, what_happened)
     lines += _others("ended by the group", end.ended, cause, _ending)
     lines += _others("finished", end.finished, cause, _ending)

@@ -142,7 +142,7 @@ def make_spec(
         raise SpecError(
             f"start_method must be one of {', '.join(START_METHODS)}, not {start_method!r}"
         )
-    if stdin is not None and stdin not in range(nproc):
+    if stdin is not None and (isinstance(stdin, bool) or stdin not in range(nproc)):
         raise SpecError(f"stdin: there is no rank {stdin!r}; the ranks are 0 to {nproc - 1}")
     try:
         logs.check(nproc)

@@ -18,6 +18,7 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from typing import Any
 
 from procession import lifecycle
@@ -67,6 +68,7 @@ class Supervisor:
         self._stop_signal = int(spec.stop.signal)
         self._grace = spec.stop.grace
         self._loop = EventLoop()
+        self._actions: deque[lifecycle.Action] = deque()  # the first one is being carried out
         self._oom_kills = oom_kills()
         self._clock_offset = time.time() - time.monotonic()
         self._loop.watch(server.fileno(), self._hear)
@@ -116,7 +118,12 @@ class Supervisor:
         self._do(actions)
 
     def _do(self, actions: list[lifecycle.Action]) -> None:
-        for action in actions:
+        """Carry out actions in order; what they lead to comes after them."""
+        self._actions += actions
+        if len(self._actions) > len(actions) or not actions:
+            return  # a call further up carries them out
+        while self._actions:
+            action = self._actions[0]
             if isinstance(action, lifecycle.Spawn):
                 self._spawn(action.attempt)
             elif isinstance(action, Cancel):
@@ -128,6 +135,7 @@ class Supervisor:
                 self._sweep(signal.SIGKILL if action.kill else self._stop_signal)
             elif isinstance(action, Arm):
                 self._arm(action.deadline)
+            self._actions.popleft()
 
     def _arm(self, deadline: Deadline) -> None:
         seconds = {
@@ -212,7 +220,7 @@ class Supervisor:
             self._handle(Swept(self.lifecycle.attempt))
         else:
             self._server.wake()
-            self._tell("sweep", int(number))
+            self._tell("sweep", int(number), self.lifecycle.attempt)
 
     # -- the forkserver
 
@@ -245,7 +253,7 @@ class Supervisor:
             elif kind == "exited":
                 self._exited(*rest)
             elif kind == "swept":
-                self._handle(Swept(self.lifecycle.attempt))
+                self._handle(Swept(rest[0]))
             elif kind == "crashed":
                 self.lost_server = str(rest[0])
         if self._server.lost:

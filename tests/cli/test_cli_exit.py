@@ -103,6 +103,22 @@ def test_rank_that_interrupts_itself_did_not_succeed(tmp_path):
     assert "KeyboardInterrupt" in done.stderr
 
 
+@pytest.mark.parametrize(("end", "code"), [("raise ValueError", 1), ("sys.exit(3)", 3)])
+def test_rank_that_failed_and_does_not_leave(tmp_path, end, code):
+    # The failure is what it told; that the group had to kill it then is not the failure.
+    script = write(
+        tmp_path / "stuck.py",
+        f"""
+        import signal, sys, threading
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        threading.Thread(target=threading.Event().wait).start()
+        {end}
+        """,
+    )
+    done = run("-n", 2, "--shutdown-timeout", "0.3", script)
+    assert done.returncode == code, done.stderr
+
+
 def test_the_first_failure_gives_the_code(tmp_path):
     script = write(
         tmp_path / "two.py",

@@ -73,7 +73,8 @@ def test_digits_with_a_rank_that_fails():
 @needs("torch", "numpy")
 @pytest.mark.torch
 @pytest.mark.parametrize("nproc", [2, 4])
-def test_torch_ddp(nproc):
+def test_torch_ddp(nproc, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     done = run("-n", nproc, EXAMPLES / "torch_ddp.py")
     assert done.returncode == 0, done.stderr
     said = by_rank(done.stdout, nproc)
@@ -88,7 +89,8 @@ def test_torch_ddp(nproc):
 def test_jax_psum():
     done = run("-n", 4, EXAMPLES / "jax_psum.py")
     assert done.returncode == 0, done.stderr
-    assert by_rank(done.stdout, 4) == {rank: ["psum 10.0"] for rank in range(4)}
+    # Some versions of gloo tell what they are connected with.
+    assert [lines[-1] for lines in by_rank(done.stdout, 4).values()] == ["psum 10.0"] * 4
 
 
 def test_return_values():

@@ -2,6 +2,7 @@
 
 import copy
 
+from hypothesis import Phase as Stage
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -95,5 +96,11 @@ def good(event):
     return getattr(event, "ok", True)
 
 
-Groups.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+Groups.TestCase.settings = settings(
+    max_examples=300,
+    stateful_step_count=40,
+    deadline=None,
+    report_multiple_bugs=False,
+    phases=[Stage.explicit, Stage.reuse, Stage.generate, Stage.shrink],  # explaining takes minutes
+)
 TestGroups = Groups.TestCase

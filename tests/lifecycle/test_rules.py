@@ -304,6 +304,14 @@ def test_who_told_its_outcome_before_the_news_of_its_process_may_linger_too():
     assert group("linger deadline") == [Signal((1,))]
 
 
+def test_nobody_lingers_when_the_group_is_killed():
+    group = Script(2)
+    group("spawned", 0)
+    group("reported", 1, ok=True)
+    group("stop wanted", kill=True)
+    assert group("spawned", 1) == [Signal((1,), kill=True)]
+
+
 # -- grace, kill, reap, lost
 
 

@@ -243,6 +243,12 @@ def who_is_asked_to_stop_is_signalled(before, event, after, actions):
     return newly <= (killed if after.killing else told)
 
 
+def who_is_started_while_the_others_are_killed_is_killed_at_once(before, event, after, actions):
+    if not before.killing or getattr(event, "kind", None) is not WorkerEvent.SPAWNED:
+        return True
+    return Signal((event.rank,), kill=True) in actions
+
+
 def who_has_no_process_is_cancelled(before, event, after, actions):
     if after.phase is not Phase.STOPPING or before.phase is Phase.STOPPING:
         return not any(isinstance(a, Cancel) for a in actions)
@@ -273,6 +279,7 @@ KEPT = (
     the_end_is_told_once_and_last,
     signals_go_to_living_ranks_once,
     who_is_asked_to_stop_is_signalled,
+    who_is_started_while_the_others_are_killed_is_killed_at_once,
     who_has_no_process_is_cancelled,
     who_told_its_outcome_is_left_to_linger,
 )

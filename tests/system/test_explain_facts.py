@@ -170,6 +170,30 @@ def test_failures_in_the_order_in_which_they_happened():
     assert [e.rank for e in failed.ended] == [1, 2]
 
 
+def test_a_failure_counts_from_when_it_was_raised_not_from_when_it_was_described():
+    """Rank 0 raises first, and its exception takes long to print."""
+
+    def work(at):
+        import os
+        import time
+
+        class Slow(Exception):
+            def __str__(self):
+                end = time.monotonic() + 0.3
+                while time.monotonic() < end:
+                    pass
+                return "slow to print"
+
+        rank = int(os.environ["RANK"])
+        while time.monotonic() < at + 0.1 * rank:
+            pass
+        raise Slow if rank == 0 else ValueError("a consequence")
+
+    failed = failure_of(work, args=(time.monotonic() + 0.3,), nproc=2, stop=OBEDIENT)
+    assert failed.cause.rank == 0
+    assert failed.cause.type_name.endswith("Slow")
+
+
 def test_simultaneous_failures_are_all_shown():
     def work():
         at = float(os.environ["AT"])
@@ -177,8 +201,8 @@ def test_simultaneous_failures_are_all_shown():
             pass
         raise ValueError("of " + os.environ["RANK"])
 
-    for _ in range(5):  # a busy machine may keep them apart
-        failed = failure_of(work, nproc=2, env={"AT": str(time.monotonic() + 0.4)})
+    for _ in range(3):  # a busy machine may keep them apart
+        failed = failure_of(work, nproc=2, env={"AT": str(time.monotonic() + 0.3)})
         if len(failed.failures) == 2:
             break
     if len(failed.failures) < 2:
@@ -251,9 +275,19 @@ def test_error_file_with_garbage_does_no_harm(content, tmp_path):
      'ln -s /dev/zero "$TORCHELASTIC_ERROR_FILE"', 'ln -s loop "$TORCHELASTIC_ERROR_FILE"'],
     ids=["directory", "fifo", "device", "link"],
 )  # fmt: skip
-def test_error_file_that_is_no_file_does_no_harm(command):
-    failed = failure_of(shell(f"{command}; exit 5"))
-    assert failed.cause.exit.code == 5
+def test_error_file_that_is_no_file_does_no_harm(command, tmp_path):
+    main = write(
+        tmp_path / "main.py",
+        f"""
+        import procession
+        try:
+            procession.run(["sh", "-c", {command + "; exit 5"!r}], logs=procession.Logs(dir="logs"))
+        except procession.GroupFailed as e:
+            print(e.cause.exit)
+        """,
+    )
+    done = run_python(main, cwd=tmp_path, timeout=10)  # in a process of its own, as it may hang
+    assert (done.stdout, done.stderr) == ("exit code 5\n", "")
 
 
 def test_error_file_of_a_rank_that_was_ended_is_no_cause(tmp_path):

@@ -93,7 +93,7 @@ def test_torn_value(method):
         class Slow:
             def __reduce__(self):
                 threading.Thread(target=kill, daemon=True).start()
-                return bytes, (b"x" * 500_000_000,)
+                return bytes, (b"x" * 100_000_000,)
 
         def kill():
             # Until the main thread is in a write of many bytes: the value is on its way.

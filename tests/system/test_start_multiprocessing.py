@@ -294,14 +294,14 @@ def test_torch_tensors_in_shared_memory(tmp_path):
             import os
             t[int(os.environ["RANK"])] += 1
 
-        t = torch.zeros(3).share_memory_()
-        for method in ("forkserver", "spawn", "fork"):
-            procession.run(work, args=(t,), nproc=3, start_method=method)
+        t = torch.zeros(2).share_memory_()
+        for method in ("forkserver", "fork"):
+            procession.run(work, args=(t,), nproc=2, start_method=method)
         print(t.tolist())
         """,
     )
     done = run_python(script, timeout=55)
-    assert (done.stdout, done.stderr) == ("[3.0, 3.0, 3.0]\n", "")
+    assert (done.stdout, done.stderr) == ("[2.0, 2.0]\n", "")
 
 
 def test_nothing_is_said_about_leaked_objects(tmp_path):

@@ -10,7 +10,7 @@ From the launcher:
     ("begin", dict)                what is common to the ranks of an attempt, see `server.Server`
     ("spawn", dict) + descriptors  start one rank
     ("signal", number, [rank])     signal the processes of these ranks
-    ("sweep", number)              signal whatever is left, and tell when nothing is
+    ("sweep", number, attempt)     signal whatever is left, and tell when nothing is
     ("rest", seconds)              the group is over; go if nothing comes for so long
 From the forkserver, `at` in nanoseconds of the monotonic clock:
     ("spawned", rank, pid, at) + [pidfd]
@@ -18,7 +18,7 @@ From the forkserver, `at` in nanoseconds of the monotonic clock:
     ("ready", rank, at)
     ("signalled", number, [rank], at)          sent to these; the others were gone already
     ("exited", rank, wait status, cpu seconds, peak memory in bytes, at)
-    ("swept",)
+    ("swept", attempt)
     ("crashed", text)              the forkserver itself failed; it ends everything and goes
 
 Rejected: pickle and JSON (imports of 3 to 8 ms in a process whose start is felt), and sequenced
@@ -90,17 +90,21 @@ class Receiver:
         """
         room = socket.CMSG_SPACE(FDS_AT_ONCE * array.array("i").itemsize)
         try:
-            data, control, _flags, _ = self._sock.recvmsg(BLOCK, room, socket.MSG_CMSG_CLOEXEC)
+            data, control, flags, _ = self._sock.recvmsg(BLOCK, room, socket.MSG_CMSG_CLOEXEC)
         except (BlockingIOError, InterruptedError):
             return []
         except ConnectionError:
-            data, control = b"", []
+            data, control, flags = b"", [], 0
         for level, kind, raw in control:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds = array.array("i")
                 fds.frombytes(raw[: len(raw) - len(raw) % fds.itemsize])
                 self._fds += fds.tolist()
         self._data += data
+        if flags & socket.MSG_CTRUNC and len(self._data) >= HEADER.size:
+            # No room for more descriptors here: the missing ones are this frame's, not the next's.
+            count = HEADER.unpack_from(self._data)[1]
+            self._fds += [-1] * (count - len(self._fds))
         self.ended = not data
         return self._frames()
 

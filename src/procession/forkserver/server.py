@@ -64,6 +64,7 @@ class Server:
         self._faults: dict[int, bytes] = {}  # rank -> why it did not reach its program
         self._common: Job = {}
         self._sweep = 0  # the signal of a sweep in progress
+        self._sweep_of = 0  # its attempt
         self._swept: set[int] = set()  # pids that got it
         self._groups: set[int] = set()  # process groups that got the stop signal as ranks
         self._patience: float | None = None
@@ -162,9 +163,7 @@ class Server:
         elif kind == "signal":
             self._signal(message[1], message[2])
         elif kind == "sweep":
-            if self._sweep != message[1]:
-                self._swept = set()
-            self._sweep = message[1]
+            self._sweep, self._sweep_of, self._swept = message[1], message[2], set[int]()
             self._reap()
         elif kind == "rest":
             self._patience = message[1]
@@ -201,7 +200,7 @@ class Server:
             except ChildProcessError:
                 if self._sweep:
                     self._sweep = 0
-                    self._tell("swept")
+                    self._tell("swept", self._sweep_of)
                 return
             if not pid:
                 break

@@ -99,7 +99,7 @@ def type_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def text_of(error: BaseException) -> str:
+def text_of(error: object) -> str:
     """Give `str(error)`, also where that raises."""
     try:
         return str(error)
@@ -158,7 +158,7 @@ def _parts(error: BaseException, seen: set[int], depth: int) -> Record:
         pass
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list):
-        record["notes"] = [str(n) for n in notes]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        record["notes"] = [text_of(n) for n in notes]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     for link, other in (("cause", error.__cause__), ("context", error.__context__)):
         if other is not None and id(other) not in seen and depth < MAX_DEPTH:
             record[link] = _parts(other, seen, depth + 1)
