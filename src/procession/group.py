@@ -20,8 +20,10 @@ from procession.errors import (
     StartFailed,
 )
 from procession.events import Event
+from procession.exit import Exit
 from procession.forkserver.client import ForkServer
-from procession.lifecycle import Phase
+from procession.lifecycle import Phase, Worker
+from procession.output.plan import Output
 from procession.report import format_report
 from procession.results import exception_of, value_of
 from procession.spawner import Spawner
@@ -54,9 +56,9 @@ class Group:
     on, and ends with the group; each iterator starts anew. Methods may be called from any thread.
     """
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, output: Output | None = None) -> None:
         self.spec = spec
-        self._spawner = Spawner(spec)
+        self._spawner = Spawner(spec, output)
         self._server: ForkServer | None = None
         try:
             self._server = self._spawner.lease()
@@ -113,6 +115,20 @@ class Group:
     def pids(self) -> dict[int, int]:
         """Give the process of each rank of the current attempt that has or had one."""
         return {r.rank: r.pid for r in list(self._supervisor.records) if r.pid is not None}
+
+    def exit_of(self, rank: int) -> Exit | None:
+        """Give the exit status of a rank of the current attempt, None while it is not gone."""
+        states = self._supervisor.lifecycle.ranks
+        if not states or states[rank].state is not Worker.EXITED:
+            return None
+        return self._supervisor.records[rank].exit
+
+    def subscribe(self, call: Callable[[Event], None]) -> None:
+        """Have `call` called with each event, the past ones first, in the supervisor's thread.
+
+        It must be quick, and what it raises is lost. To be used before the group has ended.
+        """
+        self._supervisor.subscribe(call)
 
     def __iter__(self) -> Iterator[Event]:
         """Give every lifecycle event, from the first on; ends when the group has ended."""
@@ -252,6 +268,17 @@ class Group:
         if wait:
             self._done.wait(self._longest() + (grace or 0.0))
             self._join()
+
+    def send_signal(self, rank: int, signal: int) -> None:
+        """Send a signal to a rank's process, as anybody might: its end is then its own failure.
+
+        A rank that has none, or is gone, gets nothing.
+        """
+        self._supervisor.request_signal(rank, signal)
+
+    def expire(self, patience: float = 0.0) -> None:
+        """Let a group that failed and is patient (see `Stop`) be so for `patience` seconds more."""
+        self._supervisor.request_patience(patience)
 
     def kill(self, wait: bool = True) -> None:
         """End the group by SIGKILL, at once. wait: return when it has ended."""

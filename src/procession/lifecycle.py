@@ -158,6 +158,7 @@ class DeadlineKind(enum.Enum):
     """What a deadline is for."""
 
     START = "every rank has reached its program"
+    PATIENCE = "ranks of a failed group have ended by themselves"
     LINGER = "ranks that told their outcome are gone"
     GRACE = "ranks have obeyed the stop signal"
     REAP = "killed processes are gone"
@@ -274,9 +275,11 @@ class Lifecycle:
 
     nproc: int
     restarts: int = 0
+    patient: bool = False  # after a failure, others may end by themselves first
     phase: Phase = Phase.STARTING
     attempt: int = 0
     stop_wanted: bool = False
+    waiting: bool = False  # in STOPPING, and nobody was told to stop yet
     killing: bool = False
     left_behind: bool = False
     ranks: list[Rank] = field(default_factory=list[Rank])
@@ -337,7 +340,7 @@ class Lifecycle:
         if rank.failed_at is not None and not failed_before:
             rank.failed_nth = len(self.failures)
             actions += self._group(GroupEvent.FAILURE)
-        if event.kind is WorkerEvent.SPAWNED and self.phase is Phase.STOPPING:
+        if event.kind is WorkerEvent.SPAWNED and self.phase is Phase.STOPPING and not self.waiting:
             if rank.reported and not self.killing:
                 actions.append(self._arm(DeadlineKind.LINGER))
             else:
@@ -400,6 +403,8 @@ class Lifecycle:
             if self.phase is not Phase.STOPPING:
                 return []
             return self._signal(r for r, rank in enumerate(self.ranks) if not rank.asked)
+        if event.kind is DeadlineKind.PATIENCE:
+            return self._stop() if self.waiting else []
         if event.kind is DeadlineKind.GRACE:
             stopping = self.phase in (Phase.STOPPING, Phase.SWEEPING)
             return self._kill() if stopping and not self.killing else []
@@ -410,6 +415,8 @@ class Lifecycle:
             return []
         self.stop_wanted = True
         actions = self._group(GroupEvent.STOP_WANTED)
+        if self.waiting:
+            actions += self._stop()
         if event.kill and not self.killing:
             return [a for a in actions if not isinstance(a, Signal)] + self._kill()
         return actions
@@ -425,13 +432,21 @@ class Lifecycle:
         if self.phase is before:
             return []
         if self.phase is Phase.STOPPING:
-            return [*self._signal_running(), self._arm(DeadlineKind.GRACE)]
+            if self.patient and event is GroupEvent.FAILURE:
+                self.waiting = True
+                return [self._arm(DeadlineKind.PATIENCE)]
+            return self._stop()
         if self.phase is Phase.SWEEPING:
             sweep: list[Action] = [Sweep(kill=self.killing)]
-            if before is not Phase.STOPPING:  # the one deadline begins here
+            if before is not Phase.STOPPING or self.waiting:  # the one deadline begins here
+                self.waiting = False
                 sweep.append(self._arm(DeadlineKind.GRACE))
             return sweep
         return [End(self.phase)] if self.phase.final else []
+
+    def _stop(self) -> list[Action]:
+        self.waiting = False
+        return [*self._signal_running(), self._arm(DeadlineKind.GRACE)]
 
     def _signal_running(self) -> list[Action]:
         """Stop the ranks that still work, and give those that told their outcome a moment."""

@@ -130,6 +130,8 @@ class Stop:
 
     signal: the stop signal.
     grace: seconds from the stop signal to SIGKILL, one deadline for the whole group.
+    patience: seconds that the other ranks may go on after a failure, to end by themselves, before
+        the stop signal; None: until `Group.expire`, `stop` or `kill`.
     reap: seconds that processes may take to vanish after SIGKILL, before they are given up as
         lost (a process in uninterruptible sleep cannot be killed).
     linger: seconds that a rank whose outcome is known may take to exit by itself when the group
@@ -138,6 +140,7 @@ class Stop:
 
     signal: signals.Signals | int = signals.SIGTERM
     grace: float = 30.0
+    patience: float | None = 0.0
     reap: float = 10.0
     linger: float = 1.0
 
@@ -145,8 +148,10 @@ class Stop:
         """Raise ValueError for a signal that does not exist or a time that is not one."""
         if self.signal not in signals.valid_signals():
             raise ValueError(f"stop signal: there is no signal {self.signal!r}")
-        for name in ("grace", "reap", "linger"):
+        for name in ("grace", "patience", "reap", "linger"):
             seconds = getattr(self, name)
+            if name == "patience" and seconds is None:
+                continue
             if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9:
                 raise ValueError(f"stop: {name} must be seconds, 0 or more, not {seconds!r}")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from procession.forkserver import pool
 from procession.forkserver.client import ForkServer, fresh_interpreter
-from procession.output.rundir import RunDir, masked
+from procession.output.plan import Output, output_of
+from procession.output.rundir import masked
 from procession.output.wiring import Wiring
 from procession.payload import Payload
 from procession.rankenv import Place, rank_environment
@@ -19,7 +20,7 @@ from procession.system.ports import free_port
 class Spawner:
     """Sends the ranks of one group to its forkserver. Owns the files and descriptors for that."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, output: Output | None = None) -> None:
         self._spec = spec
         self._env = dict(os.environ)
         self._server_key: pool.Key | None = None
@@ -27,12 +28,13 @@ class Spawner:
         self.payload = Payload(spec)
         try:
             called = self._env.get("TORCHELASTIC_RUN_ID") or spec.name
-            self.run_dir = RunDir(spec.logs, spec.nproc, _safe(called))
+            output = output or output_of(spec.logs, spec.nproc, spec.name, _safe(called))
         except BaseException:
             self.payload.close()
             raise
+        self.run_dir = output.files
         try:
-            self.streams = Wiring(spec.logs, spec.nproc, spec.name, spec.stdin, self.run_dir)
+            self.streams = Wiring(output, spec.stdin)
         except BaseException:
             self.payload.close()
             self.run_dir.close()

@@ -19,6 +19,7 @@ import signal
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from procession import lifecycle
@@ -58,7 +59,7 @@ class Supervisor:
         self.spec = spec
         self.end: GroupEnd | None = None
         self.records: list[RankRecord] = []
-        self.lifecycle = Lifecycle(spec.nproc, spec.restart.max)
+        self.lifecycle = Lifecycle(spec.nproc, spec.restart.max, patient=spec.stop.patience != 0)
         self.events: list[Event] = []
         self.changed = threading.Condition()
         self.started_at = time.monotonic_ns()
@@ -67,6 +68,8 @@ class Supervisor:
         self._server = server
         self._stop_signal = int(spec.stop.signal)
         self._grace = spec.stop.grace
+        self._patience = spec.stop.patience
+        self._subscribers: list[Callable[[Event], None]] = []
         self._loop = EventLoop()
         self._actions: deque[lifecycle.Action] = deque()  # the first one is being carried out
         self._oom_kills = oom_kills()
@@ -87,6 +90,46 @@ class Supervisor:
             self._handle(StopWanted(kill=kill))
 
         self._loop.request(take)
+
+    def request_signal(self, rank: int, number: int) -> None:
+        """Ask for a signal to one process; from any thread."""
+
+        def take() -> None:
+            record = self.records[rank]
+            if record.pidfd >= 0:
+                try:
+                    signal.pidfd_send_signal(record.pidfd, number)
+                except OSError:
+                    pass  # gone already
+
+        self._loop.request(take)
+
+    def request_patience(self, seconds: float) -> None:
+        """Ask that a failed group is ended in so many seconds; from any thread."""
+
+        def take() -> None:
+            self._patience = seconds
+            if self.lifecycle.waiting:
+                self._arm(Deadline(DeadlineKind.PATIENCE, self.lifecycle.attempt))
+
+        self._loop.request(take)
+
+    def subscribe(self, call: Callable[[Event], None]) -> None:
+        """Have `call` called with each event, the past ones first, in the loop's thread."""
+
+        def take() -> None:
+            for event in self.events:
+                self._call(call, event)
+            self._subscribers.append(call)
+
+        self._loop.request(take)
+
+    @staticmethod
+    def _call(call: Callable[[Event], None], event: Event) -> None:
+        try:
+            call(event)
+        except Exception:
+            pass  # a subscriber's fault is not the group's
 
     @property
     def phase(self) -> Phase:
@@ -138,7 +181,10 @@ class Supervisor:
             self._actions.popleft()
 
     def _arm(self, deadline: Deadline) -> None:
+        if deadline.kind is DeadlineKind.PATIENCE and self._patience is None:
+            return  # until somebody asks
         seconds = {
+            DeadlineKind.PATIENCE: self._patience or 0.0,
             DeadlineKind.START: START_SECONDS,
             DeadlineKind.LINGER: min(self.spec.stop.linger, self._grace),
             DeadlineKind.GRACE: self._grace,
@@ -371,6 +417,8 @@ class Supervisor:
         with self.changed:
             self.events.append(event)
             self.changed.notify_all()
+        for call in self._subscribers:
+            self._call(call, event)
 
     def _conclude(self) -> None:
         shown = self._spawner.streams.drain(DRAIN_SECONDS)

@@ -7,8 +7,8 @@ import sys
 
 from procession.output.console import Console
 from procession.output.follow import Follower, Source
-from procession.output.rundir import RunDir
-from procession.policy import Logs, Route
+from procession.output.plan import Output
+from procession.policy import Route
 
 TAIL_LINES = 20
 TAIL_BYTES = 1 << 16
@@ -17,13 +17,11 @@ TAIL_BYTES = 1 << 16
 class Wiring:
     """Opens the streams of a group's ranks, and shows on the console what is to be shown."""
 
-    def __init__(self, logs: Logs, nproc: int, name: str, stdin: int | None, run: RunDir) -> None:
-        self._routes = logs.route(nproc)
-        self._template = logs.template(nproc) or ""
-        self._nproc = nproc
-        self._name = name
+    def __init__(self, output: Output, stdin: int | None) -> None:
+        self._routes = output.routes
+        self._prefixes = output.prefixes
         self._stdin = stdin
-        self._run = run
+        self._run = output.files
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._consoles: tuple[Console, Console] | None = None
         self._follower: Follower | None = None
@@ -76,14 +74,11 @@ class Wiring:
         return fd
 
     def _source(self, rank: int, stream: str) -> Source:
-        prefix = self._template.format(
-            rank=rank, local_rank=rank, width=len(str(self._nproc - 1)), name=self._name
-        )
         return Source(
             rank=rank,
             stream="out" if stream == "stdout" else "err",
-            prefix=prefix.encode(),
-            colour=rank if self._nproc > 1 else None,
+            prefix=self._prefixes[rank].encode(),
+            colour=rank if len(self._routes) > 1 else None,
         )
 
     def _follow(self) -> Follower:
