@@ -54,6 +54,8 @@ class Group:
     A context manager: leaving the block stops the group if it still runs, and returns when it has
     ended. `await group` is `wait` for asyncio. Iteration gives the lifecycle events from the first
     on, and ends with the group; each iterator starts anew. Methods may be called from any thread.
+
+    unread: after `stop_when_unread`, whether nobody reads our standard output any more.
     """
 
     def __init__(self, spec: Spec, output: Output | None = None) -> None:
@@ -76,6 +78,7 @@ class Group:
         self._done = threading.Event()
         self._callbacks: list[Callable[[], None]] = []
         self._owner = os.getpid()
+        self.unread = False
 
     # -- running it
 
@@ -99,6 +102,27 @@ class Group:
                 self._supervisor.changed.notify_all()
             for call in callbacks:
                 call()
+
+    def stop_when_unread(self) -> None:
+        """Have the group stopped when nobody reads our standard output any more; see `unread`.
+
+        To be used before the group is started. Without this, it goes on without its audience.
+        """
+
+        def stop() -> None:
+            self.unread = True
+            if not self.state.final:
+                self.stop(wait=False)
+
+        self._spawner.streams.on_quiet = stop
+
+    def drain_patiently(self) -> None:
+        """Have all output shown at the end, however slowly it is read.
+
+        Only a reader that goes, or a stop that is asked for, ends this. To be used before the group
+        is started. Without this, it has two seconds.
+        """
+        self._supervisor.drain_seconds = None
 
     # -- looking
 

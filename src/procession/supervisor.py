@@ -64,11 +64,14 @@ class Supervisor:
         self.changed = threading.Condition()
         self.started_at = time.monotonic_ns()
         self.lost_server = ""
+        self.drain_seconds: float | None = DRAIN_SECONDS
         self._spawner = spawner
         self._server = server
         self._stop_signal = int(spec.stop.signal)
         self._grace = spec.stop.grace
         self._patience = spec.stop.patience
+        self._stop_asked = False
+        self._drained = False
         self._subscribers: list[Callable[[Event], None]] = []
         self._loop = EventLoop()
         self._actions: deque[lifecycle.Action] = deque()  # the first one is being carried out
@@ -84,6 +87,7 @@ class Supervisor:
         """Ask for the end of the group; returns at once. May be called from any thread."""
 
         def take() -> None:
+            self._stop_asked = True
             if not self.lifecycle.stop_wanted:
                 self._stop_signal = self._stop_signal if number is None else number
                 self._grace = self._grace if grace is None else grace
@@ -420,8 +424,27 @@ class Supervisor:
         for call in self._subscribers:
             self._call(call, event)
 
+    def _drain(self) -> bool:
+        """Show what is still to be shown; False if it was cut off, by the time or by a stop."""
+        streams = self._spawner.streams
+        if self.drain_seconds is not None:
+            return streams.drain(self.drain_seconds)
+        if self._stop_asked:
+            return streams.drain(DRAIN_SECONDS)
+        # The group is over: what happens to its forkserver now is no part of it.
+        self._loop.forget(self._server.fileno())
+        for kind in DeadlineKind:
+            self._loop.cancel(kind)
+        streams.finish(lambda: self._loop.request(self._note_drained))
+        while not (self._drained or self._stop_asked):
+            self._loop.turn()
+        return streams.drain(DRAIN_SECONDS if self._drained else 0.0)
+
+    def _note_drained(self) -> None:
+        self._drained = True
+
     def _conclude(self) -> None:
-        shown = self._spawner.streams.drain(DRAIN_SECONDS)
+        shown = self._drain()
         notes: list[str] = []
         if not shown:
             notes.append("the console did not take all output in time; the rest was cut off")

@@ -37,6 +37,7 @@ _PTMX = os.makedev(5, 2)
 # A terminal can have room for one byte and refuse the two of a line end; look again after this.
 _REFUSED_MS = 20
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_READER = (errno.EPIPE, errno.ECONNRESET)
 
 _TEXT: Any = io.TextIOWrapper
 _Put = Callable[[memoryview], int]
@@ -50,6 +51,8 @@ class Console:
     colour: whether colour sequences are understood and wanted there. NO_COLOR (not empty) says
         no, then FORCE_COLOR (neither empty nor 0) says yes, then it must be a terminal that is
         not TERM=dumb.
+    on_quiet: called once, by whatever thread writes, when the reader of a pipe or socket is found
+        to have gone. It must be quick, raise nothing, and not write here.
     place: equal for two consoles that are the same terminal, pipe, file or object.
     quiet: nothing is shown any more, because its reader has gone or it is broken. That is never
         an error: ranks go on without their audience.
@@ -58,8 +61,9 @@ class Console:
     A replaced object is called as it is: if its write() blocks, so does `write`.
     """
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, on_quiet: Callable[[], None] | None = None) -> None:
         self.quiet = stream is None
+        self._on_quiet = on_quiet
         self.midline = False
         self._stream: Any = stream
         self._fd = -1
@@ -151,6 +155,8 @@ class Console:
                 except OSError as e:
                     # What a full disk did not take is lost, the next line may fit again.
                     self.quiet = e.errno not in _NO_SPACE
+                    if e.errno in _NO_READER and self._on_quiet is not None:
+                        self._on_quiet()
                     return True
                 done += taken
                 if done == len(view):

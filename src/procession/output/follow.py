@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from procession.output.feed import Feed, Source
@@ -83,6 +84,19 @@ class Follower:
         """
         tail = self._tails.get((rank, stream))
         return [] if tail is None else tail.lines()
+
+    def finish(self, ended: Callable[[], None]) -> None:
+        """Begin what `drain` does, and return at once; `drain` is still to be called.
+
+        ended: called when everything is shown, or nobody is there to read it: from the thread, or
+            at once if there is none. For a console that does not read, this may take for ever.
+        """
+        with self._lock:
+            loop = self._loop
+        if loop is None:
+            ended()
+        else:
+            loop.begin_end(ended)
 
     def drain(self, timeout: float) -> bool:
         """Show everything that was written until now, then forget all sources.

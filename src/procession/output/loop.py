@@ -29,6 +29,7 @@ import os
 import select
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from procession.output.feed import BLOCK, Feed
@@ -64,6 +65,7 @@ class Loop:
         self._finishing = threading.Event()
         self._given_up = threading.Event()
         self._clean = True
+        self._at_end: Callable[[], None] | None = None
         self._inotify: Inotify | None = None
         self._no_inotify = False
         self._thread = threading.Thread(target=self._run, name="procession-output", daemon=True)
@@ -85,10 +87,19 @@ class Loop:
                 os.eventfd_write(self._wake, 1)
             return not self._ended
 
-    def finish(self, timeout: float) -> bool:
-        """End the thread as `Follower.drain` says."""
+    def begin_end(self, ended: Callable[[], None] | None = None) -> None:
+        """Have the thread show what is written by now, and end; then `ended` is called in it."""
+        with self._lock:
+            if not self._ended:
+                self._at_end, ended = ended or self._at_end, None
+        if ended is not None:
+            ended()
         self._finishing.set()
         self._signal(self._wake)
+
+    def finish(self, timeout: float) -> bool:
+        """End the thread as `Follower.drain` says."""
+        self.begin_end()
         try:
             self._thread.join(max(0.0, timeout))
         except BaseException:
@@ -118,6 +129,8 @@ class Loop:
             self._drain()
         finally:
             self._close()
+            if self._at_end is not None:
+                self._at_end()
 
     def _close(self) -> None:
         with self._lock:

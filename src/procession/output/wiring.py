@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 from procession.output.console import Console
 from procession.output.follow import Follower, Source
@@ -15,9 +16,14 @@ TAIL_BYTES = 1 << 16
 
 
 class Wiring:
-    """Opens the streams of a group's ranks, and shows on the console what is to be shown."""
+    """Opens the streams of a group's ranks, and shows on the console what is to be shown.
+
+    on_quiet: to be set before ranks are started; called once, in the thread that shows their
+        output, when the reader of our standard output is found to have gone.
+    """
 
     def __init__(self, output: Output, stdin: int | None) -> None:
+        self.on_quiet: Callable[[], None] | None = None
         self._routes = output.routes
         self._prefixes = output.prefixes
         self._stdin = stdin
@@ -83,9 +89,16 @@ class Wiring:
 
     def _follow(self) -> Follower:
         if self._follower is None:
-            self._consoles = (Console(sys.stdout), Console(sys.stderr))
+            self._consoles = (Console(sys.stdout, self.on_quiet), Console(sys.stderr))
             self._follower = Follower(*self._consoles)
         return self._follower
+
+    def finish(self, ended: Callable[[], None]) -> None:
+        """Begin to show what is still to be shown; see `Follower.finish`."""
+        if self._follower is None:
+            ended()
+        else:
+            self._follower.finish(ended)
 
     def drain(self, timeout: float) -> bool:
         """Show what is still to be shown, within `timeout` seconds; False if it was cut off."""
