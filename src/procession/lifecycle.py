@@ -13,11 +13,14 @@ Rules that the tables rest on:
 - What we ended ourselves is no failure: a rank that ends after its stop signal was *sent*, as the
   process that sent it says, was ended by us, unless it failed before.
 - A rank that told its outcome is on its way out; it gets the stop signal only after `linger`.
+- A patient group that fails leaves its other ranks alone: those that work go on, and those that are
+  not there yet are still started, within the `START` deadline. That ends with the `PATIENCE`
+  deadline, a wish to stop, or a rank that cannot be started: nobody works in half a group.
 - What is *wanted* is kept apart from what is: a stop that is requested while a failed group is
   being ended cancels the restart.
 - One deadline (`GRACE`) runs from the first stop signal to SIGKILL, for ranks and for whatever
-  they left behind; a second (`REAP`) bounds the wait after SIGKILL. A deadline carries its attempt,
-  so that a stale one does nothing.
+  they left behind; it begins anew only for a wish to stop that is in a hurry. A second (`REAP`)
+  bounds the wait after SIGKILL. A deadline carries its attempt, so that a stale one does nothing.
 
 Rejected: an exit status as a state (a rank that was killed and one that returned are both EXITED;
 how it ended is data); a worker that is STOPPING as soon as the signal is asked for (a rank that
@@ -110,12 +113,14 @@ WORKER_TABLE: dict[tuple[Worker, WorkerEvent], Worker] = {
     (_W.RUNNING, _E.REAP_DEADLINE): _W.LOST,
     (_W.STOPPING, _E.READY): _W.STOPPING,
     (_W.STOPPING, _E.REPORTED): _W.STOPPING,
+    (_W.STOPPING, _E.STOP_SENT): _W.STOPPING,  # once more, in a hurry
     (_W.STOPPING, _E.SPAWN_FAILED): _W.EXITED,
     (_W.STOPPING, _E.KILL_SENT): _W.KILLING,
     (_W.STOPPING, _E.EXITED): _W.EXITED,
     (_W.STOPPING, _E.REAP_DEADLINE): _W.LOST,
     (_W.KILLING, _E.READY): _W.KILLING,
     (_W.KILLING, _E.REPORTED): _W.KILLING,
+    (_W.KILLING, _E.STOP_SENT): _W.KILLING,  # a lost forkserver's last words may come late
     (_W.KILLING, _E.SPAWN_FAILED): _W.EXITED,
     (_W.KILLING, _E.KILL_SENT): _W.KILLING,
     (_W.KILLING, _E.EXITED): _W.EXITED,
@@ -188,9 +193,14 @@ class Deadline:
 
 @dataclass(frozen=True)
 class StopWanted:
-    """Somebody wants the group to end; `kill`: at once, by SIGKILL."""
+    """Somebody wants the group to end.
+
+    kill: at once, by SIGKILL. hurry: the caller has another stop signal, or less time: if the group
+    is being ended already, send the stop signal again and let the grace period begin anew.
+    """
 
     kill: bool = False
+    hurry: bool = False
 
 
 @dataclass(frozen=True)
@@ -340,6 +350,8 @@ class Lifecycle:
         if rank.failed_at is not None and not failed_before:
             rank.failed_nth = len(self.failures)
             actions += self._group(GroupEvent.FAILURE)
+        if self.waiting and rank.start_failed:
+            actions += self._stop()
         if event.kind is WorkerEvent.SPAWNED and self.phase is Phase.STOPPING and not self.waiting:
             if rank.reported and not self.killing:
                 actions.append(self._arm(DeadlineKind.LINGER))
@@ -390,7 +402,7 @@ class Lifecycle:
             return []
         if event.kind is DeadlineKind.START:
             actions: list[Action] = []
-            if self.phase is Phase.STARTING:
+            if self.phase is Phase.STARTING or self.waiting:
                 late = [
                     r
                     for r, rank in enumerate(self.ranks)
@@ -400,13 +412,13 @@ class Lifecycle:
                     actions += self.handle(RankEvent(WorkerEvent.START_DEADLINE, r, event.at))
             return actions
         if event.kind is DeadlineKind.LINGER:
-            if self.phase is not Phase.STOPPING:
+            if self.phase is not Phase.STOPPING or self.waiting:
                 return []
             return self._signal(r for r, rank in enumerate(self.ranks) if not rank.asked)
         if event.kind is DeadlineKind.PATIENCE:
             return self._stop() if self.waiting else []
         if event.kind is DeadlineKind.GRACE:
-            stopping = self.phase in (Phase.STOPPING, Phase.SWEEPING)
+            stopping = self.phase in (Phase.STOPPING, Phase.SWEEPING) and not self.waiting
             return self._kill() if stopping and not self.killing else []
         return self._give_up(event.at) if self.killing else []
 
@@ -414,11 +426,11 @@ class Lifecycle:
         if self.phase.final:
             return []
         self.stop_wanted = True
-        actions = self._group(GroupEvent.STOP_WANTED)
-        if self.waiting:
-            actions += self._stop()
+        actions = self._stop() if self.waiting else self._group(GroupEvent.STOP_WANTED)
         if event.kill and not self.killing:
             return [a for a in actions if not isinstance(a, Signal)] + self._kill()
+        if event.hurry and not actions and not self.killing:  # it was being ended already
+            return self._hurry()
         return actions
 
     # -- consequences
@@ -432,7 +444,8 @@ class Lifecycle:
         if self.phase is before:
             return []
         if self.phase is Phase.STOPPING:
-            if self.patient and event is GroupEvent.FAILURE:
+            started = not any(rank.start_failed for rank in self.ranks)
+            if self.patient and event is GroupEvent.FAILURE and started:
                 self.waiting = True
                 return [self._arm(DeadlineKind.PATIENCE)]
             return self._stop()
@@ -468,6 +481,12 @@ class Lifecycle:
         for r in chosen:
             self.ranks[r].asked = True
         return [Signal(chosen, kill=self.killing)] if chosen else []
+
+    def _hurry(self) -> list[Action]:
+        again: list[Action] = [Sweep()]
+        if self.phase is Phase.STOPPING:
+            again = self._signal(r for r, rank in enumerate(self.ranks) if rank.asked)
+        return [*again, self._arm(DeadlineKind.GRACE)]
 
     def _kill(self) -> list[Action]:
         self.killing = True

@@ -9,22 +9,29 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from procession.lifecycle import Deadline, DeadlineKind, Phase, RankEvent, StopWanted
 
-from .world import ALIVE, KEPT, World
+from .world import ALIVE, KEPT, NOT_THERE_YET, World
 
 STEP = 1000  # nanoseconds between two events
 
 
 class Groups(RuleBasedStateMachine):
-    """A group of 1 to 6 ranks with 0 to 3 restarts, and whatever may happen to it."""
+    """A group of 1 to 6 ranks with 0 to 3 restarts, and whatever may happen to it.
+
+    patience: none, some, or without an end (its deadline is never armed).
+    """
 
     def __init__(self):
         super().__init__()
         self.world = None
         self.now = 0
 
-    @initialize(nproc=st.integers(1, 6), restarts=st.integers(0, 3))
-    def begin(self, nproc, restarts):
-        self.world = World(nproc, restarts)
+    @initialize(
+        nproc=st.integers(1, 6),
+        restarts=st.integers(0, 3),
+        patience=st.sampled_from(["none", "some", "endless"]),
+    )
+    def begin(self, nproc, restarts, patience):
+        self.world = World(nproc, restarts, patience != "none", expires=patience == "some")
         self.world.begin()
 
     def _events(self, late_by):
@@ -57,29 +64,36 @@ class Groups(RuleBasedStateMachine):
         self._tell(data.draw(st.sampled_from(well or events)))
 
     @precondition(lambda self: not self.world.life.phase.final)
-    @rule(kill=st.booleans())
-    def somebody_wants_a_stop(self, kill):
-        self._tell(StopWanted(kill))
+    @rule(kill=st.booleans(), hurry=st.booleans())
+    def somebody_wants_a_stop(self, kill, hurry):
+        self._tell(StopWanted(kill, hurry))
 
     @precondition(lambda self: self.world.life.phase.final)
-    @rule(kill=st.booleans())
-    def too_late(self, kill):
-        assert self.world.tell(StopWanted(kill)) == []
+    @rule(kill=st.booleans(), hurry=st.booleans())
+    def too_late(self, kill, hurry):
+        assert self.world.tell(StopWanted(kill, hurry)) == []
 
     @invariant()
     def something_must_come(self):
         if self.world is None or self.world.life.phase.final:
             return
-        if self.world.life.phase is Phase.RUNNING:
+        if self._at_work():
             assert any(r.state in ALIVE for r in self.world.life.ranks)
         else:
             assert self.world.armed
 
+    def _at_work(self):
+        """Say whether the group waits for its ranks alone, and for nothing by the clock."""
+        life, armed = self.world.life, self.world.armed
+        starting = any(r.state in NOT_THERE_YET for r in life.ranks)
+        waiting = life.waiting and not starting and DeadlineKind.PATIENCE not in armed
+        return waiting or life.phase is Phase.RUNNING
+
     def teardown(self):
-        """From wherever the walk stopped, the clock alone ends the group."""
-        if self.world is None:
+        """From wherever the walk stopped, the clock ends the group, or a request does."""
+        if self.world is None or self.world.life.phase.final:
             return
-        if self.world.life.phase is Phase.RUNNING:
+        if self._at_work():
             self._tell(StopWanted())
         steps = 0
         while not self.world.life.phase.final:
@@ -89,7 +103,7 @@ class Groups(RuleBasedStateMachine):
             self.now += STEP
             self._tell(Deadline(deadline.kind, deadline.attempt, self.now))
             steps += 1
-            assert steps <= 4
+            assert steps <= len(DeadlineKind)
 
 
 def good(event):

@@ -1,8 +1,8 @@
-"""An exhaustive walk over all joint states of three ranks and two restarts.
+"""An exhaustive walk over all joint states of three ranks and two restarts, patient or not.
 
 From each state every event that may really come (see `world.World.events`) is told to a copy; the
 states that follow are visited once. States that differ only in what no later step can tell apart
-are one (see `key_of`), and ranks are interchangeable: 25,000 states, 380,000 steps.
+are one (see `key_of`), and ranks are interchangeable: 30,000 states, 500,000 steps.
 """
 
 import pytest
@@ -16,7 +16,6 @@ from procession.lifecycle import (
     DeadlineKind,
     Ended,
     IllegalEvent,
-    Lifecycle,
     Phase,
     Rank,
     RankEvent,
@@ -26,9 +25,9 @@ from procession.lifecycle import (
     WorkerEvent,
 )
 
-from .world import ALIVE, KEPT, World
+from .world import ALIVE, KEPT, NOT_THERE_YET, World
 
-pytestmark = pytest.mark.timeout(120)  # it takes ten seconds on an idle machine
+pytestmark = pytest.mark.timeout(120)  # it takes twenty seconds on an idle machine
 
 NPROC, RESTARTS = 3, 2
 BEFORE_CAUSE, AFTER_CAUSE, NOW, LATER = 5, 50, 1000, 2000
@@ -46,9 +45,10 @@ def key_of(world):
     - the order of failures: the walk makes one before the cause and one after it from each state;
     - the number of the attempt where no restart can follow: the state with the most attempts left
       stands for all, so that a restart against the rules would be seen;
+    - whether a group is patient where it can fail no more: the patient stands for both;
     - a deadline or an answer that would find nothing to do.
     """
-    life, unasked, pending, start_failed = world.life, False, False, False
+    life, unasked, pending, starting, start_failed = world.life, False, False, False, False
     ranks = []
     for rank in life.ranks:
         state, failed = rank.state, rank.failed_at is not None
@@ -57,19 +57,28 @@ def key_of(world):
             ranks.append((NUMBER[state], False, False, False, failed, NUMBER[rank.ended]))
             continue
         pending = pending or state is Worker.PENDING
+        starting = starting or state in NOT_THERE_YET
         unasked = unasked or (state in ALIVE and not rank.asked)
         ranks.append((NUMBER[state], rank.reported, rank.reported_ok, rank.asked, failed, 0))
+    doomed = life.stop_wanted or start_failed
+    may_fail = life.phase in (Phase.STARTING, Phase.RUNNING) or (
+        life.attempt < RESTARTS and not doomed and not life.phase.final
+    )
     return (
         NUMBER[life.phase],
-        0 if life.stop_wanted or start_failed else life.attempt,
+        0 if doomed else life.attempt,
         life.stop_wanted,
         life.killing,
         start_failed,
         life.left_behind,
         world.cancel_due and pending,
         world.sweep_due,
+        life.patient or not may_fail,
+        life.waiting,
         (
-            DeadlineKind.START in world.armed and life.phase is Phase.STARTING,
+            DeadlineKind.START in world.armed
+            and (life.phase is Phase.STARTING or (life.waiting and starting)),
+            DeadlineKind.PATIENCE in world.armed and life.waiting,
             DeadlineKind.LINGER in world.armed and unasked and life.phase is Phase.STOPPING,
             DeadlineKind.GRACE in world.armed,
             DeadlineKind.REAP in world.armed,
@@ -80,14 +89,15 @@ def key_of(world):
 
 def world_of(key):
     """Make the world again from its key."""
-    phase, attempt, stop_wanted, killing, start_failed, left, cancel, sweep, armed, ranks = key
-    world = World(NPROC, RESTARTS)
-    world.life = Lifecycle(
-        NPROC, RESTARTS, PHASES[phase], attempt, stop_wanted, killing, left_behind=left
-    )
+    phase, attempt, stop_wanted, killing, start_failed, left, cancel, sweep, *rest = key
+    patient, waiting, armed, ranks = rest
+    world = World(NPROC, RESTARTS, patient)
+    life = world.life
+    life.phase, life.attempt, life.waiting = PHASES[phase], attempt, waiting
+    life.stop_wanted, life.killing, life.left_behind = stop_wanted, killing, left
     for i, (number, reported, good, asked, failed, ended) in enumerate(ranks):
         state = WORKERS[number]
-        world.life.ranks.append(
+        life.ranks.append(
             Rank(
                 state,
                 reported=reported,
@@ -99,8 +109,9 @@ def world_of(key):
                 ended=ENDINGS[ended],
             )
         )
-        # What was asked for may also be answered in an order that the forkserver does not choose.
-        if asked and state in (Worker.STARTING, Worker.RUNNING):
+        # What was asked for may also be answered in an order that the forkserver does not choose,
+        # and the stop signal may have been asked for more than once.
+        if asked and state in ALIVE:
             world.stop_due.add(i)
         if asked and killing and state in ALIVE:
             world.kill_due.add(i)
@@ -131,17 +142,18 @@ class Walk:
     """All states, the steps between them that a clock alone makes, and what was broken."""
 
     def __init__(self):
-        world = World(NPROC, RESTARTS)
-        world.begin()
-        first = key_of(world)
-        self.came_from = {first: None}  # state -> the state before, and the event
+        todo = []
+        for patient in (False, True):
+            world = World(NPROC, RESTARTS, patient)
+            world.begin()
+            todo.append(key_of(world))
+        self.came_from = dict.fromkeys(todo)  # state -> the state before, and the event
         self.by_clock = {}  # state -> the states that follow when a deadline passes
         self.by_stop = {}  # state -> the state that follows when a stop is requested
         self.broken = {check.__name__: None for check in KEPT}
         self.illegal = None
         self.fired = set()
         self.steps = 0
-        todo = [first]
         with pytest.MonkeyPatch.context() as patch:
             for name in ("WORKER_TABLE", "GROUP_TABLE"):
                 table = getattr(lifecycle, name)
@@ -214,14 +226,18 @@ def test_every_step_keeps(walk, rule):
 
 
 def test_something_must_come(walk):
-    """A group waits for a deadline, or it is running and a rank is alive."""
+    """A group waits for a deadline, or a rank is alive that nobody ends, in its program."""
     for key, follow in walk.by_clock.items():
         world = world_of(key)
-        if world.life.phase is Phase.RUNNING:
-            assert any(r.state in ALIVE for r in world.life.ranks)
+        life = world.life
+        if life.phase is Phase.RUNNING or life.waiting:
+            assert any(r.state not in GONE for r in life.ranks)
             assert key in walk.by_stop
-        elif not world.life.phase.final:
+        elif not life.phase.final:
             assert follow, walk.story(key)
+        if life.waiting:  # its deadline may be one that never comes
+            starting = any(r.state in NOT_THERE_YET for r in life.ranks)
+            assert not starting or DeadlineKind.START in world.armed, walk.story(key)
 
 
 def test_deadlines_alone_lead_to_the_end(walk):
@@ -237,17 +253,20 @@ def test_deadlines_alone_lead_to_the_end(walk):
             follow = walk.by_clock[key] - {key}  # a deadline passes once
             if PHASES[key[0]] is Phase.RUNNING:
                 follow = {walk.by_stop[key]}
+            elif world_of(key).life.waiting:
+                follow = follow | {walk.by_stop[key]}
             assert follow, walk.story(key)
             lengths[key] = 1 + max(length(k, on_the_way | {key}) for k in follow)
         return lengths[key]
 
-    # START, LINGER, GRACE, REAP at the most.
+    # START or PATIENCE or the request, then LINGER, GRACE, REAP at the most.
     assert max(length(key, frozenset()) for key in walk.came_from) == 4
 
 
 def test_a_request_to_stop_is_always_taken(walk):
     for key, after in walk.by_stop.items():
         assert PHASES[after[0]] in (Phase.STOPPING, Phase.SWEEPING), walk.story(key)
+        assert not world_of(after).life.waiting, walk.story(key)
     open_ones = [key for key in walk.came_from if not PHASES[key[0]].final]
     assert len(walk.by_stop) == len(open_ones)
 
@@ -263,9 +282,23 @@ def test_every_entry_of_the_groups_table_fires(walk):
 def test_who_is_not_signalled_at_once_is_given_until_linger(walk):
     for key in walk.came_from:
         life = world_of(key).life
-        if life.phase is Phase.STOPPING:
+        if life.phase is Phase.STOPPING and not life.waiting:
             unasked = any(r.state in ALIVE and not r.asked for r in life.ranks)
             assert not unasked or DeadlineKind.LINGER in world_of(key).armed, walk.story(key)
+
+
+def test_only_its_own_deadline_and_a_late_start_end_patience(walk):
+    waiting = [key for key in walk.came_from if world_of(key).life.waiting]
+    assert len(waiting) > 500
+    for key in waiting:
+        for kind in (DeadlineKind.LINGER, DeadlineKind.GRACE, DeadlineKind.REAP):
+            life, untouched = world_of(key).life, world_of(key).life
+            assert life.handle(Deadline(kind, life.attempt, LATER)) == []
+            assert life == untouched
+        life = world_of(key).life
+        late = any(r.state in NOT_THERE_YET for r in life.ranks)
+        life.handle(Deadline(DeadlineKind.START, life.attempt, LATER))
+        assert life.waiting != late, walk.story(key)
 
 
 def test_stale_deadlines_and_sweeps_do_nothing(walk):
@@ -279,7 +312,8 @@ def test_stale_deadlines_and_sweeps_do_nothing(walk):
 
 
 def test_a_final_state_takes_no_more(walk):
-    late = [StopWanted(), StopWanted(kill=True), *(Deadline(k, 0, LATER) for k in DeadlineKind)]
+    late = [StopWanted(), StopWanted(kill=True), StopWanted(hurry=True)]
+    late += [Deadline(kind, 0, LATER) for kind in DeadlineKind]
     for key in walk.came_from:
         if PHASES[key[0]].final:
             life, untouched = world_of(key).life, world_of(key).life

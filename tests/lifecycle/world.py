@@ -15,6 +15,7 @@ from procession.lifecycle import (
     Ended,
     Lifecycle,
     Phase,
+    Rank,
     RankEvent,
     Signal,
     Spawn,
@@ -28,13 +29,18 @@ from procession.lifecycle import (
 NO_PROCESS_YET = (Worker.PENDING,)
 ALIVE = (Worker.STARTING, Worker.RUNNING, Worker.STOPPING, Worker.KILLING)
 UNREADY = (Worker.STARTING, Worker.STOPPING, Worker.KILLING)
+NOT_THERE_YET = (Worker.PENDING, Worker.STARTING)
 
 
 class World:
-    """A lifecycle, and what it has asked for and not yet heard of."""
+    """A lifecycle, and what it has asked for and not yet heard of.
 
-    def __init__(self, nproc, restarts=0):
-        self.life = Lifecycle(nproc, restarts)
+    expires: whether patience has an end; without one the caller never arms its deadline.
+    """
+
+    def __init__(self, nproc, restarts=0, patient=False, expires=True):
+        self.life = Lifecycle(nproc, restarts, patient)
+        self.expires = expires
         self.stop_due = set()
         self.kill_due = set()
         self.cancel_due = self.sweep_due = False
@@ -56,7 +62,6 @@ class World:
                 self.stop_due.discard(event.rank)
             elif event.kind is WorkerEvent.KILL_SENT:
                 self.kill_due.discard(event.rank)
-                self.stop_due.discard(event.rank)
         actions = self.life.handle(event)
         if isinstance(event, RankEvent) and self.life.ranks[event.rank].state in GONE:
             self.stop_due.discard(event.rank)
@@ -78,7 +83,8 @@ class World:
             elif isinstance(action, Sweep):
                 self.sweep_due = True
             elif isinstance(action, Arm):
-                self.armed[action.deadline.kind] = action.deadline
+                if self.expires or action.deadline.kind is not DeadlineKind.PATIENCE:
+                    self.armed[action.deadline.kind] = action.deadline
             elif isinstance(action, End):
                 self.stop_due.clear()
                 self.kill_due.clear()
@@ -96,6 +102,7 @@ class World:
             return
         yield StopWanted()
         yield StopWanted(kill=True)
+        yield StopWanted(hurry=True)
         if self.sweep_due:
             yield Swept(life.attempt)
         for kind, deadline in self.armed.items():
@@ -120,7 +127,7 @@ class World:
             for at in moments if rank.failed_at is None and rank.stop_at is None else (after,):
                 yield RankEvent(E.EXITED, r, at, ok=False)
             if r in self.stop_due:
-                yield RankEvent(E.STOP_SENT, r, now)
+                yield RankEvent(E.STOP_SENT, r, now if rank.stop_at is None else after)
             if r in self.kill_due:
                 yield RankEvent(E.KILL_SENT, r, now)
         if not rank.reported:
@@ -133,6 +140,11 @@ class World:
 
 
 # -- what every step must keep: (before, event, after, actions) -> whether it does
+
+
+def ending(life):
+    """Say whether ranks, or what they left behind, are being ended."""
+    return life.phase is Phase.SWEEPING or (life.phase is Phase.STOPPING and not life.waiting)
 
 
 def _pairs(before, after):
@@ -185,9 +197,10 @@ def a_restart_comes_when_it_is_due_and_only_then(before, event, after, actions):
         and not any(r.start_failed or r.state is Worker.LOST for r in before.ranks)
     )
     restarted = after.attempt == before.attempt + 1
-    fresh = after.phase is Phase.STARTING and all(r.state is Worker.PENDING for r in after.ranks)
+    fresh = after.phase is Phase.STARTING and all(r == Rank() for r in after.ranks)
     if restarted:
-        return due and fresh and not after.killing and Spawn(after.attempt) in actions
+        calm = not after.killing and not after.waiting
+        return due and fresh and calm and Spawn(after.attempt) in actions
     return not due and after.attempt == before.attempt
 
 
@@ -221,15 +234,48 @@ def the_end_is_told_once_and_last(before, event, after, actions):
     return told == [len(actions) - 1] and actions[-1] == End(after.phase)
 
 
-def signals_go_to_living_ranks_once(before, event, after, actions):
+def signals_go_to_living_ranks(before, event, after, actions):
     for action in actions:
         if isinstance(action, Signal):
             if not action.ranks or (action.kill and not after.killing):
                 return False
-            for r in action.ranks:
-                if after.ranks[r].state not in ALIVE or (before.ranks[r].asked and not action.kill):
-                    return False
+            if any(after.ranks[r].state not in ALIVE for r in action.ranks):
+                return False
     return True
+
+
+def the_stop_signal_comes_once_unless_in_a_hurry(before, event, after, actions):
+    asked = {r for r, rank in enumerate(before.ranks) if rank.asked and rank.state in ALIVE}
+    told = [r for a in actions if isinstance(a, Signal) and not a.kill for r in a.ranks]
+    if _hurried(before, event):
+        return told == sorted(asked)
+    return asked.isdisjoint(told) and len(told) == len(set(told))
+
+
+def _hurried(before, event):
+    hurry = isinstance(event, StopWanted) and event.hurry and not event.kill
+    return hurry and ending(before) and not before.killing
+
+
+def the_first_signal_counts(before, event, after, actions):
+    return all(b.stop_at is None or a.stop_at == b.stop_at for b, a in _pairs(before, after))
+
+
+def grace_runs_from_the_first_signal_or_the_last_in_a_hurry(before, event, after, actions):
+    armed = [a for a in actions if isinstance(a, Arm) and a.deadline.kind is DeadlineKind.GRACE]
+    begins = ending(after) and not ending(before)
+    return len(armed) == (begins or _hurried(before, event))
+
+
+def a_sweep_begins_once_and_comes_again_in_a_hurry_or_to_kill(before, event, after, actions):
+    sweeps = [a for a in actions if isinstance(a, Sweep)]
+    if after.phase is not Phase.SWEEPING:
+        return not sweeps
+    killed = after.killing and not before.killing
+    begins = before.phase is not Phase.SWEEPING
+    if begins or killed or _hurried(before, event):
+        return sweeps == [Sweep(kill=after.killing)]
+    return not sweeps
 
 
 def who_is_asked_to_stop_is_signalled(before, event, after, actions):
@@ -250,7 +296,7 @@ def who_is_started_while_the_others_are_killed_is_killed_at_once(before, event, 
 
 
 def who_has_no_process_is_cancelled(before, event, after, actions):
-    if after.phase is not Phase.STOPPING or before.phase is Phase.STOPPING:
+    if after.phase is not Phase.STOPPING or not ending(after) or ending(before):
         return not any(isinstance(a, Cancel) for a in actions)
     pending = any(r.state is Worker.PENDING for r in after.ranks)
     return pending == (Cancel() in actions)
@@ -260,9 +306,73 @@ def who_told_its_outcome_is_left_to_linger(before, event, after, actions):
     if isinstance(event, Deadline) and event.kind is DeadlineKind.LINGER:
         return True
     return not any(
-        isinstance(action, Signal) and not action.kill and before.ranks[r].reported
+        isinstance(action, Signal)
+        and not action.kill
+        and before.ranks[r].reported
+        and not before.ranks[r].asked
         for action in actions
         for r in (action.ranks if isinstance(action, Signal) else ())
+    )
+
+
+# -- patience
+
+
+def only_a_patient_group_that_failed_waits(before, event, after, actions):
+    return not after.waiting or (
+        after.patient
+        and after.phase is Phase.STOPPING
+        and any(r.failed_at is not None for r in after.ranks)
+        and not any(r.start_failed for r in after.ranks)
+    )
+
+
+def a_patient_group_waits_from_its_first_failure(before, event, after, actions):
+    armed = any(isinstance(a, Arm) and a.deadline.kind is DeadlineKind.PATIENCE for a in actions)
+    fails = (
+        after.patient
+        and before.phase in (Phase.STARTING, Phase.RUNNING)
+        and bool(after.failures)
+        and not any(r.start_failed for r in after.ranks)
+    )
+    return armed == fails and (not fails or after.waiting or after.phase is Phase.SWEEPING)
+
+
+def who_waits_tells_nobody_to_stop(before, event, after, actions):
+    if not after.waiting:
+        return True
+    arms = [a.deadline.kind for a in actions if isinstance(a, Arm)]
+    return (
+        all(r.stop_at is None and not r.asked for r in after.ranks)
+        and len(arms) == len(actions)
+        and arms in ([], [DeadlineKind.PATIENCE])
+    )
+
+
+def a_wish_to_stop_or_kill_ends_patience(before, event, after, actions):
+    return not (after.waiting and (after.stop_wanted or after.killing))
+
+
+def patience_ends_for_a_reason(before, event, after, actions):
+    if not before.waiting or after.waiting:
+        return True
+    return (
+        isinstance(event, StopWanted)
+        or (isinstance(event, Deadline) and event.kind is DeadlineKind.PATIENCE)
+        or after.phase is Phase.SWEEPING
+        or any(r.start_failed for r in after.ranks)
+    )
+
+
+def the_end_of_patience_is_heard_by_all_that_live(before, event, after, actions):
+    if not before.waiting or after.waiting or after.phase is not Phase.STOPPING:
+        return True
+    told = {r for a in actions if isinstance(a, Signal) for r in a.ranks}
+    lingering = DeadlineKind.LINGER in [a.deadline.kind for a in actions if isinstance(a, Arm)]
+    return all(
+        r in told or (rank.reported and lingering and not after.killing)
+        for r, rank in enumerate(after.ranks)
+        if rank.state in ALIVE
     )
 
 
@@ -277,9 +387,19 @@ KEPT = (
     the_verdict_says_what_happened,
     a_group_ends_after_its_ranks,
     the_end_is_told_once_and_last,
-    signals_go_to_living_ranks_once,
+    signals_go_to_living_ranks,
+    the_stop_signal_comes_once_unless_in_a_hurry,
+    the_first_signal_counts,
+    grace_runs_from_the_first_signal_or_the_last_in_a_hurry,
+    a_sweep_begins_once_and_comes_again_in_a_hurry_or_to_kill,
     who_is_asked_to_stop_is_signalled,
     who_is_started_while_the_others_are_killed_is_killed_at_once,
     who_has_no_process_is_cancelled,
     who_told_its_outcome_is_left_to_linger,
+    only_a_patient_group_that_failed_waits,
+    a_patient_group_waits_from_its_first_failure,
+    who_waits_tells_nobody_to_stop,
+    a_wish_to_stop_or_kill_ends_patience,
+    patience_ends_for_a_reason,
+    the_end_of_patience_is_heard_by_all_that_live,
 )

@@ -1,0 +1,62 @@
+"""Lifecycles that are told events in words, for rules by example."""
+
+from procession.lifecycle import (
+    Arm,
+    Deadline,
+    DeadlineKind,
+    Lifecycle,
+    Phase,
+    RankEvent,
+    StopWanted,
+    Swept,
+    WorkerEvent,
+)
+
+START, PATIENCE, LINGER, GRACE, REAP = DeadlineKind
+
+
+class Script:
+    """A lifecycle that is told events in words; `at` grows by ten where it is not given."""
+
+    def __init__(self, nproc, restarts=0, patient=False):
+        self.life = Lifecycle(nproc, restarts, patient)
+        self.first = self.life.begin()
+        self.at = 0
+
+    def __call__(self, what, rank=None, *, at=None, ok=True, attempt=None, **wish):
+        self.at += 10
+        at = self.at if at is None else at
+        attempt = self.life.attempt if attempt is None else attempt
+        if what == "stop wanted":
+            return self.life.handle(StopWanted(**wish))
+        if what == "swept":
+            return self.life.handle(Swept(attempt))
+        if what.endswith("deadline"):
+            kind = DeadlineKind[what.split()[0].upper()]
+            return self.life.handle(Deadline(kind, attempt, at))
+        kind = WorkerEvent[what.replace(" ", "_").upper()]
+        return self.life.handle(RankEvent(kind, rank, at, ok))
+
+    def running(self):
+        """Bring every rank into its program."""
+        for r in range(self.life.nproc):
+            self("spawned", r)
+            self("ready", r)
+        assert self.life.phase is Phase.RUNNING
+        return self
+
+    @property
+    def phase(self):
+        return self.life.phase
+
+    @property
+    def states(self):
+        return [rank.state for rank in self.life.ranks]
+
+    @property
+    def endings(self):
+        return [rank.ended for rank in self.life.ranks]
+
+
+def arm(kind, attempt=0):
+    return Arm(Deadline(kind, attempt))
