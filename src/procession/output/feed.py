@@ -7,6 +7,7 @@ import os
 import stat
 import struct
 import termios
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +27,8 @@ class Source:
     colour: which of six colours the prefix has on a console with colours, any number, usually
         the rank; None for none.
     shown: False if it is read (for its tail, and so that its writer never waits) but not shown.
+    keep: says of a whole line, with its newline, whether it is shown; then incomplete lines and
+        progress are not. None: all are. Called in the thread that reads; it must not raise.
     """
 
     rank: int
@@ -33,6 +36,7 @@ class Source:
     prefix: bytes = b""
     colour: int | None = None
     shown: bool = True
+    keep: Callable[[bytes], bool] | None = None
 
 
 class Feed:
@@ -137,7 +141,7 @@ class Feed:
         if lines:
             self._show(lines, splitter.continued)
             self.due = None
-        if not splitter.untaken:
+        if not splitter.untaken or self.source.keep is not None:
             self.due = None
             return
         if self.due is None:
@@ -177,6 +181,9 @@ class Feed:
             if lines.startswith(state + b"\n"):
                 lines = lines[len(state) + 1 :]
             continued = 0
+        keep = self.source.keep
+        if keep is not None:
+            lines = b"".join(line for line in lines.splitlines(keepends=True) if keep(line))
         if lines:
             self._screen.lines(self, self._prefix, lines[continued:], continued > 0)
 
