@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import signal
+import errno
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,16 @@ from procession.results import ResultReader, Told
 from procession.spawner import Spawner
 from procession.spec import Function, Spec
 
-ENOSPC = 28
+START_HINTS = {
+    errno.ENOENT: "check the name of the program, its interpreter line (#!) and its directory",
+    errno.ENOEXEC: "the file is executable but no program: is its first line (#!) missing?",
+    errno.EAGAIN: "the limit of processes is reached: see ulimit -u",
+    errno.ENOMEM: "memory is short",
+    errno.EACCES: "chmod +x the program, or name its interpreter",
+    errno.EMFILE: "the limit of open files is reached: see ulimit -n",
+    errno.ENFILE: "the whole machine has too many open files: see fs.file-max",
+}
+CODES = {"interrupted": 130}  # of a kind of failure, where it was not told; else 1
 
 
 @dataclass
@@ -43,9 +53,10 @@ def group_end(
     records: list[RankRecord],
     spawner: Spawner,
     notes: tuple[str, ...],
+    forkserver_lost: bool,
 ) -> GroupEnd:
     """Sort the ranks by how they ended, the failures by when they happened."""
-    ends = [rank_end(spec, life, r, spawner) for r in records]
+    ends = [rank_end(spec, life, r, spawner, forkserver_lost) for r in records]
     lost = [e for e in ends if e.outcome is Outcome.LOST and e.rank not in life.failures]
     others = [e for e in ends if e.rank not in life.failures and e not in lost]
     finished = [e for e in others if life.ranks[e.rank].ended is Ended.FINISHED]
@@ -61,28 +72,31 @@ def group_end(
     )
 
 
-def rank_end(spec: Spec, life: Lifecycle, record: RankRecord, spawner: Spawner) -> RankEnd:
+def rank_end(
+    spec: Spec, life: Lifecycle, record: RankRecord, spawner: Spawner, forkserver_lost: bool
+) -> RankEnd:
     """Say how one rank ended."""
     rank = life.ranks[record.rank]
     told: dict[str, Any] = record.told.record if record.told is not None else {}
-    outcome = _outcome(spec, rank, record, told)
+    outcome = _outcome(spec, rank, record, told, forkserver_lost)
     failed = rank.failed_at is not None or outcome is Outcome.LOST
     out, err = spawner.streams.log_paths(life.attempt, record.rank)
     traceback = str(told.get("traceback", ""))
     message = str(told.get("message", ""))
     error_file = spawner.run_dir.error_file(life.attempt, record.rank)
     if failed and not traceback:
-        text, _ = read_error_file(error_file)
-        traceback = text
-        message = message or (text.strip().splitlines()[-1] if text.strip() else "")
+        traceback = read_error_file(error_file)
+        message = message or (traceback.strip().splitlines() or [""])[-1]
     if record.start_fault is not None:
         message = f"could not {record.start_fault[0]}: {record.start_fault[2]}"
+    announced = _announced(rank, record, told)
     happened = rank.failed_at or record.exited_at
     return RankEnd(
         rank=record.rank,
         pid=record.pid,
         outcome=outcome,
         exit=record.exit,
+        announced=announced,
         type_name=str(told.get("type", "")),
         message=message,
         traceback=traceback,
@@ -94,13 +108,23 @@ def rank_end(spec: Spec, life: Lifecycle, record: RankRecord, spawner: Spawner) 
         stderr_tail=spawner.streams.stderr_tail(life.attempt, record.rank) if failed else (),
         stdout_log=out,
         stderr_log=err,
-        error_file=error_file if spawner.run_dir.kept else "",
+        error_file=error_file if spawner.run_dir.kept and os.path.exists(error_file) else "",
         out_of_memory=record.out_of_memory,
-        note=_note(rank, record, told, out or err, outcome) if failed else "",
+        note=_note(rank, record, told, out or err, outcome, announced) if failed else "",
     )
 
 
-def _outcome(spec: Spec, rank: Rank, record: RankRecord, told: dict[str, Any]) -> Outcome:
+def _announced(rank: Rank, record: RankRecord, told: dict[str, Any]) -> int | None:
+    """Give the exit code that a rank told, where what the kernel tells is our own signal."""
+    if not told or rank.stop_at is None or record.exit.signal is None:
+        return None
+    code = told.get("code")
+    return code if isinstance(code, int) and code else CODES.get(str(told.get("kind")), 1)
+
+
+def _outcome(
+    spec: Spec, rank: Rank, record: RankRecord, told: dict[str, Any], forkserver_lost: bool
+) -> Outcome:
     if rank.ended is Ended.LOST:
         return Outcome.LOST
     if record.start_fault is not None or (rank.start_failed and rank.failed_at is not None):
@@ -115,31 +139,45 @@ def _outcome(spec: Spec, rank: Rank, record: RankRecord, told: dict[str, Any]) -
     }
     if told.get("kind") in kinds:
         return kinds[told["kind"]]
-    if record.torn:
+    is_function = isinstance(spec.program, Function)
+    if record.torn and is_function and rank.stop_at is None:
         return Outcome.TORN_VALUE
     if record.exit.signal is not None:
         return Outcome.SIGNALLED
     if record.exit.code is None:
-        return Outcome.UNKNOWN
-    if not isinstance(spec.program, Function) or record.exit.code != 0:
+        return Outcome.ORPHANED if forkserver_lost else Outcome.UNKNOWN
+    if not is_function or record.exit.code != 0:
         return Outcome.EXITED
     return Outcome.RETURNED if record.told is not None else Outcome.NO_VALUE
 
 
-def _note(rank: Rank, record: RankRecord, told: dict[str, Any], log: str, outcome: Outcome) -> str:
-    if outcome is Outcome.NO_VALUE:
-        return "it exited with code 0 before its function returned: did it call os._exit(0)?"
+def _note(
+    rank: Rank,
+    record: RankRecord,
+    told: dict[str, Any],
+    log: str,
+    outcome: Outcome,
+    announced: int | None,
+) -> str:
     if outcome is Outcome.NOT_STARTED:
         return _start_hint(record)
     notes: list[str] = []
-    if rank.reported_ok:
-        notes.append("it ended badly after its program had come to a good end")
+    if record.reader is not None and record.reader.garbage:
+        notes.append("it wrote to its result pipe, which is not its own: what it told is not known")
+    elif outcome is Outcome.NO_VALUE:
+        notes.append("did it call os._exit or exec, or close its descriptors?")
+    elif rank.reported_ok:
+        notes.append(
+            "its program had come to a good end; it failed afterwards, in an exit handler or thread"
+        )
     elif outcome is Outcome.TORN_VALUE:
         how = signal_name(record.exit.signal) if record.exit.signal else str(record.exit)
         notes.append(f"it ended ({how}) before its value had arrived in full")
-    elif rank.stop_at is not None and record.exit.signal == signal.SIGKILL and told:
-        notes.append("it told its outcome and did not exit; the group ended it")
-    if told.get("errno") == ENOSPC or (log and disk_is_full(log)):
+    elif announced is not None and record.exit.signal is not None:
+        notes.append(
+            f"it did not exit then; the group ended it by {signal_name(record.exit.signal)}"
+        )
+    if told.get("errno") == errno.ENOSPC or (log and disk_is_full(log)):
         where = f" of {log}" if log else ""
         notes.append(f"no space is left on the disk{where}")
     return "; ".join(notes)
@@ -148,12 +186,4 @@ def _note(rank: Rank, record: RankRecord, told: dict[str, Any], log: str, outcom
 def _start_hint(record: RankRecord) -> str:
     if record.start_fault is None:
         return "it did not reach its program in time"
-    hints = {
-        2: "check the name of the program, its interpreter line (#!) and its directory",
-        8: "the file is executable but no program: does its first line (#!) miss?",
-        11: "the limit of processes is reached: see ulimit -u",
-        12: "memory is short",
-        13: "chmod +x the program, or name its interpreter",
-        24: "the limit of open files is reached: see ulimit -n",
-    }
-    return hints.get(record.start_fault[1], "")
+    return START_HINTS.get(record.start_fault[1], "")

@@ -22,7 +22,8 @@ class Outcome(enum.Enum):
     NOT_STARTED = "could not be started"
     CANCELLED = "was not started"
     LOST = "could not be ended"
-    UNKNOWN = "vanished"
+    ORPHANED = "was killed when its forkserver was lost"
+    UNKNOWN = "vanished: its exit status is not known"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class RankEnd:
 
     rank: the rank. pid: its process, None if it had none.
     outcome: how it ended. exit: its exit status.
+    announced: the exit code that it had told when it was ended before it had exited, else None.
     type_name, message: of its exception, else "".
     traceback: its traceback as Python would print it, else "".
     started_at: when its process was made. happened_at: when it ended or failed.
@@ -48,6 +50,7 @@ class RankEnd:
     pid: int | None
     outcome: Outcome
     exit: Exit = UNKNOWN_EXIT
+    announced: int | None = None
     type_name: str = ""
     message: str = ""
     traceback: str = ""
@@ -149,6 +152,8 @@ class GroupFailed(ProcessionError):
     @property
     def exit_code(self) -> int:
         """What a command that ran this group should exit with: never 0."""
+        if self.cause.announced is not None:
+            return self.cause.announced
         return self.cause.exit.shell_code or 1
 
 

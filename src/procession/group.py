@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import threading
 import time
@@ -11,12 +12,14 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from procession.ends import START_HINTS
 from procession.errors import (
     GroupEnd,
     GroupFailed,
     Outcome,
     ProcessionError,
     RankEnd,
+    SpecError,
     StartFailed,
 )
 from procession.events import Event
@@ -24,6 +27,7 @@ from procession.exit import Exit
 from procession.forkserver.client import ForkServer
 from procession.lifecycle import Phase, Worker
 from procession.output.plan import Output
+from procession.policy import Stop
 from procession.report import format_report
 from procession.results import exception_of, value_of
 from procession.spawner import Spawner
@@ -60,17 +64,6 @@ class Group:
 
     def __init__(self, spec: Spec, output: Output | None = None) -> None:
         self.spec = spec
-        self._spawner = Spawner(spec, output)
-        self._server: ForkServer | None = None
-        try:
-            self._server = self._spawner.lease()
-            self._supervisor = Supervisor(spec, self._spawner, self._server)
-        except OSError as e:
-            self._spawner.close(self._server, clean=False)
-            raise _no_forkserver(spec, e) from e
-        except BaseException:
-            self._spawner.close(self._server, clean=False)
-            raise
         self._thread: threading.Thread | None = None
         self._crash: BaseException | None = None
         self._outcome: Result | GroupFailed | None = None
@@ -79,14 +72,39 @@ class Group:
         self._callbacks: list[Callable[[], None]] = []
         self._owner = os.getpid()
         self.unread = False
+        self._spawner = Spawner(spec, output)
+        server: ForkServer | None = None
+        try:
+            server = self._spawner.lease()
+            self._supervisor = Supervisor(spec, self._spawner, server)
+        except OSError as e:
+            self._spawner.close(server, clean=False)
+            raise _no_forkserver(spec, e) from e
+        except BaseException:
+            self._spawner.close(server, clean=False)
+            raise
 
     # -- running it
 
     def run_in_thread(self) -> None:
-        """Start the group; its supervisor gets a thread of its own."""
+        """Start the group; its supervisor gets a thread of its own.
+
+        Raises StartFailed if there can be no thread.
+        """
         self._thread = threading.Thread(target=self.drive, name="procession", daemon=True)
-        self._thread.start()
         _groups.add(self)
+        try:
+            self._thread.start()
+        except RuntimeError as e:
+            self._thread = None
+            self._supervisor.close()
+            self._crash = e
+            self._done.set()
+            fault = OSError(errno.EAGAIN, f"its supervisor gets no thread ({e})")
+            raise _no_forkserver(self.spec, fault) from e
+        except BaseException:  # Ctrl-C: the thread may run already
+            self._stop_on_interrupt()
+            raise
 
     def drive(self) -> None:
         """Start the group and supervise it in this thread, until it has ended."""
@@ -283,9 +301,19 @@ class Group:
     ) -> None:
         """End the group: stop signal, grace, SIGKILL. A group that has ended stays as it is.
 
-        signal, grace: instead of those of its `Stop`; grace in seconds. wait: return when the group
-        has ended; otherwise at once. What came of it, `wait` tells.
+        signal, grace: instead of those of its `Stop`; grace in seconds. For a group that is being
+        ended already, another signal is sent besides, and a time can only become shorter. wait:
+        return when the group has ended; otherwise at once. What came of it, `wait` tells.
+        Raises SpecError for a signal that does not exist or a time that is not one.
         """
+        asked = Stop(
+            signal=self.spec.stop.signal if signal is None else signal,
+            grace=self.spec.stop.grace if grace is None else grace,
+        )
+        try:
+            asked.check()
+        except ValueError as e:
+            raise SpecError(str(e)) from None
         if os.getpid() != self._owner:
             return  # a fork of the launcher: the group is not its own to end
         self._supervisor.request_stop(number=signal, grace=grace)
@@ -371,18 +399,13 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def _no_forkserver(spec: Spec, e: OSError) -> StartFailed:
-    now = time.monotonic_ns()
-    hints = {
-        11: "the limit of processes is reached: see ulimit -u",
-        24: "the limit of open files is reached: see ulimit -n",
-    }
     cause = RankEnd(
         rank=0,
         pid=None,
         outcome=Outcome.NOT_STARTED,
         message=f"could not be started, nor any other rank: {e.strerror or e}",
-        happened_at=now,
-        note=hints.get(e.errno or 0, ""),
+        happened_at=time.monotonic_ns(),
+        note=START_HINTS.get(e.errno or 0, ""),
     )
     end = GroupEnd(name=spec.name, nproc=spec.nproc, failures=(cause,))
     return StartFailed(end, format_report(end))

@@ -69,8 +69,12 @@ def start_spec(spec: Spec) -> Group:
         group = Group(spec)
     except OSError as e:
         raise SpecError(f"cannot prepare the run: {e}") from e
-    group.run_in_thread()
-    group.wait_started()
+    try:
+        group.run_in_thread()
+        group.wait_started()
+    except KeyboardInterrupt:
+        group.kill()  # of what came in between, nothing is known
+        raise
     return group
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from procession.errors import GroupEnd, Outcome, RankEnd
-from procession.exit import signal_name
+from procession.exit import UNKNOWN_EXIT, signal_name
 from procession.ranks import format_ranks
 
 SIMULTANEOUS = 1_000_000  # nanoseconds: what is closer together has no known order
@@ -31,8 +31,11 @@ def format_report(end: GroupEnd) -> str:
         rest = together[FULL_TRACEBACKS:]
         lines += _others("and also at the same time", rest, cause, what_happened)
     lines += _others("failed by themselves, later", later, cause, what_happened)
-    lines += _others("ended by the group", end.ended, cause, _ending)
-    lines += _others("finished", end.finished, cause, _ending)
+    unstarted = [e for e in end.ended if e.outcome in (Outcome.NOT_STARTED, Outcome.CANCELLED)]
+    ended = [e for e in end.ended if e not in unstarted]
+    lines += _others("ended by the group", ended, cause, _ending)
+    lines += _others("not started", unstarted, cause, what_happened)
+    lines += _others("finished", end.finished, cause, _finish)
     if end.attempt:
         times = "1 restart" if end.attempt == 1 else f"{end.attempt} restarts"
         lines += ["", f"this was attempt {end.attempt}, after {times}"]
@@ -51,7 +54,8 @@ def headline(end: RankEnd, nproc: int) -> str:
 def details(end: RankEnd) -> list[str]:
     """Say all that is known about a failure, below its headline."""
     facts: list[str] = []
-    if end.exit.signal is not None or end.exit.code is not None:
+    said = end.announced is not None or end.outcome in (Outcome.NO_VALUE, Outcome.EXITED)
+    if not said and end.exit != UNKNOWN_EXIT:
         facts.append(str(end.exit))
     if end.peak_memory is not None:
         facts.append(f"peak memory {format_bytes(end.peak_memory)}")
@@ -75,7 +79,7 @@ def details(end: RankEnd) -> list[str]:
 def what_happened(end: RankEnd) -> str:
     """Say what a rank did, as the verb of a sentence."""
     if end.outcome is Outcome.RAISED:
-        said = f": {_one_line(end.message)}" if end.message else ""
+        said = f": {_first_line(end.message)}" if end.message.strip() else ""
         return f"raised {end.type_name}{said}"
     if end.outcome is Outcome.UNPICKLABLE:
         return f"returned a {end.type_name} that cannot be pickled ({_one_line(end.message)})"
@@ -83,12 +87,13 @@ def what_happened(end: RankEnd) -> str:
         core = ", and dumped core" if end.exit.core else ""
         return f"was killed by {signal_name(end.exit.signal)}{core}"
     if end.outcome is Outcome.EXITED:
-        said = f" ({_one_line(end.message)})" if end.message else ""
-        return f"exited with code {end.exit.code}{said}" if end.exit.code is not None else "exited"
+        code = end.exit.code if end.announced is None else end.announced
+        said = f': "{_first_line(end.message)}"' if end.message.strip() else ""
+        return f"exited with code {code}{said}" if code is not None else f"exited{said}"
     if end.outcome is Outcome.NOT_STARTED:
         return _one_line(end.message) or "did not start in time"
     if end.outcome is Outcome.NO_VALUE:
-        return "ended without returning (exit code 0)"
+        return "exited with code 0 before its function had returned"
     return end.outcome.value
 
 
@@ -102,7 +107,20 @@ def _others(
     alike: dict[str, list[int]] = {}
     for e in ends:
         alike.setdefault(fate(e), []).append(e.rank)
-    return ["", f"{title}:", *(f"  {format_ranks(r)}: {said}" for said, r in alike.items())]
+    return ["", f"{title}:", *(f"  {_together(r, said)}" for said, r in alike.items())]
+
+
+def _together(ranks: list[int], fate: str) -> str:
+    if len(ranks) > 1:
+        fate = f" {fate}".replace(" was ", " were ").replace(" its ", " their ").lstrip()
+    return f"{format_ranks(ranks)} {fate}"
+
+
+def _finish(end: RankEnd) -> str:
+    """Say how a rank that finished left."""
+    if end.exit.signal is not None:
+        return f"had finished, and was ended by {signal_name(end.exit.signal)} as it exited"
+    return what_happened(end)
 
 
 def _ending(end: RankEnd) -> str:
@@ -126,7 +144,9 @@ def _who(end: RankEnd, of: str = "") -> str:
 
 
 def _after(end: RankEnd) -> str:
-    return f" after {format_seconds(end.seconds)}" if end.started_at else ""
+    if not end.started_at or end.outcome is Outcome.NOT_STARTED:
+        return ""
+    return f" after {format_seconds(end.seconds)}"
 
 
 def _memory_verdict(end: RankEnd) -> str:
@@ -137,7 +157,7 @@ def _memory_verdict(end: RankEnd) -> str:
         peak = f" (peak {format_bytes(end.peak_memory)})" if end.peak_memory is not None else ""
         return f", likely out of memory{peak}"
     if end.out_of_memory is False:
-        return ", not for want of memory (the kernel counts no such kill)"
+        return " (the kernel reports no out-of-memory kill)"
     return ""
 
 
@@ -153,6 +173,11 @@ def _without(tail: tuple[str, ...], traceback: list[str]) -> list[str]:
             if lines[at : at + length] == part:
                 return lines[:at] + lines[at + length :]
     return lines
+
+
+def _first_line(text: str) -> str:
+    """Give the first line that says something; that there are more is seen in the traceback."""
+    return _one_line(text.strip().split("\n", 1)[0])
 
 
 def _one_line(text: str) -> str:

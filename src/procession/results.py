@@ -11,13 +11,14 @@ import json
 import os
 import pickle
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Any, cast
 
 from procession.errors import RemoteError
-from procession.worker.outcome import DONE, ERROR, HEADER, VALUE
+from procession.worker.outcome import DONE, ERROR, FAILED, HEADER, VALUE
 
-Record = dict[str, Any]  # as `worker.outcome` describes an error
+Record = dict[str, Any]  # as `worker.description` describes an error
 
 BLOCK = 1 << 20
 BLOCKS_AT_ONCE = 16  # so that one large value does not keep the others waiting
@@ -34,32 +35,47 @@ class Told:
     @property
     def good(self) -> bool:
         """Whether the program came to a good end."""
-        return self.kind != ERROR
+        return self.kind in (DONE, VALUE)
 
-    @property
+    @cached_property
     def record(self) -> Record:
-        """The description of an error; `{}` if there is none or it is garbage."""
+        """The description of a failure, as far as it was told; `{}` if there is none."""
+        if self.kind == FAILED:
+            return _early_record(bytes(self.body))
         if self.kind != ERROR:
             return {}
         try:
             record = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return cast("Record", record) if isinstance(record, dict) else {}
 
 
+def _early_record(body: bytes) -> Record:
+    kind, _, rest = body.decode(errors="replace").partition("\0")
+    code, _, cls = rest.partition("\0")
+    known: Record = {"kind": kind, "type": cls}
+    return {**known, "code": int(code)} if code.isdecimal() and len(code) < 4 else known
+
+
 class ResultReader:
-    """The launcher's end of a rank's result pipe; it owns the descriptor."""
+    """The launcher's end of a rank's result pipe; it owns the descriptor.
+
+    told: the outcome, as far as it is known. garbage: what came is not our bootstrap's: whoever
+    writes it is not believed, and not kept waiting.
+    """
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self.fd = fd
         self._data = bytearray()
-        self._told: Told | None = None
+        self.told: Told | None = None
+        self.garbage = False
         self.ended = False
 
-    def read(self, everything: bool = False) -> Told | None:
-        """Read what there is; the outcome is returned once, when it is complete."""
+    def read(self, everything: bool = False) -> bool:
+        """Read what there is; True if more is known of the outcome than before."""
+        before = self.told
         blocks = 0
         while not self.ended and (everything or blocks < BLOCKS_AT_ONCE):
             blocks += 1
@@ -69,24 +85,36 @@ class ResultReader:
                 break
             if not data:
                 self.ended = True
-            self._data += data
-        if self._told is not None or len(self._data) < HEADER.size:
-            return None
-        kind, length, at = HEADER.unpack_from(self._data)
-        if kind not in (DONE, VALUE, ERROR):
-            self.ended = True  # not our bootstrap: whoever writes here is not believed
-            return None
-        if len(self._data) < HEADER.size + length:
-            return None
-        del self._data[HEADER.size + length :]
-        del self._data[: HEADER.size]
-        self._told = Told(kind, at, self._data)
-        return self._told
+            if not self.garbage and not self._complete:
+                self._data += data
+                self._take_frames()
+        return self.told is not before
+
+    @property
+    def _complete(self) -> bool:
+        return self.told is not None and self.told.kind != FAILED
+
+    def _take_frames(self) -> None:
+        while not self._complete and len(self._data) >= HEADER.size:
+            kind, length, at = HEADER.unpack_from(self._data)
+            if kind not in (DONE, VALUE, FAILED, ERROR):
+                self.garbage = True
+                self._data.clear()
+                return
+            end = HEADER.size + length
+            if len(self._data) < end:
+                return
+            frame = self._data
+            self._data = frame[end:]
+            del frame[end:]
+            del frame[: HEADER.size]
+            # An error is described some time after it happened.
+            self.told = Told(kind, at if self.told is None else self.told.at, frame)
 
     @property
     def torn(self) -> bool:
         """Whether an outcome was begun and not completed."""
-        return self._told is None and bool(self._data)
+        return self.told is None and bool(self._data)
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -102,45 +130,58 @@ def value_of(told: Told) -> Any:
 
 def exception_of(record: Record) -> BaseException | None:
     """Rebuild the exception of a function, with its traceback, causes and notes."""
-    parts = record.get("exception")
-    if not isinstance(parts, dict):
+    parts = record.get("exceptions")
+    if not isinstance(parts, list) or not parts:
         return None
     try:
-        return _rebuild(cast("Record", parts))
+        return _rebuild(cast("list[Record]", parts))
     except Exception:
         return RemoteError(str(record.get("type", "")), str(record.get("message", "")))
 
 
-def _rebuild(parts: Record) -> BaseException:
-    return _restored(_unpickled(parts), parts)
-
-
-def _restored(error: BaseException, parts: Record) -> BaseException:
-    """Give an exception what its pickle does not hold."""
-    try:
-        error.__cause__ = _rebuild(parts["cause"]) if "cause" in parts else None
-        error.__context__ = _rebuild(parts["context"]) if "context" in parts else None
-        error.__suppress_context__ = bool(parts["suppress"])
-        for note in parts.get("notes", ()):
-            if note not in getattr(error, "__notes__", ()) and hasattr(error, "add_note"):
-                error.add_note(note)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-    except (AttributeError, TypeError):
-        pass  # an exception that does not let itself be changed
-    members: tuple[BaseException, ...] = getattr(error, "exceptions", ())
-    for member, told in zip(members, parts.get("exceptions", ()), strict=False):
-        _restored(member, told)
-    return error.with_traceback(_traceback(parts["frames"]))
-
-
-def _unpickled(parts: Record) -> BaseException:
-    if "pickle" in parts:
+def _rebuild(parts: list[Record]) -> BaseException:
+    errors: list[BaseException | None] = [None] * len(parts)
+    for i, part in enumerate(parts):
+        error = errors[i] or _unpickled(part)
+        errors[i] = error
+        # The members of a group came in its own pickle, too: those are the ones that it holds.
+        members: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+        for member, place in zip(members, part.get("members", ()), strict=False):
+            if place is not None and errors[place] is None:
+                errors[place] = member
+    for error, part in zip(errors, parts, strict=True):
+        assert error is not None
+        cause, context = part["cause"], part["context"]
         try:
-            error = pickle.loads(base64.b64decode(parts["pickle"]))
+            error.__cause__ = None if cause is None else errors[cause]
+            error.__context__ = None if context is None else errors[context]
+            error.__suppress_context__ = bool(part["suppress"])
+            for note in part.get("notes", ()):
+                if note not in getattr(error, "__notes__", ()) and hasattr(error, "add_note"):
+                    error.add_note(note)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        except (AttributeError, TypeError):
+            pass  # an exception that does not let itself be changed
+        error.__traceback__ = _traceback(part["frames"])
+    assert errors[0] is not None
+    return errors[0]
+
+
+def _unpickled(part: Record) -> BaseException:
+    try:
+        if "pickle" in part:
+            error = pickle.loads(base64.b64decode(part["pickle"]))
             if isinstance(error, BaseException):
                 return error
-        except Exception:
-            pass  # a class that this process does not know
-    return RemoteError(str(parts["type"]), str(parts["message"]))
+        if "state" in part:
+            cls, args, state = pickle.loads(base64.b64decode(part["state"]))
+            error = cls.__new__(cls, *args)
+            if isinstance(error, BaseException):
+                error.args = args
+                error.__dict__.update(state)
+                return error
+    except Exception:
+        pass  # a class that this process does not know
+    return RemoteError(str(part["type"]), str(part["message"]))
 
 
 def _traceback(frames: list[tuple[str, str, int]]) -> TracebackType | None:

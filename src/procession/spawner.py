@@ -7,13 +7,14 @@ from typing import Any
 
 from procession.forkserver import pool
 from procession.forkserver.client import ForkServer, fresh_interpreter
-from procession.output.plan import Output, output_of
+from procession.output.plan import Files, Output, output_of
 from procession.output.rundir import masked
 from procession.output.wiring import Wiring
 from procession.payload import Payload
 from procession.rankenv import Place, rank_environment
 from procession.results import ResultReader
 from procession.spec import Command, Spec
+from procession.system.descriptors import fill_standard
 from procession.system.ports import free_port
 
 
@@ -25,22 +26,25 @@ class Spawner:
         self._env = dict(os.environ)
         self._server_key: pool.Key | None = None
         self._place: Place | None = None
-        self.payload = Payload(spec)
+        early = [self._early(rank) for rank in range(spec.nproc)]
+        # Whether one interpreter can stand at the beginning of all ranks.
+        self._common_start = all(e == early[0] for e in early)
+        self._filled = fill_standard()
+        self._owned: list[Payload | Files | Wiring] = []  # to be closed in this order
         try:
+            self.payload = Payload(spec)
+            self._owned.append(self.payload)
             called = self._env.get("TORCHELASTIC_RUN_ID") or spec.name
             output = output or output_of(spec.logs, spec.nproc, spec.name, _safe(called))
-        except BaseException:
-            self.payload.close()
-            raise
-        self.run_dir = output.files
-        try:
+            self.run_dir = output.files
+            self._owned.append(self.run_dir)
             self.streams = Wiring(output, spec.stdin)
+            self._owned.insert(0, self.streams)
+            self.run_id = os.path.basename(self.run_dir.path)
+            self.run_dir.write_run(self._asked())
         except BaseException:
-            self.payload.close()
-            self.run_dir.close()
+            self._close_all()
             raise
-        self.run_id = os.path.basename(self.run_dir.path)
-        self.run_dir.write_run(self._asked())
 
     def _asked(self) -> dict[str, object]:
         spec = self._spec
@@ -64,8 +68,16 @@ class Spawner:
             server = ForkServer.fork(self.payload.live)
             pool.adopt(server)
             return server
-        self._server_key, server = pool.lease()
+        env = self._env
+        if self._spec.is_python and self._common_start:
+            env = {**env, **self._early(0)}
+            env = {name: value for name, value in env.items() if value is not None}
+        self._server_key, server = pool.lease(env)
         return server
+
+    def _early(self, rank: int) -> dict[str, str | None]:
+        """Give the variables of a rank that an interpreter reads when it starts."""
+        return {n: v for n, v in self._spec.env[rank].items() if pool.is_early(n)}
 
     def begin(self, server: ForkServer, attempt: int) -> None:
         """Tell the forkserver what is common to the ranks of an attempt. Raises OSError."""
@@ -119,11 +131,13 @@ class Spawner:
             words: list[str] = [os.fspath(w) for w in self._spec.args[rank]]
             job |= {"kind": "exec", "argv": [*program.argv, *words]}
         else:
-            fresh = self._spec.start_method == "spawn"
+            fresh = self._spec.start_method == "spawn" or not self._common_start
             told = dict(self.payload.program)
             if "args" in told:
                 told["args"] = [*told["args"], *(os.fspath(w) for w in self._spec.args[rank])]
             job |= {"kind": "fresh" if fresh else "python", "program": told}
+            if self.run_dir.kept:
+                job["error_file"] = error_file
         server.send(("spawn", job), fds, close)
         return ResultReader(read_end)
 
@@ -134,9 +148,15 @@ class Spawner:
         """Give everything back; the forkserver rests for the next launch if all is clean."""
         if server is not None:
             pool.release(self._server_key if clean else None, server)
-        self.payload.close()
-        self.streams.close()
-        self.run_dir.close()
+        self._close_all()
+
+    def _close_all(self) -> None:
+        for each in self._owned:
+            each.close()
+        for fd in self._filled:
+            os.close(fd)
+        self._owned.clear()
+        self._filled.clear()
 
 
 def _safe(name: str) -> str:

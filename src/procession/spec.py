@@ -90,7 +90,7 @@ def as_program(program: Any) -> Program:
         for i, word in enumerate(words):
             if not isinstance(word, (str, os.PathLike)):
                 raise SpecError(
-                    f"the command's word {i} is {word!r}, a {type(word).__name__}; "
+                    f"the command's word {i} is {word!r}, of type {type(word).__name__}; "
                     "each must be a string or a path"
                 )
         argv = tuple(os.fspath(cast("str", w)) for w in words)
@@ -209,7 +209,7 @@ def _environment(value: Any) -> dict[str, str | None]:
             raise ValueError(f"env: {key!r} is not the name of a variable")
         if text is not None and (not isinstance(text, str) or "\0" in text):
             raise ValueError(
-                f"env: {key} is {text!r}, a {type(text).__name__}; "
+                f"env: {key} is {text!r}, of type {type(text).__name__}; "
                 "it must be a string without NUL (or None, to take it away)"
             )
     return env
@@ -230,8 +230,8 @@ def _check_program(
         for word in words:
             if not isinstance(word, (str, os.PathLike)):
                 raise SpecError(
-                    f"args of rank {rank}: {word!r} is a {type(word).__name__}; the arguments of "
-                    "a command must be strings or paths"
+                    f"args of rank {rank}: {word!r} is of type {type(word).__name__}; the "
+                    "arguments of a command must be strings or paths"
                 )
             if "\0" in os.fspath(cast("str", word)):
                 raise SpecError(f"args of rank {rank}: {word!r} holds a NUL character")

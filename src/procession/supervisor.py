@@ -14,6 +14,7 @@ The loop runs in a thread of its own (`Group`), or in the main thread of the com
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -62,14 +63,15 @@ class Supervisor:
         self.lifecycle = Lifecycle(spec.nproc, spec.restart.max, patient=spec.stop.patience != 0)
         self.events: list[Event] = []
         self.changed = threading.Condition()
-        self.started_at = time.monotonic_ns()
         self.lost_server = ""
         self.drain_seconds: float | None = DRAIN_SECONDS
         self._spawner = spawner
         self._server = server
         self._stop_signal = int(spec.stop.signal)
         self._grace = spec.stop.grace
+        self._grace_ends = math.inf  # in seconds of the monotonic clock, of this attempt
         self._patience = spec.stop.patience
+        self._crashed = False
         self._stop_asked = False
         self._drained = False
         self._subscribers: list[Callable[[Event], None]] = []
@@ -88,10 +90,14 @@ class Supervisor:
 
         def take() -> None:
             self._stop_asked = True
-            if not self.lifecycle.stop_wanted:
-                self._stop_signal = self._stop_signal if number is None else number
-                self._grace = self._grace if grace is None else grace
-            self._handle(StopWanted(kill=kill))
+            hurry = False
+            if number is not None:
+                hurry = number != self._stop_signal
+                self._stop_signal = number
+            if grace is not None:
+                self._grace = grace
+                hurry = hurry or time.monotonic() + grace < self._grace_ends
+            self._handle(StopWanted(kill=kill, hurry=hurry))
 
         self._loop.request(take)
 
@@ -138,7 +144,7 @@ class Supervisor:
     @property
     def phase(self) -> Phase:
         """Where the group is in its life."""
-        return self.lifecycle.phase
+        return Phase.FAILED if self._crashed else self.lifecycle.phase
 
     # -- the loop
 
@@ -150,8 +156,11 @@ class Supervisor:
             while not self.phase.final:
                 self._loop.turn()
             self._conclude()
+        except BaseException:
+            self._crashed = True
+            raise
         finally:
-            self._close()
+            self.close()
 
     # -- the lifecycle
 
@@ -187,11 +196,13 @@ class Supervisor:
     def _arm(self, deadline: Deadline) -> None:
         if deadline.kind is DeadlineKind.PATIENCE and self._patience is None:
             return  # until somebody asks
+        if deadline.kind is DeadlineKind.GRACE:  # one deadline: it may only become shorter
+            self._grace_ends = min(self._grace_ends, time.monotonic() + self._grace)
         seconds = {
             DeadlineKind.PATIENCE: self._patience or 0.0,
             DeadlineKind.START: START_SECONDS,
             DeadlineKind.LINGER: min(self.spec.stop.linger, self._grace),
-            DeadlineKind.GRACE: self._grace,
+            DeadlineKind.GRACE: self._grace_ends - time.monotonic(),
             DeadlineKind.REAP: self.spec.stop.reap,
         }[deadline.kind]
 
@@ -208,6 +219,7 @@ class Supervisor:
     # -- starting
 
     def _spawn(self, attempt: int) -> None:
+        self._grace_ends = math.inf
         if attempt:
             self._spawner.streams.drain(DRAIN_SECONDS)
             self._forget_ranks()
@@ -219,7 +231,7 @@ class Supervisor:
         except OSError as e:
             self._spawn_failed(0, "find a forkserver and a port", e)
         for rank, record in enumerate(self.records):
-            if self.phase is not Phase.STARTING:
+            if self.phase is not Phase.STARTING and not self.lifecycle.waiting:
                 break
             try:
                 record.reader = self._spawner.spawn(self._server, attempt, rank)
@@ -373,12 +385,13 @@ class Supervisor:
         record = self.records[rank]
         if record.reader is None:
             return
-        told = record.reader.read(everything)
+        news = record.reader.read(everything)
         if record.reader.ended:
             self._loop.forget(record.reader.fd)
-        if told is not None:
-            record.told = told
-            if self._lives(rank):
+        if news:
+            first = record.told is None
+            record.told = told = record.reader.told
+            if told is not None and first and self._lives(rank):
                 self._handle(RankEvent(WorkerEvent.REPORTED, rank, told.at, told.good))
 
     def _forget_rank(self, record: RankRecord) -> None:
@@ -459,11 +472,19 @@ class Supervisor:
             )
         if self._spawner.run_dir.fault:
             notes.append(self._spawner.run_dir.fault)
-        self.end = group_end(self.spec, self.lifecycle, self.records, self._spawner, tuple(notes))
+        self.end = group_end(
+            self.spec,
+            self.lifecycle,
+            self.records,
+            self._spawner,
+            tuple(notes),
+            forkserver_lost=bool(self.lost_server),
+        )
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Give everything back; whatever is left of the group is killed with its forkserver."""
         self._forget_ranks()
-        clean = self.phase.final and not self.lifecycle.left_behind
+        clean = self.lifecycle.phase.final and not self.lifecycle.left_behind
         self._spawner.close(self._server, clean=clean)
         self._loop.close()
         with self.changed:

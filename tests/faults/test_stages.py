@@ -60,7 +60,7 @@ def test_fault(stage, method, way):
     if way == "exception" and stage != "value":
         assert isinstance(failed.__cause__, ArithmeticError)
     if stage in ("exit", "thread"):
-        assert "after its program had come to a good end" in str(failed)
+        assert "its program had come to a good end; it failed afterwards" in str(failed)
     assert failed.exit_code == (128 - code if code < 0 else code)
 
 

@@ -251,7 +251,7 @@ def test_killed_forkserver_of_commands_that_ignore_everything():
     os.kill(forkserver_of(group), signal.SIGKILL)
     with pytest.raises(GroupFailed) as caught:
         group.wait(10)
-    assert caught.value.cause.outcome in (Outcome.UNKNOWN, Outcome.SIGNALLED)
+    assert caught.value.cause.outcome in (Outcome.ORPHANED, Outcome.SIGNALLED)
     gone(group.pids().values())
 
 

@@ -109,7 +109,9 @@ def test_command_sees_the_same_variables(tmp_path):
         env = dict(w.split("=", 1) for w in words if w)
         assert env.keys() >= TORCH
         assert env["LOCAL_RANK"] == str(rank)
-        assert env["TORCHELASTIC_ERROR_FILE"] == end.error_file
+        rank_dir = os.path.dirname(end.stdout_log)
+        assert env["TORCHELASTIC_ERROR_FILE"] == os.path.join(rank_dir, "error.json")
+        assert end.error_file == ""  # nobody wrote one
 
 
 def test_the_launchers_environment_is_not_touched():

@@ -117,7 +117,7 @@ def test_os_exit(method):
     zero = failure_of(lambda: os._exit(0), nproc=2, start_method=method)
     assert zero.cause.outcome is Outcome.NO_VALUE
     assert zero.exit_code == 1
-    assert "os._exit(0)" in str(zero)
+    assert "os._exit" in str(zero)
     three = failure_of(lambda: os._exit(3), nproc=2, start_method=method)
     assert three.cause.outcome is Outcome.EXITED
     assert three.cause.exit.code == three.exit_code == 3

@@ -325,5 +325,5 @@ def test_few_modules_are_loaded_before_the_script(tmp_path):
     script = write(tmp_path / "s.py", "import sys; print(*sys.modules)")
     (out,) = said(tmp_path, Script(str(script)))
     extra = set(out.split()) - set(alone(script).split())
-    heavy = {"asyncio", "multiprocessing", "cloudpickle", "numpy", "json", "socket", "tempfile"}
+    heavy = {"asyncio", "multiprocessing", "cloudpickle", "numpy", "typing", "socket", "tempfile"}
     assert not extra & (heavy - {"socket"}), extra

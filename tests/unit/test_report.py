@@ -100,7 +100,7 @@ def test_sigkill_and_memory():
         f"{who}, likely out of memory (peak 2.5 MB)"
     )
     assert headline(killed(out_of_memory=False), 4) == (
-        f"{who}, not for want of memory (the kernel counts no such kill)"
+        f"{who} (the kernel reports no out-of-memory kill)"
     )
     assert "memory" not in headline(killed(number=15, out_of_memory=False), 4)
 
@@ -110,7 +110,6 @@ def test_an_exit_code():
     assert report(failure, nproc=2) == (
         """\
 train failed: rank 0 of 2 (pid 100) exited with code 3 after 2.35 s
-  exit code 3
 
   last lines of stderr:
     no such file
@@ -121,18 +120,26 @@ train failed: rank 0 of 2 (pid 100) exited with code 3 after 2.35 s
 def test_an_exit_with_a_message():
     failure = end(0, Outcome.EXITED, exit=Exit(code=1), message="no data\nfound")
     assert (
-        headline(failure, 2)
-        == "rank 0 of 2 (pid 100) exited with code 1 (no data found) after 2.35 s"
+        headline(failure, 2) == 'rank 0 of 2 (pid 100) exited with code 1: "no data" after 2.35 s'
     )
 
 
+def test_what_was_announced_counts_and_not_how_the_group_ended_it():
+    note = "it did not exit then; the group ended it by SIGTERM"
+    failure = end(0, Outcome.EXITED, exit=Exit(signal=15), announced=3, note=note)
+    assert report(failure, nproc=1) == (
+        f"train failed: rank 0 (pid 100) exited with code 3 after 2.35 s\n  {note}"
+    )
+    group = GroupEnd("train", 1, failures=(failure,))
+    assert GroupFailed(group, "").exit_code == 3
+
+
 def test_no_value():
-    note = "it exited with code 0 before its function returned: did it call os._exit(0)?"
+    note = "did it call os._exit or exec, or close its descriptors?"
     failure = end(1, Outcome.NO_VALUE, exit=Exit(code=0), note=note)
     assert report(failure) == (
         f"""\
-train failed: rank 1 of 4 (pid 101) ended without returning (exit code 0) after 2.35 s
-  exit code 0
+train failed: rank 1 of 4 (pid 101) exited with code 0 before its function had returned after 2.35 s
   {note}"""
     )
 
@@ -175,19 +182,21 @@ train failed: rank 1 of 3 could not start its program: No such file or directory
 
 ended by the group:
   rank 0 (pid 100) was ended by SIGTERM, 2.35 s later
+
+not started:
   rank 2 was not started"""
     )
 
 
 def test_a_start_that_took_too_long():
     assert headline(end(1, Outcome.NOT_STARTED, seconds=300.0), 2) == (
-        "rank 1 of 2 (pid 101) did not start in time after 5 min 0 s"
+        "rank 1 of 2 (pid 101) did not start in time"
     )
 
 
 def test_the_other_outcomes():
     assert "was interrupted (KeyboardInterrupt)" in headline(end(0, Outcome.INTERRUPTED), 1)
-    assert "vanished after 2.35 s" in headline(end(0, Outcome.UNKNOWN), 1)
+    assert "vanished: its exit status is not known" in headline(end(0, Outcome.UNKNOWN), 1)
     assert "could not be ended" in headline(end(0, Outcome.LOST), 1)
 
 
@@ -248,8 +257,8 @@ def test_many_ranks_are_folded():
     assert text.endswith(
         """
 ended by the group:
-  ranks 1-6,8-106,108-206,208-306,308-406,408-506,508-511: was ended by SIGTERM
-  ranks 7,107,207,307,407,507: was ended by SIGKILL
+  ranks 1-6,8-106,108-206,208-306,308-406,408-506,508-511 were ended by SIGTERM
+  ranks 7,107,207,307,407,507 were ended by SIGKILL
 
 finished:
   rank 512 (pid 612) returned after 1.00 s"""

@@ -14,7 +14,8 @@ import pytest
 from procession.errors import RemoteError
 from procession.results import ResultReader, exception_of, value_of
 from procession.worker import outcome
-from procession.worker.outcome import DONE, ERROR, HEADER, VALUE, ResultPipe, describe
+from procession.worker.description import describe
+from procession.worker.outcome import DONE, ERROR, FAILED, HEADER, VALUE, ResultPipe
 
 GROUPS = pytest.mark.skipif(sys.version_info < (3, 11), reason="groups and notes are newer")
 
@@ -38,12 +39,11 @@ def told(tell):
         thread = threading.Thread(target=tell, args=(pipe,))
         thread.start()
         os.set_blocking(reader.fd, True)
-        outcome_read = None
         while not reader.ended:
-            outcome_read = reader.read() or outcome_read
+            reader.read()
         thread.join()
         assert not reader.torn
-        return outcome_read
+        return reader.told
 
 
 def rebuilt(error):
@@ -72,6 +72,14 @@ class NeedsTwo(Exception):
 
     def __init__(self, first, second):
         super().__init__(f"{first} and {second}")
+
+
+class Wordy(Exception):
+    """Unpickles, and has another text then."""
+
+    def __init__(self, code):
+        super().__init__(f"failed with {code}")
+        self.code = code
 
 
 class WithState(Exception):
@@ -110,18 +118,21 @@ def test_done():
 def test_the_time_is_that_of_the_return():
     with pipes() as (pipe, reader):
         pipe.value(1)
-        first = reader.read().at
+        assert reader.read()
+        first = reader.told.at
     with pipes() as (pipe, reader):
         pipe.done()
-        assert reader.read().at >= first > 0
+        assert reader.read()
+        assert reader.told.at >= first > 0
 
 
-def test_the_outcome_is_returned_once():
+def test_the_outcome_is_news_once():
     with pipes() as (pipe, reader):
-        assert reader.read() is None
+        assert not reader.read()
         pipe.value(1)
-        assert value_of(reader.read()) == 1
-        assert reader.read() is None
+        assert reader.read()
+        assert value_of(reader.told) == 1
+        assert not reader.read()
         assert reader.ended
         assert not reader.torn
 
@@ -130,14 +141,16 @@ def test_a_rank_tells_once():
     with pipes() as (pipe, reader):
         pipe.done()
         pipe.error({"kind": "raised"})
-        assert reader.read(everything=True).kind == DONE
+        assert reader.read(everything=True)
+        assert reader.told.kind == DONE
         assert not reader.torn
 
 
 def test_a_value_that_cannot_be_pickled():
     with pipes() as (pipe, reader):
         assert pipe.value(threading.Lock()) is False
-        read = reader.read()
+        reader.read()
+        read = reader.told
     assert not read.good
     assert read.record["kind"] == "unpicklable"
     assert read.record["type"] == "_thread.lock"
@@ -158,8 +171,55 @@ def test_a_forked_child_does_not_tell():
             pipe.done()
             os._exit(0)
         os.waitpid(pid, 0)
-        assert reader.read() is None
+        assert not reader.read()
         assert not reader.torn
+
+
+def test_a_failure_is_known_before_it_is_described():
+    with pipes() as (pipe, reader):
+        pipe.failing("raised", "Plain")
+        assert reader.read()
+        assert not reader.told.good
+        assert reader.told.record == {"kind": "raised", "type": "Plain", "code": 1}
+        first = reader.told.at
+        pipe.error({"kind": "raised", "type": "Plain", "message": "text"})
+        assert reader.read()
+        assert reader.told.record["message"] == "text"
+        assert reader.told.at == first
+
+
+@pytest.mark.parametrize("body", [b"", b"raised", b"raised\0x\0", b"\xff\0\0", b"a\0" + b"9" * 99])
+def test_garbage_in_what_is_told_first(body):
+    told, torn, _, _ = read_after(frame(FAILED, body))
+    assert not told.good
+    assert not torn
+    assert "code" not in told.record
+
+
+def test_a_number_that_is_another_file_by_now_is_not_written_to(tmp_path):
+    with pipes() as (pipe, reader):
+        with open(tmp_path / "file", "wb") as file:
+            os.dup2(file.fileno(), pipe._fd)
+        pipe.failing("raised", "Plain")
+        pipe.error({"kind": "raised"})
+        assert not reader.read()
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_a_described_failure_is_in_the_error_file_unless_there_is_one(tmp_path):
+    path = tmp_path / "error.json"
+    for text in ("first", "second"):
+        read_end, write_end = os.pipe()
+        pipe = ResultPipe(write_end, str(path))
+        try:
+            raise Plain(text)
+        except Plain as e:
+            pipe.error(describe(e, rebuildable=False))
+        os.close(read_end)
+    said = json.loads(path.read_text())["message"]
+    assert said["message"].endswith("Plain: first")
+    assert "Traceback (most recent call last)" in said["extraInfo"]["py_callstack"]
+    assert said["extraInfo"]["timestamp"].isdecimal()
 
 
 # -- exceptions
@@ -264,6 +324,21 @@ def test_a_chain_that_was_raised():
     assert "During handling of the above exception" in text
 
 
+def test_a_cause_that_is_the_context_too():
+    def chain():
+        try:
+            {}["missing"]
+        except KeyError as e:
+            raise Plain("second") from e
+
+    try:
+        chain()
+    except Plain as e:
+        again = rebuilt(e)
+    assert type(again.__context__) is KeyError
+    assert again.__context__ is again.__cause__
+
+
 def test_a_suppressed_context():
     def hide():
         try:
@@ -361,11 +436,16 @@ def test_members_of_a_group_keep_their_causes():
 
 def test_a_class_that_does_not_unpickle():
     again = rebuilt(NeedsTwo(1, 2))
-    assert type(again) is RemoteError
-    assert again.type_name == f"{__name__}.NeedsTwo"
-    assert again.message == "1 and 2"
-    assert str(again) == f"{__name__}.NeedsTwo: 1 and 2"
+    assert type(again) is NeedsTwo
+    assert str(again) == "1 and 2"
     assert function_names(again) == ["rebuilt"]
+
+
+def test_a_class_that_unpickles_to_something_else():
+    again = rebuilt(Wordy(3))
+    assert type(again) is Wordy
+    assert str(again) == "failed with 3"
+    assert again.code == 3
 
 
 def test_a_class_that_does_not_pickle():
@@ -383,7 +463,7 @@ def test_what_an_exception_carries_does_not_pickle():
 
 def test_a_cause_that_does_not_pickle():
     error = Plain("outer")
-    error.__cause__ = NeedsTwo(1, 2)
+    error.__cause__ = Plain(threading.Lock())
     again = rebuilt(error)
     assert type(again) is Plain
     assert type(again.__cause__) is RemoteError
@@ -405,15 +485,23 @@ def test_text_that_is_no_unicode():
 
 @pytest.mark.parametrize(
     "parts",
-    [{}, {"type": "T"}, {"type": "T", "message": "m", "frames": 5, "suppress": False}, {"x": [1]}],
+    [
+        {},
+        {"type": "T"},
+        {"type": "T", "message": "m", "frames": 5, "suppress": False},
+        {"x": [1]},
+        7,
+    ],
 )
 def test_garbage_in_a_description(parts):
-    error = exception_of({"type": "T", "message": "m", "exception": parts})
+    error = exception_of({"type": "T", "message": "m", "exceptions": [parts]})
     assert type(error) is RemoteError
     assert str(error) == "T: m"
 
 
-@pytest.mark.parametrize("record", [{}, {"exception": None}, {"exception": [1]}])
+@pytest.mark.parametrize(
+    "record", [{}, {"exceptions": None}, {"exceptions": []}, {"exceptions": 5}]
+)
 def test_no_description(record):
     assert exception_of(record) is None
 
@@ -432,21 +520,22 @@ def read_after(written):
     try:
         os.write(write_end, written)
         os.close(write_end)
-        return reader.read(everything=True), reader.torn, reader.ended
+        reader.read(everything=True)
+        return reader.told, reader.torn, reader.ended, reader.garbage
     finally:
         reader.close()
 
 
 def test_nothing_told():
-    assert read_after(b"") == (None, False, True)
+    assert read_after(b"") == (None, False, True, False)
 
 
 @pytest.mark.parametrize("kind", [DONE, VALUE, ERROR])
 def test_a_frame_that_is_torn_at_any_byte(kind):
     whole = frame(kind, b"" if kind == DONE else b"some body")
     for cut in range(1, len(whole)):
-        assert read_after(whole[:cut]) == (None, True, True), cut
-    read, torn, _ = read_after(whole)
+        assert read_after(whole[:cut]) == (None, True, True, False), cut
+    read, torn, _, _ = read_after(whole)
     assert (read.kind, read.at, torn) == (kind, 123, False)
 
 
@@ -455,10 +544,11 @@ def test_a_frame_may_come_in_pieces():
     read_end, write_end = os.pipe()
     reader = ResultReader(read_end)
     for i in range(len(whole)):
-        assert reader.read() is None
+        assert not reader.read()
         assert reader.torn == (i > 0)
         os.write(write_end, whole[i : i + 1])
-    assert reader.read().body == b"body"
+    assert reader.read()
+    assert reader.told.body == b"body"
     assert not reader.torn
     os.close(write_end)
     reader.close()
@@ -466,25 +556,35 @@ def test_a_frame_may_come_in_pieces():
 
 @pytest.mark.parametrize("garbage", [b"X" * 100, b"\0" * 17, b"hello, this is no frame at all"])
 def test_garbage_is_not_believed(garbage):
-    read, _, ended = read_after(garbage)
-    assert read is None
-    assert ended
+    assert read_after(garbage) == (None, False, True, True)
+
+
+def test_who_writes_garbage_is_not_kept_waiting():
+    read_end, write_end = os.pipe()
+    reader = ResultReader(read_end)
+    os.set_blocking(write_end, False)
+    for _ in range(20):
+        os.write(write_end, b"x" * 60_000)
+        assert not reader.read()
+    assert reader.garbage
+    os.close(write_end)
+    reader.close()
 
 
 def test_a_length_that_cannot_be_is_a_torn_frame():
-    assert read_after(frame(VALUE, b"x", length=2**63)) == (None, True, True)
+    assert read_after(frame(VALUE, b"x", length=2**63)) == (None, True, True, False)
 
 
 def test_what_comes_after_a_frame_does_not_change_it():
     body = json.dumps({"kind": "raised", "type": "T"}).encode()
-    read, torn, _ = read_after(frame(ERROR, body) + b"and more")
+    read, torn, _, _ = read_after(frame(ERROR, body) + b"and more")
     assert not torn
     assert read.record == {"kind": "raised", "type": "T"}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"5", b"\xff\xfe", b"null"])
 def test_an_error_that_is_no_record(body):
-    read, _, _ = read_after(frame(ERROR, body))
+    read, _, _, _ = read_after(frame(ERROR, body))
     assert not read.good
     assert read.record == {}
 

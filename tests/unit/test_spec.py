@@ -147,8 +147,8 @@ def test_nproc(nproc):
         ({"kwargs": {"a": 1, 2: 3}}, "kwargs: the name 2 is not a string"),
         ({"kwargs": {7: {}}}, "kwargs: given for rank 7"),
         ({"env": [1]}, "env must be a mapping, or a mapping by rank, not [1]"),
-        ({"env": {"A": 1}}, "env: A is 1, a int; it must be a string without NUL"),
-        ({"env": {"A": "x\0y"}}, "env: A is 'x\\x00y', a str; it must be a string without NUL"),
+        ({"env": {"A": 1}}, "env: A is 1, of type int; it must be a string without NUL"),
+        ({"env": {"A": "\0"}}, "env: A is '\\x00', of type str; it must be a string without NUL"),
         ({"env": {"A=B": "1"}}, "env: 'A=B' is not the name of a variable"),
         ({"env": {"": "1"}}, "env: '' is not the name of a variable"),
         ({"env": {"A\0": "1"}}, "env: 'A\\x00' is not the name of a variable"),
@@ -181,8 +181,8 @@ def test_a_value_of_many_lines_is_named_in_one(options):
     ("program", "words"),
     [
         ([], "the command is empty: give a program and its arguments"),
-        (["echo", 1], "the command's word 1 is 1, a int; each must be a string or a path"),
-        ([None], "the command's word 0 is None, a NoneType"),
+        (["echo", 1], "the command's word 1 is 1, of type int; each must be a string or a path"),
+        ([None], "the command's word 0 is None, of type NoneType"),
         (5, "cannot run 5: give a function, a list such as ['python', 'train.py'], or the name"),
         (None, "cannot run None"),
         ("", "'' is not the name of a program"),
@@ -226,7 +226,7 @@ def test_arguments_of_commands_are_words():
     )
     args = {0: ("a",), 1: ("b", 2), 2: (), 3: ()}
     assert refusal(["true"], args=args) == (
-        "args of rank 1: 2 is a int; the arguments of a command must be strings or paths"
+        "args of rank 1: 2 is of type int; the arguments of a command must be strings or paths"
     )
     assert make_spec(["true"], nproc=1, args=[pathlib.Path("x")]).args == ((pathlib.Path("x"),),)
 

@@ -6,12 +6,14 @@ takes it, so that launcher and forkserver cannot wait for each other.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
 import socket
 import sys
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,20 +92,21 @@ class ForkServer:
         self.lost = False
 
     @classmethod
-    def start(cls) -> ForkServer:
-        """Start one by exec. Raises OSError."""
+    def start(cls, env: Mapping[str, str] | None = None) -> ForkServer:
+        """Start one by exec. env: its environment, this process's if None. Raises OSError."""
+        if not sys.executable:
+            raise OSError(errno.ENOENT, "Python does not know its own path (sys.executable)")
         ours, theirs = socket.socketpair()
         try:
             command = [sys.executable, *interpreter_flags(), "-c", CODE, PACKAGE_ROOT]
-            # Not on a number that the file actions below write to.
-            import fcntl
-
-            high = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)
+            high = _duplicate_above(theirs.fileno(), SOCKET_FD)
             try:
                 pid = os.posix_spawn(
                     sys.executable,
                     [*command, str(os.getpid())],
-                    os.environ,
+                    os.environ if env is None else env,
+                    # Ctrl-C on the terminal is for the launcher to take.
+                    setsid=True,
                     file_actions=[
                         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
                         (os.POSIX_SPAWN_DUP2, 0, 1),
@@ -127,17 +130,20 @@ class ForkServer:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # pyright: ignore[reportUnnecessaryComparison]
                 stream.flush()
+        from procession.forkserver.server import main_forked
+
+        # A signal that comes now is the launcher's, not also the child's.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             pid = os.fork()
             if not pid:
-                from procession.forkserver.server import main_forked
-
                 ours.close()
-                main_forked(theirs, launcher, live)
+                main_forked(theirs, launcher, live, mask)
         except BaseException:
             ours.close()
             raise
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
         return cls(pid, ours)
 
@@ -246,6 +252,18 @@ class ForkServer:
         except ChildProcessError:
             pass  # the user's own waitpid(-1) took it
         return True
+
+
+def _duplicate_above(fd: int, number: int) -> int:
+    """Duplicate a descriptor onto a number above this one. Raises OSError."""
+    import fcntl
+
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, number + 1)
+    except OSError as e:
+        if e.errno == errno.EINVAL:  # the limit of open files is no higher
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
+        raise
 
 
 def _wait(pid: int) -> bool:

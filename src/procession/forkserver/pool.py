@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from procession.forkserver.client import ForkServer, interpreter_flags
@@ -34,9 +35,14 @@ _resting: list[tuple[Key, ForkServer]] = []
 _working: set[ForkServer] = set()
 
 
-def key() -> Key:
-    """Say what an interpreter that is started now, by this thread, would be like."""
-    early = tuple(sorted(i for i in os.environ.items() if i[0].startswith(EARLY_VARIABLES)))
+def is_early(name: str) -> bool:
+    """Tell whether a variable is read when an interpreter starts: later, it has no effect."""
+    return name.startswith(EARLY_VARIABLES)
+
+
+def key(env: Mapping[str, str]) -> Key:
+    """Say what an interpreter that is started now with `env`, by this thread, would be like."""
+    early = tuple(sorted(i for i in env.items() if is_early(i[0])))
     limits = tuple(resource.getrlimit(limit) for limit in LIMITS)
     flags = tuple(interpreter_flags())
     affinity = frozenset(os.sched_getaffinity(0))
@@ -46,9 +52,9 @@ def key() -> Key:
     return (sys.executable, flags, early, limits, affinity, blocked, ignored, who)
 
 
-def lease() -> tuple[Key, ForkServer]:
-    """Take a forkserver that rests here, or start one. Raises OSError."""
-    wanted = key()
+def lease(env: Mapping[str, str]) -> tuple[Key, ForkServer]:
+    """Take a forkserver with such an environment that rests here, or start one. Raises OSError."""
+    wanted = key(env)
     with _lock:
         for entry in reversed(_resting):
             if entry[0] == wanted:
@@ -59,7 +65,7 @@ def lease() -> tuple[Key, ForkServer]:
                     return entry
                 entry[1].close()
                 break
-    server = ForkServer.start()
+    server = ForkServer.start(env)
     with _lock:
         _working.add(server)
     return wanted, server

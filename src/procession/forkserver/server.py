@@ -26,6 +26,7 @@ walking the process tree before killing it (not atomic: processes were lost); a 
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -71,12 +72,16 @@ class Server:
 
     # -- life
 
-    def serve(self) -> Job | None:
-        """Work until the launcher is gone: None then; in a forked rank its job."""
-        self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    def serve(self, mask: set[signal.Signals] | set[int] | None = None) -> Job | None:
+        """Work until the launcher is gone: None then; in a forked rank its job.
+
+        mask: the signals that ranks shall have blocked, those of this thread if None.
+        """
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if mask is None else mask
         self._handlers = {n: signal.getsignal(n) for n in (*ENDURED, signal.SIGCHLD)}
         for number in self._handlers:
             signal.signal(number, _wake_up)
+        self._restore_own_mask()
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wake = wake
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -142,7 +147,9 @@ class Server:
             except ChildProcessError:
                 break
             # SIGCHLD wakes this; the time-out is for a child whose signal was taken just before.
-            select.select([self._woken], [], [], 0.02)
+            poll = select.poll()
+            poll.register(self._woken, select.POLLIN)
+            poll.poll(20)
             self._clear_wakeups()
         scratch = self._common.get("scratch")
         if scratch:
@@ -259,7 +266,8 @@ class Server:
 
                 bootstrap.warm_up()
             if -1 in fds:
-                raise OSError(24, os.strerror(24))  # EMFILE: the kernel dropped descriptors
+                # The kernel dropped descriptors for which there was no room here.
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
             stage = "fork"
             signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
@@ -353,7 +361,6 @@ def main(sock_fd: int, launcher: int) -> None:
     sys.path[:] = [p for p in sys.path if p]  # `python -c` puts the current directory first
     _close([fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > sock_fd])
     os.set_inheritable(sock_fd, False)
-    os.setsid()
     os.chdir("/")
     os.dup2(0, 2)  # up to here, a failure to start could be read on the launcher's stderr
     with socket.socket(fileno=sock_fd) as sock:
@@ -364,7 +371,9 @@ def main(sock_fd: int, launcher: int) -> None:
         run_in_fork(job)
 
 
-def main_forked(sock: socket.socket, launcher: int, live: Any) -> NoReturn:
+def main_forked(
+    sock: socket.socket, launcher: int, live: Any, mask: set[signal.Signals] | set[int]
+) -> NoReturn:
     """Be the forkserver in a process that was forked from the launcher, and its ranks."""
     from procession.worker import program, streams
 
@@ -376,7 +385,7 @@ def main_forked(sock: socket.socket, launcher: int, live: Any) -> NoReturn:
         for fd in (0, 1, 2):
             os.dup2(null, fd)
         os.close(null)
-        job = Server(sock, launcher).serve()
+        job = Server(sock, launcher).serve(mask)
         if job is not None:
             from procession.worker.bootstrap import run_forked
 

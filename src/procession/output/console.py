@@ -226,6 +226,17 @@ def _descriptor(stream: Any) -> int | None:
         return None  # closed or detached
 
 
+def leads_to(stream: Any, fd: int) -> bool:
+    """Whether what is written to `stream` goes where descriptor `fd` goes."""
+    own = _descriptor(stream)
+    if own is None:
+        return False
+    try:
+        return own == fd or os.path.sameopenfile(own, fd)
+    except OSError:
+        return False  # one of them is closed
+
+
 def _class(stream: Any) -> Any:
     return stream.__class__
 
@@ -268,4 +279,4 @@ def _wait(*wanted: tuple[int | None, int], timeout: float | None) -> set[int | N
     return {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
 
 
-__all__ = ["Console"]
+__all__ = ["Console", "leads_to"]

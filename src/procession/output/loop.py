@@ -24,6 +24,7 @@ for days), polling files (10 wake-ups a second per run while nothing happens).
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import select
@@ -74,7 +75,10 @@ class Loop:
             self._abandon = _eventfd(opened)
             self._epoll = opened.enter_context(select.epoll())
             self._epoll.register(self._wake, select.EPOLLIN)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError as e:
+                raise OSError(errno.EAGAIN, f"no thread can be started ({e})") from e
             self._opened = opened.pop_all()
 
     # From other threads.

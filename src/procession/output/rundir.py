@@ -10,12 +10,14 @@ What the launcher itself writes here never stops a group: a full disk is noted o
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from procession.policy import Logs, Route
 
@@ -123,28 +125,34 @@ def disk_is_full(path: str) -> bool:
         return False
 
 
-def read_error_file(path: str) -> tuple[str, float | None]:
-    """Read torch's error file: its message (with a traceback, if it holds one), and its time.
+def read_error_file(path: str) -> str:
+    """Read torch's error file: its traceback if it holds one, else its message.
 
-    The message is "" if there is no such file or it is not one. The time is in seconds since 1970.
+    "" if there is no such file, or it is not one.
     """
     try:
-        with open(path, "rb") as f:
+        with open_regular(path) as f:
             data = json.loads(f.read(1 << 24))
     except (OSError, ValueError, RecursionError):
-        return "", None
-    extra = _mapping(data)
-    message = extra.get("message")
+        return ""
+    message = _mapping(data).get("message")
     if isinstance(message, dict):
         inner = _mapping(cast("object", message))
-        extra = _mapping(inner.get("extraInfo"))
-        callstack = extra.get("py_callstack")
+        callstack = _mapping(inner.get("extraInfo")).get("py_callstack")
         message = callstack if isinstance(callstack, str) else inner.get("message")
-    try:
-        seconds = float(extra["timestamp"])
-    except (KeyError, TypeError, ValueError):
-        seconds = None
-    return (message if isinstance(message, str) else ""), seconds
+    return message if isinstance(message, str) else ""
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open a file that a rank may have replaced: never a link, and nothing that could wait.
+
+    Raises OSError.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return open(fd, "rb")
 
 
 def _mapping(data: object) -> dict[str, Any]:

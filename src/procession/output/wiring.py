@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Callable
 
-from procession.output.console import Console
+from procession.output.console import Console, leads_to
 from procession.output.follow import Follower, Source
 from procession.output.plan import Output
+from procession.output.rundir import open_regular
 from procession.policy import Route
 
 TAIL_LINES = 20
@@ -24,12 +25,16 @@ class Wiring:
 
     def __init__(self, output: Output, stdin: int | None) -> None:
         self.on_quiet: Callable[[], None] | None = None
-        self._routes = output.routes
+        own = leads_to(sys.stdout, 1), leads_to(sys.stderr, 2)
+        self._routes = [(_shown(out, own[0]), _shown(err, own[1])) for out, err in output.routes]
         self._prefixes = output.prefixes
         self._stdin = stdin
         self._run = output.files
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._consoles: tuple[Console, Console] | None = None
+        if any(route in (Route.PREFIX, Route.TEE) for pair in self._routes for route in pair):
+            # In this thread, which wrote there before: it flushes what is still on its way.
+            self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
         self._follower: Follower | None = None
 
     def open(self, attempt: int, rank: int) -> tuple[list[int], list[int]]:
@@ -89,9 +94,13 @@ class Wiring:
 
     def _follow(self) -> Follower:
         if self._follower is None:
-            self._consoles = (Console(sys.stdout, self.on_quiet), Console(sys.stderr))
+            assert self._consoles is not None
             self._follower = Follower(*self._consoles)
         return self._follower
+
+    def _went_quiet(self) -> None:
+        if self.on_quiet is not None:
+            self.on_quiet()
 
     def finish(self, ended: Callable[[], None]) -> None:
         """Begin to show what is still to be shown; see `Follower.finish`."""
@@ -134,9 +143,14 @@ class Wiring:
             self._null = -1
 
 
+def _shown(route: Route, own: bool) -> Route:
+    """Lead a stream through us if `sys.stdout` is not (any more) the descriptor that ranks have."""
+    return Route.PREFIX if route is Route.INHERIT and not own else route
+
+
 def _last_lines(path: str) -> tuple[str, ...]:
     try:
-        with open(path, "rb") as f:
+        with open_regular(path) as f:
             size = f.seek(0, os.SEEK_END)
             f.seek(max(0, size - TAIL_BYTES))
             text = f.read(TAIL_BYTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 
@@ -37,7 +38,9 @@ def _is_free(port: int) -> bool:
                     probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 probe.bind((address, port))
         except OSError as e:
-            if family == socket.AF_INET6 and e.errno not in (98,):  # EADDRINUSE
+            if e.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            if family == socket.AF_INET6 and e.errno != errno.EADDRINUSE:
                 continue  # a machine without IPv6
             return False
     return True

@@ -12,6 +12,7 @@ and exit handlers, which are not its own to run: it joins its threads, flushes a
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from procession.worker import outcome, program, streams
@@ -30,7 +31,7 @@ def run(job: Job) -> None:
     "function" (`sys_path`, `sys_argv`, `authkey`; function and arguments are in the memory files
     `common` and `own`) or "live" (the function lies in memory).
     """
-    pipe = outcome.ResultPipe(job["fds"]["result"])
+    pipe = outcome.ResultPipe(job["fds"]["result"], job.get("error_file", ""))
     _explain_crashes()
     kind: str = job["program"]["kind"]
     is_function = kind in ("function", "live")
@@ -48,7 +49,7 @@ def run(job: Job) -> None:
         _tell_exit(pipe, e)
         raise
     except BaseException as e:
-        pipe.error(outcome.describe(e, rebuildable=is_function))
+        _tell_error(pipe, e, rebuildable=is_function)
         if not is_function:
             sys.excepthook(type(e), e, e.__traceback__)
         _silence()
@@ -56,8 +57,11 @@ def run(job: Job) -> None:
 
 
 def warm_up() -> None:
-    """Import, in the forkserver, what every rank needs."""
-    for name in ("faulthandler", "pickle"):
+    """Import what every rank needs, and what it needs to describe a failure.
+
+    Before the program is started, since then there may be no descriptor left to import with.
+    """
+    for name in ("faulthandler", "json", "pickle", "traceback", "procession.worker.description"):
         __import__(name)
 
 
@@ -71,15 +75,27 @@ def _explain_crashes() -> None:
         pass
 
 
+def _tell_error(pipe: outcome.ResultPipe, e: BaseException, *, rebuildable: bool) -> None:
+    from procession.worker import description
+
+    pipe.failing(description.kind_of(e), outcome.type_name(type(e)))
+    # A stop signal must not end the rank in the middle of its explanation.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        pipe.error(description.describe(e, rebuildable=rebuildable))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _tell_exit(pipe: outcome.ResultPipe, e: SystemExit) -> None:
-    if e.code is None or e.code == 0:
-        pipe.done()
-        return
-    code = e.code & 0xFF if isinstance(e.code, int) else 1
+    from procession.worker.description import text_of
+
+    code = e.code & 0xFF if isinstance(e.code, int) else int(e.code is not None)
     if code == 0:
         pipe.done()
         return
-    message = "" if isinstance(e.code, int) else str(e.code)
+    pipe.failing("exit", "SystemExit", code)
+    message = "" if isinstance(e.code, int) else text_of(e.code)
     pipe.error({"kind": "exit", "type": "SystemExit", "code": code, "message": message})
 
 
@@ -95,7 +111,6 @@ def _print_nothing(*_: object) -> None:
 def run_forked(job: Job) -> NoReturn:
     """Run the job in a process forked from the launcher, and leave without its exit handlers."""
     import os
-    import signal
     import threading
 
     code = 0
@@ -142,6 +157,7 @@ def run_fresh(fd: int) -> None:
 
     sys.path[:] = [p for p in sys.path if p]
     job = marshal.loads(program.read_all(fd))
+    warm_up()
     for kept in (*job["fds"].values(), *job["inherit"]):
         os.set_inheritable(kept, False)
     run(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 
 from procession.worker import inherit
 
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     Job = dict[str, Any]
+
+# What an interpreter loads before it looks at its program: nothing on the path can replace it.
+LOADED_AT_START = frozenset(
+    ("__main__", "_collections_abc", "_sitebuiltins", "_weakrefset", "abc", "codecs", "encodings",
+     "genericpath", "importlib", "io", "ntpath", "os", "posixpath", "site", "stat", "zipimport")
+)  # fmt: skip
 
 # For the start method `fork`: what the launcher was asked to run, as it lies in memory.
 live: tuple[Any, list[tuple[Any, ...]], list[dict[str, Any]]] | None = None
@@ -26,13 +32,13 @@ def run_script(program: Job) -> None:
     if os.path.isdir(path) or _is_archive(path):
         import runpy
 
-        sys.path.insert(0, path)
+        _search_first(path)
         _fresh_main()
         # What Python itself calls here; see `run_module`.
         runpy._run_module_as_main("__main__", alter_argv=False)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         return
     if not _isolated():
-        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+        _search_first(os.path.dirname(os.path.realpath(path)))
     main = _fresh_main()
     code = _compiled(os.path.join(os.getcwd(), path), main)
     exec(code, main.__dict__)
@@ -68,6 +74,26 @@ def _is_archive(path: str) -> bool:
     return True
 
 
+def _search_first(directory: str) -> None:
+    """Put a directory before all others on the path, also before modules that are loaded already.
+
+    A program may have a `json.py` of its own; a new interpreter would not have loaded another one.
+    """
+    sys.path.insert(0, directory)
+    _prefer(directory)
+
+
+def _prefer(directory: str) -> None:
+    try:
+        own = {name.partition(".")[0] for name in os.listdir(directory)}
+    except OSError:
+        return  # an archive
+    hidden = own & sys.stdlib_module_names - LOADED_AT_START - set(sys.builtin_module_names)
+    for name in list(sys.modules):
+        if name.partition(".")[0] in hidden:
+            del sys.modules[name]
+
+
 def _isolated() -> bool:
     return bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 
@@ -89,7 +115,7 @@ def run_module(program: Job) -> None:
 
     sys.argv[:] = [program["name"], *program["args"]]
     if not _isolated():
-        sys.path.insert(0, os.getcwd())
+        _search_first(os.getcwd())
     _fresh_main()
     # What `python -m` itself calls: `runpy.run_module` would take `__main__` away at the end,
     # under the feet of threads and exit handlers.
@@ -104,14 +130,43 @@ def call_function(job: Job) -> Any:
         function, args, kwargs = live
         return function(*args[job["rank"]], **kwargs[job["rank"]])
     sys.path[:] = program["sys_path"]
+    _prefer(sys.path[0] if sys.path else "")
     sys.argv[:] = program["sys_argv"]
     _fresh_main()
     inherit.set_inherited(job["inherit"])
     if program["authkey"] is not None or "tracker" in job["fds"]:
         _join_multiprocessing(program["authkey"], job["fds"].get("tracker"))
+    _know_sources(program["sources"])
     function = pickle.loads(read_all(job["fds"]["common"]))
     args, kwargs = pickle.loads(read_all(job["fds"]["own"]))
+    _fill_main(function, [*args, *kwargs.values()])
     return function(*args, **kwargs)
+
+
+def _know_sources(sources: dict[str, list[str]]) -> None:
+    """Remember the lines of notebook cells, which are in no file, for tracebacks."""
+    if sources:
+        import linecache
+
+        for name, lines in sources.items():
+            linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
+
+
+def _fill_main(function: Any, values: list[Any]) -> None:
+    """Put what came from the launcher's `__main__` by value into this rank's.
+
+    Else nothing here could be pickled by its name: for a pool of processes, or by `torch.save`.
+    """
+    main = sys.modules["__main__"].__dict__
+    function = getattr(function, "func", function)  # of a functools.partial
+    function = getattr(function, "__func__", function)  # of a method
+    if isinstance(function, FunctionType) and function.__module__ == "__main__":
+        for name, value in function.__globals__.items():
+            main.setdefault(name, value)
+        main.setdefault(function.__name__, function)
+    for value in values:
+        if type(value).__module__ == "__main__":
+            main.setdefault(type(value).__name__, type(value))
 
 
 def _join_multiprocessing(authkey: bytes | None, tracker: int | None) -> None:

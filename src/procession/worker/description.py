@@ -1,0 +1,180 @@
+"""The description of an exception: its text, and the parts from which it can be rebuilt.
+
+Whatever code of the exception's own classes does here (`__str__`, `__reduce__`, a property), it
+must not hide the exception: each look at it may raise anything, SystemExit and KeyboardInterrupt
+included, and costs no more than the part that was looked at.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+import pickle
+import time
+import traceback
+
+from procession.worker.outcome import encode_value, type_name
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+    Record = dict[str, Any]
+
+# Imported above, before the program runs: when something fails, a program may have used up its
+# descriptors, or have put a module of its own in the place of one of these.
+
+MOST = 100  # exceptions of one description: causes, contexts, members of groups
+_OUR_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def text_of(error: object) -> str:
+    """Give `str(error)`, also where that raises."""
+    try:
+        return str(error) + ""
+    except BaseException as e:
+        return f"<its text cannot be had: {type_name(type(e))}>"
+
+
+def own_frames_cut(tb: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames of the bootstrap, which stand first."""
+    while tb is not None and _is_ours(tb.tb_frame.f_code.co_filename):
+        tb = tb.tb_next
+    return tb
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith((_OUR_FILES, "<frozen runpy>", "<frozen importlib"))
+
+
+def kind_of(error: BaseException) -> str:
+    """Give the kind under which an exception is told."""
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "raised"
+
+
+def describe(error: BaseException, *, rebuildable: bool) -> Record:
+    """Describe an exception: its full text, and, if `rebuildable`, what it can be rebuilt from."""
+    record: Record = {
+        "kind": kind_of(error),
+        "type": type_name(type(error)),
+        "message": text_of(error),
+    }
+    record["traceback"] = _full_text(error, record)
+    try:
+        if isinstance(error, OSError) and isinstance(error.errno, int):
+            record["errno"] = int(error.errno)
+        if rebuildable:
+            record["exceptions"] = _parts(error)
+    except BaseException:
+        pass  # then it is only text
+    return record
+
+
+def _full_text(error: BaseException, record: Record) -> str:
+    try:
+        error.__traceback__ = own_frames_cut(error.__traceback__)
+        return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except BaseException as e:
+        said = f"{record['type']}: {record['message']}\n"
+        reason = f"<its traceback cannot be had in full: {type_name(type(e))}>\n"
+    try:
+        return "".join(traceback.format_tb(error.__traceback__)) + said + reason
+    except BaseException:
+        return said + reason
+
+
+def _parts(root: BaseException) -> list[Record]:
+    """Take an exception and all that hangs on it apart; they name each other by their place."""
+    found = [root]
+    places = {id(root): 0}
+
+    def place(other: Any) -> int | None:
+        """Give a newly found exception its place; None for one that has one, or is too many."""
+        if not isinstance(other, BaseException) or id(other) in places or len(found) >= MOST:
+            return None
+        places[id(other)] = len(found)
+        found.append(other)
+        return places[id(other)]
+
+    records: list[Record] = []
+    for error in found:
+        record = _part(error)
+        # Links to what was found before are left out, or a chain could bite its own tail;
+        # but `raise ... from e` within `except ... as e` has one exception in two places.
+        record["cause"] = place(error.__cause__)
+        same = error.__context__ is error.__cause__
+        record["context"] = record["cause"] if same else place(error.__context__)
+        members: object = getattr(error, "exceptions", None)
+        if isinstance(members, tuple):
+            record["members"] = [place(e) for e in members]  # pyright: ignore[reportUnknownVariableType]
+        records.append(record)
+    return records
+
+
+def _part(error: BaseException) -> Record:
+    record: Record = {
+        "type": type_name(type(error)),
+        "message": text_of(error),
+        "frames": _frames(error.__traceback__),
+        "suppress": error.__suppress_context__,
+    }
+    for name, take_apart in (("pickle", _by_pickle), ("state", _by_state)):
+        try:
+            body = take_apart(error)
+        except BaseException:  # noqa: S112
+            continue  # a class or an attribute that does not pickle
+        record[name] = binascii.b2a_base64(body, newline=False).decode("ascii")
+        break
+    try:
+        notes = getattr(error, "__notes__", None)
+        if isinstance(notes, list):
+            record["notes"] = [text_of(n) for n in notes]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    except BaseException:
+        pass  # a property of that name
+    return record
+
+
+def _by_pickle(error: BaseException) -> bytes:
+    body = encode_value(error)
+    # Many classes pickle and then do not unpickle, or to another text, since their constructor
+    # takes other arguments than they hand on to Exception's.
+    again = pickle.loads(body)
+    if type(again) is not type(error) or text_of(again) != text_of(error):
+        raise ValueError
+    return body
+
+
+def _by_state(error: BaseException) -> bytes:
+    body = encode_value((type(error), error.args, error.__dict__))
+    pickle.loads(body)
+    return body
+
+
+def _frames(tb: TracebackType | None) -> list[tuple[str, str, int]]:
+    frames: list[tuple[str, str, int]] = []
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        frames.append((code.co_filename, code.co_name, tb.tb_lineno))
+        tb = tb.tb_next
+    return frames
+
+
+def encoded(record: Record) -> bytes:
+    """Give the bytes of a description."""
+    return json.dumps(record).encode("ascii")
+
+
+def write_error_file(path: str, record: Record) -> None:
+    """Write what torch's `record` would have written, unless it did."""
+    said = {
+        "message": f"{record['type']}: {record['message']}",
+        "extraInfo": {"py_callstack": record["traceback"], "timestamp": str(int(time.time()))},
+    }
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="ascii") as f:
+            json.dump({"message": said}, f)
+    except OSError:
+        pass  # there is one, or its disk is full: the launcher has it from the pipe
