@@ -2,83 +2,86 @@
 
 from __future__ import annotations
 
-import argparse
+import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import NoReturn
+
+from procession.cli.parser import Parser, near
+from procession.cli.say import refuse, say
 
 DESCRIPTION = """\
 Launch n copies of a program as one group of ranks: they start together, fail
 together, say why, and leave nothing behind."""
 
-EPILOG = """\
+COMMANDS = {
+    "run": "run a program as a group of ranks",
+    "doctor": "tell what this machine offers, and what falls back",
+}
+
+EPILOG = f"""\
+commands:
+{chr(10).join(f"  {name:<8} {text}" for name, text in COMMANDS.items())}
+
 examples:
   procession run -n 4 train.py --epochs 3     a Python script, four ranks
   procession run -n 4 -m mypackage.train      a Python module
   procession run -n 2 ./a.out input.dat       any program
   procession doctor                           what this machine offers
 """
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Raises SystemExit(2) for a wrong one."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(
-        prog="procession",
+    try:
+        return _command(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _command(words: list[str]) -> int:
+    parser = Parser(
+        "procession",
+        hint="; the options of a run stand behind `procession run`",
+        usage="procession [-h] [--version] COMMAND ...",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    first = next((w for w in words if not w.startswith("-")), None)
-    _add_run(commands, first)
-    _add_doctor(commands, first)
-    options = parser.parse_args(words)
+    options, rest = parser.read(words)
     if options.version:
         from procession import __version__
 
-        print(f"procession {__version__}")
+        say(f"procession {__version__}\n", sys.stdout)
         return 0
-    if options.command is None:
+    if not rest:
         parser.print_help()
         return 2
-    return int(options.main(options))
-
-
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Shows options with dashes only; torchrun's forms with underscores work all the same."""
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        before = action.option_strings
-        action.option_strings = [o for o in before if "_" not in o]
-        try:
-            return super()._format_action_invocation(action)
-        finally:
-            action.option_strings = before
-
-
-def _add_run(commands: Any, first: str | None) -> None:
-    parser = commands.add_parser(
-        "run",
-        help="run a program as a group of ranks",
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
-    )
-    if first == "run":
+    command, *words = rest
+    if command == "run":
         from procession.cli import run
 
-        run.add_arguments(parser)
-        parser.set_defaults(main=run.main)
+        return run.main(words)
+    if command == "doctor":
+        return _doctor(words)
+    return _unknown(command)
 
 
-def _add_doctor(commands: Any, first: str | None) -> None:
-    parser = commands.add_parser(
-        "doctor", help="tell what this machine offers, and what falls back"
-    )
-    if first == "doctor":
-        from procession.cli import doctor
+def _unknown(command: str) -> NoReturn:
+    meant = near(command, COMMANDS, 0.6)
+    hint = f"to run a program, write `procession run {command}`"
+    if meant:
+        hint = f"did you mean `procession {meant}`?"
+    refuse("procession", f"there is no command {command!r}; {hint}")
 
-        doctor.add_arguments(parser)
-        parser.set_defaults(main=doctor.main)
+
+def _doctor(words: list[str]) -> int:
+    from procession.cli import doctor
+
+    parser = Parser("procession doctor", description=f"{COMMANDS['doctor'].capitalize()}.")
+    doctor.add_arguments(parser)
+    options, rest = parser.read(words)
+    if rest:
+        parser.error(f"it takes no words beside its options, such as {rest[0]!r}")
+    return doctor.main(options)
