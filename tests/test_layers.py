@@ -20,7 +20,7 @@ LAYERS = {
     2: "system/ output/ forkserver/ worker/ results payload",
     3: "spawner ends supervisor",
     4: "group launch",
-    5: "cli/",
+    5: "cli/ multiprocessing/",
     FACE: "__init__ __main__",
 }
 IN_EVERY_RANK = (

@@ -1,0 +1,238 @@
+"""`spawn`, `start_processes`, and what they return: `ProcessContext`.
+
+Theory of operation. A call is one group of the core, with `multiprocessing`'s own process objects
+as its face. The group is patient for ever: after a failure, its other ranks go on until somebody
+joins, as code written for the original expects, which decides by the `grace_period` of `join` how
+long they may. `join` then ends the group.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from procession.errors import GroupFailed, Outcome, RankEnd, SpecError
+from procession.group import Group
+from procession.multiprocessing.exceptions import (
+    ProcessException,
+    ProcessExitedException,
+    ProcessRaisedException,
+)
+from procession.multiprocessing.process import UNKNOWN_STATUS, RankPopen, Watch, remaining
+from procession.multiprocessing.starting import GRACE, Process, start
+
+__all__ = [
+    "ProcessContext",
+    "ProcessException",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SpawnContext",
+    "spawn",
+    "start_processes",
+]
+
+ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"  # ranks are started side by side in any case
+log = logging.getLogger(__name__)
+
+
+class ProcessContext:
+    """The processes of one `start_processes`.
+
+    processes: as `multiprocessing` has them, by rank. error_files: "" for each rank; nothing is
+    written to files. sentinels: rank by the descriptor that can be read from when it has ended, of
+    those ranks whose end `join` has not told yet.
+    """
+
+    def __init__(self, processes: Sequence[Process], error_files: Sequence[str]) -> None:
+        self.processes = processes
+        self.error_files = error_files
+        self.sentinels = {process.sentinel: rank for rank, process in enumerate(processes)}
+        popens = [vars(process).get("_popen") for process in processes]
+        self._popens = [popen for popen in popens if isinstance(popen, RankPopen)]
+        if len(self._popens) < len(popens) or len({p.group for p in self._popens}) > 1:
+            raise TypeError(
+                "the processes of a ProcessContext must be those of one start_processes"
+            )
+
+    def pids(self) -> list[int]:
+        """Give the process ids, by rank."""
+        return [popen.pid for popen in self._popens]
+
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        """Wait until a rank has failed, or until one or more have ended well.
+
+        Returns True when all have ended well and nothing of them is left, False if there are more
+        to be joined. When a rank has failed, the others are ended, and this raises
+        ProcessRaisedException or ProcessExitedException for the one that failed first. On
+        KeyboardInterrupt all ranks get SIGINT, and a second one kills them.
+
+        timeout: seconds to wait; None waits for ever. grace_period: seconds that the others may
+        take after a failure to end by themselves, before they get SIGTERM, and again before they
+        are killed; None: SIGTERM at once, and 30 seconds from there.
+        """
+        if not self._popens:
+            return True
+        group, watch = self._popens[0].group, self._popens[0].watch
+        left = remaining(timeout)
+        try:
+            watch.wait(
+                lambda: watch.over
+                or bool(watch.failed)
+                or not watch.exits.keys().isdisjoint(self.sentinels.values()),
+                timeout,
+            )
+            if watch.failed:
+                self._end_others(group, watch, grace_period)
+            for sentinel in [s for s, rank in self.sentinels.items() if rank in watch.exits]:
+                del self.sentinels[sentinel]
+            if self.sentinels and not watch.failed:
+                return False
+            error = _error_of(group, left())
+        except TimeoutError:
+            return False
+        except KeyboardInterrupt:
+            _interrupt(group)
+            raise
+        if error is not None:
+            raise error
+        return True
+
+    def _join_procs_with_timeout(self, timeout: float) -> None:
+        """Wait until all processes have ended, `timeout` seconds at most."""
+        left = remaining(timeout)
+        for process in self.processes:
+            process.join(left())
+
+    def _end_others(self, group: Group, watch: Watch, grace_period: float | None) -> None:
+        if grace_period is not None:
+            self._join_procs_with_timeout(grace_period)
+        for rank, process in enumerate(self.processes):
+            if process.is_alive() and rank not in watch.failed:
+                log.warning("Terminating process %s via signal SIGTERM", process.pid)
+        group.stop(signal.SIGTERM, GRACE if grace_period is None else max(0.0, grace_period))
+        for rank in sorted(watch.killed):
+            log.warning("process %s did not obey SIGTERM in time: SIGKILL", watch.pids[rank])
+
+
+class SpawnContext(ProcessContext):
+    """The old name of `ProcessContext`."""
+
+    def __init__(self, processes: Sequence[Process], error_files: Sequence[str]) -> None:
+        warnings.warn("SpawnContext is now called ProcessContext", stacklevel=2)
+        super().__init__(processes, error_files)
+
+
+def start_processes(
+    fn: Callable[..., Any],
+    args: Iterable[Any] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Start `nprocs` processes that call `fn(i, *args)`, i from 0; their values are dropped.
+
+    fn: any function; one that only this process has (a lambda, one of a notebook or of a script
+        without a `__main__` guard) goes by value.
+    args: what `fn` is called with after its number.
+    nprocs: how many.
+    join: wait for them; otherwise return a `ProcessContext` to do so.
+    daemon: whether they are ended when this process exits, instead of waited for; they cannot have
+        children of `multiprocessing` then.
+    start_method: "spawn" (a fresh interpreter for each), "forkserver" (forks of a small one) or
+        "fork" (forks of this process).
+
+    Raises SpecError (a ValueError) before anything is started, if what is asked for cannot be done;
+    StartFailed, with nothing left running, if a rank could not be started; and what
+    `ProcessContext.join` raises.
+    """
+    if nprocs == 0:
+        return None if join else ProcessContext([], [])
+    if not callable(fn):
+        raise SpecError(f"cannot call {fn!r}: give a function")
+    try:
+        args = tuple(args)
+    except TypeError:
+        raise SpecError(f"args must be a tuple of arguments, not {args!r}") from None
+    processes = start(fn, args, nprocs, daemon, start_method)
+    joined = ProcessContext(processes, [""] * nprocs)
+    if not join:
+        return joined
+    while not joined.join():
+        pass
+    return None
+
+
+def spawn(
+    fn: Callable[..., Any],
+    args: Iterable[Any] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Do as `start_processes` with fresh interpreters.
+
+    start_method: "spawn"; another one is not followed, and warned of: `start_processes` has them.
+    """
+    if start_method != "spawn":
+        warnings.warn(
+            f"spawn() starts fresh interpreters whatever start_method says (here: {start_method}); "
+            "start_processes(..., start_method=...) has the other methods",
+            FutureWarning,
+            stacklevel=2,
+        )
+    return start_processes(fn, args, nprocs, join, daemon)
+
+
+# -- how it ended
+
+
+def _interrupt(group: Group) -> None:
+    try:
+        group.stop(signal.SIGINT)
+    except KeyboardInterrupt:
+        group.kill()
+        raise
+
+
+def _error_of(group: Group, timeout: float | None) -> ProcessException | None:
+    """Wait for the end of a group; give what to raise for it. Raises TimeoutError."""
+    failed: GroupFailed | None = None
+    try:
+        ends = group.wait(timeout).ranks
+    except GroupFailed as e:
+        failed, ends = e, (*e.failures, *e.ended)
+    bad = next((end for end in ends if end.outcome is Outcome.RAISED or not end.exit.ok), None)
+    if bad is None:
+        return None  # at most, a rank left by `os._exit(0)`, which is a good end here
+    if bad.outcome is Outcome.RAISED:
+        text = f"\n\n-- Process {bad.rank} terminated with the following error:\n{bad.traceback}"
+        error = ProcessRaisedException(text, bad.rank, bad.pid or 0)
+        if failed is not None and failed.cause is bad:
+            error.__cause__ = failed.__cause__
+    else:
+        error = _exited(bad)
+        error.__cause__ = failed
+    return error
+
+
+def _exited(end: RankEnd) -> ProcessExitedException:
+    code = end.exit.returncode
+    if end.outcome is Outcome.INTERRUPTED:  # however it went on from there
+        code = -signal.SIGINT
+    if code is None:
+        code = UNKNOWN_STATUS
+    name = None
+    how = f"exit code {code}"
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"<Unknown signal {-code}>"
+        how = f"signal {name}"
+    text = f"process {end.rank} terminated with {how}"
+    return ProcessExitedException(text, end.rank, end.pid or 0, code, name)

@@ -1,0 +1,85 @@
+"""Functions that are called with the number of their rank, in a process like `multiprocessing`'s.
+
+Theory of operation. A program may define things in its main module that ranks need. As under
+`multiprocessing`, a rank can import that module again, under the name `__mp_main__`, before it
+unpickles its function and arguments: what stands there by itself (seeds, log levels, default types)
+then holds in the rank, too. `Again` is a pickle that does so; `Numbered` is for what travels by
+value, without the main module.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Identity = dict[str, Any]
+
+
+class Numbered:
+    """A function that is called with its rank's number, and whose value is dropped."""
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        self.func = func
+
+    def __call__(self, *args: Any, identity: Identity) -> None:
+        """Call it. identity: who this process is, see `become`."""
+        become(identity)
+        self.func(*args)
+
+
+class Again:
+    """A function and its arguments, by reference, to be unpickled when main was imported again."""
+
+    def __init__(self, identity: Identity, func: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.identity = identity
+        self.func = func
+        self.args = args
+
+    def __reduce__(self) -> Any:
+        from multiprocessing.reduction import ForkingPickler
+
+        return _load, (self.identity, bytes(ForkingPickler.dumps((self.func, self.args))))
+
+
+def call(again: Again) -> None:
+    """Call the function of an `Again`, and drop its value."""
+    again.func(*again.args)
+
+
+def _load(identity: Identity, body: bytes) -> Again:
+    import multiprocessing
+    import pickle
+
+    current: Any = multiprocessing.current_process()
+    current._inheriting = True  # while this is so, nothing must be started
+    try:
+        become(identity)
+        func, args = pickle.loads(body)
+    finally:
+        del current._inheriting
+    return Again(identity, func, args)
+
+
+def become(identity: Identity) -> None:
+    """Be a process as `multiprocessing` knows it.
+
+    identity: `name`, `number` (a tuple) and `daemon` of the process; `parent`: name and pid of the
+    launcher; `preparation`: as from `multiprocessing.spawn.get_preparation_data`, None in a fork.
+    """
+    import os
+    from multiprocessing import process as _process
+    from multiprocessing import spawn as _spawn
+
+    process: Any = _process
+    spawn: Any = _spawn
+    parent_name, parent_pid = identity["parent"]
+    current = process.current_process()
+    current.name = identity["name"]
+    current._identity = identity["number"]
+    current.daemon = identity["daemon"]
+    sentinel = os.pidfd_open(parent_pid)
+    process._parent_process = process._ParentProcess(parent_name, parent_pid, sentinel)
+    if identity["preparation"] is not None:
+        spawn.prepare(identity["preparation"])
