@@ -34,7 +34,7 @@ def format_report(end: GroupEnd) -> str:
     unstarted = [e for e in end.ended if e.outcome in (Outcome.NOT_STARTED, Outcome.CANCELLED)]
     ended = [e for e in end.ended if e not in unstarted]
     lines += _others("ended by the group", ended, cause, _ending)
-    lines += _others("not started", unstarted, cause, what_happened)
+    lines += _others("not started", unstarted, cause, _unstarted)
     lines += _others("finished", end.finished, cause, _finish)
     if end.attempt:
         times = "1 restart" if end.attempt == 1 else f"{end.attempt} restarts"
@@ -114,6 +114,12 @@ def _together(ranks: list[int], fate: str) -> str:
     if len(ranks) > 1:
         fate = f" {fate}".replace(" was ", " were ").replace(" its ", " their ").lstrip()
     return f"{format_ranks(ranks)} {fate}"
+
+
+def _unstarted(end: RankEnd) -> str:
+    if end.outcome is Outcome.CANCELLED:
+        return "had no process yet"
+    return what_happened(end)
 
 
 def _finish(end: RankEnd) -> str:

@@ -618,3 +618,89 @@ def test_many_groups_at_once_in_asyncio():
         return (await group).values
 
     assert asyncio.run(main()) == [[0, 1]] * 8
+
+
+# -- a stop while the group is being ended
+
+
+def failing_and_stubborn(ready):
+    import os
+    import signal
+    import time
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if os.environ["RANK"] == "1":
+        while not os.path.exists(ready):
+            time.sleep(0.001)
+        raise ValueError
+    open(ready, "w").close()
+    while True:
+        signal.pause()
+
+
+def failing_slowly(tmp_path):
+    """Give a group that has failed, and one of whose ranks does not obey for a long time."""
+    ready = tmp_path / "ready"
+    group = procession.start(
+        failing_and_stubborn, args=(str(ready),), nproc=2, stop=Stop(grace=1000, linger=0)
+    )
+    until(lambda: any(e.kind == "stop_sent" and e.rank == 0 for e in events_of(group)), "a stop")
+    assert group.state is Phase.STOPPING
+    return group
+
+
+def events_of(group):
+    return list(group._supervisor.events)
+
+
+def test_a_shorter_grace_shortens_the_end_of_a_failed_group(tmp_path):
+    group = failing_slowly(tmp_path)
+    group.stop(grace=0.2)
+    with pytest.raises(GroupFailed) as caught:
+        group.wait(0)
+    assert caught.value.cause.rank == 1
+    assert caught.value.ended[0].exit.signal == signal.SIGKILL
+
+
+def test_a_longer_grace_does_not_lengthen_it(tmp_path):
+    ready = tmp_path / "ready"
+    quick = Stop(grace=0.5, linger=0)
+    group = procession.start(failing_and_stubborn, args=(str(ready),), nproc=2, stop=quick)
+    until(lambda: any(e.kind == "stop_sent" and e.rank == 0 for e in events_of(group)), "a stop")
+    group.stop(grace=1000)
+    with pytest.raises(GroupFailed) as caught:
+        group.wait(20)
+    assert caught.value.ended[0].exit.signal == signal.SIGKILL
+
+
+def test_another_signal_is_sent_besides(tmp_path):
+    group = failing_slowly(tmp_path)
+    group.stop(signal=signal.SIGUSR1)
+    with pytest.raises(GroupFailed) as caught:
+        group.wait(0)
+    assert caught.value.ended[0].exit.signal == signal.SIGUSR1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"signal": "TERM"}, {"signal": 9999}, {"signal": 0}, {"grace": "x"}, {"grace": -1},
+     {"grace": float("nan")}],
+)  # fmt: skip
+def test_wrong_arguments_of_stop(wrong):
+    with procession.start(["sleep", "100"], nproc=1) as group:
+        with pytest.raises(procession.SpecError):
+            group.stop(**wrong)
+        assert group.state is Phase.RUNNING
+
+
+def test_state_after_a_defect_of_our_own(monkeypatch):
+    group = procession.start(["sleep", "100"], nproc=1)
+
+    def broken(*_):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(group._supervisor, "_handle", broken)
+    group.stop(wait=False)
+    with pytest.raises(procession.ProcessionError):
+        group.wait(20)
+    assert group.state is Phase.FAILED

@@ -13,7 +13,7 @@ import pytest
 
 import procession
 from procession import GroupFailed, Logs, Outcome, Std
-from support import OBEDIENT, failure_of, run_python, shell, write
+from support import OBEDIENT, QUICK, failure_of, run_python, shell, write
 
 
 def dies(number):
@@ -405,3 +405,73 @@ def test_failures_pickle_and_print():
         assert str(other) == str(failed)
         assert other.cause == failed.cause
     assert Outcome.EXITED is pickle.loads(pickle.dumps(failed.cause.outcome))
+
+
+# -- what a rank told counts, whatever the group did to it then
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize(("end", "code"), [("raise", 1), ("exit", 3), ("interrupt", 130)])
+def test_what_a_rank_told_counts_though_the_group_had_to_end_it(method, end, code):
+    def work(end):
+        import signal
+        import sys
+        import threading
+
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        threading.Thread(target=threading.Event().wait).start()
+        if end == "raise":
+            raise ValueError("stuck")
+        if end == "interrupt":
+            raise KeyboardInterrupt
+        sys.exit(3)
+
+    failed = failure_of(work, args=(end,), start_method=method, stop=QUICK)
+    assert failed.exit_code == code
+    assert failed.cause.announced == code
+    assert failed.cause.exit.signal == signal.SIGTERM
+    assert "it did not exit then; the group ended it by SIGTERM" in str(failed)
+
+
+def test_error_file_of_a_function(tmp_path):
+    def work():
+        raise ValueError("written down")
+
+    failed = failure_of(work, logs=procession.Logs(dir=tmp_path))
+    with open(failed.cause.error_file) as f:
+        message = json.load(f)["message"]
+    assert message["message"] == "ValueError: written down"
+    assert 'raise ValueError("written down")' in message["extraInfo"]["py_callstack"]
+
+
+def test_rank_that_writes_to_its_result_pipe():
+    def work(size):
+        import os
+
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                place = os.readlink(f"/proc/self/fd/{name}")
+            except OSError:
+                continue
+            if place.startswith("pipe:") and int(name) > 2:
+                os.write(int(name), b"this is not a frame, and it is long enough to see that")
+        return b"x" * size
+
+    for size in (1, 1 << 20):
+        failed = failure_of(work, args=(size,), nproc=2)
+        assert "what it told is not known" in str(failed)
+
+
+def test_descriptors_that_became_the_users_files(tmp_path):
+    script = write(
+        tmp_path / "s.py",
+        """
+        import os
+        os.closerange(3, 1000)
+        files = [open(f"file{i}", "w") for i in range(12)]
+        for file in files:
+            print("user data", file=file)
+        """,
+    )
+    procession.run(procession.Script(str(script)), cwd=tmp_path)
+    assert {p.read_text() for p in tmp_path.glob("file*")} == {"user data\n"}

@@ -1,5 +1,6 @@
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -400,3 +401,26 @@ def test_memory_that_cannot_be_had_is_said(tmp_path):
     done = run_python(main)
     assert done.stdout == "RAISED MemoryError\n", done.stderr
     assert resource.getrlimit(resource.RLIMIT_AS) == old
+
+
+@pytest.mark.parametrize("name", ["procession", "procession-output"])
+@pytest.mark.parametrize("program", [["sleep", "100"], signal.pause])
+def test_no_thread_can_be_started(monkeypatch, name, program):
+    real = threading.Thread.start
+
+    def start(thread):
+        if thread.name == name:
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    failed = failure_of(program, kind=StartFailed, nproc=2, logs=Logs(prefix="[{rank}]"))
+    assert "can't start new thread" in str(failed)
+    assert "ulimit -u" in str(failed)
+
+
+def test_interpreter_that_does_not_know_its_path(monkeypatch):
+    procession.forkserver.close()
+    monkeypatch.setattr(sys, "executable", None)
+    failed = failure_of(["true"], kind=StartFailed)
+    assert "sys.executable" in str(failed)

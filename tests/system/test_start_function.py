@@ -7,7 +7,7 @@ import pytest
 from rankwork import Scale, double, environment, give, whoami
 
 import procession
-from support import run_python, write
+from support import failure_of, run_python, write
 
 METHODS = ("forkserver", "spawn", "fork")
 
@@ -248,3 +248,63 @@ def test_deep_arguments_and_recursion():
         return count
 
     assert procession.run(depth, args=(nested,)) == [400]
+
+
+# -- the launcher's __main__ in a rank
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_what_is_in_main_can_be_pickled_in_a_rank(tmp_path, method):
+    main = write(
+        tmp_path / "main.py",
+        f"""
+        import multiprocessing, pickle, procession
+
+        class Net:
+            size = 3
+
+        def square(x):
+            return x * x
+
+        def work(given):
+            copy = pickle.loads(pickle.dumps([Net(), given, square]))
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                return copy[0].size, copy[1].size, pool.map(square, range(3))
+
+        print(procession.run(work, args=(Net(),), start_method={method!r})[0])
+        """,
+    )
+    done = run_python(main)
+    assert done.stdout == "(3, 3, [0, 1, 4])\n", done.stderr
+
+
+def test_local_modules_go_before_ours(tmp_path):
+    """As they would for a new interpreter, which has not loaded the library's module yet."""
+    write(tmp_path / "json.py", "mine = True\n")
+    write(tmp_path / "traceback.py", "mine = True\n")
+    script = write(
+        tmp_path / "main.py",
+        """
+        import json, traceback
+        assert json.mine and traceback.mine
+        raise ValueError("with mine")
+        """,
+    )
+    failed = failure_of(procession.Script(str(script)), nproc=2)
+    assert failed.cause.type_name == "ValueError"
+    assert 'raise ValueError("with mine")' in failed.cause.traceback
+
+
+def test_traceback_of_code_that_is_in_no_file():
+    """As in a notebook: the launcher knows the lines, the ranks are told."""
+    import linecache
+
+    source = "def cell():\n    raise ValueError('in a cell')\n"
+    linecache.cache["<cell 1>"] = (len(source), None, source.splitlines(True), "<cell 1>")
+    scope = {"__name__": "__main__"}
+    exec(compile(source, "<cell 1>", "exec"), scope)
+    try:
+        failed = failure_of(scope["cell"], nproc=2)
+    finally:
+        del linecache.cache["<cell 1>"]
+    assert "raise ValueError('in a cell')" in failed.cause.traceback

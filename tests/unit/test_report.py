@@ -184,7 +184,7 @@ ended by the group:
   rank 0 (pid 100) was ended by SIGTERM, 2.35 s later
 
 not started:
-  rank 2 was not started"""
+  rank 2 had no process yet"""
     )
 
 

@@ -1,0 +1,101 @@
+"""The launcher's own standard streams: missing, or replaced by an object."""
+
+import contextlib
+import io
+import subprocess
+
+import pytest
+
+import procession
+from support import PYTHON, run_python, shell, write
+
+METHODS = ("forkserver", "spawn", "fork")
+
+
+@pytest.mark.parametrize("closed", ["0", "1", "2", "0,1,2"])
+@pytest.mark.parametrize("method", METHODS)
+def test_launcher_that_was_started_without_some(tmp_path, closed, method):
+    """What we open must not land on their numbers, where a rank would write into it."""
+    main = write(
+        tmp_path / "main.py",
+        f"""
+        import os, sys
+        for fd in ({closed},):
+            os.close(fd)
+        import procession
+        def work():
+            os.write(1, b"out\\n")
+            os.write(2, b"err\\n")
+            return [os.readlink(f"/proc/self/fd/{{n}}") for n in range(3)]
+        for logs in (procession.Logs(prefix=""), procession.Logs()):
+            places = procession.run(work, nproc=2, logs=logs, start_method={method!r})
+            for fd in ({closed},) if logs.prefix == "" else ():
+                assert {{p[fd] for p in places}} == {{"/dev/null"}}, places
+        for fd in ({closed},):
+            try:
+                os.fstat(fd)
+            except OSError:
+                continue
+            raise SystemExit(f"descriptor {{fd}} was left open")
+        open("done", "w").close()
+        """,
+    )
+    done = run_python(main, cwd=tmp_path)
+    assert (tmp_path / "done").exists(), (done.stdout, done.stderr)
+
+
+def test_interpreter_without_standard_streams(tmp_path):
+    main = write(
+        tmp_path / "main.py",
+        """
+        import procession
+        with open("values", "w") as f:
+            print(procession.run(lambda: print("shown to nobody") or 5, nproc=2), file=f)
+        """,
+    )
+    line = f"exec {PYTHON} {main} 0<&- 1>&- 2>&-"
+    subprocess.run(["sh", "-c", line], cwd=tmp_path, timeout=30, check=True)
+    assert (tmp_path / "values").read_text() == "[5, 5]\n"
+
+
+@pytest.mark.parametrize("nproc", [1, 2])
+def test_replaced_stdout_and_stderr_get_what_ranks_print(nproc):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        procession.run(shell("echo out; echo err >&2"), nproc=nproc)
+    prefixes = ["[0] ", "[1] "] if nproc == 2 else [""]
+    assert sorted(out.getvalue().splitlines()) == [f"{p}out" for p in prefixes]
+    assert sorted(err.getvalue().splitlines()) == [f"{p}err" for p in prefixes]
+
+
+def test_one_rank_writes_to_our_own_stdout_where_that_is_the_descriptor(tmp_path):
+    main = write(
+        tmp_path / "main.py",
+        """
+        import os, procession
+        def work():
+            return os.path.sameopenfile(1, 5)
+        os.dup2(1, 5, inheritable=True)
+        procession.run(["sh", "-c", "readlink /proc/$$/fd/1"], nproc=1)
+        print(os.readlink("/proc/self/fd/1"))
+        """,
+    )
+    first, second = run_python(main).stdout.splitlines()
+    assert first == second
+
+
+def test_what_was_printed_before_stands_before(tmp_path):
+    main = write(
+        tmp_path / "main.py",
+        """
+        import procession
+        print("before", end="\\n", flush=False)
+        procession.run(["echo", "rank"], nproc=2)
+        print("after")
+        """,
+    )
+    with open(tmp_path / "out", "wb") as out:
+        subprocess.run([PYTHON, str(main)], stdout=out, timeout=30, check=True)
+    words = (tmp_path / "out").read_text().split()
+    assert words[0] == "before"
+    assert words[-1] == "after"
