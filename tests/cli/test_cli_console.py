@@ -332,28 +332,3 @@ def test_output_of_a_child_that_outlives_its_rank_is_cut_off(tmp_path):
     lines = done.stdout.splitlines()
     assert {"[0] rank speaks", "[1] rank speaks"} <= set(lines)
     assert all(re.fullmatch(r"\[[01]\] (rank|stray) speaks", line) for line in lines[:-2])
-
-
-def test_reader_that_leaves_does_not_end_the_ranks(tmp_path):
-    # As in `procession run ... | head -1`.
-    script = write(
-        tmp_path / "talk.py",
-        """
-        import os, pathlib, sys
-        for i in range(2000):
-            print("line", i)
-        pathlib.Path(sys.argv[1], os.environ["RANK"]).touch()
-        """,
-    )
-    (tmp_path / "done").mkdir()
-    done = subprocess.run(
-        ["sh", "-c", '"$@" | head -1', "sh", *_words("-n", 2, script, tmp_path / "done")],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    )
-    assert re.fullmatch(r"\[[01]\] line 0\n", done.stdout)
-    assert done.stderr == ""
-    assert sorted(os.listdir(tmp_path / "done")) == ["0", "1"]

@@ -24,15 +24,18 @@ LINES = 10_000
 
 
 class Stuck:
-    """A command whose standard output and error lead to a pipe that nobody reads yet."""
+    """A command whose standard output leads to a pipe that nobody reads yet.
 
-    def __init__(self, *words):
+    So does its standard error, unless it is given.
+    """
+
+    def __init__(self, *words, stderr=None):
         self._ours, theirs = os.pipe()
         self.process = subprocess.Popen(
             [*PROCESSION, "run", *map(str, words)],
             stdin=subprocess.DEVNULL,
             stdout=theirs,
-            stderr=theirs,
+            stderr=stderr or theirs,
         )
         self.pid = self.process.pid
         self.text = b""
@@ -157,3 +160,65 @@ def test_signal_ends_the_group_all_the_same(tmp_path, place):
         gone(ranks)
         it.hang_up()
         assert it.process.wait(20) == 128 + signal.SIGTERM
+
+
+# Each fits into the pipe of its rank, both do not into the console's.
+SHORT = """
+    import os, pathlib, sys
+    for i in range(550):
+        print("line", i, "." * 100)
+    pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(f"{os.getpid()}\\n")
+"""
+LONGER_THAN_A_DRAIN = 3.5  # seconds; the library gives its caller's console 2
+
+
+def test_slow_reader_gets_everything(tmp_path, place):
+    with Stuck("-n", 2, write(tmp_path / "talk.py", SHORT), place) as it:
+        gone(pids(place, range(2)))
+        with pytest.raises(subprocess.TimeoutExpired):
+            it.process.wait(LONGER_THAN_A_DRAIN)
+        assert it.drain() == 0
+    lines = it.text.decode().splitlines()
+    for rank in range(2):
+        own = [line for line in lines if line.startswith(f"[{rank}] ")]
+        assert own == [f"[{rank}] line {i} {'.' * 100}" for i in range(550)]
+    assert len(lines) == 2 * 550
+
+
+def test_slow_reader_gets_the_report_of_a_failure(tmp_path, place):
+    script = write(tmp_path / "talk.py", SHORT + "    os._exit(7)")
+    prefix = ">" * 40  # with it, the lines of one rank are too much for the console
+    with Stuck("--prefix", prefix, script, place) as it:
+        gone(pids(place, [0]))
+        with pytest.raises(subprocess.TimeoutExpired):
+            it.process.wait(LONGER_THAN_A_DRAIN)
+        assert it.drain() == 7
+    lines = it.text.decode().splitlines()
+    assert lines[:550] == [f"{prefix}line {i} {'.' * 100}" for i in range(550)]
+    assert lines[550].startswith("talk.py failed: rank 0 ")
+
+
+def test_reader_that_leaves_in_the_end(tmp_path, place):
+    with Stuck("-n", 2, write(tmp_path / "talk.py", SHORT), place) as it:
+        gone(pids(place, range(2)))
+        it.hang_up()
+        assert it.process.wait(20) == 0  # all ranks had succeeded; there was nothing to stop
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_signal_cuts_off_what_is_not_read(tmp_path, place, number):
+    logs, errors = tmp_path / "logs", tmp_path / "errors"
+    script = write(tmp_path / "talk.py", SHORT)
+    with (
+        open(errors, "w") as stderr,
+        Stuck("-n", 2, "--log-dir", logs, script, place, stderr=stderr) as it,
+    ):
+        pids(place, range(2))
+        events = only(logs) / "events.jsonl"
+        until(lambda: '"succeeded"' in events.read_text(), "the end of the group")
+        os.kill(it.pid, number)
+        assert it.process.wait(20) == 128 + number
+    assert errors.read_text().splitlines()[1:] == [
+        "procession: the console did not take all output in time; the rest of it is not shown",
+        f"procession: talk.py had done its work before {number.name}",
+    ]

@@ -120,6 +120,29 @@ def test_reader_gone():
         console.close()
 
 
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_reader_gone_is_told_once(kind):
+    ours, theirs = os.pipe() if kind == "pipe" else (s.detach() for s in socket.socketpair())
+    told = []
+    with os.fdopen(theirs, "w") as stream:
+        console = Console(stream, lambda: told.append(console.quiet))
+        assert console.write(b"somebody\n") and not told
+        os.close(ours)
+        for _ in range(3):
+            assert console.write(b"nobody\n")
+        assert told == [True]
+        console.close()
+
+
+def test_full_disk_is_not_a_reader_that_has_gone():
+    told = []
+    with open("/dev/full", "w") as stream:
+        console = Console(stream, lambda: told.append(1))
+        assert console.write(b"lost\n")
+        assert not told
+        console.close()
+
+
 def test_reader_gone_before():
     r, w = os.pipe()
     os.close(r)

@@ -330,6 +330,45 @@ def test_no_source_no_thread(console):
         assert not [t for t in threading.enumerate() if t.name == "procession-output"]
 
 
+def test_finish_says_when_everything_is_shown(console, tmp_path):
+    ended = threading.Event()
+    with following(console) as follower:
+        path = tmp_path / "log"
+        path.write_bytes(b"line\n" * 100_000)
+        Rank(follower, 0, file=path).close()
+        follower.finish(ended.set)
+        assert not ended.wait(0.2)
+        until(lambda: console.viewer.look() and ended.is_set())
+        assert follower.drain(5)
+        assert console.viewer.look() == b"[0] line\n" * 100_000
+
+
+def test_finish_can_be_cut_off(console, tmp_path):
+    ended = threading.Event()
+    with following(console) as follower:
+        path = tmp_path / "log"
+        path.write_bytes(b"line\n" * 100_000)
+        Rank(follower, 0, file=path).close()
+        follower.finish(ended.set)
+        assert not ended.is_set()
+        assert not follower.drain(0)
+        assert ended.wait(5)
+
+
+def test_finish_without_sources(console):
+    ended = threading.Event()
+    with following(console) as follower:
+        follower.finish(ended.set)
+        assert ended.is_set()
+        with Rank(follower, 0) as rank:
+            rank.write(b"said\n")
+            console.viewer.until(b"said\n")
+        assert follower.drain(5)
+        ended.clear()
+        follower.finish(ended.set)
+        assert ended.is_set()
+
+
 def test_interrupted_drain_gives_the_thread_up(tmp_path, monkeypatch):
     with piped() as (console, _), following(console) as follower:
         path = tmp_path / "log"

@@ -86,7 +86,7 @@ def module_problem(name: str) -> str:
             if not whole:
                 known = _found_otherwise(part)
                 return "" if known else f"{missing} on the path"
-            return f"{missing}: nothing of that name is in the package {whole!r}"
+            return f"{missing} in the package {whole!r}"
         whole = f"{whole}.{part}" if whole else part
         if found.submodule_search_locations is None:
             return "" if whole == name else f"{missing}: {whole!r} is no package"
