@@ -18,9 +18,9 @@ LAYERS = {
     0: "ranks policy exit errors events spec rankenv",
     1: "lifecycle report",
     2: "system/ output/ forkserver/ worker/ results payload",
-    3: "spawner ends supervisor",
+    3: "spawner ends journal supervisor",
     4: "group launch",
-    5: "cli/ multiprocessing/",
+    5: "cli/ elastic/ multiprocessing/",
     FACE: "__init__ __main__",
 }
 IN_EVERY_RANK = (

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from dataclasses import dataclass
 from typing import Any
 
-from procession.errors import GroupEnd, Outcome, RankEnd
+from procession.errors import GroupEnd, Outcome, RankEnd, StartFailed
 from procession.exit import UNKNOWN_EXIT, Exit, signal_name
 from procession.lifecycle import Ended, Lifecycle, Rank
 from procession.output.rundir import disk_is_full, read_error_file
+from procession.report import format_report
 from procession.results import ResultReader, Told
 from procession.spawner import Spawner
 from procession.spec import Function, Spec
@@ -187,3 +189,17 @@ def _start_hint(record: RankRecord) -> str:
     if record.start_fault is None:
         return "it did not reach its program in time"
     return START_HINTS.get(record.start_fault[1], "")
+
+
+def start_failed(spec: Spec, e: OSError) -> StartFailed:
+    """Give the failure of a group of which nothing could be started."""
+    cause = RankEnd(
+        rank=0,
+        pid=None,
+        outcome=Outcome.NOT_STARTED,
+        message=f"could not be started, nor any other rank: {e.strerror or e}",
+        happened_at=time.monotonic_ns(),
+        note=START_HINTS.get(e.errno or 0, ""),
+    )
+    end = GroupEnd(name=spec.name, nproc=spec.nproc, failures=(cause,))
+    return StartFailed(end, format_report(end))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import errno
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from procession.ends import START_HINTS
+from procession.ends import start_failed
 from procession.errors import (
     GroupEnd,
     GroupFailed,
@@ -79,7 +77,7 @@ class Group:
             self._supervisor = Supervisor(spec, self._spawner, server)
         except OSError as e:
             self._spawner.close(server, clean=False)
-            raise _no_forkserver(spec, e) from e
+            raise start_failed(spec, e) from e
         except BaseException:
             self._spawner.close(server, clean=False)
             raise
@@ -87,27 +85,19 @@ class Group:
     # -- running it
 
     def run_in_thread(self) -> None:
-        """Start the group; its supervisor gets a thread of its own.
-
-        Raises StartFailed if there can be no thread.
-        """
+        """Start the group; its supervisor gets a thread of its own."""
         self._thread = threading.Thread(target=self.drive, name="procession", daemon=True)
-        _groups.add(self)
-        try:
-            self._thread.start()
-        except RuntimeError as e:
-            self._thread = None
-            self._supervisor.close()
-            self._crash = e
-            self._done.set()
-            fault = OSError(errno.EAGAIN, f"its supervisor gets no thread ({e})")
-            raise _no_forkserver(self.spec, fault) from e
-        except BaseException:  # Ctrl-C: the thread may run already
-            self._stop_on_interrupt()
-            raise
+        self._thread.start()
+
+    def discard(self) -> None:
+        """Give back what a group holds that is not going to be started."""
+        self._supervisor.close()
+        self._done.set()
 
     def drive(self) -> None:
         """Start the group and supervise it in this thread, until it has ended."""
+        self._thread = threading.current_thread()
+        _groups.add(self)
         try:
             self._supervisor.run()
         except BaseException as e:
@@ -116,8 +106,7 @@ class Group:
             with self._lock:
                 self._done.set()
                 callbacks, self._callbacks = self._callbacks, []
-            with self._supervisor.changed:
-                self._supervisor.changed.notify_all()
+            self._supervisor.journal.wake()
             for call in callbacks:
                 call()
 
@@ -174,17 +163,7 @@ class Group:
 
     def __iter__(self) -> Iterator[Event]:
         """Give every lifecycle event, from the first on; ends when the group has ended."""
-        seen = 0
-        changed, events = self._supervisor.changed, self._supervisor.events
-        while True:
-            with changed:
-                while len(events) <= seen and not self._done.is_set():
-                    changed.wait()
-                fresh = events[seen:]
-            if not fresh:
-                return
-            seen += len(fresh)
-            yield from fresh
+        return self._supervisor.journal.follow(self._done.is_set)
 
     def __repr__(self) -> str:
         return f"<procession group {self.spec.name!r}: {self.spec.nproc} ranks, {self.state.name}>"
@@ -361,7 +340,7 @@ class Group:
 
     def wait_started(self) -> None:
         """Wait until every rank has reached its program. Raises StartFailed if one did not."""
-        changed = self._supervisor.changed
+        changed = self._supervisor.journal.changed
         try:
             with changed:
                 changed.wait_for(lambda: self.state is not Phase.STARTING or self._done.is_set())
@@ -396,16 +375,3 @@ def _forget_all() -> None:
 
 atexit.register(_stop_all)
 os.register_at_fork(after_in_child=_forget_all)
-
-
-def _no_forkserver(spec: Spec, e: OSError) -> StartFailed:
-    cause = RankEnd(
-        rank=0,
-        pid=None,
-        outcome=Outcome.NOT_STARTED,
-        message=f"could not be started, nor any other rank: {e.strerror or e}",
-        happened_at=time.monotonic_ns(),
-        note=START_HINTS.get(e.errno or 0, ""),
-    )
-    end = GroupEnd(name=spec.name, nproc=spec.nproc, failures=(cause,))
-    return StartFailed(end, format_report(end))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from procession.ends import start_failed
 from procession.errors import SpecError
 from procession.group import Group
+from procession.output.plan import Output
 from procession.policy import Logs, Restart, Stop
-from procession.spec import Program, Spec, make_spec
+from procession.spec import Function, Program, Spec, make_spec
 
 
 def start(
@@ -66,16 +72,35 @@ def start(
 def start_spec(spec: Spec) -> Group:
     """Start a group that is described by a checked `Spec`; see `start`."""
     try:
-        group = Group(spec)
+        group = begin(spec)
     except OSError as e:
         raise SpecError(f"cannot prepare the run: {e}") from e
-    try:
-        group.run_in_thread()
-        group.wait_started()
-    except KeyboardInterrupt:
-        group.kill()  # of what came in between, nothing is known
-        raise
+    group.wait_started()
     return group
+
+
+def begin(spec: Spec, output: Output | None = None) -> Group:
+    """Make a group, and return while it starts; see `Group.wait_started`.
+
+    output: what is to become of its output, where its `Logs` do not say it.
+
+    Whenever a KeyboardInterrupt comes, either it is raised and nothing is left of the group, or the
+    group is given. Raises SpecError, StartFailed, and OSError if its files cannot be made.
+    """
+    making = _Making(spec, output)
+    try:
+        if spec.start_method == "fork" and isinstance(spec.program, Function):
+            # The ranks are forks of the thread that asks for them.
+            with _interrupt_held():
+                making.group = Group(spec, output)
+        making.start()
+    except BaseException:
+        making.give_up()
+        raise
+    if making.fault is not None:
+        raise making.fault
+    assert making.group is not None
+    return making.group
 
 
 def run(
@@ -123,3 +148,63 @@ def run(
             raise TimeoutError(
                 f"{group.spec.name} was stopped: it had not ended after {timeout:g} s"
             ) from None
+
+
+class _Making:
+    """The making of a group in the thread of its supervisor, where no KeyboardInterrupt is raised.
+
+    Rejected: to make it in the caller's thread with every step undone in `except`. Between a fork
+    and the next statement there is always room for one.
+    """
+
+    def __init__(self, spec: Spec, output: Output | None) -> None:
+        self.spec = spec
+        self.output = output
+        self.group: Group | None = None
+        self.fault: BaseException | None = None
+        self._unwanted = False
+        self._made = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="procession", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, and return when there is a group, or a fault."""
+        try:
+            self._thread.start()
+        except RuntimeError as e:
+            fault = OSError(errno.EAGAIN, f"its supervisor gets no thread ({e})")
+            raise start_failed(self.spec, fault) from e
+        self._made.wait()
+
+    def _run(self) -> None:
+        try:
+            group = self.group or Group(self.spec, self.output)
+        except BaseException as e:
+            self.fault = e
+            self._made.set()
+            return
+        self.group = group
+        if self._unwanted:
+            group.kill(wait=False)
+        self._made.set()
+        group.drive()
+
+    def give_up(self) -> None:
+        """See that nothing is left of the group, however far it came."""
+        self._unwanted = True
+        while not self._made.wait(0.2):
+            if self._thread.ident is None:  # it was never started
+                if self.group is not None:
+                    self.group.discard()
+                return
+        if self.group is not None:
+            self.group.kill()
+
+
+@contextmanager
+def _interrupt_held() -> Generator[None]:
+    """Keep SIGINT waiting for the time of the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from procession.events import Event
 from procession.exit import Exit, signal_name
 from procession.forkserver import pool
 from procession.forkserver.client import ForkServer
+from procession.journal import Journal
 from procession.lifecycle import (
     Arm,
     Cancel,
@@ -61,8 +61,7 @@ class Supervisor:
         self.end: GroupEnd | None = None
         self.records: list[RankRecord] = []
         self.lifecycle = Lifecycle(spec.nproc, spec.restart.max, patient=spec.stop.patience != 0)
-        self.events: list[Event] = []
-        self.changed = threading.Condition()
+        self.journal = Journal(spawner.run_dir.write_event)
         self.lost_server = ""
         self.drain_seconds: float | None = DRAIN_SECONDS
         self._spawner = spawner
@@ -74,11 +73,9 @@ class Supervisor:
         self._crashed = False
         self._stop_asked = False
         self._drained = False
-        self._subscribers: list[Callable[[Event], None]] = []
         self._loop = EventLoop()
         self._actions: deque[lifecycle.Action] = deque()  # the first one is being carried out
         self._oom_kills = oom_kills()
-        self._clock_offset = time.time() - time.monotonic()
         self._loop.watch(server.fileno(), self._hear)
 
     # -- from other threads
@@ -126,20 +123,7 @@ class Supervisor:
 
     def subscribe(self, call: Callable[[Event], None]) -> None:
         """Have `call` called with each event, the past ones first, in the loop's thread."""
-
-        def take() -> None:
-            for event in self.events:
-                self._call(call, event)
-            self._subscribers.append(call)
-
-        self._loop.request(take)
-
-    @staticmethod
-    def _call(call: Callable[[Event], None], event: Event) -> None:
-        try:
-            call(event)
-        except Exception:
-            pass  # a subscriber's fault is not the group's
+        self._loop.request(lambda: self.journal.subscribe(call))
 
     @property
     def phase(self) -> Phase:
@@ -166,9 +150,9 @@ class Supervisor:
 
     def _handle(self, event: lifecycle.Event) -> None:
         before = self.phase, self.lifecycle.attempt
+        actions = self.lifecycle.handle(event)
         if isinstance(event, RankEvent):
             self._note_rank(event)
-        actions = self.lifecycle.handle(event)
         if (self.phase, self.lifecycle.attempt) != before:
             self._note_phase()
         self._do(actions)
@@ -212,7 +196,7 @@ class Supervisor:
             if self.lifecycle.left_behind:
                 for record in self.records:
                     if self.lifecycle.ranks[record.rank].state is lifecycle.Worker.LOST:
-                        self._note("lost", record.rank, at, record.pid, "")
+                        self._note("lost", record.rank, at)
 
         self._loop.after(deadline.kind, seconds, fire)
 
@@ -421,21 +405,14 @@ class Supervisor:
             detail = signal_name(self._stop_signal)
         elif event.kind is WorkerEvent.REPORTED and record.told is not None:
             detail = str(record.told.record.get("type", ""))
-        self._note(event.kind.name.lower(), event.rank, event.at, record.pid, detail)
+        self._note(event.kind.name.lower(), event.rank, event.at, detail)
+
+    def _note(self, kind: str, rank: int, at: int, detail: str = "") -> None:
+        pid = self.records[rank].pid
+        self.journal.note(kind, rank, self.lifecycle.attempt, at, pid, detail)
 
     def _note_phase(self) -> None:
-        self._note(self.phase.name.lower(), None, time.monotonic_ns(), None, "")
-
-    def _note(self, kind: str, rank: int | None, at: int, pid: int | None, detail: str) -> None:
-        event = Event(
-            kind, rank, self.lifecycle.attempt, at, at / 1e9 + self._clock_offset, pid, detail
-        )
-        self._spawner.run_dir.write_event(event.as_dict())
-        with self.changed:
-            self.events.append(event)
-            self.changed.notify_all()
-        for call in self._subscribers:
-            self._call(call, event)
+        self.journal.note(self.phase.name.lower(), None, self.lifecycle.attempt)
 
     def _drain(self) -> bool:
         """Show what is still to be shown; False if it was cut off, by the time or by a stop."""
@@ -487,5 +464,4 @@ class Supervisor:
         clean = self.lifecycle.phase.final and not self.lifecycle.left_behind
         self._spawner.close(self._server, clean=clean)
         self._loop.close()
-        with self.changed:
-            self.changed.notify_all()
+        self.journal.wake()

@@ -650,7 +650,7 @@ def failing_slowly(tmp_path):
 
 
 def events_of(group):
-    return list(group._supervisor.events)
+    return list(group._supervisor.journal.events)
 
 
 def test_a_shorter_grace_shortens_the_end_of_a_failed_group(tmp_path):

@@ -305,3 +305,51 @@ def test_no_threads_or_handlers_of_ours_at_import():
         " repr(signal.getsignal(signal.SIGTERM)))",
     )
     assert done.stdout == f"1 {signal.SIG_DFL!r} {signal.SIG_DFL!r}\n"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_interrupt_at_any_moment_of_the_start(tmp_path, method):
+    """Wherever it hits, it is raised, and nothing is left: no process, thread or descriptor."""
+    main = write(
+        tmp_path / "main.py",
+        f"""
+        import os, procession, procession.launch, procession.forkserver, signal, threading, time
+        import cloudpickle
+
+        def work():
+            signal.pause()
+
+        def work_quickly():
+            pass
+
+        def left():
+            threads = [t.name for t in threading.enumerate()[1:]]
+            with open(f"/proc/self/task/{{os.getpid()}}/children") as f:
+                return len(os.listdir("/proc/self/fd")), threads, f.read()
+
+        signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+        procession.run(work_quickly, nproc=2, start_method={method!r})
+        procession.forkserver.close()
+        before = left()
+        late = 0
+        for i in range(60):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0005 * (i + 1))
+                group = procession.start(work, nproc=3, start_method={method!r})
+                late += 1
+                group.wait()
+            except KeyboardInterrupt:
+                pass
+            else:
+                raise SystemExit("nobody was interrupted")
+            procession.forkserver.close()
+            deadline = time.monotonic() + 10
+            while left() != before:
+                if time.monotonic() > deadline:
+                    raise SystemExit(f"left after {{i}}: {{left()}}, before: {{before}}")
+        print("late", late)
+        """,
+    )
+    done = run_python(main, timeout=50)
+    assert done.stdout.startswith("late"), (done.stdout, done.stderr)
+    assert done.stderr == ""

@@ -363,7 +363,7 @@ def test_a_stop_between_attempts_ends_it():
         raise ValueError
 
     group = procession.start(work, restart=Restart(max=100000), stop=OBEDIENT)
-    until(lambda: any(e.attempt >= 3 for e in list(group._supervisor.events)))
+    until(lambda: any(e.attempt >= 3 for e in list(group._supervisor.journal.events)))
     group.stop()
     assert group.state.final
     assert 3 <= group._supervisor.lifecycle.attempt < 100000
