@@ -70,7 +70,7 @@ def test_message_of_sys_exit_is_shown_once(tmp_path):
     script = write(tmp_path / "bad.py", 'import sys; sys.exit("no such model")')
     done = run(script)
     assert done.returncode == 1
-    assert "exited with code 1 (no such model)" in done.stderr
+    assert 'exited with code 1: "no such model"' in done.stderr
     assert done.stderr.splitlines().count("no such model") == 1
 
 
