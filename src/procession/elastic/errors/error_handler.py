@@ -1,0 +1,119 @@
+"""`ErrorHandler`: writes the exception of a rank to its error file.
+
+The file is JSON, as torch's launcher reads it:
+
+    {"message": {"message": "ValueError: no such batch",
+                 "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "1700000000"}}}
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import logging
+import os
+import time
+import traceback
+import warnings
+from typing import Any
+
+__all__ = ["ErrorHandler"]
+
+logger = logging.getLogger(__name__)
+
+
+class ErrorHandler:
+    """Writes to the file that `TORCHELASTIC_ERROR_FILE` names; without one, nothing is written.
+
+    To be subclassed: override `initialize` and `record_exception`.
+    """
+
+    def _get_error_file_path(self) -> str | None:
+        """Give the path of this process's error file; None or "": it has none."""
+        return os.environ.get("TORCHELASTIC_ERROR_FILE")
+
+    def initialize(self) -> None:
+        """Prepare this process: a crash in native code will print Python tracebacks to stderr.
+
+        Warns, and never raises, if that cannot be had.
+        """
+        try:
+            faulthandler.enable(all_threads=True)
+        except Exception as e:
+            warnings.warn(
+                f"no traceback will be printed after a crash: {type(e).__name__}: {e}",
+                stacklevel=2,
+            )
+
+    def record_exception(self, e: BaseException) -> None:
+        """Write an exception to the error file, if this process has one. Raises OSError."""
+        path = self._get_error_file_path()
+        if not path:
+            return
+        described = {
+            "message": {
+                "message": f"{type(e).__name__}: {e}",
+                "extraInfo": {
+                    "py_callstack": "".join(
+                        traceback.format_exception(type(e), e, e.__traceback__)
+                    ),
+                    "timestamp": str(int(time.time())),
+                },
+            }
+        }
+        with open(path, "w") as f:
+            json.dump(described, f)
+
+    def override_error_code_in_rootcause_data(
+        self,
+        rootcause_error_file: str,
+        rootcause_error: dict[str, Any],
+        error_code: int = 0,
+    ) -> None:
+        """Set `message.errorCode` of an error file's data, where it has such a message."""
+        message: Any = rootcause_error.get("message")
+        if isinstance(message, dict):
+            message["errorCode"] = error_code
+            return
+        logger.warning(
+            "the error code %s cannot be noted: %s holds no structured message",
+            error_code,
+            rootcause_error_file,
+        )
+
+    def dump_error_file(self, rootcause_error_file: str, error_code: int = 0) -> None:
+        """Copy a child's error file to this process's own.
+
+        error_code: the exit code of the child, to be set in the copy; 0: leave it. Where this
+        process has no error file, an error is logged. Raises OSError if the child's file cannot be
+        read, ValueError if it is not JSON.
+        """
+        with open(rootcause_error_file) as f:
+            data: Any = json.load(f)
+        if error_code:
+            self.override_error_code_in_rootcause_data(rootcause_error_file, data, error_code)
+        path = self._get_error_file_path()
+        if not path:
+            logger.error(
+                "%s cannot be handed on: this process has no error file", rootcause_error_file
+            )
+            return
+        self._rm(path)
+        self._write_error_file(path, json.dumps(data))
+        logger.info("handed %s on as %s", rootcause_error_file, path)
+
+    def _write_error_file(self, file_path: str, error_msg: str) -> None:
+        """Write text to a file; warns, and never raises, if that fails."""
+        try:
+            with open(file_path, "w") as f:
+                f.write(error_msg)
+        except Exception as e:
+            warnings.warn(f"the error file was not written: {type(e).__name__}: {e}", stacklevel=2)
+
+    def _rm(self, my_error_file: str) -> None:
+        """Remove an error file that is there already, and log what it held."""
+        if not os.path.isfile(my_error_file):
+            return
+        with open(my_error_file, errors="replace") as f:
+            logger.warning("%s is replaced; it held:\n%s", my_error_file, f.read())
+        os.remove(my_error_file)

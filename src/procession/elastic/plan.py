@@ -1,0 +1,160 @@
+"""From what `start_processes` is given to what a group needs: its output and its environment."""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from procession.elastic.logs import LogsDest
+from procession.output.plan import Output
+from procession.policy import Route
+from procession.rankenv import Place, rank_environment
+from procession.spec import Spec, make_spec, program_problem
+
+Environment = dict[str, str | None]
+
+# As the user's own `open(path, "w")` would open it; what a path leads to is the caller's choice.
+_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+
+# What a group sets beyond torchrun's variables, which here are the caller's to set.
+_OURS = ("PROCESSION_RUN", "PYTHONUNBUFFERED")
+_PLACE = Place(address="", port=0, run_id="", attempt=0, restarts=0, cores=1)
+_TORCHRUNS = rank_environment(_PLACE, 0, 2, "", "", {}).keys() - set(_OURS)
+
+
+class DestFiles:
+    """The files of a `LogsDest` as a group's files; what the launcher has to write, it drops."""
+
+    kept = True
+    fault = ""
+
+    def __init__(self, name: str, dest: LogsDest) -> None:
+        self._dest = dest
+        self.path = f"{name}_{uuid.uuid4().hex[:8]}"  # no directory: it names the run
+
+    def make_rank_dir(self, attempt: int, rank: int) -> None:
+        """Make the directories of a rank's log files. Raises OSError."""
+        for stream in ("stdout", "stderr"):
+            path = self.log_file(attempt, rank, stream)
+            if path:
+                os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+
+    def error_file(self, attempt: int, rank: int) -> str:
+        """Give the path of a rank's error file, "" if it has none."""
+        return self._dest.error_files.get(rank) or ""
+
+    def log_file(self, attempt: int, rank: int, stream: str) -> str:
+        """Give the path of a rank's stream, "" if that is the console."""
+        paths = self._dest.stdouts if stream == "stdout" else self._dest.stderrs
+        return paths[rank]
+
+    def open_log(self, attempt: int, rank: int, stream: str) -> int:
+        """Open that file for the rank, emptied. Raises OSError."""
+        return os.open(self.log_file(attempt, rank, stream), _LOG_FLAGS, 0o666)
+
+    def write_run(self, asked: Mapping[str, Any]) -> None:
+        """Drop it: a `LogsDest` has no place for it."""
+
+    def write_event(self, event: Mapping[str, Any]) -> None:
+        """Drop it: a `LogsDest` has no place for it."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def output_to(
+    name: str, nproc: int, dest: LogsDest, log_line_prefixes: Mapping[int, str] | None
+) -> Output:
+    """Plan the output of a group by its `LogsDest`."""
+    given = log_line_prefixes or {}
+    routes = [
+        (
+            _route(dest.stdouts[rank], dest.tee_stdouts.get(rank)),
+            _route(dest.stderrs[rank], dest.tee_stderrs.get(rank)),
+        )
+        for rank in range(nproc)
+    ]
+    prefixes = [given.get(rank, f"[{name}{rank}]:") for rank in range(nproc)]
+    return Output(routes, prefixes, DestFiles(name, dest))
+
+
+def _route(path: str, tee_path: str | None) -> Route:
+    if not path:
+        return Route.INHERIT
+    if path == os.devnull:
+        return Route.DROP
+    return Route.TEE if path == tee_path else Route.FILE
+
+
+def tees_beside(paths: Mapping[int, str], tee_paths: Mapping[int, str]) -> dict[int, str]:
+    """Give the files that are to be shown although no stream of their rank leads there."""
+    return {
+        rank: path
+        for rank, path in tee_paths.items()
+        if path not in ("", os.devnull, paths.get(rank))
+    }
+
+
+def environment(given: Mapping[str, str | None], error_file: str) -> Environment:
+    """Give a rank's variables: those of this process and those given, and no others.
+
+    The variables that a group sets for its ranks are left out: they are the caller's to set.
+    """
+    plain: Environment = {name: os.environ.get(name) for name in _TORCHRUNS}
+    if error_file:
+        plain["TORCHELASTIC_ERROR_FILE"] = error_file
+    return {**plain, **given}
+
+
+def as_text(given: Mapping[str, Any]) -> Environment:
+    """Give an environment with its values as text; None takes a variable away."""
+    return {name: None if value is None else str(value) for name, value in given.items()}
+
+
+def as_arguments(given: Any, rank: int) -> tuple[Any, ...]:
+    """Give a rank's arguments as a tuple; a bare string is one argument. Raises TypeError."""
+    if isinstance(given, (str, bytes)):
+        return (given,)
+    try:
+        return tuple(given)
+    except TypeError:
+        raise TypeError(
+            f"args of rank {rank} must be a tuple, not {given!r}; one argument is ({given!r},)"
+        ) from None
+
+
+def command_spec(
+    name: str,
+    entrypoint: str,
+    args: Sequence[Sequence[Any]],
+    envs: Sequence[Mapping[str, str | None]],
+) -> Spec:
+    """Describe a group of programs, each with its arguments as text; rank 0 has our stdin.
+
+    Raises FileNotFoundError or PermissionError if there is no such program, and ValueError.
+    """
+    for env in envs:
+        problem = program_problem(entrypoint, None, env.get("PATH"))
+        if problem:
+            code = errno.EACCES if os.path.exists(entrypoint) else errno.ENOENT
+            raise OSError(code, problem, entrypoint)
+    return make_spec(
+        (entrypoint,),
+        nproc=len(args),
+        args={rank: tuple(map(str, words)) for rank, words in enumerate(args)},
+        env=dict(enumerate(envs)),
+        name=name,
+        stdin=0,
+    )
+
+
+def refuse_numa(numa_options: Any) -> None:
+    """Raise NotImplementedError for NUMA options."""
+    if numa_options is not None:
+        raise NotImplementedError(
+            "numa_options: ranks are not bound to NUMA nodes here; start them under numactl, or "
+            "call os.sched_setaffinity in them"
+        )

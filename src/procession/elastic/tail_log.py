@@ -1,0 +1,155 @@
+"""Log files followed while they grow, and shown with a prefix before each line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import TextIO
+
+from procession.output.console import Console
+from procession.output.follow import Follower, Source
+
+__all__ = ["TailLog", "tail_logfile"]
+
+logger = logging.getLogger(__name__)
+
+SLOW_READER = 30.0  # seconds that `stop` gives a destination to take what is still to be shown
+
+
+def _every(_: str) -> bool:
+    return True
+
+
+class TailLog:
+    """Shows the lines of growing files, each with its file's prefix, as they are written.
+
+    name: stands in the prefix, `[{name}{key}]:`. log_files: paths by key, usually by rank; a file
+        that does not exist yet is waited for.
+    dst: an object like `sys.stdout`; None: nothing is done. It is not closed.
+    log_line_prefixes: by key, instead of that prefix.
+    interval_sec: seconds between two looks for files that do not exist yet; what is written to
+        those that do is seen without looking.
+    log_line_filter: called with each line, its newline included; only those for which it returns
+        true are shown. The lines of one that raises are not shown, which is logged once.
+
+    The beginning of a line whose end does not come is shown after a short time, unless there is a
+    filter. Two files' lines never mix.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log_files: Mapping[int, str],
+        dst: TextIO | None,
+        log_line_prefixes: Mapping[int, str] | None = None,
+        interval_sec: float = 0.1,
+        log_line_filter: Callable[[str], bool] | None = _every,
+    ) -> None:
+        self._name = name
+        self._log_files = log_files
+        self._dst = dst
+        self._prefixes = log_line_prefixes or {}
+        self._interval = interval_sec
+        self._filter = log_line_filter
+        self._missing = dict(log_files)
+        self._console: Console | None = None
+        self._follower: Follower | None = None
+        self._stopping = threading.Event()
+        self._searcher: threading.Thread | None = None
+        self._stopped = False
+
+    def start(self) -> TailLog:
+        """Begin to show what the files hold; returns itself."""
+        if not self._log_files or not self._dst:
+            return self
+        self._console = Console(self._dst)
+        self._follower = Follower(self._console, self._console)
+        self._find_files()
+        if self._missing:
+            self._searcher = threading.Thread(
+                target=self._search, name=f"procession-tail-{self._name}", daemon=True
+            )
+            self._searcher.start()
+        return self
+
+    def stop(self) -> None:
+        """Show what was written until now, and end.
+
+        Returns within 30 seconds, or as long as `dst` itself blocks in its `write`.
+        """
+        self._stopping.set()
+        if self._searcher is not None:
+            self._searcher.join()
+        if self._follower is not None and self._console is not None:
+            self._find_files()
+            self._follower.drain(SLOW_READER)
+            self._follower.close()
+            self._console.close()
+            self._follower = None
+        self._stopped = True
+
+    def stopped(self) -> bool:
+        """Whether `stop` has been called, and has returned."""
+        return self._stopped
+
+    def _search(self) -> None:
+        while self._missing and not self._stopping.wait(self._interval):
+            self._find_files()
+
+    def _find_files(self) -> None:
+        """Follow those of the missing files that are there by now."""
+        assert self._follower is not None
+        for key, path in list(self._missing.items()):
+            try:
+                if os.path.isdir(path):
+                    raise IsADirectoryError(f"{path} is a directory")
+                self._follower.add_file(path, self._source(key))
+            except FileNotFoundError:
+                continue
+            except OSError as e:
+                logger.error("%s%s is not followed: %s", self._name, key, e)
+            del self._missing[key]
+
+    def _source(self, key: int) -> Source:
+        prefix = self._prefixes.get(key, f"[{self._name}{key}]:")
+        wanted = self._filter
+        keep = None if wanted is None or wanted is _every else _Keep(wanted, prefix)
+        return Source(key, "out", prefix.encode(), keep=keep)
+
+
+class _Keep:
+    """A filter of text as one of bytes, which never raises."""
+
+    def __init__(self, wanted: Callable[[str], bool], whose: str) -> None:
+        self._wanted = wanted
+        self._whose = whose
+        self._failed = False
+
+    def __call__(self, line: bytes) -> bool:
+        try:
+            return bool(self._wanted(line.decode(errors="replace")))
+        except Exception:
+            if not self._failed:
+                logger.exception("the filter of the lines of %s raised", self._whose)
+            self._failed = True
+            return False
+
+
+def tail_logfile(
+    header: str,
+    file: str,
+    dst: TextIO,
+    finished: threading.Event,
+    interval_sec: float,
+    log_line_filter: Callable[[str], bool] | None = None,
+) -> None:
+    """Show the lines of one growing file until `finished` is set, and what it holds then.
+
+    header: stands before each line. The others are those of `TailLog`; None as the filter shows
+    every line.
+    """
+    tail = TailLog("", {0: file}, dst, {0: header}, interval_sec, log_line_filter).start()
+    finished.wait()
+    tail.stop()

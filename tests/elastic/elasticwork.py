@@ -1,0 +1,99 @@
+"""Functions that ranks of elastic tests import by name."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SEEN_AT_IMPORT = os.environ.get("SEEN_AT_IMPORT")
+
+
+def give(*args):
+    return args
+
+
+def add(a, b, c):
+    return a + b + c
+
+
+def variables(*names):
+    return {name: os.environ.get(name) for name in names}
+
+
+def seen_at_import():
+    return SEEN_AT_IMPORT
+
+
+def say(out, err):
+    print(out)
+    print(err, file=sys.stderr)
+
+
+def block():
+    time.sleep(120)
+
+
+def touch_and_block(path):
+    Path(path).touch()
+    time.sleep(120)
+
+
+def fail_on(failing, what):
+    """Fail in rank `failing` only; the others go on."""
+    if os.environ["RANK"] != failing:
+        time.sleep(120)
+    what()
+
+
+def fail():
+    raise ValueError("no such batch")
+
+
+def leave():
+    os._exit(0)
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def quit_with(code):
+    sys.exit(code)
+
+
+def interrupted():
+    raise KeyboardInterrupt
+
+
+def give_unpicklable():
+    return {"a lock": __import__("threading").Lock()}
+
+
+def die_in_value():
+    return _Deadly()
+
+
+class _Deadly:
+    """Kills its process when three megabytes of the value are on their way."""
+
+    def __reduce__(self):
+        return (bytes, (b"x" * (3 << 20),))
+
+
+def leave_child(path):
+    """Start a child that ignores SIGTERM, write its pid, and go on."""
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(99)"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    child.stdout.readline()
+    Path(path).write_text(f"{child.pid}\n")
+    time.sleep(120)
+
+
+def obey_slowly(path):
+    """Note SIGTERM and go on."""
+    signal.signal(signal.SIGTERM, lambda *_: Path(path + ".term").touch())
+    Path(path).touch()
+    while True:
+        time.sleep(120)
