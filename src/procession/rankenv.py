@@ -26,6 +26,12 @@ class Place:
     cores: int
 
 
+def given_run_id(env: Mapping[str, str]) -> str:
+    """Give the run's name that the user set, "" for none or for that of a group around this one."""
+    name = env.get("TORCHELASTIC_RUN_ID", "")
+    return "" if name == env.get("PROCESSION_RUN") else name
+
+
 def rank_environment(
     place: Place, rank: int, nproc: int, role: str, error_file: str, inherited: Mapping[str, str]
 ) -> dict[str, str]:
@@ -46,7 +52,7 @@ def rank_environment(
         "ROLE_WORLD_SIZE": str(nproc),
         "MASTER_ADDR": place.address,
         "MASTER_PORT": str(place.port),
-        "TORCHELASTIC_RUN_ID": inherited.get("TORCHELASTIC_RUN_ID", place.run_id),
+        "TORCHELASTIC_RUN_ID": given_run_id(inherited) or place.run_id,
         "TORCHELASTIC_RESTART_COUNT": str(place.attempt),
         "TORCHELASTIC_MAX_RESTARTS": str(place.restarts),
         "TORCHELASTIC_USE_AGENT_STORE": "False",

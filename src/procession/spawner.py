@@ -8,12 +8,12 @@ from typing import Any
 from procession.forkserver import pool
 from procession.forkserver.client import ForkServer, fresh_interpreter
 from procession.output.plan import Files, Output, output_of
-from procession.output.rundir import masked
+from procession.output.rundir import masked, masked_words
 from procession.output.wiring import Wiring
 from procession.payload import Payload
-from procession.rankenv import Place, rank_environment
+from procession.rankenv import Place, given_run_id, rank_environment
 from procession.results import ResultReader
-from procession.spec import Command, Spec
+from procession.spec import Command, Spec, words_of
 from procession.system.descriptors import fill_standard
 from procession.system.ports import free_port
 
@@ -34,7 +34,7 @@ class Spawner:
         try:
             self.payload = Payload(spec)
             self._owned.append(self.payload)
-            called = self._env.get("TORCHELASTIC_RUN_ID") or spec.name
+            called = given_run_id(self._env) or spec.name
             output = output or output_of(spec.logs, spec.nproc, spec.name, _safe(called))
             self.run_dir = output.files
             self._owned.append(self.run_dir)
@@ -51,8 +51,10 @@ class Spawner:
         return {
             "name": spec.name,
             "run": self.run_id,
-            "program": repr(spec.program),
+            "program": type(spec.program).__name__.lower(),
+            "words": masked_words(words_of(spec.program)),
             "nproc": spec.nproc,
+            "args": [masked_words([repr(a) for a in args]) for args in spec.args],
             "env": [masked(e) for e in spec.env],
             "cwd": spec.cwd,
             "start_method": spec.start_method,

@@ -268,6 +268,15 @@ def program_problem(word: str, cwd: str | None = None, path: str | None = None) 
     return ""
 
 
+def words_of(target: Program) -> list[str]:
+    """Give the words of a program's command line, or the name of a function."""
+    if isinstance(target, Function):
+        return [_default_name(target)]
+    if isinstance(target, Command):
+        return list(target.argv)
+    return [target.path if isinstance(target, Script) else target.name, *target.args]
+
+
 def _default_name(target: Program) -> str:
     if isinstance(target, Function):
         return str(getattr(target.call, "__name__", type(target.call).__name__))

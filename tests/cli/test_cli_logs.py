@@ -78,7 +78,7 @@ def test_run_json_says_what_was_asked(hello, logs):
     good("-n", 2, "--log-dir", logs, "-r", 3, hello, "--epochs", "3", cwd=logs.parent)
     asked = json.loads((only(logs) / "run.json").read_text())
     assert (asked["nproc"], asked["name"], asked["cwd"]) == (2, "hello.py", str(logs.parent))
-    assert "--epochs" in str(asked["program"])
+    assert "--epochs" in asked["words"]
     assert only(logs).name.startswith(asked["run"])
 
 

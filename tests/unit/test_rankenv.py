@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from procession.rankenv import Place, rank_environment
+from procession.rankenv import Place, given_run_id, rank_environment
 
 PLACE = Place(address="127.0.0.1", port=29500, run_id="job_1", attempt=2, restarts=3, cores=16)
 
@@ -55,3 +55,10 @@ def test_what_the_user_has_set_stays():
 def test_only_the_numbers_of_the_rank_differ_between_ranks():
     first, last = environment(rank=0), environment(rank=3)
     assert {k for k in first if first[k] != last[k]} == {"RANK", "LOCAL_RANK", "ROLE_RANK"}
+
+
+def test_a_group_within_a_rank_has_a_name_of_its_own():
+    outer = rank_environment(PLACE, 0, 2, "default", "", {})
+    assert given_run_id(outer) == ""
+    assert given_run_id({"TORCHELASTIC_RUN_ID": "mine"}) == "mine"
+    assert given_run_id({**outer, "TORCHELASTIC_RUN_ID": "mine"}) == "mine"

@@ -16,7 +16,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
 from procession.policy import Logs, Route
@@ -31,6 +31,23 @@ def masked(env: Mapping[str, str | None]) -> dict[str, str | None]:
         name: "***" if value and any(w in name.upper() for w in SECRET_WORDS) else value
         for name, value in env.items()
     }
+
+
+def masked_words(words: Sequence[str]) -> list[str]:
+    """Hide what looks like a secret on a command line: `--api-key=X` and `--api-key X`."""
+    shown: list[str] = []
+    secret = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        is_option = name.lstrip("'\"").startswith("-")
+        names_secret = is_option and any(w in name.upper() for w in SECRET_WORDS)
+        if secret and not is_option:
+            word = "***"  # noqa: PLW2901
+        elif names_secret and equals:
+            word = f"{name}=***"  # noqa: PLW2901
+        shown.append(word)
+        secret = names_secret and not equals
+    return shown
 
 
 class RunDir:
