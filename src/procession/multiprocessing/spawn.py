@@ -88,7 +88,7 @@ class ProcessContext:
                 self._end_others(group, watch, grace_period)
             for sentinel in [s for s, rank in self.sentinels.items() if rank in watch.exits]:
                 del self.sentinels[sentinel]
-            if self.sentinels and not watch.failed:
+            if self.sentinels and not (watch.failed or watch.over):
                 return False
             error = _error_of(group, left())
         except TimeoutError:
@@ -96,6 +96,7 @@ class ProcessContext:
         except KeyboardInterrupt:
             _interrupt(group)
             raise
+        self._join_procs_with_timeout(0)  # for `multiprocessing`, which remembers its children
         if error is not None:
             raise error
         return True
@@ -161,8 +162,13 @@ def start_processes(
     joined = ProcessContext(processes, [""] * nprocs)
     if not join:
         return joined
-    while not joined.join():
-        pass
+    try:
+        while not joined.join():
+            pass
+    finally:
+        for process in processes:
+            if not process.is_alive():
+                process.close()
     return None
 
 
@@ -206,9 +212,10 @@ def _error_of(group: Group, timeout: float | None) -> ProcessException | None:
         ends = group.wait(timeout).ranks
     except GroupFailed as e:
         failed, ends = e, (*e.failures, *e.ended)
+    # To leave by `os._exit(0)` before the function returned is a good end here.
     bad = next((end for end in ends if end.outcome is Outcome.RAISED or not end.exit.ok), None)
     if bad is None:
-        return None  # at most, a rank left by `os._exit(0)`, which is a good end here
+        return None
     if bad.outcome is Outcome.RAISED:
         text = f"\n\n-- Process {bad.rank} terminated with the following error:\n{bad.traceback}"
         error = ProcessRaisedException(text, bad.rank, bad.pid or 0)

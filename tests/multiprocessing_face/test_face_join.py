@@ -1,0 +1,179 @@
+"""`ProcessContext.join`: what it waits for, what it returns, and how it ends the others."""
+
+import logging
+import time
+
+import facework
+import pytest
+from facesupport import METHODS, ending, tidy  # noqa: F401
+
+import procession.multiprocessing as mp
+from support import until
+
+LOG = "procession.multiprocessing.spawn"
+
+
+def start(fn, *args, nprocs=2, **options):
+    return mp.start_processes(fn, args, nprocs=nprocs, join=False, **options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_none_when_joined_here(method):
+    assert mp.start_processes(facework.nothing, nprocs=2, start_method=method) is None
+
+
+def test_true_when_all_are_joined_and_ever_after():
+    group = start(facework.nothing)
+    until(group.join)
+    assert group.join() is True
+    assert group.join(timeout=0) is True
+    assert group.sentinels == {}
+    assert [p.exitcode for p in group.processes] == [0, 0]
+
+
+def test_false_as_soon_as_one_has_ended_and_more_remain(tmp_path):
+    group = start(facework.wait_for_gate, str(tmp_path))
+    with ending(group):
+        assert group.join() is False
+        assert list(group.sentinels.values()) == [1]
+        facework.note(tmp_path, "gate1")
+        until(group.join)
+
+
+@pytest.mark.parametrize("timeout", [-1, 0, 0.05])
+def test_false_after_the_timeout(timeout):
+    group = start(facework.pause)
+    with ending(group):
+        assert group.join(timeout=timeout) is False
+        assert group.join(timeout) is False
+        assert len(group.sentinels) == 2
+        assert all(p.is_alive() for p in group.processes)
+
+
+def test_a_failure_ends_the_others_and_is_raised_again_by_the_next_join():
+    group = start(facework.raise_in, 1)
+    for _ in range(2):
+        with pytest.raises(mp.ProcessRaisedException, match="no such batch 1"):
+            group.join()
+    assert [p.exitcode for p in group.processes] == [-15, 1]
+    assert group.sentinels == {}
+
+
+def test_a_failure_after_a_good_end(tmp_path):
+    group = start(facework.end_or_fail_at_gate, str(tmp_path))
+    with ending(group):
+        assert group.join() is False
+        facework.note(tmp_path, "gate1")
+        with pytest.raises(mp.ProcessRaisedException, match="no such batch") as caught:
+            group.join()
+    assert caught.value.error_index == 1
+    assert [p.exitcode for p in group.processes] == [0, 1]
+
+
+def test_sigterm_at_once_without_a_grace_period(tmp_path, caplog):
+    group = start(facework.fail_or_obey, str(tmp_path))
+    with caplog.at_level(logging.INFO, LOG), pytest.raises(mp.ProcessRaisedException):
+        group.join()
+    assert (tmp_path / "signal").read_text() == "SIGTERM"
+    assert group.processes[0].exitcode == 0
+    expected = f"Terminating process {group.pids()[0]} via signal SIGTERM"
+    assert caplog.record_tuples == [(LOG, logging.WARNING, expected)]
+
+
+def test_others_may_end_by_themselves_within_the_grace_period(tmp_path, caplog):
+    group = start(facework.fail_or_save, str(tmp_path))
+    with pytest.raises(mp.ProcessRaisedException, match="no such batch"):
+        group.join(grace_period=30)
+    assert (tmp_path / "saved").exists()
+    assert group.processes[0].exitcode == 0
+    assert caplog.record_tuples == []
+
+
+def test_sigterm_after_the_grace_period(tmp_path):
+    group = start(facework.fail_or_obey, str(tmp_path))
+    with pytest.raises(mp.ProcessRaisedException):
+        group.join(grace_period=0.2)
+    assert (tmp_path / "signal").read_text() == "SIGTERM"
+
+
+def test_sigkill_after_another_grace_period(tmp_path, caplog):
+    group = start(facework.fail_or_resist, str(tmp_path))
+    began = time.monotonic()
+    with pytest.raises(mp.ProcessRaisedException):
+        group.join(grace_period=0.3)
+    assert time.monotonic() - began >= 0.6
+    assert group.processes[0].exitcode == -9
+    pid = group.pids()[0]
+    first, second = caplog.messages
+    assert first == f"Terminating process {pid} via signal SIGTERM"
+    assert str(pid) in second
+    assert "SIGKILL" in second
+
+
+def test_sigkill_where_no_grace_period_is_given(tmp_path, monkeypatch):
+    assert mp.spawn.__globals__["GRACE"] == 30.0
+    monkeypatch.setitem(mp.spawn.__globals__, "GRACE", 0.3)
+    group = start(facework.fail_or_resist, str(tmp_path))
+    with pytest.raises(mp.ProcessRaisedException):
+        group.join()
+    assert group.processes[0].exitcode == -9
+
+
+def test_nobody_is_ended_while_nobody_joins(tmp_path):
+    """So that `join(grace_period=...)` finds them alive, however late it comes."""
+    group = start(facework.fail_or_wait_for_gate, str(tmp_path))
+    with ending(group):
+        until(lambda: group.processes[1].exitcode == 1)
+        assert group.processes[0].is_alive()
+        facework.note(tmp_path, "gate0")
+        until(lambda: group.processes[0].exitcode == 0)
+        assert (tmp_path / "saved").exists()
+        with pytest.raises(mp.ProcessRaisedException, match="no such batch"):
+            group.join()
+
+
+def test_join_procs_with_timeout(tmp_path):
+    """Not public, but subclasses of users call it."""
+    group = start(facework.wait_for_gate, str(tmp_path))
+    with ending(group):
+        group.processes[0].join()
+        group._join_procs_with_timeout(0.1)
+        assert [p.exitcode for p in group.processes] == [0, None]
+        facework.note(tmp_path, "gate1")
+        group._join_procs_with_timeout(30)
+        assert [p.exitcode for p in group.processes] == [0, 0]
+        until(group.join)
+
+
+def test_users_may_make_one_of_the_processes_of_another():
+    group = start(facework.raise_in, 0)
+
+    class Mine(mp.ProcessContext):
+        pass
+
+    mine = Mine(group.processes, ["a", "b"])
+    assert mine.error_files == ["a", "b"]
+    assert mine.pids() == group.pids()
+    with pytest.raises(mp.ProcessRaisedException):
+        mine.join()
+
+
+def test_foreign_processes_are_refused():
+    import multiprocessing
+
+    process = multiprocessing.get_context("spawn").Process(target=facework.nothing, args=(0,))
+    process.start()
+    with pytest.raises(TypeError, match="one start_processes"):
+        mp.ProcessContext([process], [""])
+    process.join()
+    process.close()
+
+
+def test_no_processes():
+    assert mp.ProcessContext([], []).join() is True
+    assert mp.ProcessContext([], []).pids() == []
+
+
+def test_the_old_name_warns():
+    with pytest.warns(UserWarning, match="ProcessContext"):
+        assert isinstance(mp.SpawnContext([], []), mp.ProcessContext)
