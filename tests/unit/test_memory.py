@@ -1,0 +1,220 @@
+"""Whether a rank that SIGKILL has ended was killed for want of memory, on made-up machines."""
+
+import os
+
+import pytest
+
+from procession.system.memory import OomWatch
+from support import write
+
+GIB = 1 << 30
+MOUNT = "/sys/fs/cgroup"
+V2 = "30 23 0:26 {} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+V1 = "31 23 0:27 {} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+EVENTS = "low 0\nhigh 0\nmax 9\noom 7\noom_kill {}\noom_group_kill 5\n"
+CONTROL = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"
+VMSTAT = "nr_free_pages 77\ndrop_slab 0\noom_kill {}\nnuma_pte_updates 3\n"
+
+
+class Machine:
+    """A directory that looks like a machine with 64 GiB, of which this test says who was killed."""
+
+    def __init__(self, root):
+        self.root = root
+        self.put("/proc/meminfo", f"MemTotal:       {64 << 20} kB\nMemFree: 12 kB\n")
+
+    def put(self, path, text):
+        write(self.root / path.lstrip("/"), text)
+
+    def machine(self, kills):
+        self.put("/proc/vmstat", VMSTAT.format(kills))
+
+    def version2(self, path="/", top="/", **events):
+        """Be in a cgroup of version 2. events: kills by the last word of a cgroup's path."""
+        self.put("/proc/self/cgroup", f"0::{path}\n")
+        self.put("/proc/self/mountinfo", V2.format(top))
+        words = path.strip("/").split("/")
+        for name, kills in events.items():
+            place = "/".join(words[: words.index(name) + 1]) if name != "root" else ""
+            self.put(f"{MOUNT}/{place}/memory.events", EVENTS.format(kills))
+
+    def version1(self, path, kills, top="/"):
+        """Be in a cgroup of version 1, and in the root of version 2 without controllers."""
+        self.put("/proc/self/cgroup", f"4:memory:{path}\n0::/\n")
+        hybrid = V2.format("/").replace(" rw", "/unified rw", 1)
+        self.put("/proc/self/mountinfo", hybrid + V1.format(top))
+        below = path.removeprefix(top.rstrip("/"))
+        self.put(f"{MOUNT}/memory{below}/memory.oom_control", CONTROL.format(kills))
+
+    def watch(self):
+        return OomWatch(str(self.root))
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def test_no_kill(machine):
+    machine.version2("/job", job=3)
+    machine.machine(3)
+    assert machine.watch().verdict(GIB) is False
+
+
+def test_a_kill_explains_one_death(machine):
+    machine.version2("/job", job=3)
+    watch = machine.watch()
+    machine.version2("/job", job=4)
+    assert [watch.verdict(GIB) for _ in range(3)] == [True, False, False]
+
+
+def test_two_kills_before_the_first_death_is_noticed(machine):
+    machine.version2("/job", job=0)
+    watch = machine.watch()
+    machine.version2("/job", job=2)
+    assert [watch.verdict(GIB) for _ in range(3)] == [True, True, False]
+
+
+def test_kills_that_happened_before(machine):
+    machine.version2("/job", job=41)
+    assert machine.watch().verdict(GIB) is False
+
+
+def test_a_rank_of_which_the_peak_is_not_known(machine):
+    machine.version2("/job", job=0)
+    watch = machine.watch()
+    machine.version2("/job", job=1)
+    assert watch.verdict(None) is True
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.009, None), (0.011, True)])
+def test_a_rank_too_small_for_the_machine(machine, share, verdict):
+    machine.machine(0)
+    watch = machine.watch()
+    machine.machine(1)
+    assert watch.verdict(int(share * 64 * GIB)) is verdict
+
+
+@pytest.mark.parametrize(("peak", "verdict"), [(GIB // 128, None), (GIB // 64, True)])
+def test_a_rank_too_small_for_the_limit_of_its_cgroup(machine, peak, verdict):
+    machine.version2("/slice/job", job=0)
+    machine.put(f"{MOUNT}/slice/memory.max", f"{GIB}\n")
+    watch = machine.watch()
+    machine.version2("/slice/job", job=1)
+    assert watch.verdict(peak) is verdict
+
+
+def test_a_small_rank_leaves_the_kill_to_a_big_one(machine):
+    machine.version2("/job", job=0)
+    watch = machine.watch()
+    machine.version2("/job", job=1)
+    assert [watch.verdict(1 << 20), watch.verdict(GIB)] == [None, True]
+
+
+def test_others_are_killed(machine):
+    machine.version2("/slice/job", job=0, slice=0)
+    machine.machine(0)
+    watch = machine.watch()
+    machine.version2("/slice/job", job=0, slice=6)
+    machine.machine(9)
+    assert not watch.whole_machine
+    assert watch.verdict(GIB) is False
+
+
+def test_a_cgroup_without_the_memory_controller_counts_in_the_one_above(machine):
+    machine.version2("/slice/job", slice=2)
+    machine.machine(2)
+    watch = machine.watch()
+    assert watch.source == f"{MOUNT}/slice/memory.events"
+    machine.version2("/slice/job", slice=3)
+    assert watch.verdict(GIB) is True
+
+
+def test_a_container_whose_root_is_its_cgroup(machine):
+    machine.version2("/", root=1)
+    watch = machine.watch()
+    machine.version2("/", root=2)
+    assert watch.source == f"{MOUNT}/memory.events"
+    assert watch.verdict(GIB) is True
+
+
+def test_version_1(machine):
+    machine.version1("/docker/1f", 0)
+    machine.machine(0)
+    watch = machine.watch()
+    machine.machine(4)
+    assert watch.verdict(GIB) is False
+    machine.version1("/docker/1f", 1)
+    assert watch.verdict(GIB) is True
+
+
+def test_version_1_goes_by_no_other_cgroup(machine):
+    machine.version1("/docker/1f", 0)
+    (machine.root / "sys/fs/cgroup/memory/docker/1f/memory.oom_control").unlink()
+    machine.put(f"{MOUNT}/memory/memory.oom_control", CONTROL.format(0))
+    machine.machine(0)
+    watch = machine.watch()
+    machine.machine(1)
+    assert watch.whole_machine
+    assert watch.verdict(GIB) is True
+
+
+@pytest.mark.parametrize("path", ["/../other", "/elsewhere"])
+def test_the_own_cgroup_cannot_be_seen(machine, path):
+    machine.put("/proc/self/cgroup", f"0::{path}\n")
+    machine.put("/proc/self/mountinfo", V2.format("/docker"))
+    machine.put(f"{MOUNT}/memory.events", EVENTS.format(0))
+    machine.machine(0)
+    watch = machine.watch()
+    machine.machine(1)
+    assert watch.whole_machine
+    assert watch.verdict(GIB) is True
+
+
+def test_an_old_kernel_whose_files_have_no_such_count(machine):
+    machine.version2("/job")
+    machine.put(f"{MOUNT}/job/memory.events", "low 0\noom 1\n")
+    machine.put("/proc/vmstat", "drop_slab 0\n")
+    watch = machine.watch()
+    assert watch.source is None
+    assert not watch.whole_machine
+    assert watch.verdict(GIB) is None
+
+
+@pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill x\n", "oom_kill -1\n", "\0\n"])
+def test_files_that_say_nothing(machine, text):
+    machine.put("/proc/vmstat", text)
+    machine.put("/proc/meminfo", text)
+    assert machine.watch().verdict(GIB) is None
+
+
+def test_a_counter_that_goes_away_and_one_that_begins_anew(machine):
+    machine.version2("/job", job=5)
+    watch = machine.watch()
+    events = machine.root / "sys/fs/cgroup/job/memory.events"
+    events.unlink()
+    assert watch.verdict(GIB) is None
+    machine.version2("/job", job=0)
+    assert watch.verdict(GIB) is False
+
+
+def test_nothing_is_known_of_the_size_of_the_machine(machine):
+    machine.put("/proc/meminfo", "")
+    machine.machine(0)
+    watch = machine.watch()
+    machine.machine(1)
+    assert watch.verdict(1) is True
+
+
+def test_nothing_there(tmp_path):
+    watch = OomWatch(str(tmp_path / "nowhere"))
+    assert (watch.source, watch.verdict(GIB), watch.verdict(None)) == (None, None, None)
+
+
+def test_nothing_stays_open(machine):
+    machine.version2("/job", job=0)
+    before = os.listdir("/proc/self/fd")
+    watch = machine.watch()
+    watch.verdict(GIB)
+    OomWatch().verdict(GIB)
+    assert os.listdir("/proc/self/fd") == before
