@@ -1,16 +1,16 @@
 """`procession doctor` as a command, on this machine."""
 
 import argparse
+import errno
 import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from procession.cli import doctor
-from procession.system import accelerators, numa, probe
+from procession.system import accelerators, cgroups, memory, numa, probe
 
 CODE = """
 import argparse, sys
@@ -87,15 +87,6 @@ def test_what_is_not_ok_says_what_happens_and_what_helps(monkeypatch):
             assert bool(f.instead and f.advice) == (f.mark not in ("ok", "-")), f
 
 
-def test_it_is_quick():
-    times = []
-    for _ in range(5):
-        began = time.monotonic()
-        run()
-        times.append(time.monotonic() - began)
-    assert min(times) < 0.3
-
-
 @pytest.mark.parametrize("name", ["pidfd_open", "subreaper", "memfd_create", "eventfd", "waitid"])
 def test_exit_code_1_without_what_is_needed(name, monkeypatch, capsys):
     whole = probe.try_feature
@@ -126,7 +117,7 @@ def test_a_machine_without_proc_and_sys(monkeypatch, tmp_path, capsys):
 
     def refuse(path, *args, **more):
         if str(path).startswith(("/proc", "/sys")):
-            raise FileNotFoundError(2, "No such file or directory", path)
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return whole(path, *args, **more)
 
     monkeypatch.setattr("builtins.open", refuse)
@@ -160,7 +151,8 @@ def finding(look, key):
     [
         ((1024, 4096), "ok", "1024, can be raised to 4096; enough for about 165 ranks"),
         ((32, 4096), "low", "32, can be raised to 4096; enough for about 0 ranks"),
-        ((-1, -1), "ok", "unlimited, can be raised to unlimited"),
+        ((64, 64), "ok", "64; enough for about 5 ranks"),
+        ((-1, -1), "ok", "unlimited"),
     ],
 )
 def test_open_files(limit, mark, text, monkeypatch):
@@ -171,16 +163,27 @@ def test_open_files(limit, mark, text, monkeypatch):
 
 
 def test_a_quota_below_the_cores(monkeypatch):
-    monkeypatch.setattr(numa.Cgroups, "cores", lambda self: 1.5)
+    monkeypatch.setattr(cgroups.Cgroups, "cores", lambda self: 1.5)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
     found = finding(doctor.cores, "quota")
     assert (found.mark, found.value) == ("low", "1.5")
     assert "OMP_NUM_THREADS" in found.advice
 
 
+@pytest.mark.parametrize(
+    ("source", "mark"),
+    [("/sys/fs/cgroup/memory.events", "ok"), (memory.MACHINE, "falls back"), (None, "falls back")],
+)
+def test_the_count_of_oom_kills(source, mark, monkeypatch):
+    watch = memory.OomWatch()
+    watch.source = source
+    monkeypatch.setattr(doctor, "OomWatch", lambda: watch)
+    assert finding(doctor.kernel, "oom_kill").mark == mark
+
+
 def test_no_temporary_directory(monkeypatch):
     def refuse():
-        raise FileNotFoundError(2, "No usable temporary directory found")
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 
     monkeypatch.setattr(doctor.tempfile, "gettempdir", refuse)
     found = finding(doctor.limits, "tmp")

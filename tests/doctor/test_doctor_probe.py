@@ -4,10 +4,8 @@ import errno
 import os
 import signal
 import threading
-import time
 
 import pytest
-from doctor_machines import tree
 
 from procession.system import probe
 
@@ -54,9 +52,7 @@ def test_a_kernel_or_filter_that_refuses(name, monkeypatch):
     ):
         for attribute in names:
             monkeypatch.setattr(owner, attribute, refuse)
-    began = time.monotonic()
     assert probe.try_feature(name) == probe.Tried(False, "Function not implemented")
-    assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize("name", ["pidfd_open", "memfd_create", "eventfd"])
@@ -95,10 +91,8 @@ def test_no_process_left(monkeypatch):
 
 def test_a_trial_that_hangs(monkeypatch):
     monkeypatch.setattr(probe, "SECONDS", 1)
-    monkeypatch.setitem(probe.IN_CHILD, "subreaper", lambda: time.sleep(100))
-    began = time.monotonic()
+    monkeypatch.setitem(probe.IN_CHILD, "subreaper", signal.pause)
     assert probe.try_feature("subreaper") == probe.Tried(False, "its trial did not end")
-    assert time.monotonic() - began < 5
 
 
 def test_a_trial_that_dies(monkeypatch):
@@ -127,13 +121,8 @@ def test_from_another_thread_with_signals_blocked():
     assert told == [True] * len(NEEDED)
 
 
-def test_files(tmp_path):
-    root = tree(tmp_path, {"/proc/n": " 12\n", "/proc/x": "a\n", "/proc/m": "A: 3 kB\n B:4\nC:\n"})
-    assert [probe.number(f"/proc/{n}", root) for n in "nx-"] == [12, None, None]
-    fields = [probe.field("/proc/m", n, root) for n in ("A", "B", "C", "D")]
-    assert fields == [3072, 4, None, None]
-    assert probe.read("/proc", root) is None
-    assert probe.space(f"{root}/nowhere") is None
+def test_what_cannot_be_found_out(tmp_path):
+    assert probe.space(f"{tmp_path}/nowhere") is None
     assert probe.rlimit("NOTHING") is None
 
 

@@ -19,7 +19,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from procession.system import accelerators, memory, numa, probe
+from procession.system import accelerators, files, numa, probe
+from procession.system.cgroups import cgroups
+from procession.system.memory import OomWatch
 
 FDS_PER_RANK = 6  # with prefixed output: two streams, result, pidfd, and the other ends meanwhile
 FDS_BESIDE = 32
@@ -76,6 +78,11 @@ def bound(number: int) -> str:
     return "unlimited" if number < 0 else str(number)
 
 
+def bounds(soft: int, hard: int) -> str:
+    """Write a limit of this process that it may raise."""
+    return bound(soft) if soft == hard else f"{bound(soft)}, can be raised to {bound(hard)}"
+
+
 # -- the groups
 
 LINUX = "Linux {} or newer; in a container, a seccomp profile that allows it"
@@ -100,22 +107,32 @@ def kernel() -> list[Finding]:
     found = [fact("kernel", "kernel", os.uname().release)]
     for key, thing, instead, advice in FEATURES:
         found.append(feature(key, thing, probe.try_feature(key), instead, advice))
-    mounted = probe.Tried(probe.read("/proc/self/status") is not None, "not mounted")
+    mounted = probe.Tried(files.read("/proc/self/status") is not None, "not mounted")
     found.append(feature("proc", "/proc", mounted, "", "mount -t proc proc /proc"))
-    counted = probe.Tried(memory.oom_kills() is not None, "no oom_kill in /proc/vmstat")
-    instead = "does not tell whether a rank that got SIGKILL was killed for want of memory"
-    found.append(feature("oom_kill", "count of OOM kills", counted, instead, "Linux 4.13 or newer"))
+    found.append(_oom_kills(OomWatch()))
     for name in ("max_user_instances", "max_user_watches"):
-        value = probe.number(f"/proc/sys/fs/inotify/{name}")
+        value = files.number(f"/proc/sys/fs/inotify/{name}")
         found.append(fact(f"inotify_{name}", f"fs.inotify.{name}", value))
     tried = probe.try_feature("namespaces")
     who = "root" if os.geteuid() == 0 else "an ordinary user"
     text = f"work as {who} {LATER}" if tried.works else f"no: {tried.why} {LATER}"
     found.append(fact("namespaces", "user and PID namespaces", text, tried.works))
-    groups = numa.cgroups()
+    groups = cgroups()
     found.append(fact("cgroup", "cgroup version", groups.version))
     text = f"{'yes' if groups.writable() else 'no'} {LATER}"
     return [*found, fact("cgroup_writable", "own cgroup (v2) writable", text, groups.writable())]
+
+
+def _oom_kills(watch: OomWatch) -> Finding:
+    key, thing, where = "oom_kill", "count of OOM kills", "of this process's cgroup"
+    if watch.source is None:
+        instead = "does not tell whether a rank that got SIGKILL was killed for want of memory"
+        return feature(key, thing, probe.Tried(False, "none"), instead, LINUX.format("4.13"))
+    if watch.whole_machine:
+        instead = "may take the OOM kill of another program for that of a rank"
+        advice = "a memory cgroup of its own, to be seen in /sys/fs/cgroup"
+        return feature(key, thing, probe.Tried(False, "of the whole machine"), instead, advice)
+    return feature(key, thing, probe.Tried(True), UNABLE, "", where)
 
 
 def limits() -> list[Finding]:
@@ -124,19 +141,18 @@ def limits() -> list[Finding]:
     for key, thing, name in (("processes", "processes of this user", "NPROC"),
                              ("core", "core dump size", "CORE")):  # fmt: skip
         pair = probe.rlimit(name)
-        text = None if pair is None else f"{bound(pair[0])}, can be raised to {bound(pair[1])}"
-        found.append(fact(key, thing, text, pair))
-    found.append(fact("core_pattern", "core_pattern", probe.read("/proc/sys/kernel/core_pattern")))
-    found.append(fact("pid_max", "pid_max", probe.number("/proc/sys/kernel/pid_max")))
-    groups = numa.cgroups()
+        found.append(fact(key, thing, None if pair is None else bounds(*pair), pair))
+    found.append(fact("core_pattern", "core_pattern", files.read("/proc/sys/kernel/core_pattern")))
+    found.append(fact("pid_max", "pid_max", files.number("/proc/sys/kernel/pid_max")))
+    groups = cgroups()
     most = groups.limit("pids", "pids.max")
     text = "no limit" if most is None else most
     found.append(fact("cgroup_processes", "processes (cgroup)", text, most))
     for key, thing, name in (("memory", "memory", "MemTotal"),
                              ("memory_available", "memory available", "MemAvailable")):  # fmt: skip
-        value = probe.field("/proc/meminfo", name)
+        value = files.field("/proc/meminfo", name)
         found.append(fact(key, thing, size(value), value))
-    most = groups.limit("memory", "memory.max", "memory.limit_in_bytes")
+    most = groups.memory()
     found.append(fact("cgroup_memory", "memory (cgroup)", size(most) if most else "no limit", most))
     instead = "does not notice: ranks that share tensors may die of SIGBUS"
     advice = "docker run --shm-size=8g, or --ipc=host"
@@ -156,7 +172,7 @@ def _open_files(cores: int) -> Finding:
         return fact("open_files", "open files", None)
     soft, hard = pair
     ranks = None if soft < 0 else max(0, soft - FDS_BESIDE) // FDS_PER_RANK
-    text = f"{bound(soft)}, can be raised to {bound(hard)}"
+    text = bounds(soft, hard)
     text += "" if ranks is None else f"; enough for about {ranks} ranks"
     made = Finding("open_files", "open files", "ok", text, [soft, hard, ranks])
     if ranks is None or ranks >= cores:
@@ -180,7 +196,7 @@ def cores() -> list[Finding]:
     allowed = sorted(os.sched_getaffinity(0))
     found = [fact("cores", "cores", os.cpu_count())]
     found.append(fact("affinity", "cores for this process", numa.format_cpus(allowed), allowed))
-    quota = numa.cgroups().cores()
+    quota = cgroups().cores()
     found.append(fact("quota", "CPU quota (cgroup)", f"{quota:g}" if quota else "no limit", quota))
     if quota is not None and quota < len(allowed):
         instead = f"counts {len(allowed)} cores for OMP_NUM_THREADS: too many threads"
@@ -223,7 +239,8 @@ def surroundings() -> list[Finding]:
 
 def python() -> list[Finding]:
     """Look at the interpreter and the packages."""
-    found = [fact("python", "Python", sys.version.split()[0])]
+    found = [fact("procession", "procession", probe.package("procession"))]
+    found.append(fact("python", "Python", sys.version.split()[0]))
     here = probe.Tried(bool(sys.executable), "sys.executable is empty")
     advice = "set sys.executable to the interpreter that ranks shall run in"
     found.append(feature("executable", "interpreter", here, "", advice, sys.executable))

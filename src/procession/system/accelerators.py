@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from procession.system.probe import number, read
+from procession.system.files import number, read
 
 INTEL, GOOGLE = "0x8086", "0x1ae0"
 INTEGRATED = "0000:00:02.0"  # where Intel's processors have their own graphics

@@ -1,0 +1,113 @@
+"""Cgroups of other machines."""
+
+import os
+
+import pytest
+from doctor_machines import MOUNT_V1, MOUNT_V2, tree
+
+from procession.system.cgroups import cgroups
+
+
+def v2(path="/a/b", top="/", **files):
+    told = {"/proc/self/cgroup": f"0::{path}\n", "/proc/self/mountinfo": MOUNT_V2.format(top)}
+    return {**told, **{f"/sys/fs/cgroup{k}": v for k, v in files.pop("files", {}).items()}}
+
+
+def test_v2_takes_the_lowest_limit_on_the_way_up(tmp_path):
+    limits = {
+        "/a/b/memory.max": "max\n",
+        "/a/memory.max": "1073741824\n",
+        "/a/b/pids.max": "max\n",
+        "/a/b/cpu.max": "350000 100000\n",
+        "/a/cpu.max": "max 100000\n",
+        "/a/b/cgroup.procs": "1\n",
+    }
+    groups = cgroups(tree(tmp_path, v2(files=limits)))
+    assert groups.version == "2"
+    assert groups.paths == {"": ("/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup")}
+    assert groups.memory() == 1 << 30
+    assert groups.limit("pids", "pids.max") is None
+    assert groups.cores() == 3.5
+    assert groups.writable()
+
+
+def test_v2_in_a_container_with_its_own_root(tmp_path):
+    groups = cgroups(tree(tmp_path, v2("/", files={"/memory.max": "5\n"})))
+    assert groups.memory() == 5
+
+
+def test_v2_outside_of_what_is_mounted(tmp_path):
+    groups = cgroups(tree(tmp_path, v2("/../../x", files={"/memory.max": "5\n"})))
+    assert groups.paths[""] == ("/sys/fs/cgroup",)
+    assert groups.hidden == {""}
+    assert groups.memory() == 5
+
+
+@pytest.mark.parametrize(("path", "top"), [("/other", "/docker/1f"), ("/", "/../..")])
+def test_a_mount_of_another_part_of_the_tree(tmp_path, path, top):
+    groups = cgroups(tree(tmp_path, v2(path, top)))
+    assert groups.paths[""] == ("/sys/fs/cgroup",)
+    assert groups.hidden == {""}
+
+
+def v1_files(path, top):
+    mounts = "".join(
+        MOUNT_V1.format(n, n, top, name, name) for n, name in enumerate(("memory", "cpu,cpuacct"))
+    )
+    return {
+        "/proc/self/mountinfo": mounts + "1 2 0:3 / /proc rw - proc proc rw\nbroken\n",
+        "/proc/self/cgroup": f"9:memory:{path}\n8:cpu,cpuacct:{path}\n1:name=systemd:/\n\n",
+    }
+
+
+def test_v1_in_a_container_that_sees_its_part_only(tmp_path):
+    files = v1_files("/docker/1f", "/docker/1f") | {
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes": "2147483648\n",
+        "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
+        "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+    }
+    groups = cgroups(tree(tmp_path, files))
+    assert groups.version == "1"
+    assert groups.paths["memory"] == ("/sys/fs/cgroup/memory",)
+    assert groups.hidden == set()
+    assert groups.memory() == 2 << 30
+    assert groups.cores() == 0.5
+    assert not groups.writable()
+
+
+def test_v1_without_limits(tmp_path):
+    files = v1_files("/x", "/") | {
+        "/sys/fs/cgroup/memory/x/memory.limit_in_bytes": "9223372036854771712\n",
+        "/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us": "-1\n",
+        "/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us": "100000\n",
+    }
+    groups = cgroups(tree(tmp_path, files))
+    assert groups.memory() is None
+    assert groups.cores() is None
+
+
+def test_both_versions(tmp_path):
+    files = v1_files("/x", "/")
+    files["/proc/self/cgroup"] += "0::/\n"
+    files["/proc/self/mountinfo"] += MOUNT_V2.format("/").replace("cgroup rw", "cgroup/unified rw")
+    assert cgroups(tree(tmp_path, files)).version == "1 and 2"
+
+
+def test_nothing_to_read(tmp_path):
+    groups = cgroups(str(tmp_path))
+    assert (groups.version, groups.paths) == (None, {})
+    assert groups.memory() is None
+    assert groups.cores() is None
+    assert not groups.writable()
+
+
+@pytest.mark.parametrize("text", ["", "max", "1 0", "0 0", "a b", "1", "1 2 3", "-1 100000"])
+def test_quotas_that_are_none(tmp_path, text):
+    groups = cgroups(tree(tmp_path, v2("/", files={"/cpu.max": text})))
+    assert groups.cores() is None
+
+
+def test_a_cgroup_that_is_not_writable(tmp_path, monkeypatch):
+    groups = cgroups(tree(tmp_path, v2("/")))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert not groups.writable()
