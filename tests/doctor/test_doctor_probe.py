@@ -61,6 +61,11 @@ def test_a_python_without_it(name, monkeypatch):
     assert probe.try_feature(name) == probe.Tried(False, "this Python was built without it")
 
 
+def test_inotify_is_tried_where_the_interpreter_may_not_be_read(monkeypatch):
+    monkeypatch.setattr("sys.executable", "/nowhere")
+    assert probe.try_feature("inotify").works
+
+
 def test_a_python_without_close_range(monkeypatch):
     monkeypatch.setattr(probe.sysconfig, "get_config_var", lambda name: 0)
     assert not probe.try_feature("close_range").works

@@ -12,7 +12,6 @@ import os
 import resource
 import select
 import signal
-import sys
 import sysconfig
 import warnings
 from collections.abc import Callable, Mapping
@@ -191,7 +190,7 @@ def _close_range() -> str:
 def _inotify() -> None:
     watch = Inotify()
     try:
-        watch.add(sys.executable or "/")
+        watch.add("/")  # whoever may read nothing else may read this
     finally:
         watch.close()
 
