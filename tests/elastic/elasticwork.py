@@ -84,7 +84,9 @@ class _Deadly:
 
 def leave_child(path):
     """Start a child that ignores SIGTERM, write its pid, and go on."""
-    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(99)"
+    code = (
+        "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(99)"
+    )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     child.stdout.readline()
     Path(path).write_text(f"{child.pid}\n")

@@ -294,9 +294,7 @@ def test_child_failed_error(tmp_path, monkeypatch):
 
 def test_wait_and_signal_exception(tmp_path):
     """The typical workflow; the original has no `shutdown`."""
-    pc = start_processes(
-        name="sleep", entrypoint="sleep", args={0: ("60",)}, log_dir=str(tmp_path)
-    )
+    pc = start_processes(name="sleep", entrypoint="sleep", args={0: ("60",)}, log_dir=str(tmp_path))
     try:
         assert pc.wait(0.01) is None
         os.kill(os.getpid(), signal.SIGTERM)  # .. do some other work

@@ -17,7 +17,7 @@ from typing import Any, cast
 from procession.elastic import entry
 from procession.elastic.ended import RunProcsResult
 from procession.elastic.logs import DefaultLogsSpecs, LogsDest, LogsSpecs, to_map
-from procession.elastic.plan import command_spec, refuse_numa
+from procession.elastic.plan import STOP, command_spec, refuse_numa
 from procession.elastic.ranks import Ranks, validate_full_rank
 from procession.elastic.subprocess_handler import SubprocessHandler
 from procession.group import Group
@@ -192,6 +192,7 @@ class MultiprocessContext(PContext):
             env=dict(enumerate(envs)),
             name=self.name,
             start_method=self.start_method,
+            stop=STOP,
         )
 
     def _begun(self, group: Group) -> None:

@@ -10,11 +10,14 @@ from typing import Any
 
 from procession.elastic.logs import LogsDest
 from procession.output.plan import Output
-from procession.policy import Route
+from procession.policy import Route, Stop
 from procession.rankenv import Place, rank_environment
 from procession.spec import Spec, make_spec, program_problem
 
 Environment = dict[str, str | None]
+
+# Patient until every rank has its process, which whoever asks for pids relies on; see `Ranks`.
+STOP = Stop(patience=None)
 
 # As the user's own `open(path, "w")` would open it; what a path leads to is the caller's choice.
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
@@ -148,6 +151,7 @@ def command_spec(
         env=dict(enumerate(envs)),
         name=name,
         stdin=0,
+        stop=STOP,
     )
 
 

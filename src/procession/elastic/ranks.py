@@ -124,6 +124,8 @@ class Ranks(abc.ABC):
         envs = [environment(self.envs.get(r, {}), files[r]) for r in range(self.nprocs)]
         self._group = begin(self._spec(envs), self._output)
         self._begun(self._group)
+        _wait_until_all_ran(self._group, self.nprocs)
+        self._group.expire()
         self._group.wait_started()
 
     def wait(self, timeout: float = -1, period: float = 1) -> RunProcsResult | None:
@@ -214,3 +216,16 @@ class Ranks(abc.ABC):
 
 def _holds_one_of(texts: list[str], line: str) -> bool:
     return any(text in line for text in texts)
+
+
+_RAN = {"ready", "reported", "exited", "spawn_failed", "start_deadline", "cancelled"}
+
+
+def _wait_until_all_ran(group: Group, nproc: int) -> None:
+    """Wait until no rank is on its way to its program, even if one has failed already."""
+    ran: set[int | None] = set()
+    for event in group:
+        if event.kind in _RAN:
+            ran.add(event.rank)
+        if len(ran) == nproc:
+            return

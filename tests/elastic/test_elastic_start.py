@@ -1,0 +1,424 @@
+"""`start_processes` and the `PContext` that it returns: functions and programs."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from elasticwork import (
+    SEEN_AT_IMPORT,
+    add,
+    block,
+    fail,
+    give,
+    seen_at_import,
+    touch_and_block,
+    variables,
+)
+
+import procession
+from procession.elastic import (
+    DefaultLogsSpecs,
+    MultiprocessContext,
+    PContext,
+    RunProcsResult,
+    Std,
+    SubprocessContext,
+    start_processes,
+)
+from procession.elastic.api import _validate_full_rank
+from support import alive, gone, marked, until, write
+
+METHODS = ["spawn", "forkserver", "fork"]
+
+
+@pytest.fixture
+def specs(tmp_path):
+    return DefaultLogsSpecs(log_dir=str(tmp_path / "logs"))
+
+
+def run(entrypoint, args, specs, envs=None, **options):
+    """Start and wait; gives the result."""
+    envs = {rank: {} for rank in args} if envs is None else envs
+    return start_processes("work", entrypoint, args, envs, specs, **options).wait(60)
+
+
+# -- functions
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_functions_return_their_values_by_rank(specs, method):
+    pc = start_processes(
+        "add", add, {0: (1, 2, 3), 1: (4, 5, 6)}, {0: {}, 1: {}}, specs, start_method=method
+    )
+    assert type(pc) is MultiprocessContext
+    assert isinstance(pc, PContext)
+    assert pc.start_method == method
+    assert (pc.name, pc.nprocs, pc.entrypoint) == ("add", 2, add)
+    result = pc.wait()
+    assert result == RunProcsResult({0: 6, 1: 15}, {}, pc.stdouts, pc.stderrs)
+    assert not result.is_failed()
+    assert pc.wait() is result
+    assert pc.wait(0) is result
+
+
+def test_the_default_start_method_is_spawn(specs):
+    pc = start_processes("give", give, {0: ()}, {0: {}}, specs)
+    assert pc.start_method == "spawn"
+    assert pc.wait().return_values == {0: ()}
+
+
+def test_unknown_start_method_is_refused(specs):
+    with pytest.raises(ValueError, match="start_method must be one of"):
+        start_processes("give", give, {0: ()}, {0: {}}, specs, start_method="posix_spawn")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_function_gets_the_environment_before_its_code_is_imported(specs, method, monkeypatch):
+    """The original sets it when everything has been unpickled, and thus imported."""
+    monkeypatch.setenv("SEEN_AT_IMPORT", "not by rank")
+    envs = {0: {"SEEN_AT_IMPORT": "zero"}, 1: {"SEEN_AT_IMPORT": "one"}}
+    result = run(seen_at_import, {0: (), 1: ()}, specs, envs, start_method=method)
+    expected = {0: "zero", 1: "one"}
+    if method == "fork":  # of this process, which has imported it
+        expected = dict.fromkeys((0, 1), SEEN_AT_IMPORT)
+    assert result.return_values == expected
+
+
+def test_large_values_arrive(specs):
+    result = run(give, {r: (bytes(20 << 20),) for r in range(2)}, specs)
+    assert [len(v[0]) for v in result.return_values.values()] == [20 << 20] * 2
+
+
+def test_lambdas_and_closures_run(specs):
+    """The original cannot pickle them."""
+    seven = 7
+    assert run(lambda x: x * seven, {0: (6,)}, specs).return_values == {0: 42}
+
+
+def test_no_ranks_at_all(specs):
+    pc = start_processes("none", give, {}, {}, specs)
+    assert pc.wait() == RunProcsResult()
+    assert pc.pids() == {}
+    pc.close()
+
+
+# -- programs
+
+
+def test_programs_get_their_arguments_as_text(specs, tmp_path):
+    specs = DefaultLogsSpecs(str(tmp_path), redirects=Std.OUT)
+    args = {0: (1, 2, 3), 1: ([1, 2, 3],), 2: ("a b", tmp_path), 3: "bare string", 4: ()}
+    pc = start_processes("echo", "echo", args, {r: {} for r in args}, specs)
+    assert type(pc) is SubprocessContext
+    result = pc.wait()
+    assert result.return_values == dict.fromkeys(range(5))
+    said = [Path(result.stdouts[rank]).read_text() for rank in range(5)]
+    assert said == ["1 2 3\n", "[1, 2, 3]\n", f"a b {tmp_path}\n", "bare string\n", "\n"]
+
+
+def test_the_start_method_of_programs_is_ignored(specs):
+    assert not run("true", {0: ()}, specs, start_method="whatever").is_failed()
+
+
+@pytest.mark.parametrize(("mode", "kind"), [(None, FileNotFoundError), (0o600, PermissionError)])
+def test_a_program_that_cannot_be_run(specs, tmp_path, mode, kind):
+    program = tmp_path / "program"
+    if mode is not None:
+        write(program, "#!/bin/sh\n").chmod(mode)
+    with pytest.raises(kind, match=r"program"):
+        start_processes("work", str(program), {0: ("foo",), 1: ("bar",)}, {0: {}, 1: {}}, specs)
+
+
+def test_a_program_that_is_not_on_the_path(specs):
+    with pytest.raises(FileNotFoundError, match=r"does_not_exist\.py"):
+        start_processes("work", "does_not_exist.py", {0: ()}, {0: {}}, specs)
+
+
+def test_programs_run_where_this_process_is_and_rank_0_has_its_input(specs, tmp_path):
+    script = write(
+        tmp_path / "launch.py",
+        """
+        from procession.elastic import start_processes
+        args = {0: ("-c", "read x; echo $x $PWD"), 1: ("-c", "! read x")}
+        assert not start_processes("sh", "sh", args, log_dir="logs").wait().is_failed()
+        """,
+    )
+    done = subprocess.run(
+        [os.sys.executable, script], input="hello\n", capture_output=True, text=True,
+        cwd=tmp_path, timeout=30, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, f"hello {tmp_path}\n"), done.stderr
+
+
+def test_subprocess_handlers(specs):
+    pc = start_processes("sh", "sh", {0: ("-c", "exit 3"), 1: ("-c", "sleep 60")}, logs_specs=specs)
+    assert pc.subprocess_handlers.keys() == {0, 1}
+    assert {r: h.proc.pid for r, h in pc.subprocess_handlers.items()} == pc.pids()
+    assert [h.local_rank_id for h in pc.subprocess_handlers.values()] == [0, 1]
+    procs = [h.proc for h in pc.subprocess_handlers.values()]
+    assert procs[0].args == ["sh", "-c", "exit 3"]
+    assert procs[0].wait() == 3
+    assert procs[0].returncode == procs[0].poll() == 3
+    assert procs[1].wait(30) == -signal.SIGTERM  # one fate
+    assert "returncode: -15" in repr(procs[1])
+    pc.wait()
+
+
+def test_a_running_subprocess(specs):
+    pc = start_processes("sleep", "sleep", {0: ("60",)}, {0: {}}, specs)
+    proc = pc.subprocess_handlers[0].proc
+    assert proc.poll() is None
+    assert proc.returncode is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        proc.wait(0.01)
+    proc.kill()
+    assert proc.wait() == -signal.SIGKILL
+    result = pc.wait()
+    assert result.failures[0].exitcode == -signal.SIGKILL  # nobody but us knows who sent it
+    assert result.failures[0].signal_name() == "SIGKILL"
+
+
+@pytest.mark.parametrize("how", ["terminate", "close"])
+def test_a_subprocess_that_is_terminated(specs, how):
+    pc = start_processes("sleep", "sleep", {0: ("60",)}, {0: {}}, specs)
+    getattr(pc.subprocess_handlers[0] if how == "close" else pc.subprocess_handlers[0].proc, how)()
+    assert pc.wait().failures[0].message == f"Signal 15 (SIGTERM) received by PID {pc.pids()[0]}"
+
+
+@pytest.mark.parametrize("entrypoint", ["false", fail])
+def test_every_rank_has_a_process_however_soon_the_first_fails(specs, entrypoint):
+    """Agents keep what `pids` gives at the start, and compare it later."""
+    ranks = range(8)
+    pc = start_processes("false", entrypoint, dict.fromkeys(ranks, ()), None, specs)
+    assert list(pc.pids()) == list(ranks)
+    result = pc.wait()
+    assert result.is_failed()
+    assert list(pc.pids()) == list(ranks)
+
+
+# -- the environment
+
+TORCHRUNS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")
+
+
+@pytest.mark.parametrize("method", [*METHODS, None])
+def test_ranks_have_our_environment_and_theirs_and_no_more(specs, tmp_path, monkeypatch, method):
+    monkeypatch.setenv("OURS", "ours")
+    monkeypatch.setenv("WORLD_SIZE", "16")  # as under torchrun
+    names = ("OURS", "THEIRS", "NUMBER", *TORCHRUNS)
+    envs = {0: {"THEIRS": "theirs", "NUMBER": 7}, 1: {"OURS": None, "RANK": "12"}}
+    expected = [
+        {"OURS": "ours", "THEIRS": "theirs", "NUMBER": "7", "WORLD_SIZE": "16"},
+        {"RANK": "12", "WORLD_SIZE": "16"},
+    ]
+    if method is None:
+        specs = DefaultLogsSpecs(str(tmp_path), redirects=Std.OUT)
+        result = run("env", {0: (), 1: ()}, specs, envs)
+        lines = [Path(result.stdouts[r]).read_text().splitlines() for r in (0, 1)]
+        seen = [{k: v for k, _, v in (x.partition("=") for x in each)} for each in lines]
+    else:
+        result = run(variables, {0: names, 1: names}, specs, envs, start_method=method)
+        seen = list(result.return_values.values())
+    for rank in (0, 1):
+        found = {k: seen[rank].get(k) for k in names}
+        assert {k: v for k, v in found.items() if v is not None} == expected[rank]
+
+
+def test_the_callers_mappings_stay_as_they_are(specs):
+    args, envs = {0: "word"}, {0: {"NUMBER": 7}}
+    pc = start_processes("echo", "echo", args, envs, specs)
+    pc.wait()
+    assert (args, envs) == ({0: "word"}, {0: {"NUMBER": 7}})
+    assert pc.envs == {0: {"NUMBER": "7", "TORCHELASTIC_ERROR_FILE": pc.error_files[0]}}
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("args", "envs", "what"),
+    [
+        ({0: (), 1: ()}, {0: {}}, r"envs.* expected: \{0, 1\}, actual: \{0\}"),
+        ({0: ()}, {0: {}, 1: {}}, r"envs.* expected: \{0\}, actual: \{0, 1\}"),
+        ({1: (), 2: ()}, {1: {}, 2: {}}, r"args.* expected: \{0, 1\}, actual: \{1, 2\}"),
+    ],
+)
+def test_key_sets_must_be_the_local_ranks(specs, args, envs, what):
+    with pytest.raises(RuntimeError, match=what):
+        start_processes("work", give, args, envs, specs)
+
+
+def test_validate_full_rank():
+    _validate_full_rank({0: "", 1: ""}, 2, "what")
+    with pytest.raises(RuntimeError, match="what"):
+        _validate_full_rank({}, 10, "what")
+
+
+@pytest.mark.parametrize("older", [{"log_dir": "x"}, {"redirects": Std.OUT}, {"tee": {0: Std.ALL}}])
+def test_both_forms_at_once_are_refused(specs, older):
+    with pytest.raises(TypeError, match="but not both"):
+        start_processes("work", give, {0: ()}, {0: {}}, specs, **older)
+
+
+def test_arguments_that_are_none(specs):
+    with pytest.raises(TypeError, match=r"args of rank 0 must be a tuple, not 5"):
+        start_processes("work", give, {0: 5}, {0: {}}, specs)
+
+
+def test_numa_options(specs):
+    for entrypoint in (give, "true"):
+        with pytest.raises(NotImplementedError, match="numactl"):
+            start_processes("w", entrypoint, {0: ()}, {0: {}}, specs, numa_options=object())
+
+
+def test_a_start_that_fails_leaves_nothing(specs, tmp_path, monkeypatch):
+    broken = write(tmp_path / "broken", "#!/no/such/interpreter\n")
+    broken.chmod(0o700)
+    with pytest.raises(procession.StartFailed, match="No such file"):
+        start_processes("work", str(broken), {0: (), 1: ()}, {0: {}, 1: {}}, specs)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_second_start_is_refused(specs):
+    pc = start_processes("true", "true", {0: ()}, {0: {}}, specs)
+    with pytest.raises(ValueError, match="started before"):
+        pc.start()
+    pc.close()
+
+
+def test_a_context_made_by_hand(specs):
+    pc = SubprocessContext("echo", "true", {0: ()}, {0: {}}, specs)
+    assert pc.pids() == {}
+    assert pc.subprocess_handlers == {}
+    with pytest.raises(RuntimeError, match="start"):
+        pc.wait()
+    pc.close()
+    pc.start()
+    assert not pc.wait().is_failed()
+
+
+# -- waiting
+
+
+def test_wait_0_is_one_look(specs, tmp_path):
+    pc = start_processes("sh", "sh", {0: ("-c", f"echo > {tmp_path}/on; sleep 60")}, {0: {}}, specs)
+    until((tmp_path / "on").exists)
+    assert pc.wait(0) is None
+    assert pc.wait(timeout=0.05, period=0.01) is None
+    pc.subprocess_handlers[0].proc.kill()
+    assert until(lambda: pc.wait(0)).is_failed()
+
+
+def test_wait_returns_as_soon_as_it_is_known(specs):
+    """The original sleeps whole periods."""
+    pc = start_processes("sleep", "sleep", {0: ("0.2",)}, {0: {}}, specs)
+    begin = time.monotonic()
+    assert not pc.wait(timeout=100, period=50).is_failed()
+    assert time.monotonic() - begin < 20
+
+
+def test_wait_from_another_thread(specs):
+    pc = start_processes("sleep", "sleep", {0: ("0.1",)}, {0: {}}, specs)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(pc.wait()))
+    thread.start()
+    thread.join(30)
+    assert results[0].return_values == {0: None}
+    pc.close()  # in this thread: the signals can be given back
+
+
+def test_a_failure_ends_the_group_although_nobody_waits(specs):
+    pc = start_processes(
+        "sh", "sh", {0: ("-c", "sleep 60"), 1: ("-c", "exit 2")}, {0: {}, 1: {}}, specs
+    )
+    gone(pc.pids().values())
+    assert pc.wait().failures.keys() == {1}
+
+
+# -- closing
+
+
+@pytest.mark.parametrize("entrypoint", [block, "sleep"])
+def test_close_ends_everything(specs, entrypoint):
+    args = {0: ("60",), 1: ("60",)} if entrypoint == "sleep" else {0: (), 1: ()}
+    pc = start_processes("work", entrypoint, args, {0: {}, 1: {}}, specs)
+    pids = pc.pids()
+    assert pids.keys() == {0, 1}
+    assert all(alive(pid) for pid in pids.values())
+    pc.close()
+    assert not any(alive(pid) for pid in pids.values())
+    assert pc.pids() == pids
+    pc.close()
+
+
+def test_close_with_a_signal_of_ones_own(specs, tmp_path):
+    on_int = f"trap 'echo > {tmp_path}/int; exit 5' INT"
+    trap = f"{on_int}; echo > {tmp_path}/on; while :; do sleep 0.01; done"
+    pc = start_processes("sh", "sh", {0: ("-c", trap)}, {0: {}}, specs)
+    until((tmp_path / "on").exists)
+    pc.close(signal.SIGINT)
+    assert (tmp_path / "int").exists()
+    assert pc.wait().failures[0].exitcode == 5
+
+
+def test_close_kills_what_does_not_obey_in_time(specs, tmp_path):
+    deaf = f"trap '' TERM; echo > {tmp_path}/on; while :; do sleep 1; done"
+    pc = start_processes("sh", "sh", {0: ("-c", deaf), 1: ("-c", deaf)}, {0: {}, 1: {}}, specs)
+    until((tmp_path / "on").exists)
+    pc.close(timeout=1)
+    assert pc.subprocess_handlers[0].proc.returncode == -signal.SIGKILL
+
+
+def test_close_while_the_group_is_being_ended_has_its_own_deadline(specs, tmp_path):
+    """After a failure, the other rank would have 30 seconds; `close` gives it one."""
+    deaf = f"trap '' TERM; echo > {tmp_path}/on; while :; do sleep 1; done"
+    fails = f"until [ -e {tmp_path}/on ]; do sleep 0.01; done; exit 3"
+    pc = start_processes("sh", "sh", {0: ("-c", deaf), 1: ("-c", fails)}, {0: {}, 1: {}}, specs)
+    assert pc.subprocess_handlers[1].proc.wait(30) == 3
+    begin = time.monotonic()
+    pc.close(timeout=1)
+    assert time.monotonic() - begin < 25
+    assert pc.wait().failures.keys() == {1}
+    assert pc.subprocess_handlers[0].proc.returncode == -signal.SIGKILL
+
+
+def test_what_close_ended_is_no_success(specs):
+    pc = start_processes("sleep", "sleep", {0: ("60",)}, {0: {}}, specs)
+    pc.close()
+    result = pc.wait()
+    assert result.is_failed()
+    assert result.failures[0].message == f"Signal 15 (SIGTERM) received by PID {pc.pids()[0]}"
+    assert not result.return_values
+
+
+def test_close_after_the_end_changes_nothing(specs):
+    pc = start_processes("fail", fail, {0: ()}, {0: {}}, specs)
+    result = pc.wait()
+    pc.close()
+    assert pc.wait() is result
+
+
+def test_what_functions_started_is_ended_with_them(specs, tmp_path, monkeypatch):
+    """The original signals the process of a function only, and leaves its children."""
+    monkeypatch.setenv("CHILD_OF_FUNCTION", str(tmp_path))
+    pc = start_processes("block", _with_child, {0: (str(tmp_path / "on"),)}, {0: {}}, specs)
+    until((tmp_path / "on").exists)
+    assert len(marked(f"CHILD_OF_FUNCTION={tmp_path}")) >= 2
+    pc.close(timeout=5)
+    gone(set(marked(f"CHILD_OF_FUNCTION={tmp_path}")) & set(pc.pids().values()))
+    assert not [p for p in marked(f"CHILD_OF_FUNCTION={tmp_path}") if _is_sleep(p)]
+
+
+def _with_child(path):
+    child = subprocess.Popen(["sleep", "99"])
+    assert child.poll() is None
+    touch_and_block(path)
+
+
+def _is_sleep(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as f:
+        return f.read().startswith(b"sleep")
