@@ -154,6 +154,12 @@ def streams(i):
     print("rank", i, "complains", file=sys.stderr)
 
 
+def print_in_pieces(i):
+    for _ in range(100):
+        print(i, *["and"] * 50)
+        print(i, *["and"] * 50, file=sys.stderr)
+
+
 def put_each(i, queue, text):
     queue.put((i, text))
 
@@ -223,3 +229,21 @@ def fail_in_order(i, folder):
         raise ValueError("first")
     wait_for_end_of(os.path.join(folder, "pid"))
     raise ValueError("second")
+
+
+def answer_event(i, here, there):
+    assert here.wait(20)
+    there.set()
+
+
+def mark_memory(i, memory):
+    memory.buf[i] = i + 1
+
+
+def fill_table(i, table):
+    table[i] = str(i)
+
+
+def answer(i, connection):
+    connection.send(connection.recv() + 1)
+    connection.close()

@@ -72,6 +72,7 @@ def become(identity: Identity) -> None:
     from multiprocessing import process as _process
     from multiprocessing import spawn as _spawn
 
+    _write_whole_lines()
     process: Any = _process
     spawn: Any = _spawn
     parent_name, parent_pid = identity["parent"]
@@ -83,3 +84,13 @@ def become(identity: Identity) -> None:
     process._parent_process = process._ParentProcess(parent_name, parent_pid, sentinel)
     if identity["preparation"] is not None:
         spawn.prepare(identity["preparation"])
+
+
+def _write_whole_lines() -> None:
+    """Have lines of output written as a whole: those of several ranks go to one place."""
+    import io
+    import sys
+
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)

@@ -1,0 +1,192 @@
+"""Functions of the main program, and of programs that are no importable module."""
+
+import re
+
+import pytest
+from facesupport import tidy  # noqa: F401
+
+from support import run_python, write
+
+FRESH = ("spawn", "forkserver")
+
+
+def said(tmp_path, source, *words, **options):
+    """Run a script that must end well; give what it printed, sorted."""
+    script = write(tmp_path / "main.py", source)
+    done = run_python(script, *words, cwd=tmp_path, **options)
+    assert (done.returncode, done.stderr) == (0, "")
+    return sorted(done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("method", FRESH)
+def test_a_guarded_script_is_imported_again(tmp_path, method):
+    """As the original does: what stands there by itself holds in ranks, too."""
+    source = f"""
+        import random, sys, threading
+        import procession.multiprocessing as mp
+
+        random.seed(7)
+        lock = threading.Lock()  # cannot be pickled
+        setting = __name__
+
+        class Config:
+            size = 3
+
+        def work(i, config):
+            with lock:
+                print(i, setting, random.random(), isinstance(config, Config), sys.argv[1:])
+
+        if __name__ == "__main__":
+            setting = "changed later"
+            print("x", random.random())
+            mp.start_processes(work, (Config(),), nprocs=2, start_method="{method}")
+        """
+    first, second, own = said(tmp_path, source, "--fast")
+    number = own.split()[1]
+    assert [first, second] == [f"{i} __mp_main__ {number} True ['--fast']" for i in range(2)]
+
+
+@pytest.mark.parametrize("method", FRESH)
+@pytest.mark.parametrize("how", ["script", "module", "input"])
+def test_without_a_guard(tmp_path, method, how):
+    """The original starts the whole script again in each process, which then fails."""
+    source = f"""
+        import procession.multiprocessing as mp
+
+        class Config:
+            size = 3
+
+        def work(i, config):
+            helper(i + isinstance(config, Config) * config.size)
+
+        def helper(n):
+            print("says", n)
+
+        print("once")
+        mp.start_processes(work, (Config(),), nprocs=2, start_method="{method}")
+        """
+    script = write(tmp_path / "main.py", source)
+    words = {"script": [script], "module": ["-m", "main"], "input": ["-"]}[how]
+    done = run_python(*words, cwd=tmp_path, input=script.read_text())
+    assert done.stderr == ""
+    assert sorted(done.stdout.splitlines()) == ["once", "says 3", "says 4"]
+
+
+@pytest.mark.parametrize("method", FRESH)
+@pytest.mark.parametrize("guard", ["if True:", 'if __name__ == "__main__":'])
+def test_lambdas_and_closures(tmp_path, method, guard):
+    """The original cannot pickle them."""
+    source = f"""
+        import procession.multiprocessing as mp
+
+        def main():
+            offset = 40
+            def work(i, text):
+                print(text, i + offset)
+            mp.start_processes(work, ("closure",), nprocs=1, start_method="{method}")
+            mp.start_processes(lambda i: print("lambda", i), nprocs=1, start_method="{method}")
+
+        {guard}
+            main()
+        """
+    assert said(tmp_path, source) == ["closure 40", "lambda 0"]
+
+
+def test_a_module_run_as_main_is_imported_again(tmp_path):
+    write(tmp_path / "job" / "__init__.py", "")
+    write(
+        tmp_path / "job" / "train.py",
+        """
+        import procession.multiprocessing as mp
+
+        print("loaded as", __name__, "in", __package__)
+
+        def work(i):
+            print("rank", i)
+
+        if __name__ == "__main__":
+            mp.spawn(work, nprocs=1)
+        """,
+    )
+    done = run_python("-m", "job.train", cwd=tmp_path)
+    assert done.stderr == ""
+    assert sorted(done.stdout.splitlines()) == [
+        "loaded as __main__ in job",
+        "loaded as __mp_main__ in job",
+        "rank 0",
+    ]
+
+
+def test_a_start_outside_the_guard_is_refused_in_ranks(tmp_path):
+    """Not started again and again, and the reason is told."""
+    script = write(
+        tmp_path / "main.py",
+        """
+        import procession.multiprocessing as mp
+
+        def work(i):
+            print("rank", i)
+
+        mp.spawn(work, nprocs=2)
+
+        if __name__ == "__main__":
+            print("done")
+        """,
+    )
+    done = run_python(script)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "RuntimeError" in done.stderr
+    assert "if __name__ == '__main__':" in done.stderr
+    assert "ProcessRaisedException" in done.stderr
+
+
+def test_a_main_module_that_fails_when_it_is_imported_again(tmp_path):
+    script = write(
+        tmp_path / "main.py",
+        """
+        import procession.multiprocessing as mp
+
+        def work(i):
+            print("rank", i)
+
+        if __name__ == "__main__":
+            mp.spawn(work, nprocs=2)
+        else:
+            raise OSError("only once")
+        """,
+    )
+    done = run_python(script)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert re.search(r"-- Process [01] terminated.*OSError: only once", done.stderr, re.DOTALL)
+
+
+def test_log_level_and_start_method_of_multiprocessing_hold_in_ranks(tmp_path):
+    source = """
+        import logging, multiprocessing
+        import procession.multiprocessing as mp
+
+        def work(i):
+            logger = multiprocessing.get_logger()
+            print(logger.level, logger.handlers != [], multiprocessing.get_start_method())
+
+        if __name__ == "__main__":
+            mp.set_start_method("forkserver")
+            multiprocessing.log_to_stderr(logging.ERROR)
+            mp.spawn(work)
+        """
+    assert said(tmp_path, source) == ["40 True forkserver"]
+
+
+def test_interpreter_session(tmp_path):
+    """As in a notebook: the functions of `__main__` are in no file."""
+    source = """
+        import code
+        session = code.InteractiveInterpreter({"__name__": "__main__"})
+        session.runsource("import procession.multiprocessing as mp")
+        session.runsource("def work(i): print('rank', i)\\n", symbol="exec")
+        for method in ("spawn", "fork", "forkserver"):
+            session.runsource(f"mp.start_processes(work, nprocs=1, start_method='{method}')")
+        """
+    assert said(tmp_path, source) == ["rank 0"] * 3
