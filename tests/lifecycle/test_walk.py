@@ -27,7 +27,7 @@ from procession.lifecycle import (
 
 from .world import ALIVE, KEPT, NOT_THERE_YET, World
 
-pytestmark = pytest.mark.timeout(120)  # it takes twenty seconds on an idle machine
+pytestmark = pytest.mark.timeout(300)  # it takes twenty seconds on an idle machine
 
 NPROC, RESTARTS = 3, 2
 BEFORE_CAUSE, AFTER_CAUSE, NOW, LATER = 5, 50, 1000, 2000
