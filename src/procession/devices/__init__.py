@@ -1,0 +1,179 @@
+"""Devices: what the environment of each rank must say so that it uses its own accelerator.
+
+`environment` is pure: from what a rank inherits, and its number, to its variables. `deal` looks at
+this machine and does it for all ranks of a group; `procession.run(..., devices="cuda")` and
+`procession run --devices` are that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from procession.devices import ascend, cuda, intel, jax, neuron, rocm, tpu
+from procession.devices.seat import Seat, Variables
+from procession.devices.topology import Topology
+from procession.errors import SpecError
+from procession.spec import Spec
+from procession.system import accelerators
+from procession.system.ports import free_port
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    environment: Callable[[Seat], Variables]
+    found_as: str = ""  # what `system.accelerators` calls it
+    meets: bool = False  # whether its ranks need a meeting point of their own
+
+
+_KINDS: dict[str, _Kind] = {
+    "cuda": _Kind(cuda.environment, "NVIDIA"),
+    "rocm": _Kind(rocm.environment, "AMD"),
+    "intel": _Kind(intel.environment, "Intel"),
+    "ascend": _Kind(ascend.environment, "Ascend"),
+    "neuron": _Kind(neuron.environment, "Neuron", meets=True),
+    "tpu": _Kind(tpu.environment, "TPU"),
+    "jax": _Kind(jax.environment, meets=True),
+}
+KINDS = tuple(_KINDS)
+
+
+def environment(
+    kind: str,
+    *,
+    local_rank: int,
+    local_world_size: int,
+    inherited: Mapping[str, str],
+    rank: int | None = None,
+    world_size: int | None = None,
+    count: int | None = None,
+    endpoint: str = "",
+    topology: Topology | None = None,
+) -> Variables:
+    """Give the variables to add to one rank's environment; None takes one away.
+
+    kind: one of `KINDS`.
+    local_rank, local_world_size: the rank's number on its machine, and how many ranks it has.
+    inherited: the environment that the rank starts from. Devices that it names are dealt out in
+        their order, whatever their names look like.
+    rank, world_size: among all machines; by default the local ones.
+    count: how many devices the machine has, for where nothing is inherited; None: not known, and
+        then not checked.
+    endpoint: `host:port` at which the ranks of Neuron and JAX meet; "": left unsaid.
+    topology: of the TPU; None: from the inherited variables.
+
+    A rank that is given one device of its own finds it as number 0, and `LOCAL_RANK` is 0. Raises
+    SpecError (a ValueError) with one line: for an unknown kind, for more ranks than devices, and
+    for a list that is empty, names a device twice, or cannot be read.
+    """
+    if kind not in _KINDS:
+        raise SpecError(f"devices must be one of {', '.join((AUTO, *KINDS))}, not {kind!r}")
+    if not 0 <= local_rank < local_world_size:
+        raise SpecError(f"local rank {local_rank}: the ranks are 0 to {local_world_size - 1}")
+    seat = Seat(
+        local_rank=local_rank,
+        local_world_size=local_world_size,
+        rank=local_rank if rank is None else rank,
+        world_size=local_world_size if world_size is None else world_size,
+        inherited=inherited,
+        count=count,
+        endpoint=endpoint,
+        topology=topology,
+    )
+    return _KINDS[kind].environment(seat)
+
+
+def detect(root: str = "/", inherited: Mapping[str, str] = os.environ) -> str | None:
+    """Give the kind of this machine's accelerators, None if it has none.
+
+    Raises SpecError if it has more than one kind. root: where /dev and /sys are.
+    """
+    found = [a for a in accelerators.find(root, inherited) if a.count]
+    if len(found) > 1:
+        raise SpecError(
+            f"this machine has devices of {' and '.join(a.kind for a in found)}: "
+            "say which kind the ranks use"
+        )
+    names = [name for name, kind in _KINDS.items() for a in found if a.kind == kind.found_as]
+    return names[0] if names else None
+
+
+def deal(
+    spec: Spec, kind: str | None, *, inherited: Mapping[str, str] | None = None, root: str = "/"
+) -> Spec:
+    """Give each rank of a group its device: `spec` with the variables added to its `env`.
+
+    kind: one of `KINDS`; "auto": what `detect` finds, and nothing where there is nothing; None:
+        nothing.
+    inherited: the launcher's environment, by default this process's.
+
+    What `spec.env` says for all ranks alike counts as inherited: devices that it names are dealt
+    out. What it says for single ranks stands. Raises SpecError.
+    """
+    base = os.environ if inherited is None else inherited
+    if kind == AUTO:
+        kind = detect(root, base)
+    if kind is None:
+        return spec
+    common = {
+        name: value
+        for name, value in spec.env[0].items()
+        if all(name in e and e[name] == value for e in spec.env)
+    }
+    merged = {**base, **common}
+    ours = {name: value for name, value in merged.items() if value is not None}
+    told = _of_this_machine(kind, spec.nproc, ours, root)
+    env: list[Variables] = []
+    for rank in range(spec.nproc):
+        own = {n: v for n, v in spec.env[rank].items() if n not in common}
+        dealt = environment(
+            kind,
+            local_rank=rank,
+            local_world_size=spec.nproc,
+            inherited=ours,
+            count=told.count,
+            endpoint=told.endpoint,
+            topology=told.topology,
+        )
+        env.append({**common, **dealt, **own})
+    return replace(spec, env=tuple(env))
+
+
+@dataclass(frozen=True)
+class _Told:
+    count: int | None = None
+    endpoint: str = ""
+    topology: Topology | None = None
+
+
+def _of_this_machine(kind: str, nproc: int, inherited: Mapping[str, str], root: str) -> _Told:
+    """Learn what `environment` does not look at by itself."""
+    known = _KINDS.get(kind)
+    if known is None:
+        return _Told()  # `environment` refuses it
+    topology = None
+    if kind == "tpu" and nproc > 1:
+        from procession.devices.metadata import find_topology
+
+        topology = find_topology(inherited)
+    return _Told(
+        count=_count(known.found_as, root, inherited),
+        endpoint=f"127.0.0.1:{free_port()}" if known.meets else "",
+        topology=topology,
+    )
+
+
+def _count(found_as: str, root: str, inherited: Mapping[str, str]) -> int | None:
+    """Count the machine's devices; None for a kind that is none, or whose parts are dealt out."""
+    if not found_as:
+        return None
+    here = [a for a in accelerators.find(root, inherited) if a.kind == found_as]
+    if found_as == "Neuron" and here:
+        return None  # ranks get cores, and how many a device has is not always told
+    return here[0].count if here else 0
+
+
+__all__ = ["AUTO", "KINDS", "Topology", "deal", "detect", "environment"]
