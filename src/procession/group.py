@@ -60,7 +60,9 @@ class Group:
     unread: after `stop_when_unread`, whether nobody reads our standard output any more.
     """
 
-    def __init__(self, spec: Spec, output: Output | None = None) -> None:
+    def __init__(
+        self, spec: Spec, output: Output | None = None, server: ForkServer | None = None
+    ) -> None:
         self.spec = spec
         self._thread: threading.Thread | None = None
         self._crash: BaseException | None = None
@@ -71,9 +73,8 @@ class Group:
         self._owner = os.getpid()
         self.unread = False
         self._spawner = Spawner(spec, output)
-        server: ForkServer | None = None
         try:
-            server = self._spawner.lease()
+            server = server or self._spawner.lease()
             self._supervisor = Supervisor(spec, self._spawner, server)
         except OSError as e:
             self._spawner.close(server, clean=False)
@@ -88,11 +89,6 @@ class Group:
         """Start the group; its supervisor gets a thread of its own."""
         self._thread = threading.Thread(target=self.drive, name="procession", daemon=True)
         self._thread.start()
-
-    def discard(self) -> None:
-        """Give back what a group holds that is not going to be started."""
-        self._supervisor.close()
-        self._done.set()
 
     def drive(self) -> None:
         """Start the group and supervise it in this thread, until it has ended."""

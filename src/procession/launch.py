@@ -12,9 +12,11 @@ from typing import Any
 
 from procession.ends import start_failed
 from procession.errors import SpecError
+from procession.forkserver.client import ForkServer
 from procession.group import Group
 from procession.output.plan import Output
 from procession.policy import Logs, Restart, Stop
+from procession.spawner import fork_server
 from procession.spec import Function, Program, Spec, make_spec
 
 
@@ -91,8 +93,8 @@ def begin(spec: Spec, output: Output | None = None) -> Group:
     try:
         if spec.start_method == "fork" and isinstance(spec.program, Function):
             # The ranks are forks of the thread that asks for them.
-            with _interrupt_held():
-                making.group = Group(spec, output)
+            with _interrupt_held() as mask:
+                making.server = fork_server(spec, mask)
         making.start()
     except BaseException:
         making.give_up()
@@ -160,6 +162,7 @@ class _Making:
     def __init__(self, spec: Spec, output: Output | None) -> None:
         self.spec = spec
         self.output = output
+        self.server: ForkServer | None = None
         self.group: Group | None = None
         self.fault: BaseException | None = None
         self._unwanted = False
@@ -177,8 +180,10 @@ class _Making:
 
     def _run(self) -> None:
         try:
-            group = self.group or Group(self.spec, self.output)
+            group = Group(self.spec, self.output, self.server)
         except BaseException as e:
+            if self.server is not None:
+                self.server.close()
             self.fault = e
             self._made.set()
             return
@@ -193,18 +198,18 @@ class _Making:
         self._unwanted = True
         while not self._made.wait(0.2):
             if self._thread.ident is None:  # it was never started
-                if self.group is not None:
-                    self.group.discard()
+                if self.server is not None:
+                    self.server.close()
                 return
         if self.group is not None:
             self.group.kill()
 
 
 @contextmanager
-def _interrupt_held() -> Generator[None]:
-    """Keep SIGINT waiting for the time of the block."""
+def _interrupt_held() -> Generator[set[Any]]:
+    """Keep SIGINT waiting for the time of the block; gives what was blocked before."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        yield
+        yield before
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

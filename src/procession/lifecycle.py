@@ -11,7 +11,8 @@ Rules that the tables rest on:
 - The cause is the failure that *happened* first. Events carry the time at which a thing happened
   (nanoseconds of the machine's monotonic clock), not the time at which it was heard of.
 - What we ended ourselves is no failure: a rank that ends after its stop signal was *sent*, as the
-  process that sent it says, was ended by us, unless it failed before.
+  process that sent it says, was ended by us, unless it failed before. A report may be heard before
+  the news that the signal was sent: the failure that it told is then taken back.
 - A rank that told its outcome is on its way out; it gets the stop signal only after `linger`.
 - A patient group that fails leaves its other ranks alone: those that work go on, and those that are
   not there yet are still started, within the `START` deadline. That ends with the `PATIENCE`
@@ -375,6 +376,10 @@ class Lifecycle:
                 rank.failed_at = event.at
         elif kind in (WorkerEvent.STOP_SENT, WorkerEvent.KILL_SENT) and rank.stop_at is None:
             rank.stop_at = event.at
+            told_late = rank.reported and not rank.reported_ok and not rank.start_failed
+            if told_late and rank.failed_at is not None and rank.failed_at >= event.at:
+                # Its own word for the signal overtook the news that it was sent.
+                rank.failed_at, rank.reported = None, False
         elif kind in (WorkerEvent.SPAWN_FAILED, WorkerEvent.START_DEADLINE):
             rank.start_failed = True
             if rank.failed_at is None and rank.stop_at is None:

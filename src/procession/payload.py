@@ -53,7 +53,6 @@ class Payload:
         self._tracker = -1
         self._spawning = _Spawning()
         self.program: dict[str, Any] = {}
-        self.live: Any = None
         try:
             self._make(spec)
         except BaseException:
@@ -97,7 +96,6 @@ class Payload:
         elif isinstance(program, Function):
             if spec.start_method == "fork":
                 self.program = {"kind": "live"}
-                self.live = (program.call, list(spec.args), list(spec.kwargs))
             else:
                 self._make_function(program, spec)
 

@@ -13,7 +13,7 @@ from procession.output.wiring import Wiring
 from procession.payload import Payload
 from procession.rankenv import Place, given_run_id, rank_environment
 from procession.results import ResultReader
-from procession.spec import Command, Spec, words_of
+from procession.spec import Command, Function, Spec, words_of
 from procession.system.descriptors import fill_standard
 from procession.system.ports import free_port
 
@@ -53,8 +53,8 @@ class Spawner:
             "run": self.run_id,
             "program": type(spec.program).__name__.lower(),
             "words": masked_words(words_of(spec.program)),
+            "args": None if isinstance(spec.program, Function) else _masked_args(spec),
             "nproc": spec.nproc,
-            "args": [masked_words([repr(a) for a in args]) for args in spec.args],
             "env": [masked(e) for e in spec.env],
             "cwd": spec.cwd,
             "start_method": spec.start_method,
@@ -66,10 +66,8 @@ class Spawner:
 
     def lease(self) -> ForkServer:
         """Get the forkserver for this group. Raises OSError."""
-        if self._spec.start_method == "fork" and self.payload.live is not None:
-            server = ForkServer.fork(self.payload.live)
-            pool.adopt(server)
-            return server
+        if self._spec.start_method == "fork" and isinstance(self._spec.program, Function):
+            return fork_server(self._spec)
         env = self._env
         if self._spec.is_python and self._common_start:
             env = {**env, **self._early(0)}
@@ -159,6 +157,18 @@ class Spawner:
             os.close(fd)
         self._owned.clear()
         self._filled.clear()
+
+
+def fork_server(spec: Spec, mask: set[Any] | None = None) -> ForkServer:
+    """Fork this process to be the forkserver of a function; see `ForkServer.fork`."""
+    assert isinstance(spec.program, Function)
+    server = ForkServer.fork((spec.program.call, list(spec.args), list(spec.kwargs)), mask)
+    pool.adopt(server)
+    return server
+
+
+def _masked_args(spec: Spec) -> list[list[str]]:
+    return [masked_words([str(a) for a in args]) for args in spec.args]
 
 
 def _safe(name: str) -> str:

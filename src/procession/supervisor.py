@@ -14,6 +14,7 @@ The loop runs in a thread of its own (`Group`), or in the main thread of the com
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import signal
@@ -50,6 +51,7 @@ from procession.system.memory import oom_kills
 
 START_SECONDS = 300.0
 DRAIN_SECONDS = 2.0
+_sweeps = itertools.count(1)  # a forkserver goes from group to group: no two may be alike
 STATUS_SECONDS = 2.0  # for the forkserver to tell the status of a rank that is seen to be dead
 
 
@@ -70,6 +72,7 @@ class Supervisor:
         self._grace = spec.stop.grace
         self._grace_ends = math.inf  # in seconds of the monotonic clock, of this attempt
         self._patience = spec.stop.patience
+        self._sweep_asked = 0
         self._crashed = False
         self._stop_asked = False
         self._drained = False
@@ -252,7 +255,8 @@ class Supervisor:
         if not self._server.lost:
             self._server.wake()
             self._tell("signal", int(number), ranks)
-            return
+            if not self._server.lost:
+                return
         for rank in ranks:
             try:
                 signal.pidfd_send_signal(self.records[rank].pidfd, number)
@@ -266,7 +270,8 @@ class Supervisor:
             self._handle(Swept(self.lifecycle.attempt))
         else:
             self._server.wake()
-            self._tell("sweep", int(number), self.lifecycle.attempt)
+            self._sweep_asked = next(_sweeps)
+            self._tell("sweep", int(number), self._sweep_asked)
 
     # -- the forkserver
 
@@ -299,7 +304,8 @@ class Supervisor:
             elif kind == "exited":
                 self._exited(*rest)
             elif kind == "swept":
-                self._handle(Swept(rest[0]))
+                if rest[0] == self._sweep_asked:  # not an earlier one's answer, which came late
+                    self._handle(Swept(self.lifecycle.attempt))
             elif kind == "crashed":
                 self.lost_server = str(rest[0])
         if self._server.lost:

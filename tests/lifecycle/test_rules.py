@@ -174,6 +174,20 @@ def test_a_rank_that_was_signalled_before_it_ended_is_no_failure(sent):
     assert group.endings == [Ended.STOPPED, Ended.STOPPED]
 
 
+def test_a_word_for_our_signal_that_overtook_the_news_of_it_is_no_failure():
+    group = Script(2).running()
+    group("stop wanted")
+    assert group("reported", 0, at=1001, ok=False) == []
+    assert group.life.failures == [0]  # as far as is known
+    group("stop sent", 0, at=1000)
+    assert group.life.failures == []
+    group("exited", 0, at=1002, ok=False)
+    group("stop sent", 1, at=1000)
+    group("exited", 1, at=1003, ok=False)
+    assert group("swept") == [End(Phase.STOPPED)]
+    assert group.endings == [Ended.STOPPED, Ended.STOPPED]
+
+
 def test_a_rank_that_ended_before_its_signal_was_sent_failed_by_itself():
     group = Script(2).running()
     assert group("stop wanted") == [Signal((0, 1)), arm(GRACE)]

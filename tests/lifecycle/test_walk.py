@@ -59,6 +59,8 @@ def key_of(world):
         pending = pending or state is Worker.PENDING
         starting = starting or state in NOT_THERE_YET
         unasked = unasked or (state in ALIVE and not rank.asked)
+        if failed and rank.stop_at is None and rank.failed_at >= NOW:
+            failed = "after our signal"  # of which we have not heard yet
         ranks.append((NUMBER[state], rank.reported, rank.reported_ok, rank.asked, failed, 0))
     doomed = life.stop_wanted or start_failed
     may_fail = life.phase in (Phase.STARTING, Phase.RUNNING) or (
@@ -83,7 +85,7 @@ def key_of(world):
             DeadlineKind.GRACE in world.armed,
             DeadlineKind.REAP in world.armed,
         ),
-        tuple(sorted(ranks)),
+        tuple(sorted(ranks, key=repr)),
     )
 
 
@@ -104,7 +106,7 @@ def world_of(key):
                 reported_ok=good,
                 asked=asked,
                 stop_at=NOW if state in SENT else None,
-                failed_at=10 + i if failed else None,
+                failed_at=LATER if isinstance(failed, str) else 10 + i if failed else None,
                 start_failed=start_failed and i == 0,
                 ended=ENDINGS[ended],
             )

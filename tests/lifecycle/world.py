@@ -134,6 +134,9 @@ class World:
             yield RankEvent(E.REPORTED, r, moments[0])
             for at in moments:
                 yield RankEvent(E.REPORTED, r, at, ok=False)
+            if rank.stop_at is None and r in self.stop_due | self.kill_due:
+                # Its word for our signal may overtake the news that it was sent.
+                yield RankEvent(E.REPORTED, r, after, ok=False)
             if rank.stop_at is not None:
                 yield RankEvent(E.REPORTED, r, after)
                 yield RankEvent(E.REPORTED, r, after, ok=False)
@@ -162,16 +165,32 @@ def the_ending_is_known_when_gone(before, event, after, actions):
     return all((r.state in GONE) == (r.ended is not None) for r in after.ranks)
 
 
+def taken_back(before, event):
+    """Give the ranks whose failure turns out to be what our signal led to."""
+    if getattr(event, "kind", None) not in (WorkerEvent.STOP_SENT, WorkerEvent.KILL_SENT):
+        return set()
+    rank = before.ranks[event.rank]
+    told = rank.failed_at is not None and rank.reported and not rank.start_failed
+    first = rank.stop_at is None
+    return {event.rank} if told and first and event.at <= rank.failed_at else set()
+
+
 def a_failure_never_moves_to_a_later_time(before, event, after, actions):
+    back = taken_back(before, event)
     return all(
-        b.failed_at is None or (a.failed_at is not None and a.failed_at <= b.failed_at)
-        for b, a in _pairs(before, after)
+        a.failed_at is None
+        if r in back
+        else b.failed_at is None or (a.failed_at is not None and a.failed_at <= b.failed_at)
+        for r, (b, a) in enumerate(_pairs(before, after))
     )
 
 
 def the_cause_only_gives_way_to_an_earlier_failure(before, event, after, actions):
     if before.attempt != after.attempt or not before.failures:
         return True
+    back = taken_back(before, event)
+    if back:
+        return after.failures == [r for r in before.failures if r not in back]
     old, new = before.failures[0], after.failures[0]
     return old == new or after.ranks[new].failed_at < before.ranks[old].failed_at
 

@@ -310,7 +310,7 @@ def test_exception_that_holds_what_does_not_pickle():
 def test_exception_whose_text_cannot_be_had(method):
     failed = failure_of(fail_with, args=(Mute, 1), start_method=method)
     assert failed.cause.type_name == "rankwork.Mute"
-    assert "exception str() failed" in str(failed)
+    assert "str() failed" in str(failed) or "unprintable" in str(failed)
     assert isinstance(failed.__cause__, (Mute, RemoteError))
 
 

@@ -63,7 +63,7 @@ class SignalException(Exception):
     """A signal that came while this process had ranks. sigval: the signal."""
 
     def __init__(self, msg: str, sigval: signal.Signals) -> None:
-        super().__init__(msg)
+        Exception.__init__(self, msg)  # whichever class stands beside this one
         self.sigval = sigval
 
 

@@ -123,8 +123,11 @@ class ForkServer:
         return cls(pid, ours)
 
     @classmethod
-    def fork(cls, live: Any) -> ForkServer:
-        """Start one by forking this process, with what its ranks call in memory. Raises OSError."""
+    def fork(cls, live: Any, mask: set[Any] | None = None) -> ForkServer:
+        """Start one by forking this process, with what its ranks call in memory.
+
+        mask: the signals that are blocked in the ranks, this thread's if None. Raises OSError.
+        """
         ours, theirs = socket.socketpair()
         launcher = os.getpid()
         for stream in (sys.stdout, sys.stderr):
@@ -133,17 +136,17 @@ class ForkServer:
         from procession.forkserver.server import main_forked
 
         # A signal that comes now is the launcher's, not also the child's.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             pid = os.fork()
             if not pid:
                 ours.close()
-                main_forked(theirs, launcher, live, mask)
+                main_forked(theirs, launcher, live, before if mask is None else mask)
         except BaseException:
             ours.close()
             raise
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
         return cls(pid, ours)
 

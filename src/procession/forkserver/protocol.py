@@ -10,7 +10,7 @@ From the launcher:
     ("begin", dict)                what is common to the ranks of an attempt, see `server.Server`
     ("spawn", dict) + descriptors  start one rank
     ("signal", number, [rank])     signal the processes of these ranks
-    ("sweep", number, attempt)     signal whatever is left, and tell when nothing is
+    ("sweep", number, which)       signal whatever is left, and tell when nothing is
     ("rest", seconds)              the group is over; go if nothing comes for so long
 From the forkserver, `at` in nanoseconds of the monotonic clock:
     ("spawned", rank, pid, at) + [pidfd]
@@ -18,7 +18,7 @@ From the forkserver, `at` in nanoseconds of the monotonic clock:
     ("ready", rank, at)
     ("signalled", number, [rank], at)          sent to these; the others were gone already
     ("exited", rank, wait status, cpu seconds, peak memory in bytes, at)
-    ("swept", attempt)
+    ("swept", which)               of the last sweep that was asked for
     ("crashed", text)              the forkserver itself failed; it ends everything and goes
 
 Rejected: pickle and JSON (imports of 3 to 8 ms in a process whose start is felt), and sequenced

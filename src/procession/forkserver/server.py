@@ -65,7 +65,7 @@ class Server:
         self._faults: dict[int, bytes] = {}  # rank -> why it did not reach its program
         self._common: Job = {}
         self._sweep = 0  # the signal of a sweep in progress
-        self._sweep_of = 0  # its attempt
+        self._sweep_of = 0  # its number
         self._swept: set[int] = set()  # pids that got it
         self._groups: set[int] = set()  # process groups that got the stop signal as ranks
         self._patience: float | None = None
@@ -170,6 +170,8 @@ class Server:
         elif kind == "signal":
             self._signal(message[1], message[2])
         elif kind == "sweep":
+            if self._sweep:  # once more, in a hurry: for all
+                self._groups = set()
             self._sweep, self._sweep_of, self._swept = message[1], message[2], set[int]()
             self._reap()
         elif kind == "rest":

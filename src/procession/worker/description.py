@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 # descriptors, or have put a module of its own in the place of one of these.
 
 MOST = 100  # exceptions of one description: causes, contexts, members of groups
-_OUR_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# The bootstrap, and what it starts a program with (a file in Python 3.10, frozen since).
+_OUR_FILES = (
+    os.path.dirname(os.path.abspath(__file__)) + os.sep,
+    os.path.join(os.path.dirname(os.__file__), "runpy.py"),
+    "<frozen runpy>",
+    "<frozen importlib",
+)
 
 
 def text_of(error: object) -> str:
@@ -46,7 +52,7 @@ def own_frames_cut(tb: TracebackType | None) -> TracebackType | None:
 
 
 def _is_ours(filename: str) -> bool:
-    return filename.startswith((_OUR_FILES, "<frozen runpy>", "<frozen importlib"))
+    return filename.startswith(_OUR_FILES)
 
 
 def kind_of(error: BaseException) -> str:
