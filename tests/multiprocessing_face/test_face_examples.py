@@ -1,0 +1,138 @@
+"""What users of `mp.spawn` write, as the documentation of torch shows it, on CPU."""
+
+import importlib.util
+
+import pytest
+from facesupport import tidy  # noqa: F401
+
+from procession.system.ports import free_port
+from support import run_python, write
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+]
+
+
+@pytest.fixture(autouse=True)
+def torch_caches(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def said(tmp_path, source):
+    done = run_python(write(tmp_path / "main.py", source), timeout=55)
+    assert (done.returncode, done.stderr) == (0, "")
+    return sorted(done.stdout.splitlines())
+
+
+def test_data_parallel_training(tmp_path):
+    """Of the notes on DistributedDataParallel: address and port in the launcher's environment."""
+    source = f"""
+        import os
+        import torch
+        import torch.distributed as dist
+        import procession.multiprocessing as mp
+        import torch.nn as nn
+        import torch.optim as optim
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def example(rank, world_size):
+            dist.init_process_group("gloo", rank=rank, world_size=world_size)
+            model = DDP(nn.Linear(10, 10))
+            loss_fn = nn.MSELoss()
+            optimizer = optim.SGD(model.parameters(), lr=0.001)
+            outputs = model(torch.randn(20, 10))
+            loss_fn(outputs, torch.randn(20, 10)).backward()
+            optimizer.step()
+            weights = torch.cat([p.flatten() for p in model.parameters()])
+            others = [torch.zeros_like(weights) for _ in range(world_size)]
+            dist.all_gather(others, weights.detach())
+            print(rank, all(torch.equal(o, others[0]) for o in others))
+            dist.destroy_process_group()
+
+        def main():
+            world_size = 2
+            mp.spawn(example, args=(world_size,), nprocs=world_size, join=True)
+
+        if __name__ == "__main__":
+            os.environ["MASTER_ADDR"] = "localhost"
+            os.environ["MASTER_PORT"] = "{free_port()}"
+            main()
+        """
+    assert said(tmp_path, source) == ["0 True", "1 True"]
+
+
+def test_address_set_by_each_rank(tmp_path):
+    """Of the tutorial: a demonstration function and the world's size are handed over."""
+    source = f"""
+        import os
+        import torch
+        import torch.distributed as dist
+        import procession.multiprocessing as mp
+
+        def setup(rank, world_size):
+            os.environ["MASTER_ADDR"] = "localhost"
+            os.environ["MASTER_PORT"] = "{free_port()}"
+            dist.init_process_group("gloo", rank=rank, world_size=world_size)
+
+        def demo(rank, world_size):
+            setup(rank, world_size)
+            value = torch.ones(1)
+            dist.all_reduce(value)
+            print(rank, value.item())
+            dist.destroy_process_group()
+
+        def run_demo(demo_fn, world_size):
+            mp.spawn(demo_fn, args=(world_size,), nprocs=world_size, join=True)
+
+        if __name__ == "__main__":
+            run_demo(demo, 2)
+        """
+    assert said(tmp_path, source) == ["0 2.0", "1 2.0"]
+
+
+def test_joining_later(tmp_path):
+    """Of `spawn` and `SpawnContext.join`: what `join=False` gives, joined until it says True."""
+    source = """
+        import torch
+        import procession.multiprocessing as mp
+
+        def fill(i, results, value):
+            results[i] = value
+
+        if __name__ == "__main__":
+            results = torch.zeros(3)
+            results.share_memory_()
+            context = mp.spawn(fill, args=(results, 5), nprocs=3, join=False, daemon=True)
+            while not context.join(timeout=5):
+                pass
+            print(results.tolist())
+        """
+    assert said(tmp_path, source) == ["[5.0, 5.0, 5.0]"]
+
+
+def test_a_failing_process(tmp_path):
+    """Of `spawn`: the exception of the child, with its traceback, is raised in the parent."""
+    source = """
+        import procession.multiprocessing as mp
+
+        def fails(i):
+            raise RuntimeError(f"child {i} cannot go on")
+
+        if __name__ == "__main__":
+            try:
+                mp.spawn(fails)
+            except mp.ProcessRaisedException as e:
+                assert "in fails" in str(e)
+                print(str(e).splitlines()[-1])
+            try:
+                mp.spawn(exit)  # with its number, which is 0, so that it ends well
+                mp.spawn(exit, nprocs=2)
+            except mp.ProcessExitedException as e:
+                print(e)
+        """
+    assert said(tmp_path, source) == [
+        "RuntimeError: child 0 cannot go on",
+        "process 1 terminated with exit code 1",
+    ]
