@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from procession.forkserver import protocol
+from procession.system.descriptors import fill_standard
 
 SOCKET_FD = 3
 CODE = (
@@ -128,6 +129,15 @@ class ForkServer:
 
         mask: the signals that are blocked in the ranks, this thread's if None. Raises OSError.
         """
+        filled = fill_standard()  # which the child makes anew; nothing else may have their numbers
+        try:
+            return cls._forked(live, mask)
+        finally:
+            for fd in filled:
+                os.close(fd)
+
+    @classmethod
+    def _forked(cls, live: Any, mask: set[Any] | None) -> ForkServer:
         ours, theirs = socket.socketpair()
         launcher = os.getpid()
         for stream in (sys.stdout, sys.stderr):
