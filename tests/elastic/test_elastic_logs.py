@@ -238,7 +238,7 @@ class Flat(LogsSpecs):
 
 def test_logs_specs_of_ones_own(tmp_path, capfd):
     specs = Flat(str(tmp_path / "logs/here"))
-    pc = run("sh", {r: ("-c", "echo $ADDED; echo err >&2") for r in range(2)}, specs)
+    pc = run("sh", dict.fromkeys(range(2), ("-c", "echo $ADDED; echo err >&2")), specs)
     assert pc.stdouts == {r: str(tmp_path / f"logs/here/worker-{r}.out") for r in range(2)}
     assert [read(path) for path in pc.stdouts.values()] == ["by reify\n"] * 2
     assert read(tmp_path / "logs/here/all.err") == "err\nerr\n"

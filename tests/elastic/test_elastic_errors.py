@@ -1,0 +1,357 @@
+"""`ProcessFailure`, `ChildFailedError`, `record` and `ErrorHandler`."""
+
+import errno
+import faulthandler
+import json
+import logging
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from procession.elastic import ProcessFailure, api, errors
+from procession.elastic.errors import ChildFailedError, ErrorHandler, get_error_handler, record
+from procession.elastic.errors import error_handler as error_handler_module
+from procession.elastic.errors.handlers import get_error_handler as handler_of_handlers
+from support import run_python, write
+
+STRUCTURED = {
+    "message": {
+        "message": "ValueError: no such batch",
+        "extraInfo": {"py_callstack": "Traceback ...\nValueError", "timestamp": "1700000000"},
+    },
+    "more": "keys may stand beside",
+}
+
+
+@pytest.fixture(autouse=True)
+def faulthandler_as_before():
+    before = faulthandler.is_enabled()
+    yield
+    if not before:
+        faulthandler.disable()
+
+
+@pytest.fixture
+def error_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    return tmp_path / "error.json"
+
+
+def failure(tmp_path, data, exitcode=1, rank=0):
+    path = write(tmp_path / f"{rank}.json", data if isinstance(data, str) else json.dumps(data))
+    return ProcessFailure(local_rank=rank, pid=997, exitcode=exitcode, error_file=str(path))
+
+
+def no_file(exitcode, rank=0):
+    return ProcessFailure(rank, 997, exitcode, "no/such.json")
+
+
+# -- ProcessFailure
+
+
+def test_a_structured_error_file(tmp_path):
+    found = failure(tmp_path, STRUCTURED)
+    assert (found.local_rank, found.pid, found.exitcode) == (0, 997, 1)
+    assert found.error_file == str(tmp_path / "0.json")
+    assert found.error_file_data == STRUCTURED
+    assert found.message == STRUCTURED["message"]
+    assert found.timestamp == 1700000000
+    assert found.signal_name() == "<N/A>"
+
+
+@pytest.mark.parametrize("timestamp", [123, "123"])
+def test_a_plain_error_file(tmp_path, timestamp):
+    found = failure(tmp_path, {"message": "out of data", "timestamp": timestamp})
+    assert (found.message, found.timestamp) == ("out of data", 123)
+
+
+def test_a_plain_error_file_without_a_time(tmp_path):
+    assert failure(tmp_path, {"message": "out of data"}).timestamp == 0
+
+
+def test_time_in_words(tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    assert failure(tmp_path, STRUCTURED).timestamp_isoformat() == "2023-11-14_22:13:20"
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_ended_by_a_signal():
+    found = no_file(-9)
+    assert found.error_file == "<N/A>"
+    assert found.error_file_data == {"message": "<NONE>"}
+    assert found.message == "Signal 9 (SIGKILL) received by PID 997"
+    assert found.signal_name() == "SIGKILL"
+    assert abs(found.timestamp - time.time()) < 30
+    assert no_file(-99).signal_name() == "<N/A>"
+
+
+def test_an_exit_code_and_no_file():
+    found = no_file(3)
+    assert "exit code 3" in found.message
+    assert "@record" in found.message
+    assert found.error_file_data["message"] == "<NONE>"
+    assert found.error_file_data["errorTraits"]["category"] == "system_terminated_error"
+
+
+def test_failures_without_a_file_share_nothing():
+    """In the original all of them have one dict."""
+    one, two = no_file(3), no_file(4)
+    one.error_file_data["seen"] = True
+    assert "seen" not in two.error_file_data
+    assert no_file(-9).error_file_data == {"message": "<NONE>"}
+
+
+@pytest.mark.parametrize(
+    "torn",
+    ["", '{"message": {"message": "Val', "[1]", "7", '{"no": 1}', '{"message": {"extraInfo": 1}}',
+     '{"message": {"message": "x"}}', '{"message": "x", "timestamp": "noon"}', "[" * 100_000],
+)  # fmt: skip
+def test_a_torn_error_file_counts_as_none(tmp_path, torn, caplog):
+    """The original raises, out of `wait`."""
+    found = failure(tmp_path, torn, exitcode=-15)
+    assert found.error_file == "<N/A>"
+    assert found.message == "Signal 15 (SIGTERM) received by PID 997"
+    assert [r.name for r in caplog.records] == ["procession.elastic.errors"]
+    assert "0.json" in caplog.text
+
+
+# -- ChildFailedError
+
+
+def test_report(tmp_path, monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "node7")
+    late = {"message": "later", "timestamp": 1700000009}
+    failures = {
+        4: failure(tmp_path, late, rank=0),
+        5: failure(tmp_path, STRUCTURED, exitcode=-6, rank=1),
+    }
+    error = ChildFailedError("trainer.py", failures)
+    assert error.get_first_failure() == (5, failures[5])
+    assert (error.name, error.failures) == ("trainer.py", failures)
+    at = failures[5].timestamp_isoformat()
+    bar, line = "=" * 60, "-" * 60
+    text = str(error)
+    assert text == error.format_msg()
+    assert text.startswith(f"\n{bar}\ntrainer.py FAILED\n{line}\nFailures:\n[0]:\n  time      : ")
+    assert "  traceback : later\n" in text
+    root = text.partition(f"{line}\nRoot Cause (first observed failure):\n")[2]
+    assert root == (
+        "[1]:\n"
+        f"  time      : {at}\n"
+        "  host      : node7\n"
+        "  rank      : 5 (local_rank: 1)\n"
+        "  exitcode  : -6 (pid: 997) (SIGABRT)\n"
+        f"  error_file: {tmp_path}/1.json\n"
+        "  traceback : Traceback ...\n"
+        "  ValueError\n"
+        f"{bar}"
+    )
+    assert ChildFailedError("t", {0: no_file(1)}).format_msg("#", "~").startswith("\n#####")
+
+
+def test_a_report_of_one():
+    assert "Failures:\n  <NO_OTHER_FAILURES>\n" in str(ChildFailedError("t", {0: no_file(1)}))
+
+
+def test_the_message_where_there_is_no_traceback(tmp_path):
+    data = {"message": {"message": "short", "extraInfo": {"timestamp": "1"}}}
+    assert "traceback : short" in str(ChildFailedError("t", {0: failure(tmp_path, data)}))
+
+
+def test_of_one_second_the_first_in_order_is_the_first(tmp_path):
+    """What `start_processes` gives is in the order in which it happened."""
+    same = {"message": "x", "timestamp": 7}
+    failures = {r: failure(tmp_path, same, rank=r) for r in (2, 0, 1)}
+    assert ChildFailedError("t", failures).get_first_failure()[0] == 2
+
+
+def test_there_is_no_error_without_a_failure():
+    with pytest.raises(AssertionError):
+        ChildFailedError("t", {})
+
+
+# -- record
+
+
+@record
+def raises():
+    raise LookupError("no such word")
+
+
+def test_record_writes_an_exception_and_raises_it(error_file):
+    with pytest.raises(LookupError):
+        raises()
+    data = json.loads(error_file.read_text())
+    message = data["message"]
+    assert message["message"] == "LookupError: no such word"
+    assert message["extraInfo"].keys() == {"py_callstack", "timestamp"}
+    assert 'raise LookupError("no such word")' in message["extraInfo"]["py_callstack"]
+    assert abs(int(message["extraInfo"]["timestamp"]) - time.time()) < 30
+    assert ProcessFailure(0, 1, 1, str(error_file)).message == message
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_record_without_an_error_file_writes_nothing(tmp_path, monkeypatch, value):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TORCHELASTIC_ERROR_FILE", raising=False)
+    if value is not None:
+        monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", value)
+    with pytest.raises(LookupError):
+        raises()
+    assert not list(tmp_path.iterdir())
+
+
+def test_record_leaves_a_good_function_as_it_is(error_file):
+    @record
+    def good(a, *, b):
+        """Be good."""
+        return a + b
+
+    assert good(1, b=2) == 3
+    assert (good.__name__, good.__doc__) == ("good", "Be good.")
+    assert not error_file.exists()
+
+
+def test_record_and_exits(error_file):
+    leave = record(sys.exit)
+    assert leave(0) is None
+    for code in (3, "words", None):
+        with pytest.raises(SystemExit) as exited:
+            leave(code)
+        assert exited.value.code == code
+    assert not error_file.exists()
+
+
+def test_record_passes_on_the_file_of_a_child(error_file, tmp_path):
+    child = failure(tmp_path, STRUCTURED, exitcode=-11)
+
+    @record
+    def launch():
+        raise ChildFailedError("trainer", {0: child})
+
+    with pytest.raises(ChildFailedError):
+        launch()
+    expected = json.loads(json.dumps(STRUCTURED))
+    expected["message"]["errorCode"] = -11
+    assert json.loads(error_file.read_text()) == expected
+
+
+def test_record_has_nothing_to_pass_on_without_a_file(error_file, caplog):
+    caplog.set_level(logging.INFO)
+
+    @record
+    def launch():
+        raise ChildFailedError("trainer", {0: no_file(1)})
+
+    with pytest.raises(ChildFailedError):
+        launch()
+    assert not error_file.exists()
+    assert "rank 0 failed without an error file" in caplog.text
+
+
+def test_record_with_a_handler_of_ones_own():
+    calls = []
+
+    class Own(ErrorHandler):
+        def initialize(self):
+            calls.append("initialize")
+
+        def record_exception(self, e):
+            calls.append(str(e))
+
+    def fail():
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        record(fail, Own())()
+    assert calls == ["initialize", "mine"]
+
+
+def test_record_has_crashes_explained(tmp_path):
+    script = write(
+        tmp_path / "crash.py",
+        """
+        import ctypes
+        from procession.elastic.errors import record
+
+        @record
+        def main():
+            ctypes.string_at(0)
+
+        main()
+        """,
+    )
+    done = run_python(script)
+    assert done.returncode == -signal.SIGSEGV
+    assert "Segmentation fault" in done.stderr
+    assert "in main" in done.stderr
+
+
+# -- ErrorHandler
+
+
+def test_get_error_handler():
+    assert type(get_error_handler()) is ErrorHandler
+    assert handler_of_handlers is get_error_handler
+
+
+def test_initialize_never_raises(monkeypatch):
+    def refuse(**_):
+        raise RuntimeError("not today")
+
+    monkeypatch.setattr(faulthandler, "enable", refuse)
+    with pytest.warns(UserWarning, match="not today"):
+        ErrorHandler().initialize()
+
+
+def test_dump_replaces_a_file_that_is_there(error_file, tmp_path, caplog):
+    error_file.write_text("what stood there")
+    child = write(tmp_path / "child.json", json.dumps(STRUCTURED))
+    ErrorHandler().dump_error_file(str(child))
+    assert json.loads(error_file.read_text()) == STRUCTURED
+    assert "what stood there" in caplog.text
+    assert caplog.records[0].name == "procession.elastic.errors.error_handler"
+
+
+def test_dump_without_a_file_of_ones_own(tmp_path, monkeypatch, caplog):
+    monkeypatch.delenv("TORCHELASTIC_ERROR_FILE", raising=False)
+    child = write(tmp_path / "child.json", json.dumps(STRUCTURED))
+    ErrorHandler().dump_error_file(str(child))
+    assert "no error file" in caplog.text
+
+
+def test_dump_of_a_plain_message_keeps_it(error_file, tmp_path, caplog):
+    child = write(tmp_path / "child.json", '{"message": "plain"}')
+    ErrorHandler().dump_error_file(str(child), 7)
+    assert json.loads(error_file.read_text()) == {"message": "plain"}
+    assert "cannot be noted" in caplog.text
+
+
+def test_dump_warns_if_it_cannot_write(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "missing/error.json"))
+    child = write(tmp_path / "child.json", json.dumps(STRUCTURED))
+    with pytest.warns(UserWarning, match=os.strerror(errno.ENOENT)):
+        ErrorHandler().dump_error_file(str(child))
+
+
+def test_a_handler_that_names_its_file(tmp_path):
+    class Own(ErrorHandler):
+        def _get_error_file_path(self):
+            return str(tmp_path / "mine.json")
+
+    Own().record_exception(ValueError("mine"))
+    assert "ValueError: mine" in (tmp_path / "mine.json").read_text()
+
+
+# -- loggers
+
+
+def test_loggers_have_the_names_of_their_modules():
+    assert api.logger.name == "procession.elastic.api"
+    assert errors.logger.name == "procession.elastic.errors"
+    assert error_handler_module.logger.name == "procession.elastic.errors.error_handler"

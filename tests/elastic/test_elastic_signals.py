@@ -1,0 +1,232 @@
+"""Signals that raise `SignalException` while there are ranks, and are given back."""
+
+import logging
+import os
+import signal
+import threading
+import types
+
+import pytest
+from elasticwork import block, give
+
+from procession.elastic import DefaultLogsSpecs, SignalException, ranks, start_processes
+from procession.elastic.api import _terminate_process_handler
+from support import Launcher, alive, gone, until, write
+
+DEFAULT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+@pytest.fixture
+def specs(tmp_path):
+    return DefaultLogsSpecs(log_dir=str(tmp_path / "logs"))
+
+
+def sleeping(specs):
+    return start_processes("sleep", "sleep", {0: ("60",)}, {0: {}}, specs)
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+    until(lambda: False, "the exception")
+
+
+def handlers():
+    return [signal.getsignal(number) for number in DEFAULT]
+
+
+@pytest.mark.parametrize("number", DEFAULT)
+def test_signals_raise(specs, number):
+    pc = sleeping(specs)
+    with pytest.raises(SignalException, match=f"Process {os.getpid()} got signal: ") as raised:
+        send(number)
+    assert raised.value.sigval is number
+    pc.close(raised.value.sigval)
+    assert pc.subprocess_handlers[0].proc.returncode == -number
+
+
+def test_signals_interrupt_wait(specs):
+    pc = sleeping(specs)
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    with pytest.raises(SignalException):
+        pc.wait()
+    timer.join()
+    assert pc.wait(0) is None  # the ranks are untouched
+    pc.close()
+
+
+def test_signals_interrupt_a_start_and_nothing_is_left(specs, monkeypatch):
+    def signalled(group, nproc):
+        until(lambda: len(group.pids()) == nproc)
+        pids.extend(group.pids().values())
+        send(signal.SIGTERM)
+
+    pids = []
+    monkeypatch.setattr(ranks, "_wait_until_all_ran", signalled)
+    before = handlers()
+    with pytest.raises(SignalException):
+        start_processes("sleep", "sleep", {0: ("60",), 1: ("60",)}, None, specs)
+    assert len(pids) == 2
+    assert not any(alive(pid) for pid in pids)
+    assert handlers() == before
+
+
+def test_signals_of_ones_own(specs, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "procession.elastic.api")
+    monkeypatch.setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGUSR1, SIGTERM,SIGNONE,SIGKILL")
+    before = handlers()
+    pc = sleeping(specs)
+    assert handlers() == [_terminate_process_handler, *before[1:]]
+    with pytest.raises(SignalException) as raised:
+        send(signal.SIGUSR1)
+    assert raised.value.sigval is signal.SIGUSR1
+    pc.close()
+    assert "Registered signal handler for SIGUSR1" in caplog.text
+    for wrong in ("SIGNONE", "SIGKILL"):
+        assert f"Failed to register signal handler for {wrong}" in caplog.text
+
+
+@pytest.mark.parametrize("way", ["close", "wait", "fail"])
+def test_signals_are_given_back(specs, way):
+    """The original keeps them for ever."""
+    before = handlers()
+    program = {"close": "sleep", "wait": "true", "fail": "false"}[way]
+    pc = start_processes("work", program, {0: ("60",)}, {0: {}}, specs)
+    assert handlers() == [_terminate_process_handler] * 4
+    pc.close() if way == "close" else pc.wait()
+    assert handlers() == before
+
+
+def test_signals_are_given_back_when_the_last_one_has_ended(specs):
+    before = handlers()
+    one, two = sleeping(specs), sleeping(specs)
+    one.close()
+    assert handlers() == [_terminate_process_handler] * 4
+    with pytest.raises(SignalException):
+        send(signal.SIGTERM)
+    two.close()
+    assert handlers() == before
+
+
+def test_a_handler_of_the_users_own_stays(specs):
+    def own(*_):
+        pass
+
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        pc = sleeping(specs)
+        pc.close()
+        assert signal.getsignal(signal.SIGTERM) is own
+        pc = sleeping(specs)
+        signal.signal(signal.SIGTERM, own)  # afterwards: then it is theirs again
+        pc.close()
+        assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_from_another_thread_there_is_a_warning(specs, caplog):
+    before = handlers()
+    started = []
+    thread = threading.Thread(target=lambda: started.append(sleeping(specs)))
+    thread.start()
+    thread.join()
+    assert handlers() == before
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert "another thread" in caplog.text
+    started[0].close()
+
+
+def test_closed_in_another_thread_signals_do_as_before(specs):
+    pc = sleeping(specs)
+    thread = threading.Thread(target=pc.close)
+    thread.start()
+    thread.join()
+    with pytest.raises(KeyboardInterrupt):
+        send(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    sleeping(specs).close()  # gives back the others
+
+
+def test_a_fork_of_the_launcher_gets_signals_as_before(specs):
+    pc = sleeping(specs)
+    ready, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(tell, b"!")
+            until(lambda: False, "the signal", patience=30)
+        finally:
+            os._exit(77)
+    os.read(ready, 1)
+    os.close(ready)
+    os.close(tell)
+    os.kill(child, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+    pc.close()
+
+
+def test_ranks_that_are_forks_of_us_end_by_the_stop_signal(specs):
+    pc = start_processes("block", block, {0: ()}, {0: {}}, specs, start_method="fork")
+    pid = pc.pids()[0]
+    pc.close()
+    assert not alive(pid)
+    assert pc.wait().failures[0].exitcode == -signal.SIGTERM
+
+
+def test_torchs_own_exception_where_torch_is_loaded(specs, monkeypatch):
+    """Torch's agent waits for our ranks, and looks for its own exception."""
+
+    class Theirs(Exception):
+        def __init__(self, msg, sigval):
+            super().__init__(msg)
+            self.sigval = sigval
+
+    name = "torch.distributed.elastic.multiprocessing.api"
+    monkeypatch.setitem(
+        __import__("sys").modules, name, types.SimpleNamespace(SignalException=Theirs)
+    )
+    pc = sleeping(specs)
+    with pytest.raises(Theirs) as raised:
+        send(signal.SIGTERM)
+    assert isinstance(raised.value, SignalException)
+    assert raised.value.sigval is signal.SIGTERM
+    pc.close()
+
+
+def test_the_handler_on_its_own():
+    with pytest.raises(SignalException, match="got signal"):
+        _terminate_process_handler(signal.SIGTERM, None)
+
+
+@pytest.mark.parametrize("kind", ["function", "program"])
+def test_a_launcher_that_is_signalled_takes_its_ranks_with_it(tmp_path, kind):
+    entrypoint = "time.sleep" if kind == "function" else "'sleep'"
+    script = write(
+        tmp_path / "launch.py",
+        f"""
+        import time
+        from procession.elastic import SignalException, start_processes
+
+        args = {{0: (60,), 1: (60,)}}
+        pc = start_processes("zombie", {entrypoint}, args, log_dir={str(tmp_path / "logs")!r})
+        print("ranks", *pc.pids().values())
+        try:
+            pc.wait(period=1, timeout=300)
+        except SignalException as e:
+            pc.close(e.sigval)
+            raise SystemExit(7)
+        """,
+    )
+    with Launcher(script) as launcher:
+        pids = [int(pid) for pid in launcher.said("ranks").split()]
+        launcher.signal(signal.SIGTERM)
+        assert launcher.end() == 7
+        gone(pids)
+
+
+def test_values_are_there_although_a_signal_came_in_between(specs):
+    pc = start_processes("give", give, {0: ("a",)}, {0: {}}, specs)
+    with pytest.raises(SignalException):
+        send(signal.SIGTERM)
+    assert pc.wait().return_values == {0: ("a",)}
