@@ -5,25 +5,19 @@ procession run -n 4 examples/jax_psum.py
 
 import os
 
-# Read when jax is imported. With its preemption service, jax would swallow SIGTERM.
-os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["JAX_ENABLE_PREEMPTION_SERVICE"] = "0"
+os.environ["JAX_PLATFORMS"] = "cpu"  # read when jax is imported
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+import procession.jax
+
 RANK, WORLD_SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 def main():
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(
-        coordinator_address=f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}",
-        num_processes=WORLD_SIZE,
-        process_id=RANK,
-        cluster_detection_method="deactivate",  # we say it all: no guess from Slurm or MPI
-    )
+    procession.jax.initialize()
 
     # One array over all ranks, of which each rank holds one item.
     mesh = jax.make_mesh((WORLD_SIZE,), ("ranks",))

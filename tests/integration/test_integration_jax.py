@@ -1,11 +1,13 @@
 """JAX on the CPU: a group of its own by jax.distributed, and its end when a rank fails."""
 
 import importlib.util
+import os
 import time
 
 import pytest
 
-from support import run_python, write
+import procession
+from support import failure_of, run_python, write
 
 pytestmark = [
     pytest.mark.jax,
@@ -51,3 +53,123 @@ def test_failure_ends_ranks_that_wait_in_jax(tmp_path):
     assert "ended by the group:\n  rank 0" in report
     failed_at = float(done.stdout.partition("fails at ")[2].split()[0])
     assert ended_at - failed_at < SOON
+
+
+def join():
+    """Make this rank part of one JAX system, and wait for the others."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    import procession.jax
+
+    procession.jax.initialize()
+    from jax.experimental import multihost_utils
+
+    multihost_utils.sync_global_devices("all are here")
+    return multihost_utils
+
+
+def listening_on(port):
+    """Give the addresses, as the kernel writes them, on which somebody listens at this port."""
+    found = []
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/net/{table}") as lines:
+            for line in list(lines)[1:]:
+                _, local, _, state = line.split()[:4]
+                address, _, number = local.partition(":")
+                if state == "0A" and int(number, 16) == port:
+                    found.append(address)
+    return found
+
+
+def add_up():
+    join()
+    places = listening_on(int(os.environ["MASTER_PORT"]))
+    import jax
+    import numpy as np
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    rank, world_size = int(os.environ["RANK"]), jax.process_count()
+    assert (jax.process_index(), jax.device_count()) == (rank, world_size)
+    mesh = jax.make_mesh((world_size,), ("ranks",))
+    own = np.array([rank + 1.0], dtype=np.float32)
+    spread = NamedSharding(mesh, PartitionSpec("ranks"))
+    values = jax.make_array_from_process_local_data(spread, own)
+
+    @jax.jit
+    @jax.shard_map(mesh=mesh, in_specs=PartitionSpec("ranks"), out_specs=PartitionSpec())
+    def add(value):
+        return jax.lax.psum(value, "ranks")
+
+    return float(add(values)[0]), places
+
+
+def test_four_ranks_add_up_on_the_loopback():
+    values = procession.run(add_up, nproc=4, timeout=50)
+    assert [total for total, _ in values] == [10.0] * 4
+    # 127.0.0.1, also as an address of IPv6
+    for _, places in values:
+        assert places
+        assert all(place.endswith("0100007F") for place in places), places
+
+
+def fail(who, how):
+    multihost_utils = join()
+    if int(os.environ["RANK"]) == who:
+        how()
+    multihost_utils.sync_global_devices("never")
+
+
+def out_of_data():
+    raise ValueError("no more data")
+
+
+def quit_with_3():
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("who", [0, 3])  # 0 hosts what the others wait at
+def test_a_rank_that_raises_ends_the_group_at_once(who):
+    """The stop signal ends the others, and nothing waits at the exit, for SIGKILL or for peers."""
+    failed = failure_of(fail, args=(who, out_of_data), nproc=4)
+    ended_at = time.monotonic()
+    assert (failed.cause.rank, failed.cause.exit.code) == (who, 1)
+    assert isinstance(failed.__cause__, ValueError)
+    assert {end.exit.signal for end in failed.ended} == {15}
+    assert len(failed.ended) == 3
+    assert ended_at - failed.cause.happened_at / 1e9 < 10  # under a second on an idle machine
+
+
+def test_a_rank_that_exits_ends_the_group_too():
+    failed = failure_of(fail, args=(1, quit_with_3), nproc=2)
+    ended_at = time.monotonic()
+    assert failed.cause.rank == 1
+    assert failed.cause.type_name == "SystemExit"
+    assert [end.exit.signal for end in failed.ended] == [15]
+    assert ended_at - failed.cause.happened_at / 1e9 < 10
+
+
+def test_a_script_says_its_last_words(tmp_path):
+    """What ends a failed rank early loses nothing that it printed or logged."""
+    script = write(
+        tmp_path / "words.py",
+        """
+        import atexit, logging.handlers, os, sys
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        import procession.jax
+
+        target = logging.StreamHandler(sys.stdout)
+        logging.getLogger().addHandler(logging.handlers.MemoryHandler(100, target=target))
+        procession.jax.initialize()
+        atexit.register(print, "an exit handler")
+        from jax.experimental import multihost_utils
+        multihost_utils.sync_global_devices("all are here")
+        if os.environ["RANK"] == "0":
+            logging.warning("logged late")
+            raise ValueError("no more data")
+        multihost_utils.sync_global_devices("never")
+        """,
+    )
+    done = run_python("-m", "procession", "run", "-n", 2, script, timeout=55)
+    assert done.returncode == 1
+    assert "[0] an exit handler" in done.stdout
+    assert "[0] logged late" in done.stdout
+    assert done.stderr.count("ValueError: no more data") >= 2  # on the console, in the report

@@ -1,0 +1,139 @@
+"""What a rank runs around the user's function: torch_xla is told of the other ranks.
+
+Here, and nowhere before, torch_xla is imported: it reads its environment when it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+FRAMES = 16  # of a traceback
+FAILED = 17  # the exit code of a rank that raised an exception
+
+
+class _Call:
+    """A function that goes by the name of another one."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.__name__ = str(getattr(fn, "__name__", type(fn).__name__))
+
+
+class OnXrt(_Call):
+    """A function on XRT: called with its ordinal, which the environment tells.
+
+    An exception is written to stderr, and the process exits with code 17.
+    """
+
+    def __call__(self, _: int, *args: Any) -> None:
+        """Call it."""
+        from procession.xla import xrt
+
+        try:
+            if int(os.environ[xrt.WORLD_SIZE]) > 1:
+                _replicate_xrt()
+            self.fn(int(os.environ[xrt.ORDINAL]), *args)
+        except Exception as e:
+            _print(e, os.environ[xrt.DEVICE])
+            sys.exit(FAILED)
+
+
+class OnPjrt(_Call):
+    """A function on PJRT: called with its ordinal, once for each device of the process.
+
+    first: the ordinal of the first rank of this host where torch_xla cannot be asked. world_size:
+    how many ranks all hosts have.
+    """
+
+    def __init__(self, fn: Callable[..., Any], first: int, world_size: int) -> None:
+        super().__init__(fn)
+        self.first = first
+        self.world_size = world_size
+
+    def __call__(self, index: int, *args: Any) -> None:
+        """Call it."""
+        if not _installed():
+            self.fn(self.first + index, *args)
+            return
+        xla, model, runtime = _torch_xla()
+        found: list[str] = [str(d) for d in model.get_xla_supported_devices()]
+        if self.world_size * len(found) > 1:
+            model.set_replication(xla.device(), found)
+        if len(found) > 1:
+            _on_each(found, lambda: self.fn(runtime.global_ordinal(), *args), xla)
+            return
+        # Remembers rank and world size, so that torch.compile need not break its graphs for them.
+        remember = getattr(runtime, "_init_world_size_ordinal", None)
+        if remember is not None:
+            remember()
+        self.fn(runtime.global_ordinal(), *args)
+
+
+def _on_each(found: list[str], call: Callable[[], Any], xla: Any) -> None:
+    """Call a function in a thread per device, and end with the first failure.
+
+    A TPU v2 or v3 has two devices per chip, and a chip belongs to one process.
+    """
+    import queue
+    import threading
+
+    ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def one(device: str) -> None:
+        try:
+            xla._XLAC._xla_set_default_device(device)
+            call()
+            ends.put(None)
+        except SystemExit as e:
+            ends.put(e if e.code else None)
+        except BaseException as e:
+            ends.put(e)
+
+    for device in found:
+        # The others may wait for one that failed: they must not keep the process.
+        threading.Thread(target=one, args=(device,), daemon=True).start()
+    for _ in found:
+        failure = ends.get()
+        if failure is not None:
+            raise failure
+
+
+def _print(error: Exception, device: str) -> None:
+    """Write an exception to stderr, with the last frames that are the user's."""
+    import traceback
+
+    from procession.worker.description import text_of
+
+    print(f"Exception in device={device}: {text_of(error)}", file=sys.stderr)
+    frames = error.__traceback__.tb_next if error.__traceback__ else None  # without our own
+    traceback.print_exception(type(error), error, frames, limit=-FRAMES, file=sys.stderr)
+
+
+# -- torch_xla
+
+
+def _installed() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("torch_xla") is not None
+
+
+def _torch_xla() -> tuple[Any, Any, Any]:
+    import importlib
+
+    names = ("torch_xla", "torch_xla.core.xla_model", "torch_xla.runtime")
+    xla, model, runtime = (importlib.import_module(name) for name in names)
+    return xla, model, runtime
+
+
+def _replicate_xrt() -> None:
+    if not _installed():
+        return
+    import importlib
+
+    model: Any = importlib.import_module("torch_xla.core.xla_model")
+    device = str(model.xla_device())
+    model.set_replication(device, [device])

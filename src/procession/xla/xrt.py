@@ -1,0 +1,101 @@
+"""XRT, the runtime of torch_xla until 2023: what the environment says, and what ranks need in it.
+
+Pure: from the environment to each rank's variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from procession.errors import SpecError
+
+TYPE_CHECKING = False  # ranks import this, too
+if TYPE_CHECKING:
+    from procession.devices.seat import Variables
+
+CONFIG, WORKER = "XRT_TPU_CONFIG", "XRT_LOCAL_WORKER"
+SERVICE = "XRT_MESH_SERVICE_ADDRESS"
+WORLD_SIZE, ORDINAL = "XRT_SHARD_WORLD_SIZE", "XRT_SHARD_ORDINAL"
+LOCAL_ORDINAL, DEVICE = "XRT_SHARD_LOCAL_ORDINAL", "XRT_MULTI_PROCESSING_DEVICE"
+NUM_DEVICES = "TPU_NUM_DEVICES"
+DEFAULT_DEVICES = 8
+
+
+def is_set_up(env: Mapping[str, str]) -> bool:
+    """Tell whether the environment describes a TPU for XRT; an empty variable counts."""
+    return CONFIG in env or WORKER in env
+
+
+def device_count(env: Mapping[str, str]) -> int:
+    """Give how many devices each host has. Raises SpecError."""
+    return _number(env, NUM_DEVICES, DEFAULT_DEVICES)
+
+
+def ranks_wanted(env: Mapping[str, str], nprocs: int | None) -> int:
+    """Give how many ranks there will be. Raises SpecError for a count that XRT cannot have."""
+    there = device_count(env)
+    if nprocs is None:
+        return there
+    if nprocs not in (1, there):
+        raise SpecError(f"The number of devices must be either 1 or {there}, got {nprocs} instead")
+    return nprocs
+
+
+def environments(env: Mapping[str, str], nprocs: int) -> list[Variables]:
+    """Give the variables of each rank; None takes one away. Raises SpecError.
+
+    env: the launcher's environment. nprocs: how many ranks this host runs.
+    """
+    worker = env.get(WORKER) or first_worker(env.get(CONFIG, ""))
+    world_size = _number(env, WORLD_SIZE, 1) * nprocs
+    before = worker_number(env.get(WORKER, "")) * device_count(env)
+    found: list[Variables] = []
+    for index in range(nprocs):
+        ordinal = before + index
+        variables: Variables = {
+            WORLD_SIZE: str(world_size),
+            ORDINAL: str(ordinal),
+            LOCAL_ORDINAL: str(index),
+            DEVICE: f"TPU:{ordinal}",
+            WORKER: worker,
+        }
+        if ordinal > 0:  # the mesh is made by the first rank of all
+            variables[CONFIG] = None
+        found.append(variables)
+    return found
+
+
+def worker_number(worker: str) -> int:
+    """Give the number of a worker `name:number`; 0 where there is none. Raises SpecError."""
+    if not worker:
+        return 0
+    name, _, number = worker.partition(":")
+    if not name or not (number.isascii() and number.isdecimal()):
+        raise SpecError(f"Bad worker syntax: {worker}")
+    return int(number)
+
+
+def first_worker(config: str) -> str:
+    """Give `name:ordinal` of the first of `name;ordinal;host:port|...`. Raises SpecError."""
+    workers: list[str] = []
+    for entry in config.split("|"):
+        parts = [p.strip() for p in entry.split(";")]
+        if len(parts) != 3:
+            raise SpecError(f"Bad worker syntax: {entry}")
+        name, ordinal, address = parts
+        host, _, port = address.rpartition(":")
+        if not (name and host and _is_number(ordinal) and _is_number(port)):
+            raise SpecError(f"Bad worker syntax: {entry}")
+        workers.append(f"{name}:{int(ordinal)}")
+    return workers[0]
+
+
+def _number(env: Mapping[str, str], name: str, default: int) -> int:
+    text = env.get(name, "").strip()
+    if text and not (_is_number(text) and int(text)):
+        raise SpecError(f"{name} must be a count of 1 or more, not {text!r}")
+    return int(text) if text else default
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
