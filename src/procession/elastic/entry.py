@@ -1,13 +1,31 @@
-"""What runs in a rank of `MultiprocessContext`."""
+"""What runs in a rank of `MultiprocessContext`. Nothing is imported that few ranks need."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import os
 
-from procession.elastic.errors import record
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def call(function: Callable[..., Any], *args: Any) -> Any:
-    """Call the rank's function, with its exceptions recorded in its error file."""
-    return record(function)(*args)
+    """Call the rank's function.
+
+    What it raises is the group's to tell, and to write to the rank's error file. But a function
+    that itself launched ranks may raise their `ChildFailedError`: then the file of the one that
+    failed first is this rank's, as under `record`.
+    """
+    try:
+        return function(*args)
+    except Exception as e:
+        if type(e).__name__ == "ChildFailedError" and not _has_error_file():
+            from procession.elastic.errors import hand_on
+
+            hand_on(e)
+        raise
+
+
+def _has_error_file() -> bool:
+    return os.path.exists(os.environ.get("TORCHELASTIC_ERROR_FILE", ""))

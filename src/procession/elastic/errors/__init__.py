@@ -13,7 +13,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from procession.elastic.errors.error_handler import ErrorHandler
 from procession.elastic.errors.failure import NOT_AVAILABLE, ProcessFailure
@@ -133,26 +133,26 @@ def record(
             if e.code == 0:
                 return None
             raise
-        except _child_failures() as e:
-            _hand_on(handler, e)
-            raise
         except Exception as e:
-            handler.record_exception(e)
+            if not hand_on(e, handler):
+                handler.record_exception(e)
             raise
 
     return recorded
 
 
-def _child_failures() -> tuple[type[BaseException], ...]:
-    """Give our `ChildFailedError`, and torch's where somebody has imported it."""
+def hand_on(e: Any, error_handler: ErrorHandler | None = None) -> bool:
+    """Make the error file of the first failure this process's own, if `e` is a `ChildFailedError`.
+
+    Ours, or torch's where somebody has imported it. False if it is something else.
+    """
     torchs = sys.modules.get("torch.distributed.elastic.multiprocessing.errors")
-    kind = getattr(torchs, "ChildFailedError", None)
-    return (ChildFailedError, kind) if kind is not None else (ChildFailedError,)
-
-
-def _hand_on(handler: ErrorHandler, e: Any) -> None:
-    rank, failure = e.get_first_failure()
+    if not isinstance(e, (ChildFailedError, getattr(torchs, "ChildFailedError", ChildFailedError))):
+        return False
+    rank, failure = cast("ChildFailedError", e).get_first_failure()
     if failure.error_file != NOT_AVAILABLE:
+        handler = error_handler or get_error_handler()
         handler.dump_error_file(failure.error_file, failure.exitcode)
     else:
         logger.info("rank %s failed without an error file: there is none to hand on", rank)
+    return True
