@@ -70,15 +70,28 @@ def test_what_is_said_for_a_rank_stands():
     ]
 
 
+def test_devices_named_for_a_rank_need_not_be_known(tmp_path):
+    env = {0: {CUDA: "6"}, 1: {CUDA: "2,3"}}
+    assert dealt("cuda", env=env, root=str(tmp_path)) == [
+        {CUDA: "6", "LOCAL_RANK": "0"},
+        {CUDA: "2,3", "LOCAL_RANK": "0"},
+    ]
+    env = {0: {"HIP_VISIBLE_DEVICES": "6"}, 1: {}}
+    found = dealt("rocm", env=env, inherited={"ROCR_VISIBLE_DEVICES": "4,5"})
+    assert found[0] == {"HIP_VISIBLE_DEVICES": "6", "LOCAL_RANK": "0"}
+    assert found[1] == {"ROCR_VISIBLE_DEVICES": "5", "LOCAL_RANK": "0"}
+
+
 def test_what_was_asked_for_is_left_as_it_is():
     before = spec(env={"A": "1"})
     devices.deal(before, "cuda", inherited={CUDA: "3,4"})
     assert [dict(e) for e in before.env] == [{"A": "1"}] * 2
 
 
-def test_unknown_kinds():
-    with pytest.raises(SpecError, match="not 'gpu'"):
-        devices.deal(spec(), "gpu")
+@pytest.mark.parametrize("kind", ["gpu", "", 3, ["cuda"], True])
+def test_unknown_kinds(kind):
+    with pytest.raises(SpecError, match=r"must be one of auto, cuda, .*, not "):
+        devices.deal(spec(), kind)
 
 
 @pytest.mark.parametrize("kind", ["neuron", "jax"])

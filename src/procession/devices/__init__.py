@@ -25,18 +25,19 @@ AUTO = "auto"
 @dataclass(frozen=True)
 class _Kind:
     environment: Callable[[Seat], Variables]
+    lists: tuple[str, ...]  # the variables that name devices
     found_as: str = ""  # what `system.accelerators` calls it
     meets: bool = False  # whether its ranks need a meeting point of their own
 
 
 _KINDS: dict[str, _Kind] = {
-    "cuda": _Kind(cuda.environment, "NVIDIA"),
-    "rocm": _Kind(rocm.environment, "AMD"),
-    "intel": _Kind(intel.environment, "Intel"),
-    "ascend": _Kind(ascend.environment, "Ascend"),
-    "neuron": _Kind(neuron.environment, "Neuron", meets=True),
-    "tpu": _Kind(tpu.environment, "TPU"),
-    "jax": _Kind(jax.environment, meets=True),
+    "cuda": _Kind(cuda.environment, (cuda.NAME,), "NVIDIA"),
+    "rocm": _Kind(rocm.environment, (rocm.HIP, rocm.ROCR, rocm.CUDA), "AMD"),
+    "intel": _Kind(intel.environment, (intel.MASK, intel.SELECTOR), "Intel"),
+    "ascend": _Kind(ascend.environment, (ascend.NAME,), "Ascend"),
+    "neuron": _Kind(neuron.environment, (neuron.CORES,), "Neuron", meets=True),
+    "tpu": _Kind(tpu.environment, (), "TPU"),
+    "jax": _Kind(jax.environment, (jax.NAME,), meets=True),
 }
 KINDS = tuple(_KINDS)
 
@@ -69,8 +70,7 @@ def environment(
     SpecError (a ValueError) with one line: for an unknown kind, for more ranks than devices, and
     for a list that is empty, names a device twice, or cannot be read.
     """
-    if kind not in _KINDS:
-        raise SpecError(f"devices must be one of {', '.join((AUTO, *KINDS))}, not {kind!r}")
+    known = _known(kind)
     if not 0 <= local_rank < local_world_size:
         raise SpecError(f"local rank {local_rank}: the ranks are 0 to {local_world_size - 1}")
     seat = Seat(
@@ -83,7 +83,13 @@ def environment(
         endpoint=endpoint,
         topology=topology,
     )
-    return _KINDS[kind].environment(seat)
+    return known.environment(seat)
+
+
+def _known(kind: object) -> _Kind:
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise SpecError(f"devices must be one of {', '.join((AUTO, *KINDS))}, not {kind!r}")
+    return _KINDS[kind]
 
 
 def detect(root: str = "/", inherited: Mapping[str, str] = os.environ) -> str | None:
@@ -111,7 +117,8 @@ def deal(
     inherited: the launcher's environment, by default this process's.
 
     What `spec.env` says for all ranks alike counts as inherited: devices that it names are dealt
-    out. What it says for single ranks stands. Raises SpecError.
+    out. What it says for single ranks stands, and a rank whose devices it names gets no other.
+    Raises SpecError.
     """
     base = os.environ if inherited is None else inherited
     if kind == AUTO:
@@ -126,18 +133,21 @@ def deal(
     merged = {**base, **common}
     ours = {name: value for name, value in merged.items() if value is not None}
     told = _of_this_machine(kind, spec.nproc, ours, root)
+    lists = _known(kind).lists
     env: list[Variables] = []
     for rank in range(spec.nproc):
         own = {n: v for n, v in spec.env[rank].items() if n not in common}
+        by_hand = lists if any(n in own for n in lists) else ()
         dealt = environment(
             kind,
             local_rank=rank,
             local_world_size=spec.nproc,
-            inherited=ours,
-            count=told.count,
+            inherited={n: v for n, v in ours.items() if n not in by_hand},
+            count=None if by_hand else told.count,
             endpoint=told.endpoint,
             topology=told.topology,
         )
+        dealt = {n: v for n, v in dealt.items() if n not in by_hand}
         env.append({**common, **dealt, **own})
     return replace(spec, env=tuple(env))
 
@@ -151,9 +161,7 @@ class _Told:
 
 def _of_this_machine(kind: str, nproc: int, inherited: Mapping[str, str], root: str) -> _Told:
     """Learn what `environment` does not look at by itself."""
-    known = _KINDS.get(kind)
-    if known is None:
-        return _Told()  # `environment` refuses it
+    known = _known(kind)
     topology = None
     if kind == "tpu" and nproc > 1:
         from procession.devices.metadata import find_topology
