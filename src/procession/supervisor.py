@@ -226,7 +226,6 @@ class Supervisor:
             except OSError as e:
                 self._spawn_failed(rank, "make its streams", e)
                 break
-            self._loop.watch(record.reader.fd, lambda r=rank: self._read_result(r))
         for rank, record in enumerate(self.records):
             if not record.asked and not record.start_fault:
                 self._handle(RankEvent(WorkerEvent.CANCELLED, rank, time.monotonic_ns()))
@@ -319,6 +318,8 @@ class Supervisor:
     def _spawned(self, rank: int, pid: int, at: int, fds: list[int]) -> None:
         record = self.records[rank]
         record.pid, record.started_at = pid, at
+        if record.reader is not None:  # not before: nobody reports who was not spawned
+            self._loop.watch(record.reader.fd, lambda: self._read_result(rank))
         if fds and fds[0] >= 0:
             record.pidfd = fds[0]
             self._loop.watch(record.pidfd, lambda: self._seen_dead(rank))
