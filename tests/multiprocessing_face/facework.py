@@ -212,6 +212,20 @@ def exit_hard_or_fail(i, folder):
     raise ValueError("no such batch")
 
 
+def fail_and_linger(i, folder):
+    """Rank 1 fails, and goes when rank 0 was ended."""
+    if i == 1:
+        import atexit
+
+        atexit.register(waits_for, os.path.join(folder, "ended"))
+        raise ValueError("no such batch")
+    try:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+        pause(i)
+    finally:
+        note(folder, "ended")
+
+
 class Unusual(BaseException):
     pass
 

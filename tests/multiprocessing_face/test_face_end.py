@@ -197,6 +197,7 @@ if __name__ == "__main__":
 """,
     )
     assert done.stdout == "7 True\n"
+    assert "ProcessionError" not in done.stderr
 
 
 def test_nothing_is_left_in_the_temporary_directory_by_a_killed_launcher(tmp_path):

@@ -120,6 +120,9 @@ def test_a_failing_process(tmp_path):
         def fails(i):
             raise RuntimeError(f"child {i} cannot go on")
 
+        def leaves(i):
+            raise SystemExit(4)
+
         if __name__ == "__main__":
             try:
                 mp.spawn(fails)
@@ -127,12 +130,11 @@ def test_a_failing_process(tmp_path):
                 assert "in fails" in str(e)
                 print(str(e).splitlines()[-1])
             try:
-                mp.spawn(exit)  # with its number, which is 0, so that it ends well
-                mp.spawn(exit, nprocs=2)
+                mp.spawn(leaves)
             except mp.ProcessExitedException as e:
                 print(e)
         """
     assert said(tmp_path, source) == [
         "RuntimeError: child 0 cannot go on",
-        "process 1 terminated with exit code 1",
+        "process 0 terminated with exit code 4",
     ]

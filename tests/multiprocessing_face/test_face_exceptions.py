@@ -117,6 +117,12 @@ def test_values_are_dropped(method):
     mp.start_processes(facework.return_what_cannot_be_pickled, nprocs=2, start_method=method)
 
 
+def test_a_failure_is_known_before_its_process_has_ended(tmp_path):
+    """The original waits for exit handlers, which may wait for the others."""
+    error = failure_of(facework.fail_and_linger, str(tmp_path), kind=mp.ProcessRaisedException)
+    assert error.error_index == 1
+
+
 def test_an_exception_of_another_base():
     """The original says no more of it than exit code 1; here it has its traceback."""
     error = failure_of(facework.raise_base, kind=mp.ProcessRaisedException)

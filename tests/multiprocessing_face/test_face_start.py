@@ -3,7 +3,7 @@
 import ast
 import multiprocessing
 import os
-import time
+import sys
 from multiprocessing import shared_memory
 
 import facework
@@ -135,20 +135,28 @@ def test_parallel_start_may_be_asked_for(tmp_path, monkeypatch, parallel):
     assert notes(tmp_path, 3) == ["()"] * 3
 
 
-def test_a_start_that_fails_leaves_nothing_and_does_not_wait(monkeypatch):
-    monkeypatch.setattr("procession.spawner.fresh_interpreter", lambda: ["/no/such/python"])
-    began = time.monotonic()
-    with pytest.raises(procession.StartFailed, match="/no/such/python"):
-        run(facework.pause)
-    assert time.monotonic() - began < 20
+def test_a_start_that_fails_leaves_nothing_and_does_not_wait(monkeypatch, tmp_path):
+    """Though a failure of another kind would leave the other ranks alone until somebody joins."""
+    from procession.multiprocessing.spawn import launch
+    from procession.spawner import fresh_interpreter
+
+    os.symlink(sys.executable, tmp_path / "this-python")
+    words = ["this-python", *fresh_interpreter()[1:]]
+    monkeypatch.setattr("procession.spawner.fresh_interpreter", lambda: words)
+    env = [{"PATH": str(tmp_path)}, {"PATH": "/nowhere"}]
+    with pytest.raises(procession.StartFailed, match="rank 1 of 2"):
+        launch(facework.pause, (), 2, True, False, "spawn", env)
 
 
 # -- children of ranks
 
 
 def test_daemonic_processes_cannot_have_children(tmp_path):
-    for fn in (facework.child_of_multiprocessing, facework.nested):
-        with pytest.raises(mp.ProcessRaisedException, match=r"AssertionError: .*daemonic process"):
+    for fn, said in (
+        (facework.child_of_multiprocessing, "AssertionError: daemonic"),
+        (facework.nested, "AssertionError: a daemonic process must not have children"),
+    ):
+        with pytest.raises(mp.ProcessRaisedException, match=said):
             mp.spawn(fn, (str(tmp_path),), daemon=True)
 
 
@@ -256,3 +264,36 @@ def test_connections(method):
         with pytest.raises(EOFError):
             ours.recv()
     ours.close()
+
+
+@pytest.mark.parametrize("how", ["well", "badly"])
+def test_a_group_that_is_over_before_anybody_listens(monkeypatch, how):
+    subscribe = procession.Group.subscribe
+
+    def late(group, call):
+        if how == "badly":
+            group.expire()
+        until(lambda: group.state.final)
+        subscribe(group, call)
+
+    monkeypatch.setattr(procession.Group, "subscribe", late)
+    group = run(facework.exit_in, 0, 0 if how == "well" else 5, nprocs=1, join=False)
+    assert [p.exitcode for p in group.processes] == [0 if how == "well" else 5]
+    if how == "badly":
+        with pytest.raises(mp.ProcessExitedException):
+            group.join()
+    else:
+        assert group.join()
+
+
+def test_variables_by_rank(tmp_path):
+    """For those who build on this: what each rank begins with."""
+    from procession.multiprocessing.spawn import launch
+
+    env = [{"MINE": str(i), "MASTER_ADDR": "here", "HOME": None} for i in range(2)]
+    launch(facework.environment, (str(tmp_path),), 2, True, False, "spawn", env)
+    for i, told in enumerate(notes(tmp_path, 2)):
+        found = ast.literal_eval(told)
+        assert (found["MINE"], found["MASTER_ADDR"]) == (str(i), "here")
+        assert "HOME" not in found
+        assert "MASTER_PORT" not in found

@@ -22,7 +22,7 @@ from procession.multiprocessing.exceptions import (
     ProcessRaisedException,
 )
 from procession.multiprocessing.process import UNKNOWN_STATUS, RankPopen, Watch, remaining
-from procession.multiprocessing.starting import GRACE, Process, start
+from procession.multiprocessing.starting import GRACE, Process, Variables, start
 
 __all__ = [
     "ProcessContext",
@@ -150,6 +150,22 @@ def start_processes(
     StartFailed, with nothing left running, if a rank could not be started; and what
     `ProcessContext.join` raises.
     """
+    return launch(fn, args, nprocs, join, daemon, start_method)
+
+
+def launch(
+    fn: Callable[..., Any],
+    args: Iterable[Any],
+    nprocs: int,
+    join: bool,
+    daemon: bool,
+    start_method: str,
+    env: Sequence[Variables] | None = None,
+) -> ProcessContext | None:
+    """Do as `start_processes`, with variables that each rank begins with.
+
+    env: what to add to this process's environment, by rank; None takes a variable away.
+    """
     if nprocs == 0:
         return None if join else ProcessContext([], [])
     if not callable(fn):
@@ -158,7 +174,7 @@ def start_processes(
         args = tuple(args)
     except TypeError:
         raise SpecError(f"args must be a tuple of arguments, not {args!r}") from None
-    processes = start(fn, args, nprocs, daemon, start_method)
+    processes = start(fn, args, nprocs, daemon, start_method, env)
     joined = ProcessContext(processes, [""] * nprocs)
     if not join:
         return joined

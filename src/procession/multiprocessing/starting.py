@@ -16,12 +16,13 @@ import multiprocessing.util  # pyright: ignore[reportUnusedImport] - must end af
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from procession.errors import GroupFailed, SpecError
 from procession.exit import Exit
 from procession.group import Group
+from procession.launch import begin
 from procession.multiprocessing.process import RankPopen, Sentinel, Watch
 from procession.policy import Logs, Stop
 from procession.rankenv import Place, rank_environment
@@ -29,25 +30,44 @@ from procession.spec import Spec, make_spec
 from procession.worker import numbered
 
 GRACE = 30.0  # seconds from SIGTERM to SIGKILL where no grace period is given
+LOOK_AGAIN = 0.05  # seconds between two looks at a group that has not been heard of
 
 Process = multiprocessing.process.BaseProcess
+Variables = Mapping[str, str | None]
 
 log = logging.getLogger("procession.multiprocessing.spawn")
 
 
 def start(
-    fn: Callable[..., Any], args: tuple[Any, ...], nprocs: int, daemon: bool, start_method: str
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    nprocs: int,
+    daemon: bool,
+    start_method: str,
+    env: Sequence[Variables] | None = None,
 ) -> list[Process]:
-    """Start a group; returns its ranks when all have been reached. See `start_processes`."""
+    """Start a group, and return its processes when all ranks have been reached.
+
+    env: variables to add to this process's, by rank; None takes one away. The rest is said by
+    `start_processes`.
+    """
     make_spec(fn, nproc=nprocs, start_method=start_method)  # refuses what cannot be
     if multiprocessing.current_process().daemon:
         raise AssertionError("a daemonic process must not have children")
     method: Any = multiprocessing.get_context(start_method)
     processes: list[Process] = [method.Process(daemon=daemon) for _ in range(nprocs)]
     sentinels = [Sentinel() for _ in processes]
-    group = _group(fn, args, processes, start_method)
-    watch = _watched(group, sentinels)
-    _run(group, watch, nprocs)
+    group = _begun(fn, args, processes, start_method, env)
+    try:
+        watch = _watched(group, sentinels)
+        watch.wait(
+            lambda: len(watch.pids) == len(watch.started) == nprocs or watch.unstarted or watch.over
+        )
+        if watch.unstarted:
+            group.wait()
+    except BaseException:
+        group.kill()
+        raise
     _running[group] = daemon
     for rank, process in enumerate(processes):
         popen = RankPopen(group, watch, rank, sentinels[rank])
@@ -56,20 +76,6 @@ def start(
         process.start()
         del vars(process)["_Popen"]
     return processes
-
-
-def _run(group: Group, watch: Watch, nprocs: int) -> None:
-    try:
-        group.run_in_thread()
-        watch.wait(
-            lambda: len(watch.pids) == len(watch.started) == nprocs or watch.unstarted or watch.over
-        )
-        if watch.unstarted:
-            group.expire()
-            group.wait()
-    except BaseException:
-        group.kill()
-        raise
 
 
 def _watched(group: Group, sentinels: list[Sentinel]) -> Watch:
@@ -81,16 +87,31 @@ def _watched(group: Group, sentinels: list[Sentinel]) -> Watch:
 
     watch = Watch(sentinels, exit_of)
     group.subscribe(watch.take)
+    while not watch.wait(lambda: watch.heard, LOOK_AGAIN):
+        if group.state.final:  # it may have been over before anybody could listen
+            try:
+                group.wait()
+            except GroupFailed:
+                pass
+            if not watch.heard:
+                for event in group:
+                    watch.take(event)
     return watch
 
 
 # -- what ranks call
 
 
-def _group(
-    fn: Callable[..., Any], args: tuple[Any, ...], processes: list[Process], start_method: str
+def _begun(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    processes: list[Process],
+    start_method: str,
+    own: Sequence[Variables] | None,
 ) -> Group:
     fork = start_method == "fork"
+    common = _callers_environment()
+    env = {rank: {**common, **more} for rank, more in enumerate(own)} if own else common
     identities = [_identity(process, fork) for process in processes]
 
     def spec(program: Callable[..., Any], args: Any, kwargs: Any = None) -> Spec:
@@ -99,7 +120,7 @@ def _group(
             nproc=len(processes),
             args=args,
             kwargs=kwargs,
-            env=_callers_environment(),
+            env=env,
             name=str(getattr(fn, "__name__", type(fn).__name__)),
             start_method=start_method,
             logs=Logs(prefix=None),
@@ -109,7 +130,7 @@ def _group(
     if not fork and _main_is_guarded():
         again = {i: (numbered.Again(me, fn, (i, *args)),) for i, me in enumerate(identities)}
         try:
-            return Group(spec(numbered.call, again))
+            return begin(spec(numbered.call, again))
         except SpecError:
             pass  # something can only go by value; or not at all, and what follows says why
     for me in identities:
@@ -117,7 +138,7 @@ def _group(
             me["preparation"].pop(f"init_main_from_{how}", None)
     numbers = {i: (i, *args) for i in range(len(processes))}
     who = {i: {"identity": me} for i, me in enumerate(identities)}
-    return Group(spec(numbered.Numbered(fn), numbers, who))
+    return begin(spec(numbered.Numbered(fn), numbers, who))
 
 
 def _identity(process: Process, fork: bool) -> numbered.Identity:
