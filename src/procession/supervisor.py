@@ -47,7 +47,7 @@ from procession.lifecycle import (
 from procession.spawner import Spawner
 from procession.spec import Function, Spec
 from procession.system.eventloop import EventLoop
-from procession.system.memory import oom_kills
+from procession.system.memory import OomWatch
 
 START_SECONDS = 300.0
 DRAIN_SECONDS = 2.0
@@ -78,7 +78,7 @@ class Supervisor:
         self._drained = False
         self._loop = EventLoop()
         self._actions: deque[lifecycle.Action] = deque()  # the first one is being carried out
-        self._oom_kills = oom_kills()
+        self._oom = OomWatch()
         self._loop.watch(server.fileno(), self._hear)
 
     # -- from other threads
@@ -208,6 +208,7 @@ class Supervisor:
     def _spawn(self, attempt: int) -> None:
         self._grace_ends = math.inf
         if attempt:
+            self._oom = OomWatch()
             self._spawner.streams.drain(DRAIN_SECONDS)
             self._forget_ranks()
         self.records = [RankRecord(rank) for rank in range(self.spec.nproc)]
@@ -363,8 +364,9 @@ class Supervisor:
             return
         record.exit = Exit() if status is None else Exit.from_wait_status(status)
         record.cpu_seconds, record.peak_memory, record.exited_at = cpu, peak, at
-        if record.exit.signal == signal.SIGKILL and self._oom_kills is not None:
-            record.out_of_memory = (oom_kills() or 0) > self._oom_kills
+        ours = self.lifecycle.ranks[rank].state is lifecycle.Worker.KILLING
+        if record.exit.signal == signal.SIGKILL and not ours:
+            record.out_of_memory = self._oom.verdict(peak)
         self._read_result(rank, everything=True)
         self._forget_rank(record)
         ok = record.exit.ok

@@ -81,12 +81,3 @@ def _count(source: str, root: str) -> int | None:
         if name == "oom_kill" and value.strip().isdecimal():
             return int(value)
     return None
-
-
-def oom_kills() -> int | None:
-    """Give how many processes the kernel has killed for want of memory since it started.
-
-    It counts the whole machine and every memory cgroup (`oom_kill` in /proc/vmstat, Linux 4.13).
-    None where it cannot be read.
-    """
-    return _count(MACHINE, "/")
