@@ -7,6 +7,10 @@ import hashlib
 
 import torch
 import torch.distributed as dist
+
+# Imported here, before there is a process group: DDP would import it, too, but then its functions
+# keep the process group for ever, as the default of their argument `group`.
+import torch.distributed.nn
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -17,11 +21,9 @@ def checksum(model):
     return torch.tensor(list(hashlib.sha256(data).digest()[:8]), dtype=torch.uint8)
 
 
-def main():
-    dist.init_process_group("gloo")  # reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-
-    torch.manual_seed(rank)  # each rank begins differently: DDP gives all the weights of rank 0
+def train():
+    """The last loss, and the checksum of the model."""
+    torch.manual_seed(dist.get_rank())  # each rank begins differently: DDP gives all rank 0's model
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -32,11 +34,18 @@ def main():
         optimizer.zero_grad()
         loss.backward()  # DDP averages the gradients over all ranks here
         optimizer.step()
+    return loss.item(), checksum(model)
 
-    own = checksum(model)
-    of_all = [torch.empty_like(own) for _ in range(world_size)]
+
+def main():
+    dist.init_process_group("gloo")  # reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+    loss, own = train()
+    of_all = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(of_all, own)
-    print(f"loss {loss.item():.4f}  parameters {bytes(own.tolist()).hex()}", flush=True)
+    print(f"loss {loss:.4f}  parameters {bytes(own.tolist()).hex()}", flush=True)
+
+    # The model is gone by now. A process group that lives longer than this call, because a model
+    # or anything else refers to it, now and then ends its rank by SIGABRT, or never, at exit.
     dist.destroy_process_group()
     if any(not torch.equal(own, other) for other in of_all):
         raise SystemExit("the ranks ended with different parameters")
