@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 class ProcessContext:
     """The processes of one `start_processes`.
 
+    After a failure, the other ranks go on until `join` is called. In no case do they outlive the
+    process that started them.
+
     processes: as `multiprocessing` has them, by rank. error_files: "" for each rank; nothing is
     written to files. sentinels: rank by the descriptor that can be read from when it has ended, of
     those ranks whose end `join` has not told yet.
