@@ -43,6 +43,8 @@ _PLACES = {
     "Function": "spec",
 }
 
+_FACES = ("devices", "elastic", "forkserver", "jax", "multiprocessing", "xla")
+
 if TYPE_CHECKING:
     from procession.errors import (
         GroupEnd,
@@ -90,11 +92,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _FACES:
+        return import_module(f"{__name__}.{name}")
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
     value = getattr(import_module(f"{__name__}.{place}"), name)
     globals()[name] = value
     return value

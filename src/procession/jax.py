@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 from procession.errors import ProcessionError
+from procession.worker import outcome
 
 LOOPBACK = ("127.", "localhost", "::1")
 
@@ -31,9 +32,8 @@ def initialize(**keywords: Any) -> None:
     - JAX's preemption service is off, with which a process would ignore the stop signal; switch it
       on with JAX_ENABLE_PREEMPTION_SERVICE=1.
 
-    A rank that ends by an exception does not wait, as JAX would for minutes, for the other ranks to
-    end: of its exit handlers, those registered after this call run, and no others. One that ends by
-    `sys.exit` waits until the group ends it.
+    A rank that fails, by an exception or `sys.exit(n)`, does not wait for the other ranks to end, as
+    JAX would for minutes: of its exit handlers, those registered after this call run, no others.
 
     Raises ProcessionError outside of a rank; ImportError without JAX; and what JAX raises.
     """
@@ -63,12 +63,15 @@ def initialize(**keywords: Any) -> None:
         coordinator_address=address, num_processes=world_size, process_id=rank, **keywords
     )
     # Run before JAX's own, which waits for all processes.
-    atexit.register(_leave_after_exception)
+    atexit.register(_leave_after_failure)
 
 
-def _leave_after_exception() -> None:
-    """End this process if an exception ended its program; the launcher has been told of it."""
-    if not isinstance(getattr(sys, "last_value", None), Exception):
+def _leave_after_failure() -> None:
+    """End this process if its program failed; the launcher has been told of it."""
+    code = outcome.announced
+    if code is None and isinstance(getattr(sys, "last_value", None), Exception):
+        code = 1  # of an interpreter that was started as a command, without our bootstrap
+    if code is None:
         return
     import logging
 
@@ -78,7 +81,7 @@ def _leave_after_exception() -> None:
             stream.flush()
         except (OSError, ValueError):
             pass  # nobody reads, or it is closed
-    os._exit(1)
+    os._exit(code)
 
 
 def _variable(name: str) -> str:

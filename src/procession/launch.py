@@ -27,6 +27,7 @@ def start(
     args: Sequence[Any] | Mapping[int, Sequence[Any]] = (),
     kwargs: Mapping[str, Any] | Mapping[int, Mapping[str, Any]] | None = None,
     env: Mapping[str, str | None] | Mapping[int, Mapping[str, str | None]] | None = None,
+    devices: str | None = None,
     cwd: str | os.PathLike[str] | None = None,
     name: str | None = None,
     start_method: str = "forkserver",
@@ -43,6 +44,9 @@ def start(
     args, kwargs: for the function, or (args) for the command; common to all ranks, or a mapping
         from rank to them.
     env: variables to add to this process's environment; common or by rank. None takes one away.
+    devices: the kind of accelerator of which each rank gets one of its own: "cuda", "rocm",
+        "intel", "ascend", "neuron", "tpu", "jax", or "auto" for what there is; see
+        `procession.devices`. None: all ranks see what this process sees.
     cwd: the ranks' directory; this process's if None.
     name: for reports and directories; by default the program's.
     start_method: "forkserver" (a fork of a small fresh interpreter), "spawn" (a fresh interpreter
@@ -68,6 +72,10 @@ def start(
         stop=stop,
         restart=restart,
     )
+    if devices is not None:
+        from procession.devices import deal
+
+        spec = deal(spec, devices)
     return start_spec(spec)
 
 
@@ -112,6 +120,7 @@ def run(
     args: Sequence[Any] | Mapping[int, Sequence[Any]] = (),
     kwargs: Mapping[str, Any] | Mapping[int, Mapping[str, Any]] | None = None,
     env: Mapping[str, str | None] | Mapping[int, Mapping[str, str | None]] | None = None,
+    devices: str | None = None,
     cwd: str | os.PathLike[str] | None = None,
     name: str | None = None,
     start_method: str = "forkserver",
@@ -134,6 +143,7 @@ def run(
         args=args,
         kwargs=kwargs,
         env=env,
+        devices=devices,
         cwd=cwd,
         name=name,
         start_method=start_method,

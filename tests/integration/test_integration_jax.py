@@ -143,6 +143,7 @@ def test_a_rank_that_exits_ends_the_group_too():
     ended_at = time.monotonic()
     assert failed.cause.rank == 1
     assert failed.cause.type_name == "SystemExit"
+    assert failed.cause.exit.code == 3
     assert [end.exit.signal for end in failed.ended] == [15]
     assert ended_at - failed.cause.happened_at / 1e9 < 10
 

@@ -59,7 +59,7 @@ def read_command_line(words: list[str]) -> Spec:
     if not rest:
         raise SpecError("PROGRAM is missing: say what to run, as in: procession run -n 4 train.py")
     module, no_python = options.module, options.no_python
-    return make_spec(
+    spec = make_spec(
         choose_program(rest[0], rest[1:], module=module, no_python=no_python),
         nproc=nproc,
         start_method=options.start_method,
@@ -67,12 +67,20 @@ def read_command_line(words: list[str]) -> Spec:
         logs=_logs(options, nproc),
         stop=_stop(options.shutdown_timeout),
     )
+    if options.devices is None:
+        return spec
+    from procession.devices import deal
+
+    return deal(spec, options.devices)
 
 
 def _declare(parser: Parser) -> None:
     add = parser.add_argument
     add("-n", "--nproc-per-node", dest="nproc", metavar="N", default="1",
         help="how many ranks (default: 1)")  # fmt: skip
+    add("--devices", metavar="KIND",
+        help="give each rank one device of its own: cuda, rocm, intel, ascend, neuron, tpu, jax, "
+        "or auto for what there is")  # fmt: skip
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-m", "--module", action="store_true", help="PROGRAM is a Python module")
     what.add_argument("--no-python", action="store_true",

@@ -78,7 +78,8 @@ def _explain_crashes() -> None:
 def _tell_error(pipe: outcome.ResultPipe, e: BaseException, *, rebuildable: bool) -> None:
     from procession.worker import description
 
-    pipe.failing(description.kind_of(e), outcome.type_name(type(e)))
+    code = 130 if isinstance(e, KeyboardInterrupt) else 1
+    pipe.failing(description.kind_of(e), outcome.type_name(type(e)), code)
     # A stop signal must not end the rank in the middle of its explanation.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:

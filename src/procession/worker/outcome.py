@@ -23,6 +23,10 @@ import time
 HEADER = struct.Struct("<cQq")
 DONE, VALUE, FAILED, ERROR = b"D", b"V", b"F", b"E"
 
+# The exit code that this process has told its launcher it is going to have, because it failed; for
+# exit handlers that would otherwise wait for other ranks.
+announced: int | None = None
+
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
     from typing import Any
@@ -73,6 +77,8 @@ class ResultPipe:
         kind: as in `describe`, or "exit" or "unpicklable". cls: the name of the class. code: the
         exit code that the rank is going to have. at: when, if it was not now.
         """
+        global announced
+        announced = code
         body = f"{kind}\0{code}\0{cls}".encode(errors="replace")
         self._send(FAILED, body, time.monotonic_ns() if at is None else at)
 
