@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -29,6 +30,11 @@ def seen_at_import():
 def say(out, err):
     print(out)
     print(err, file=sys.stderr)
+
+
+def say_in_pieces(rank, times):
+    for _ in range(times):
+        print("rank", rank, "says", "so")
 
 
 def block():
@@ -76,10 +82,20 @@ def die_in_value():
 
 
 class _Deadly:
-    """Kills its process when three megabytes of the value are on their way."""
+    """A large value whose process is killed while it is being written."""
 
     def __reduce__(self):
-        return (bytes, (b"x" * (3 << 20),))
+        threading.Thread(target=_die_in_a_large_write, daemon=True).start()
+        return bytes, (b"x" * 100_000_000,)
+
+
+def _die_in_a_large_write():
+    while True:
+        # Number and arguments of the system call in which the main thread is.
+        words = Path(f"/proc/self/task/{os.getpid()}/syscall").read_text().split()
+        if words[0] == "1" and int(words[3], 16) > 1 << 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0)
 
 
 def leave_child(path):

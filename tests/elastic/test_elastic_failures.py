@@ -195,20 +195,8 @@ def _value_of_a_lost_module(place):
 
 def test_killed_while_the_value_is_on_its_way(specs):
     """In the original, this is waited for without end."""
-    pc = start_processes("work", die_in_value, {0: (64 << 20,)}, None, specs)
-    pid = pc.pids()[0]
-    # The value is larger than what is read at once: stopped, it is torn for sure.
-    until(lambda: pc.wait(0) is not None or not _try(os.kill, pid, signal.SIGKILL), patience=30)
-    result = pc.wait(30)
-    assert result is not None
-
-
-def _try(call, *args):
-    try:
-        call(*args)
-    except OSError:
-        return False
-    return True
+    failure = failed(die_in_value, {0: ()}, specs)[0]
+    assert failure.message == f"Signal 9 (SIGKILL) received by PID {failure.pid}"
 
 
 def test_a_function_whose_own_ranks_failed(specs, tmp_path):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from elasticwork import fail, give, say
+from elasticwork import fail, give, say, say_in_pieces
 
 import procession
 from procession.elastic import (
@@ -212,6 +212,25 @@ def test_no_filters_no_copies(tmp_path):
     pc = run("true", {0: ()}, DefaultLogsSpecs(str(tmp_path), tee=Std.ALL))
     assert pc.filtered_stdout is pc.filtered_stderr is None
     assert not list(tmp_path.rglob("filtered_*"))
+
+
+def test_lines_of_ranks_on_the_console_are_whole(tmp_path, capfd):
+    run(say_in_pieces, {r: (r, 200) for r in range(4)}, DefaultLogsSpecs(str(tmp_path)))
+    lines = capfd.readouterr().out.splitlines()
+    assert sorted(set(lines)) == [
+        "rank 0 says so",
+        "rank 1 says so",
+        "rank 2 says so",
+        "rank 3 says so",
+    ]
+    assert len(lines) == 800
+
+
+def test_python_programs_do_not_hold_back_what_goes_to_a_file(tmp_path, monkeypatch, capfd):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    specs = DefaultLogsSpecs(str(tmp_path), redirects={0: Std.OUT})
+    pc = run("sh", dict.fromkeys(range(2), ("-c", "echo $PYTHONUNBUFFERED")), specs)
+    assert (read(pc.stdouts[0]), capfd.readouterr().out) == ("1\n", "\n")
 
 
 # -- what users make

@@ -3,19 +3,15 @@
 import os
 import signal
 import subprocess
-import threading
-import time
 from pathlib import Path
 
 import pytest
 from elasticwork import (
     SEEN_AT_IMPORT,
     add,
-    block,
     fail,
     give,
     seen_at_import,
-    touch_and_block,
     variables,
 )
 
@@ -30,7 +26,7 @@ from procession.elastic import (
     start_processes,
 )
 from procession.elastic.api import _validate_full_rank
-from support import alive, gone, marked, until, write
+from support import write
 
 METHODS = ["spawn", "forkserver", "fork"]
 
@@ -299,126 +295,3 @@ def test_a_context_made_by_hand(specs):
     pc.close()
     pc.start()
     assert not pc.wait().is_failed()
-
-
-# -- waiting
-
-
-def test_wait_0_is_one_look(specs, tmp_path):
-    pc = start_processes("sh", "sh", {0: ("-c", f"echo > {tmp_path}/on; sleep 60")}, {0: {}}, specs)
-    until((tmp_path / "on").exists)
-    assert pc.wait(0) is None
-    assert pc.wait(timeout=0.05, period=0.01) is None
-    pc.subprocess_handlers[0].proc.kill()
-    assert until(lambda: pc.wait(0)).is_failed()
-
-
-def test_wait_returns_as_soon_as_it_is_known(specs):
-    """The original sleeps whole periods."""
-    pc = start_processes("sleep", "sleep", {0: ("0.2",)}, {0: {}}, specs)
-    begin = time.monotonic()
-    assert not pc.wait(timeout=100, period=50).is_failed()
-    assert time.monotonic() - begin < 20
-
-
-def test_wait_from_another_thread(specs):
-    pc = start_processes("sleep", "sleep", {0: ("0.1",)}, {0: {}}, specs)
-    results = []
-    thread = threading.Thread(target=lambda: results.append(pc.wait()))
-    thread.start()
-    thread.join(30)
-    assert results[0].return_values == {0: None}
-    pc.close()  # in this thread: the signals can be given back
-
-
-def test_a_failure_ends_the_group_although_nobody_waits(specs):
-    pc = start_processes(
-        "sh", "sh", {0: ("-c", "sleep 60"), 1: ("-c", "exit 2")}, {0: {}, 1: {}}, specs
-    )
-    gone(pc.pids().values())
-    assert pc.wait().failures.keys() == {1}
-
-
-# -- closing
-
-
-@pytest.mark.parametrize("entrypoint", [block, "sleep"])
-def test_close_ends_everything(specs, entrypoint):
-    args = {0: ("60",), 1: ("60",)} if entrypoint == "sleep" else {0: (), 1: ()}
-    pc = start_processes("work", entrypoint, args, {0: {}, 1: {}}, specs)
-    pids = pc.pids()
-    assert pids.keys() == {0, 1}
-    assert all(alive(pid) for pid in pids.values())
-    pc.close()
-    assert not any(alive(pid) for pid in pids.values())
-    assert pc.pids() == pids
-    pc.close()
-
-
-def test_close_with_a_signal_of_ones_own(specs, tmp_path):
-    on_int = f"trap 'echo > {tmp_path}/int; exit 5' INT"
-    trap = f"{on_int}; echo > {tmp_path}/on; while :; do sleep 0.01; done"
-    pc = start_processes("sh", "sh", {0: ("-c", trap)}, {0: {}}, specs)
-    until((tmp_path / "on").exists)
-    pc.close(signal.SIGINT)
-    assert (tmp_path / "int").exists()
-    assert pc.wait().failures[0].exitcode == 5
-
-
-def test_close_kills_what_does_not_obey_in_time(specs, tmp_path):
-    deaf = f"trap '' TERM; echo > {tmp_path}/on; while :; do sleep 1; done"
-    pc = start_processes("sh", "sh", {0: ("-c", deaf), 1: ("-c", deaf)}, {0: {}, 1: {}}, specs)
-    until((tmp_path / "on").exists)
-    pc.close(timeout=1)
-    assert pc.subprocess_handlers[0].proc.returncode == -signal.SIGKILL
-
-
-def test_close_while_the_group_is_being_ended_has_its_own_deadline(specs, tmp_path):
-    """After a failure, the other rank would have 30 seconds; `close` gives it one."""
-    deaf = f"trap '' TERM; echo > {tmp_path}/on; while :; do sleep 1; done"
-    fails = f"until [ -e {tmp_path}/on ]; do sleep 0.01; done; exit 3"
-    pc = start_processes("sh", "sh", {0: ("-c", deaf), 1: ("-c", fails)}, {0: {}, 1: {}}, specs)
-    assert pc.subprocess_handlers[1].proc.wait(30) == 3
-    begin = time.monotonic()
-    pc.close(timeout=1)
-    assert time.monotonic() - begin < 25
-    assert pc.wait().failures.keys() == {1}
-    assert pc.subprocess_handlers[0].proc.returncode == -signal.SIGKILL
-
-
-def test_what_close_ended_is_no_success(specs):
-    pc = start_processes("sleep", "sleep", {0: ("60",)}, {0: {}}, specs)
-    pc.close()
-    result = pc.wait()
-    assert result.is_failed()
-    assert result.failures[0].message == f"Signal 15 (SIGTERM) received by PID {pc.pids()[0]}"
-    assert not result.return_values
-
-
-def test_close_after_the_end_changes_nothing(specs):
-    pc = start_processes("fail", fail, {0: ()}, {0: {}}, specs)
-    result = pc.wait()
-    pc.close()
-    assert pc.wait() is result
-
-
-def test_what_functions_started_is_ended_with_them(specs, tmp_path, monkeypatch):
-    """The original signals the process of a function only, and leaves its children."""
-    monkeypatch.setenv("CHILD_OF_FUNCTION", str(tmp_path))
-    pc = start_processes("block", _with_child, {0: (str(tmp_path / "on"),)}, {0: {}}, specs)
-    until((tmp_path / "on").exists)
-    assert len(marked(f"CHILD_OF_FUNCTION={tmp_path}")) >= 2
-    pc.close(timeout=5)
-    gone(set(marked(f"CHILD_OF_FUNCTION={tmp_path}")) & set(pc.pids().values()))
-    assert not [p for p in marked(f"CHILD_OF_FUNCTION={tmp_path}") if _is_sleep(p)]
-
-
-def _with_child(path):
-    child = subprocess.Popen(["sleep", "99"])
-    assert child.poll() is None
-    touch_and_block(path)
-
-
-def _is_sleep(pid):
-    with open(f"/proc/{pid}/cmdline", "rb") as f:
-        return f.read().startswith(b"sleep")

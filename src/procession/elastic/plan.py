@@ -22,10 +22,9 @@ STOP = Stop(patience=None)
 # As the user's own `open(path, "w")` would open it; what a path leads to is the caller's choice.
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
 
-# What a group sets beyond torchrun's variables, which here are the caller's to set.
-_OURS = ("PROCESSION_RUN", "PYTHONUNBUFFERED")
 _PLACE = Place(address="", port=0, run_id="", attempt=0, restarts=0, cores=1)
-_TORCHRUNS = rank_environment(_PLACE, 0, 2, "", "", {}).keys() - set(_OURS)
+# What a group sets for its ranks, and here is the caller's to set.
+_SET = rank_environment(_PLACE, 0, 2, "", "", {}).keys() - {"PROCESSION_RUN"}
 
 
 class DestFiles:
@@ -101,14 +100,19 @@ def tees_beside(paths: Mapping[int, str], tee_paths: Mapping[int, str]) -> dict[
     }
 
 
-def environment(given: Mapping[str, str | None], error_file: str) -> Environment:
-    """Give a rank's variables: those of this process and those given, and no others.
+def environment(given: Mapping[str, str | None], dest: LogsDest, rank: int) -> Environment:
+    """Give a rank's variables: those of this process and those given.
 
-    The variables that a group sets for its ranks are left out: they are the caller's to set.
+    The variables that a group sets for its ranks are left out, but for two: the error file, and
+    that Python shall not hold back what it writes to a log file. (On the console, it shall: ranks
+    that write to it piece by piece would mix their lines.)
     """
-    plain: Environment = {name: os.environ.get(name) for name in _TORCHRUNS}
+    plain: Environment = {name: os.environ.get(name) for name in _SET}
+    error_file = dest.error_files.get(rank)
     if error_file:
         plain["TORCHELASTIC_ERROR_FILE"] = error_file
+    if dest.stdouts[rank]:
+        del plain["PYTHONUNBUFFERED"]
     return {**plain, **given}
 
 

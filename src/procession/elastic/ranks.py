@@ -68,7 +68,7 @@ class Ranks(abc.ABC):
         self.nprocs = len(args)
         self.args = {rank: as_arguments(given, rank) for rank, given in args.items()}
         self.envs: dict[int, Any] = {rank: as_text(env) for rank, env in envs.items()}
-        dest = logs_specs.reify(self.envs)
+        self._dest = dest = logs_specs.reify(self.envs)
         validate_full_rank(dest.stdouts, self.nprocs, "stdouts")
         validate_full_rank(dest.stderrs, self.nprocs, "stderrs")
         self.stdouts, self.stderrs, self.error_files = dest.stdouts, dest.stderrs, dest.error_files
@@ -120,8 +120,8 @@ class Ranks(abc.ABC):
         if not self.nprocs:
             self._result = RunProcsResult()
             return
-        files = [self.error_files.get(rank) or "" for rank in range(self.nprocs)]
-        envs = [environment(self.envs.get(r, {}), files[r]) for r in range(self.nprocs)]
+        ranks = range(self.nprocs)
+        envs = [environment(self.envs.get(rank, {}), self._dest, rank) for rank in ranks]
         self._group = begin(self._spec(envs), self._output)
         self._begun(self._group)
         _wait_until_all_ran(self._group, self.nprocs)

@@ -109,10 +109,9 @@ class SubprocessHandler:
         numa_options: Any = None,
     ) -> None:
         refuse_numa(numa_options)
-        given = environment(as_text(env), "")
-        spec = command_spec(entrypoint, entrypoint, [args], [given])
-        output = output_to("", 1, LogsDest({0: stdout or ""}, {0: stderr or ""}), None)
-        group = begin(spec, output)
+        dest = LogsDest({0: stdout or ""}, {0: stderr or ""})
+        spec = command_spec(entrypoint, entrypoint, [args], [environment(as_text(env), dest, 0)])
+        group = begin(spec, output_to("", 1, dest, None))
         self._of(group, 0, (entrypoint, *map(str, args)), local_rank_id)
         self._alone = True
         group.wait_started()

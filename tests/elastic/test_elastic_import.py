@@ -1,0 +1,56 @@
+"""What is imported, and when."""
+
+import json
+
+import pytest
+
+import procession.elastic
+from procession.elastic import api, errors
+from support import run_python
+
+
+def imported_by(statement):
+    code = f"import json, sys; {statement}; print(json.dumps(sorted(sys.modules)))"
+    return set(json.loads(run_python("-c", code).stdout))
+
+
+@pytest.mark.parametrize(
+    "module", ["", ".api", ".errors", ".redirects", ".tail_log", ".subprocess_handler"]
+)
+def test_torch_is_not_imported(module):
+    """The original takes two seconds."""
+    found = imported_by(f"import procession.elastic{module}")
+    assert not {"torch", "numpy", "cloudpickle", "multiprocessing"} & found
+
+
+def test_the_c_library_is_not_loaded_before_it_is_needed():
+    """The original loads it as it is imported."""
+    assert "ctypes" not in imported_by("import procession.elastic.redirects")
+
+
+def test_a_rank_imports_next_to_nothing():
+    found = imported_by("import procession.elastic.entry") - imported_by("import procession")
+    mine = {name for name in found if name.startswith("procession")}
+    assert mine == {"procession.elastic", "procession.elastic.entry"}
+    assert not {"json", "logging", "socket", "dataclasses", "threading"} & found
+
+
+def test_names():
+    for name in procession.elastic.__all__:
+        assert name in dir(procession.elastic)
+        getattr(procession.elastic, name)
+    assert procession.elastic.PContext is api.PContext
+    assert procession.elastic.ProcessFailure is errors.ProcessFailure
+    with pytest.raises(AttributeError, match="no_such_name"):
+        procession.elastic.no_such_name  # noqa: B018
+
+
+def test_start_processes_can_be_patched(monkeypatch):
+    """As a user's test would."""
+    monkeypatch.setattr("procession.elastic.start_processes", lambda: "patched")
+    monkeypatch.setattr("procession.elastic.Std", "patched")
+    from procession.elastic import Std, start_processes
+
+    assert (start_processes(), Std) == ("patched", "patched")
+    monkeypatch.undo()
+    assert procession.elastic.Std is procession.Std
