@@ -85,11 +85,6 @@ class Group:
 
     # -- running it
 
-    def run_in_thread(self) -> None:
-        """Start the group; its supervisor gets a thread of its own."""
-        self._thread = threading.Thread(target=self.drive, name="procession", daemon=True)
-        self._thread.start()
-
     def drive(self) -> None:
         """Start the group and supervise it in this thread, until it has ended."""
         self._thread = threading.current_thread()
@@ -151,9 +146,10 @@ class Group:
         return self._supervisor.records[rank].exit
 
     def subscribe(self, call: Callable[[Event], None]) -> None:
-        """Have `call` called with each event, the past ones first, in the supervisor's thread.
+        """Have `call` called with each event, the past ones first.
 
-        It must be quick, and what it raises is lost. To be used before the group has ended.
+        In the supervisor's thread, or in this one if the group is over. It must be quick, and what
+        it raises is lost.
         """
         self._supervisor.subscribe(call)
 

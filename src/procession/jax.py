@@ -32,8 +32,8 @@ def initialize(**keywords: Any) -> None:
     - JAX's preemption service is off, with which a process would ignore the stop signal; switch it
       on with JAX_ENABLE_PREEMPTION_SERVICE=1.
 
-    A rank that fails, by an exception or `sys.exit(n)`, does not wait for the other ranks to end, as
-    JAX would for minutes: of its exit handlers, those registered after this call run, no others.
+    A rank that fails, by an exception or `sys.exit(n)`, does not wait for the others to end, as JAX
+    would for minutes: of its exit handlers, those registered after this call run, no others.
 
     Raises ProcessionError outside of a rank; ImportError without JAX; and what JAX raises.
     """

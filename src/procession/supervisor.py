@@ -72,6 +72,7 @@ class Supervisor:
         self._grace = spec.stop.grace
         self._grace_ends = math.inf  # in seconds of the monotonic clock, of this attempt
         self._patience = spec.stop.patience
+        self._subscribers: deque[Callable[[Event], None]] = deque()  # that are still to be told
         self._sweep_asked = 0
         self._crashed = False
         self._stop_asked = False
@@ -125,8 +126,21 @@ class Supervisor:
         self._loop.request(take)
 
     def subscribe(self, call: Callable[[Event], None]) -> None:
-        """Have `call` called with each event, the past ones first, in the loop's thread."""
-        self._loop.request(lambda: self.journal.subscribe(call))
+        """Have `call` called with each event, the past ones first.
+
+        In the loop's thread, or, when the group is over, in this one.
+        """
+        self._subscribers.append(call)
+        if not self._loop.request(self._take_subscribers):
+            self._take_subscribers()
+
+    def _take_subscribers(self) -> None:
+        while True:
+            try:
+                call = self._subscribers.popleft()
+            except IndexError:
+                return
+            self.journal.subscribe(call)
 
     @property
     def phase(self) -> Phase:
@@ -434,10 +448,13 @@ class Supervisor:
         self._loop.forget(self._server.fileno())
         for kind in DeadlineKind:
             self._loop.cancel(kind)
-        streams.finish(lambda: self._loop.request(self._note_drained))
+        streams.finish(self._ask_drained)
         while not (self._drained or self._stop_asked):
             self._loop.turn()
         return streams.drain(DRAIN_SECONDS if self._drained else 0.0)
+
+    def _ask_drained(self) -> None:
+        self._loop.request(self._note_drained)
 
     def _note_drained(self) -> None:
         self._drained = True
@@ -473,4 +490,5 @@ class Supervisor:
         clean = self.lifecycle.phase.final and not self.lifecycle.left_behind
         self._spawner.close(self._server, clean=clean)
         self._loop.close()
+        self._take_subscribers()
         self.journal.wake()

@@ -50,7 +50,7 @@ class Watch:
     pids: by rank, of those that have or had a process. exits: exit codes by rank, minus the signal
     for those that a signal ended. started: ranks that reached their program. failed: ranks that
     failed, or were ended. killed: ranks that were sent SIGKILL by the group. unstarted: a rank
-    could not be started. over: the group has ended. heard: anything was told at all.
+    could not be started. over: the group has ended.
     """
 
     def __init__(self, sentinels: Sequence[Sentinel], exit_of: Callable[[int], Exit]) -> None:
@@ -59,7 +59,7 @@ class Watch:
         self.started: set[int] = set()
         self.failed: set[int] = set()
         self.killed: set[int] = set()
-        self.unstarted = self.over = self.heard = False
+        self.unstarted = self.over = False
         self._sentinels = dict(enumerate(sentinels))  # of ranks that have not ended
         self._exit_of = exit_of
         self._changed = threading.Condition()
@@ -68,7 +68,6 @@ class Watch:
         """Be told what happened."""
         rank = event.rank
         with self._changed:
-            self.heard = True
             if rank is None:
                 self.over = event.kind in ("succeeded", "failed", "stopped")
             elif event.kind == "spawned" and event.pid is not None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from procession.errors import GroupFailed, SpecError
-from procession.exit import Exit
+from procession.exit import UNKNOWN_EXIT, Exit
 from procession.group import Group
 from procession.launch import begin
 from procession.multiprocessing.process import RankPopen, Sentinel, Watch
@@ -30,7 +30,6 @@ from procession.spec import Spec, make_spec
 from procession.worker import numbered
 
 GRACE = 30.0  # seconds from SIGTERM to SIGKILL where no grace period is given
-LOOK_AGAIN = 0.05  # seconds between two looks at a group that has not been heard of
 
 Process = multiprocessing.process.BaseProcess
 Variables = Mapping[str, str | None]
@@ -82,20 +81,11 @@ def _watched(group: Group, sentinels: list[Sentinel]) -> Watch:
     whose = weakref.ref(group)
 
     def exit_of(rank: int) -> Exit:
-        # `Group.exit_of` knows it only after those who subscribed were told.
-        return whose()._supervisor.records[rank].exit  # pyright: ignore
+        found = whose()
+        return (None if found is None else found.exit_of(rank)) or UNKNOWN_EXIT
 
     watch = Watch(sentinels, exit_of)
     group.subscribe(watch.take)
-    while not watch.wait(lambda: watch.heard, LOOK_AGAIN):
-        if group.state.final:  # it may have been over before anybody could listen
-            try:
-                group.wait()
-            except GroupFailed:
-                pass
-            if not watch.heard:
-                for event in group:
-                    watch.take(event)
     return watch
 
 

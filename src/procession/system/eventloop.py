@@ -50,12 +50,16 @@ class EventLoop:
         """Take back what was set for `key`."""
         self._deadlines.pop(key, None)
 
-    def request(self, call: Call) -> None:
-        """Have the loop call `call` soon; from any thread or signal handler, at any time."""
+    def request(self, call: Call) -> bool:
+        """Have the loop call `call` soon; from any thread or signal handler, at any time.
+
+        False if the loop is closed; one that closes soon may forget it.
+        """
         with self._lock:
             if self._wake >= 0:
                 self._requests.append(call)
                 os.eventfd_write(self._wake, 1)
+            return self._wake >= 0
 
     def turn(self) -> None:
         """Wait until something is to be done, and do it."""
