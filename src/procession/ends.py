@@ -59,15 +59,17 @@ def group_end(
 ) -> GroupEnd:
     """Sort the ranks by how they ended, the failures by when they happened."""
     ends = [rank_end(spec, life, r, spawner, forkserver_lost) for r in records]
-    lost = [e for e in ends if e.outcome is Outcome.LOST and e.rank not in life.failures]
-    others = [e for e in ends if e.rank not in life.failures and e not in lost]
+    failures = life.failures
+    others = [e for e in ends if life.ranks[e.rank].failed_at is None]
+    lost = [e for e in others if e.outcome is Outcome.LOST]
     finished = [e for e in others if life.ranks[e.rank].ended is Ended.FINISHED]
+    own = {e.rank for e in (*lost, *finished)}
     return GroupEnd(
         name=spec.name,
         nproc=spec.nproc,
         attempt=life.attempt,
-        failures=(*(ends[r] for r in life.failures), *lost),
-        ended=tuple(e for e in others if e not in finished),
+        failures=(*(ends[r] for r in failures), *lost),
+        ended=tuple(e for e in others if e.rank not in own),
         finished=tuple(finished),
         run_dir=spawner.run_dir.path if spawner.run_dir.kept else "",
         notes=notes,

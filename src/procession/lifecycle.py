@@ -294,6 +294,7 @@ class Lifecycle:
     killing: bool = False
     left_behind: bool = False
     ranks: list[Rank] = field(default_factory=list[Rank])
+    _last_asked: int = field(default=0, compare=False, repr=False)
 
     def begin(self) -> list[Action]:
         """Give the actions that start the first attempt. To be called once."""
@@ -358,13 +359,19 @@ class Lifecycle:
                 actions.append(self._arm(DeadlineKind.LINGER))
             else:
                 actions += self._signal([event.rank])
-        if self.phase is Phase.STARTING and all(
-            r.state in (Worker.RUNNING, *GONE) for r in self.ranks
-        ):
+        if self.phase is Phase.STARTING and self._all_are((Worker.RUNNING, *GONE)):
             actions += self._group(GroupEvent.ALL_READY)
-        if self.phase is not Phase.SWEEPING and all(r.state in GONE for r in self.ranks):
+        if self.phase is not Phase.SWEEPING and self._all_are(GONE):
             actions += self._group(GroupEvent.ALL_GONE)
         return actions
+
+    def _all_are(self, states: tuple[Worker, ...]) -> bool:
+        """Tell whether every rank is in one of these states; asked after each event."""
+        for _ in range(self.nproc):
+            if self.ranks[self._last_asked].state not in states:
+                return False  # and the next time it is asked first: no walk along all for each
+            self._last_asked = (self._last_asked + 1) % self.nproc
+        return True
 
     def _account(self, rank: Rank, event: RankEvent) -> None:
         """Write down how a rank is ending; each fact is written once."""

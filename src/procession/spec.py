@@ -13,6 +13,7 @@ from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Rest
 from procession.ranks import by_rank, is_by_rank
 
 StartMethod = Literal["forkserver", "spawn", "fork"]
+MOST_RANKS = 32768  # the numbers that processes have, unless somebody raised kernel.pid_max
 START_METHODS: tuple[StartMethod, ...] = ("forkserver", "spawn", "fork")
 
 
@@ -126,6 +127,8 @@ def make_spec(
     """
     if not isinstance(nproc, int) or isinstance(nproc, bool) or nproc < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SpecError(f"nproc must be a count of 1 or more, not {nproc!r}")
+    if nproc > MOST_RANKS:
+        raise SpecError(f"nproc: {nproc} ranks on one machine; {MOST_RANKS} is the most")
     target = as_program(program)
     kinds: tuple[tuple[str, Any, Any, str], ...] = (
         ("name", name, str, "a string"),
