@@ -45,12 +45,12 @@ def test_tensors_and_queues(tmp_path, method, strategy):
             shared = torch.ones(2).share_memory_()
             context = mp.get_context("{method}")
             tasks, answers, arrived = context.Queue(), context.Queue(), context.Event()
-            for _ in range(2):
-                tasks.put(torch.arange(3.0))
             args = (shared, torch.tensor([1.0, 2.0]), tasks, answers, arrived)
             group = mp.start_processes(
                 work, args, nprocs=2, join=False, start_method="{method}"
             )
+            for _ in range(2):  # not earlier: a fork while threads work may hang, here and there
+                tasks.put(torch.arange(3.0))
             for i, answer in sorted(answers.get() for _ in range(2)):
                 print(i, answer.tolist())
             arrived.set()
