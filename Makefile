@@ -1,12 +1,14 @@
 # make demo: set up, and train on real data with four ranks, twice: once well, once with a failure.
 # make test: set up, and run all tests.  See CONTRIBUTING.md for the rest.
+# make bench: set up the peers beside procession, and measure; BENCH="lines tee" or BENCH=--quick
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+BENCH_VENV ?= .venv-bench
 
 .DELETE_ON_ERROR:
-.PHONY: demo test lint format docs clean
+.PHONY: demo test bench lint format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/procession run -n 4 examples/digits.py
@@ -17,6 +19,9 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+bench: $(BENCH_VENV)/.bench
+	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -45,5 +50,12 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 		|| echo "no JAX here: its tests will be skipped"
 	@touch $@
 
+# The peers, in the version that the goals are about. numpy, because torch looks for it.
+$(BENCH_VENV)/.bench: pyproject.toml
+	$(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e . \
+		torch==2.13.0 numpy
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis runs
+	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .ruff_cache .hypothesis runs

@@ -1,0 +1,45 @@
+"""Memory of 8 ranks with torch: the sum of their proportional shares (PSS)."""
+
+from figures import Figure, Goal
+from measure import PYTHON, alternate, apart_from, launched, limit, program, pss
+from script import Plan, main
+
+RANKS = 8
+
+
+def memory(plan: Plan, command: list[str]) -> tuple[float, float]:
+    """Give the megabytes of the ranks, and of those with the launching side."""
+    at = plan.directory()
+    with launched([word.format(at=at) for word in command], RANKS, at) as (pid, ranks):
+        own = sum(map(pss, ranks)) / 1e6
+        return own, own + sum(map(pss, apart_from(pid, ranks))) / 1e6
+
+
+def measure(plan: Plan) -> list[Figure]:
+    launch = [PYTHON, program("launch_stay")]
+    samples = alternate(
+        {
+            "ours": lambda: memory(plan, [*launch, "procession", str(RANKS), "{at}"]),
+            "peer": lambda: memory(plan, [*launch, "spawn", str(RANKS), "{at}"]),
+            "limit": lambda: memory(
+                plan, [PYTHON, limit("fork_ranks"), str(RANKS), "torch", program("stay"), "{at}"]
+            ),
+        },
+        plan.repeat,
+    )
+    return [
+        Figure(
+            name,
+            "MB",
+            "mp.spawn",
+            {side: [pair[k] for pair in pairs] for side, pairs in samples.items()},
+            goals,
+        )
+        for k, (name, goals) in enumerate(
+            (("PSS of the ranks", (Goal(1 / 6, "peer"),)), ("with the launching side", ()))
+        )
+    ]
+
+
+if __name__ == "__main__":
+    main(__doc__, measure, most_seconds=600)

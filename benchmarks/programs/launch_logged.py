@@ -1,0 +1,58 @@
+"""Run a Python program as ranks whose output is shown: the console is our standard output.
+
+launch_logged.py tee|prefix|elastic RANKS DIRECTORY SCRIPT [ARGS ...]
+
+tee: ours, to files and console; prefix: ours, to the console; elastic: to files and console. Leaves
+the CPU seconds of the launching side (this process, and a forkserver) in DIRECTORY/launcher.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def by_procession(n, logs, command):
+    import procession
+
+    procession.run([sys.executable, *command], nproc=n, logs=logs)
+    me = os.getpid()
+    resting = Path(f"/proc/{me}/task/{me}/children").read_text().split()
+    return sum(
+        int((task / "schedstat").read_text().split()[0]) / 1e9
+        for pid in resting
+        for task in Path(f"/proc/{pid}/task").iterdir()
+    )
+
+
+def by_elastic(n, directory, command):
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes
+
+    group = start_processes(
+        name="logged",
+        entrypoint=sys.executable,
+        args={rank: tuple(command) for rank in range(n)},
+        envs={rank: {"RANK": str(rank)} for rank in range(n)},
+        logs_specs=DefaultLogsSpecs(log_dir=directory, tee=Std.ALL),
+        log_line_prefixes={rank: f"[{rank}] " for rank in range(n)},
+    )
+    group.wait(period=0.05)
+    group.close()
+    return 0.0
+
+
+if __name__ == "__main__":
+    way, n, directory, command = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4:]
+    if way == "elastic":
+        import torch.distributed.elastic.multiprocessing  # noqa: F401 - not part of the work
+    else:
+        import procession
+
+        std = procession.Std.ALL if way == "tee" else procession.Std.NONE
+        logs = procession.Logs(directory if way == "tee" else None, tee=std)
+    begin = time.process_time()
+    if way == "elastic":
+        other = by_elastic(n, directory, command)
+    else:
+        other = by_procession(n, logs, command)
+    Path(directory, "launcher").write_text(str(time.process_time() - begin + other))

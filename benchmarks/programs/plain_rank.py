@@ -1,0 +1,1 @@
+print("a rank is here", flush=True)

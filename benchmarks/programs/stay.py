@@ -1,0 +1,5 @@
+import sys
+
+from functions import stay
+
+stay(sys.argv[1])

@@ -1,0 +1,129 @@
+"""Run the benchmarks, one after the other, print their table, and write results.json.
+
+python benchmarks/run.py                      # all, about half an hour
+python benchmarks/run.py lines tee            # these; the others' results stay as they are
+python benchmarks/run.py --quick              # all, 2 samples of less work; writes nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from table import RESULTS, machine_line, table
+
+HERE = Path(__file__).resolve().parent
+NAMES = (
+    "start_torch_script",
+    "start_ddp",
+    "start_torch_function",
+    "restart",
+    "start_plain_script",
+    "start_commands",
+    "detect",
+    "idle",
+    "memory",
+    "tee",
+    "lines",
+    "scale",
+    "import",
+    "cold_start",
+)
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine, as far as figures depend on it."""
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": names[0] if names else platform.machine(),
+        "kernel": platform.release(),
+        "memory_gb": round(pages / 1e9),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Give the versions of all that is compared; procession's is that of its source, too."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    own = f"{metadata.version('procession')} ({described.stdout.strip() or 'no source tree'})"
+    return {
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+        "procession": own,
+    }
+
+
+def run(name: str, options: list[str]) -> dict[str, Any] | None:
+    """Run one benchmark; None if it failed, and then it has said why."""
+    load = os.getloadavg()[0]
+    command = [sys.executable, str(HERE / f"{name}.py"), "--json", *options]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        print(f"{name}: failed", file=sys.stderr)
+        return None
+    return {**json.loads(done.stdout), "load_before": round(load, 2)}
+
+
+def kept(file: Path | None, here: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the earlier results that may stand beside new ones: those of the same machine."""
+    if file is None or not file.exists():
+        return {}
+    old = json.loads(file.read_text(encoding="utf-8"))
+    return old["benchmarks"] if old["machine"] == here else {}
+
+
+def main() -> int:
+    """Run the command and give its exit code: 1 if a benchmark failed (not: missed its goal)."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--quick", action="store_true", help="2 samples, of less work")
+    parser.add_argument("--repeat", metavar="N", help="samples of each way (default: 5)")
+    parser.add_argument("--out", type=Path, help="the file to write (default: results.json)")
+    given = parser.parse_args()
+    unknown = [name for name in given.names if name not in NAMES]
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    options = ["--quick"] * given.quick + (["--repeat", given.repeat] if given.repeat else [])
+    out = given.out or (None if given.quick else RESULTS)
+    here = machine()
+    found = kept(out, here)
+    results = {"machine": here, "versions": versions(), "benchmarks": found}
+    chosen = given.names or NAMES
+    failed = False
+    for name in chosen:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        found.pop(name, None)
+        told = run(name, options)
+        failed = failed or told is None
+        if told is not None:
+            found[name] = {**told, "versions": results["versions"]}
+            results["benchmarks"] = {n: found[n] for n in NAMES if n in found}
+            if out is not None:
+                out.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    measured = [found[name] for name in chosen if name in found]
+    print(f"\n{machine_line(results)}\n\n{table(measured)}")
+    print(*(f"\n{each['picture']}" for each in measured if "picture" in each), sep="\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Write the results as a table.
+
+python benchmarks/table.py                                  # print the table of results.json
+python benchmarks/table.py --write docs/performance.md      # put it there, between the markers
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from figures import Figure, ratio_text, value_text
+
+RESULTS = Path(__file__).with_name("results.json")
+HEAD = ("benchmark", "what", "ours", "peer", "limit", "to peer", "to limit", "goal", "met")
+MET = {True: "yes", False: "**no**", None: "?"}
+
+
+def row(benchmark: str, figure: Figure) -> tuple[str, ...]:
+    """Write one figure as the cells of a row."""
+    peer = value_text(figure.median("peer"), figure.unit)
+    return (
+        f"`{benchmark}`",
+        figure.name,
+        value_text(figure.median("ours"), figure.unit),
+        f"{peer} ({figure.peer})" if peer else "",
+        value_text(figure.median("limit"), figure.unit),
+        ratio_text(figure.ratio("peer")),
+        ratio_text(figure.ratio("limit")),
+        "; ".join(goal.text(figure) for goal in figure.goals),
+        "; ".join(MET[goal.met(figure)] for goal in figure.goals),
+    )
+
+
+def table(told: Iterable[Mapping[str, Any]]) -> str:
+    """Write what benchmarks told as one table: Markdown that is aligned for a terminal, too."""
+    rows = [HEAD]
+    for each in told:
+        rows += [row(each["benchmark"], Figure.from_dict(f)) for f in each["figures"]]
+    widths = [max(len(r[k]) for r in rows) for k in range(len(HEAD))]
+    lines = [
+        "| " + " | ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) + " |" for r in rows
+    ]
+    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
+    return "\n".join(lines)
+
+
+def machine_line(results: Mapping[str, Any]) -> str:
+    """Say in one line on what, and with what, the results were measured."""
+    machine, versions = results["machine"], results["versions"]
+    return (
+        f"Linux {machine['kernel']}, {machine['cores']} cores ({machine['processor']}), "
+        f"{machine['memory_gb']} GB; Python {versions['python']}, torch {versions['torch']}, "
+        f"procession {versions['procession']}."
+    )
+
+
+def put(text: str, name: str, content: str) -> str:
+    """Put content between the markers of that name. Raises ValueError if they are not there."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"it must hold {begin} and, below, {end}")
+    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
+
+
+def written(text: str, results: Mapping[str, Any]) -> str:
+    """Give a page with the results, table and picture, between its markers."""
+    told = list(results["benchmarks"].values())
+    text = put(text, "results", f"{machine_line(results)}\n\n{table(told)}")
+    pictures = [each["picture"] for each in told if "picture" in each]
+    return put(text, "stages", "```text\n" + "\n".join(pictures) + "\n```") if pictures else text
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command and give its exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--results", type=Path, default=RESULTS, help="results.json")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="the page to put it in")
+    options = parser.parse_args(arguments)
+    try:
+        results = json.loads(options.results.read_text(encoding="utf-8"))
+        if options.write is None:
+            print(f"{machine_line(results)}\n\n{table(results['benchmarks'].values())}")
+            return 0
+        page = written(options.write.read_text(encoding="utf-8"), results)
+        options.write.write_text(page, encoding="utf-8")
+    except (OSError, ValueError) as e:
+        print(f"table: {options.write or options.results}: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""4 ranks × 100 MB of lines of 80 bytes, to files and console: what it costs us, and the ranks."""
+
+import subprocess
+from pathlib import Path
+
+from figures import Figure, Goal
+from measure import PATIENCE, PYTHON, alternate, limit, program, run
+from script import Plan, main
+
+RANKS = 4
+MEGABYTES, QUICK_MEGABYTES = 100, 10
+LINE = 80
+
+
+def slowest(directory: Path, ranks: int) -> float:
+    seconds = [float(p.read_text()) for p in directory.glob("rank_*")]
+    if len(seconds) != ranks:
+        raise RuntimeError(f"{len(seconds)} of {ranks} ranks have written")
+    return max(seconds)
+
+
+def shown(plan: Plan, way: str, ranks: int, megabytes: int) -> tuple[float, float]:
+    """Give the launching side's CPU seconds per GB, and the seconds of the slowest rank."""
+    at, logs = plan.directory(), plan.directory()
+    writer = [program("write_lines"), str(megabytes), str(at)]
+    command = [PYTHON, program("launch_logged"), way, str(ranks), str(logs), *writer]
+    with subprocess.Popen(["wc", "-l"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as console:
+        subprocess.run(command, stdout=console.stdin, check=True, timeout=PATIENCE)
+        lines = int(console.communicate()[0])
+    expected = ranks * int(megabytes * 1e6) // LINE
+    if lines != expected:
+        raise RuntimeError(f"{way}: {lines} of {expected} lines came to the console")
+    cpu = float((logs / "launcher").read_text())
+    return cpu / (ranks * megabytes / 1e3), slowest(at, ranks)
+
+
+def alone(plan: Plan, ranks: int, megabytes: int) -> tuple[float, float]:
+    at, files = plan.directory(), plan.directory()
+    writer = [PYTHON, program("write_lines"), str(megabytes), str(at)]
+    run([PYTHON, limit("write_files"), str(ranks), str(files), *writer])
+    for file in files.iterdir():
+        file.unlink()  # memory that the next one may need
+    return 0.0, slowest(at, ranks)
+
+
+def measure(plan: Plan) -> list[Figure]:
+    megabytes = QUICK_MEGABYTES if plan.quick else MEGABYTES
+
+    def ways(ranks: int) -> dict[str, list[tuple[float, float]]]:
+        return alternate(
+            {
+                "ours": lambda: shown(plan, "tee", ranks, megabytes),
+                "peer": lambda: shown(plan, "elastic", ranks, megabytes),
+                "limit": lambda: alone(plan, ranks, megabytes),
+            },
+            plan.repeat,
+        )
+
+    many, one = ways(RANKS), ways(1)
+    cpu = {side: [pair[0] for pair in many[side]] for side in ("ours", "peer")}
+    found = [Figure("launcher's CPU per GB", "s", "elastic", cpu, (Goal(1 / 10, "peer"),))]
+    for name, samples in (("slowest of 4 ranks", many), ("a rank with a core to spare", one)):
+        seconds = {side: [pair[1] for pair in pairs] for side, pairs in samples.items()}
+        found.append(Figure(name, "s", "elastic", seconds, (Goal(1.05, "limit"),)))
+    return found
+
+
+if __name__ == "__main__":
+    main(__doc__, measure, most_seconds=900)
