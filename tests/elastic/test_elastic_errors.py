@@ -124,7 +124,8 @@ def test_a_torn_error_file_counts_as_none(tmp_path, torn, caplog):
 
 
 def test_report(tmp_path, monkeypatch):
-    monkeypatch.setattr("socket.gethostname", lambda: "node7")
+    for name in ("gethostname", "getfqdn"):
+        monkeypatch.setattr(f"socket.{name}", lambda: "node7")
     late = {"message": "later", "timestamp": 1700000009}
     failures = {
         4: failure(tmp_path, late, rank=0),
@@ -145,7 +146,7 @@ def test_report(tmp_path, monkeypatch):
         f"  time      : {at}\n"
         "  host      : node7\n"
         "  rank      : 5 (local_rank: 1)\n"
-        "  exitcode  : -6 (pid: 997) (SIGABRT)\n"
+        "  exitcode  : -6 (pid: 997)  (SIGABRT)\n"
         f"  error_file: {tmp_path}/1.json\n"
         "  traceback : Traceback ...\n"
         "  ValueError\n"

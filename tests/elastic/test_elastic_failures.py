@@ -34,6 +34,7 @@ def specs(tmp_path):
 
 def failed(entrypoint, args, specs, envs=None, **options):
     """Run ranks of which some fail; gives the failures by rank."""
+    envs = {rank: {} for rank in args} if envs is None else envs
     pc = start_processes("work", entrypoint, args, envs, specs, **options)
     result = pc.wait(50)
     assert result.is_failed()
@@ -81,7 +82,7 @@ def test_the_first_failure_is_the_one_that_happened_first(specs, tmp_path):
     seen = tmp_path / "seen"
     first = f"touch {seen}; exit 11"
     second = f"trap '' TERM; until [ -e {seen} ]; do sleep 0.01; done; sleep 0.2; exit 10"
-    pc = start_processes("sh", "sh", {0: ("-c", second), 1: ("-c", first)}, None, specs)
+    pc = start_processes("sh", "sh", {0: ("-c", second), 1: ("-c", first)}, {0: {}, 1: {}}, specs)
     failures = pc.wait().failures
     assert next(iter(failures)) == 1
     assert ChildFailedError("work", failures).get_first_failure()[0] == 1
@@ -157,7 +158,7 @@ def test_a_function_that_exits(specs):
 
 
 def test_a_function_that_exits_with_0_returns_none(specs):
-    pc = start_processes("work", quit_with, {0: (0,)}, None, specs)
+    pc = start_processes("work", quit_with, {0: (0,)}, {0: {}}, specs)
     assert pc.wait().return_values == {0: None}
 
 
@@ -178,7 +179,7 @@ def test_a_value_that_cannot_be_pickled(specs):
 
 
 def test_a_value_that_cannot_be_unpickled_here(specs, tmp_path):
-    pc = start_processes("work", _value_of_a_lost_module, {0: (str(tmp_path),)}, None, specs)
+    pc = start_processes("work", _value_of_a_lost_module, {0: (str(tmp_path),)}, {0: {}}, specs)
     with pytest.raises(procession.ProcessionError, match="value of rank 0 cannot be unpickled"):
         pc.wait()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -208,7 +209,7 @@ def test_a_function_whose_own_ranks_failed(specs, tmp_path):
 
 
 def _launch(log_dir):
-    pc = start_processes("below", fail, {0: ()}, None, DefaultLogsSpecs(log_dir))
+    pc = start_processes("below", fail, {0: ()}, {0: {}}, DefaultLogsSpecs(log_dir))
     raise ChildFailedError("below", pc.wait().failures)
 
 
@@ -219,7 +220,7 @@ def test_an_interrupted_function(specs):
 
 def test_what_a_rank_started_goes_with_it(specs, tmp_path):
     """In the original, children of functions survive; this one does not even obey."""
-    pc = start_processes("work", leave_child, {0: (str(tmp_path / "pid"),)}, None, specs)
+    pc = start_processes("work", leave_child, {0: (str(tmp_path / "pid"),)}, {0: {}}, specs)
     text = until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     pc.close(timeout=1)
     gone([int(text)])
@@ -227,7 +228,7 @@ def test_what_a_rank_started_goes_with_it(specs, tmp_path):
 
 def test_a_sibling_that_does_not_obey_is_killed_in_the_end(specs, tmp_path):
     deaf = str(tmp_path / "deaf")
-    pc = start_processes("work", obey_slowly, {0: (deaf,), 1: (deaf,)}, None, specs)
+    pc = start_processes("work", obey_slowly, {0: (deaf,), 1: (deaf,)}, {0: {}, 1: {}}, specs)
     until(Path(deaf).exists)
     os.kill(pc.pids()[1], signal.SIGKILL)
     until(Path(deaf + ".term").exists)
@@ -245,7 +246,7 @@ def test_failures_are_logged(specs, caplog):
 
 
 def test_all_values_are_dropped_when_one_rank_fails(specs, tmp_path):
-    pc = start_processes("work", give, {0: (1,), 1: (2,)}, None, specs)
+    pc = start_processes("work", give, {0: (1,), 1: (2,)}, {0: {}, 1: {}}, specs)
     assert pc.wait().return_values == {0: (1,), 1: (2,)}
     result = start_processes("work", _half, {0: (), 1: ()}, by_rank(2), specs).wait()
     assert (result.return_values, result.failures.keys()) == ({}, {1})

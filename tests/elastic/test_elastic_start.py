@@ -151,12 +151,14 @@ def test_programs_run_where_this_process_is_and_rank_0_has_its_input(specs, tmp_
 
 
 def test_subprocess_handlers(specs):
-    pc = start_processes("sh", "sh", {0: ("-c", "exit 3"), 1: ("-c", "sleep 60")}, logs_specs=specs)
+    pc = start_processes(
+        "sh", "sh", {0: ("-c", "exit 3"), 1: ("-c", "sleep 60")}, {0: {}, 1: {}}, logs_specs=specs
+    )
     assert pc.subprocess_handlers.keys() == {0, 1}
     assert {r: h.proc.pid for r, h in pc.subprocess_handlers.items()} == pc.pids()
     assert [h.local_rank_id for h in pc.subprocess_handlers.values()] == [0, 1]
     procs = [h.proc for h in pc.subprocess_handlers.values()]
-    assert procs[0].args == ["sh", "-c", "exit 3"]
+    assert procs[0].args == ("sh", "-c", "exit 3")
     assert procs[0].wait() == 3
     assert procs[0].returncode == procs[0].poll() == 3
     assert procs[1].wait(30) == -signal.SIGTERM  # one fate
@@ -189,7 +191,9 @@ def test_a_subprocess_that_is_terminated(specs, how):
 def test_every_rank_has_a_process_however_soon_the_first_fails(specs, entrypoint):
     """Agents keep what `pids` gives at the start, and compare it later."""
     ranks = range(8)
-    pc = start_processes("false", entrypoint, dict.fromkeys(ranks, ()), None, specs)
+    pc = start_processes(
+        "false", entrypoint, dict.fromkeys(ranks, ()), {r: {} for r in ranks}, specs
+    )
     assert list(pc.pids()) == list(ranks)
     result = pc.wait()
     assert result.is_failed()

@@ -69,24 +69,34 @@ def test_a_line_that_arrives_in_pieces_is_one_line(tmp_path):
     assert dst.getvalue() == "[w0]:hello\n"
 
 
+class Slow(io.StringIO):
+    def write(self, text):
+        time.sleep(0.005)
+        return super().write(text)
+
+
 def test_stop_ends_although_somebody_goes_on_writing(tmp_path):
-    """The original reads on until there is no more."""
+    """The original reads on until there is no more; and there is, if it is slower than they."""
     path = tmp_path / "log"
-    code = f"f = open({str(path)!r}, 'w', 1)\nwhile True: f.write('x' * 999 + '\\n')"
+    code = f"""
+import time
+with open({str(path)!r}, "w", buffering=1) as f:
+    while True:
+        f.write("line\\n" * 10)
+        time.sleep(0.001)
+"""
     stray = subprocess.Popen([PYTHON, "-c", code])
     try:
         until(path.exists)
-        with open(os.devnull, "w") as dst:
-            tail = TailLog("w", {0: str(path)}, dst).start()
-            thread = threading.Thread(target=tail.stop)
-            thread.start()
-            thread.join(50)
-            assert not thread.is_alive()
-            assert tail.stopped()
+        tail = TailLog("w", {0: str(path)}, Slow()).start()
+        thread = threading.Thread(target=tail.stop, daemon=True)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive()
+        assert tail.stopped()
     finally:
         stray.kill()
         stray.wait()
-        path.unlink()
 
 
 def test_a_filter(tmp_path):

@@ -83,7 +83,7 @@ def test_close_with_a_signal_of_ones_own(specs, tmp_path):
 
 def test_close_kills_what_does_not_obey_in_time(specs, tmp_path):
     deaf = f"trap '' TERM; echo > {tmp_path}/on$0; while :; do sleep 1; done"
-    pc = start_processes("sh", "sh", {r: ("-c", deaf, r) for r in range(2)}, None, specs)
+    pc = start_processes("sh", "sh", {r: ("-c", deaf, r) for r in range(2)}, {0: {}, 1: {}}, specs)
     until(lambda: len(list(tmp_path.glob("on*"))) == 2)
     pc.close(timeout=1)
     assert pc.subprocess_handlers[0].proc.returncode == -signal.SIGKILL

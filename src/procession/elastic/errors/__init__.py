@@ -89,7 +89,7 @@ class ChildFailedError(Exception):
 
 
 def _described(number: int, rank: int, failure: ProcessFailure) -> str:
-    by_signal = f" ({failure.signal_name()})" if failure.signal_name() != NOT_AVAILABLE else ""
+    by_signal = f"  ({failure.signal_name()})" if failure.signal_name() != NOT_AVAILABLE else ""
     facts = {
         "time": failure.timestamp_isoformat(),
         "host": socket.gethostname(),

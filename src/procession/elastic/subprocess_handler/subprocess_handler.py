@@ -17,7 +17,6 @@ from procession.launch import begin
 
 __all__ = ["SubprocessHandler"]
 
-LOOK = 1.0  # seconds
 _NOBODY_KNOWS = 1  # the exit code of a process whose status nobody could learn
 
 
@@ -28,7 +27,7 @@ class Process:
     """
 
     def __init__(self, group: Group, rank: int, args: Sequence[str]) -> None:
-        self.args = list(args)
+        self.args = tuple(args)
         self._group = group
         self._rank = rank
         self._gone = threading.Event()
@@ -67,8 +66,7 @@ class Process:
             if left is not None and left <= 0:
                 assert timeout is not None
                 raise subprocess.TimeoutExpired(self.args, timeout)
-            # A subscription to a group that was just ending may have come too late.
-            self._gone.wait(LOOK if left is None else min(left, LOOK))
+            self._gone.wait(left)
         return code
 
     def send_signal(self, sig: int) -> None:
