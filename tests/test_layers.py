@@ -17,8 +17,8 @@ FACE = 9  # imports lazily, by table; nothing of the project may import it but f
 LAYERS = {
     0: "ranks policy exit errors events spec rankenv",
     1: "lifecycle report",
-    2: "system/ output/ forkserver/ worker/ results payload devices/",
-    3: "spawner ends journal supervisor",
+    2: "system/ output/ forkserver/ worker/ results payload devices/ preload/",
+    3: "preloading spawner ends journal supervisor",
     4: "group launch",
     5: "cli/ elastic/ multiprocessing/ xla/ jax",
     FACE: "__init__ __main__",
@@ -26,6 +26,7 @@ LAYERS = {
 IN_EVERY_RANK = (
     "worker/",
     "forkserver/server",
+    "forkserver/preload",
     "forkserver/protocol",
     "system/prctl",
     "system/tree",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from procession.errors import GroupEnd, Outcome, RankEnd, StartFailed
 from procession.exit import UNKNOWN_EXIT, Exit, signal_name
 from procession.lifecycle import Ended, Lifecycle, Rank
+from procession.output.escape import harmless
 from procession.output.rundir import disk_is_full, read_error_file
 from procession.report import format_report
 from procession.results import ResultReader, Told
@@ -30,6 +31,15 @@ CODES = {"interrupted": 130}  # of a kind of failure, where it was not told; els
 
 
 @dataclass
+class Silence:
+    """When a result pipe ended without a word: between `after` and `until`; `seen`: when we saw."""
+
+    after: int
+    until: int
+    seen: int
+
+
+@dataclass
 class RankRecord:
     """What the supervisor has seen of a rank in this attempt; -1, None and 0: nothing yet."""
 
@@ -40,6 +50,8 @@ class RankRecord:
     reader: ResultReader | None = None
     told: Told | None = None
     torn: bool = False
+    silent: Silence | None = None
+    signals: set[int] = field(default_factory=set[int])  # that we sent
     exit: Exit = UNKNOWN_EXIT
     start_fault: tuple[str, int, str] | None = None  # stage, errno, text
     started_at: int = 0
@@ -101,6 +113,7 @@ def rank_end(
         outcome=outcome,
         exit=record.exit,
         announced=announced,
+        sent=tuple(record.signals),
         type_name=str(told.get("type", "")),
         message=message,
         traceback=traceback,
@@ -204,4 +217,9 @@ def start_failed(spec: Spec, e: OSError) -> StartFailed:
         note=START_HINTS.get(e.errno or 0, ""),
     )
     end = GroupEnd(name=spec.name, nproc=spec.nproc, failures=(cause,))
-    return StartFailed(end, format_report(end))
+    return StartFailed(end, harmless_report(end))
+
+
+def harmless_report(end: GroupEnd) -> str:
+    """Write the report, with whatever ranks wrote made harmless for a terminal."""
+    return harmless(format_report(end).encode(errors="backslashreplace")).decode()

@@ -35,6 +35,7 @@ class RankEnd:
     rank: the rank. pid: its process, None if it had none.
     outcome: how it ended. exit: its exit status.
     announced: the exit code that it had told when it was ended before it had exited, else None.
+    sent: the signals that its group sent it, None if that is not known.
     type_name, message: of its exception, else "".
     traceback: its traceback as Python would print it, else "".
     started_at: when its process was made. happened_at: when it ended or failed.
@@ -51,6 +52,7 @@ class RankEnd:
     outcome: Outcome
     exit: Exit = UNKNOWN_EXIT
     announced: int | None = None
+    sent: tuple[int, ...] | None = None
     type_name: str = ""
     message: str = ""
     traceback: str = ""

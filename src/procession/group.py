@@ -8,9 +8,10 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from signal import valid_signals
 from typing import Any
 
-from procession.ends import start_failed
+from procession.ends import harmless_report, start_failed
 from procession.errors import (
     GroupEnd,
     GroupFailed,
@@ -26,7 +27,6 @@ from procession.forkserver.client import ForkServer
 from procession.lifecycle import Phase, Worker
 from procession.output.plan import Output
 from procession.policy import Stop
-from procession.report import format_report
 from procession.results import exception_of, value_of
 from procession.spawner import Spawner
 from procession.spec import Function, Spec
@@ -171,6 +171,8 @@ class Group:
         """
         if os.getpid() != self._owner:
             raise ProcessionError("this group belongs to the process that started it")
+        if self._is_supervisor and not self._done.is_set():
+            raise ProcessionError("who is told of a group's events cannot wait for the group")
         try:
             ended = self._done.wait(timeout)
         except KeyboardInterrupt:
@@ -193,6 +195,11 @@ class Group:
             self._done.wait(self._longest())
         self._join()
 
+    @property
+    def _is_supervisor(self) -> bool:
+        """Whether this is the thread that runs the group: for its own end it cannot wait."""
+        return threading.current_thread() is self._thread
+
     def _longest(self) -> float:
         stop = self.spec.stop
         return stop.grace + stop.reap + MARGIN
@@ -214,14 +221,14 @@ class Group:
                     raise ProcessionError(f"{self.spec.name} has not ended yet")
                 self._outcome = self._result_of(end)
         if isinstance(self._outcome, GroupFailed):
-            raise self._outcome
+            raise self._outcome.with_traceback(None)  # or it would grow each time
         return self._outcome
 
     def _result_of(self, end: GroupEnd) -> Result | GroupFailed:
         values: list[Any] = [None] * end.nproc
         if end.failures:
             kind = StartFailed if end.failures[0].outcome is Outcome.NOT_STARTED else GroupFailed
-            failed = kind(end, format_report(end))
+            failed = kind(end, harmless_report(end))
             told = self._supervisor.records[end.failures[0].rank].told
             if told is not None and isinstance(self.spec.program, Function):
                 failed.__cause__ = exception_of(told.record)
@@ -288,15 +295,20 @@ class Group:
         if os.getpid() != self._owner:
             return  # a fork of the launcher: the group is not its own to end
         self._supervisor.request_stop(number=signal, grace=grace)
-        if wait:
+        if wait and not self._is_supervisor:
             self._done.wait(self._longest() + (grace or 0.0))
             self._join()
 
     def send_signal(self, rank: int, signal: int) -> None:
         """Send a signal to a rank's process, as anybody might: its end is then its own failure.
 
-        A rank that has none, or is gone, gets nothing.
+        A rank that has none, or is gone, gets nothing. Raises SpecError for a rank or a signal that
+        does not exist.
         """
+        if type(rank) is not int or rank not in range(self.spec.nproc):
+            raise SpecError(f"there is no rank {rank!r}")
+        if signal not in valid_signals():
+            raise SpecError(f"there is no signal {signal!r}")
         self._supervisor.request_signal(rank, signal)
 
     def expire(self, patience: float = 0.0) -> None:
@@ -308,7 +320,7 @@ class Group:
         if os.getpid() != self._owner:
             return
         self._supervisor.request_stop(kill=True)
-        if wait:
+        if wait and not self._is_supervisor:
             self._done.wait(self._longest())
             self._join()
 

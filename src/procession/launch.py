@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from procession.ends import start_failed
 from procession.errors import SpecError
@@ -35,6 +35,7 @@ def start(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
+    preload: Literal["auto"] | Sequence[str] | None = None,
 ) -> Group:
     """Start `nproc` copies of a program as one group, and return when all have reached it.
 
@@ -54,6 +55,10 @@ def start(
         started by exec in any case.
     stdin: the rank that gets this process's standard input; the others read nothing.
     logs, stop, restart: policies; see `Logs`, `Stop`, `Restart`.
+    preload: modules that are imported once, before the ranks are forked (start method
+        "forkserver", Python programs): a list of names; or "auto", those that the program is going
+        to import anyway (of a function: that this process has imported), as far as the program
+        cannot tell the difference; or None.
 
     Raises SpecError (a ValueError) before anything is started, if what is asked for cannot be done;
     StartFailed, with nothing left running, if a rank could not be started.
@@ -71,6 +76,7 @@ def start(
         logs=logs,
         stop=stop,
         restart=restart,
+        preload=preload,
     )
     if devices is not None:
         from procession.devices import deal
@@ -128,6 +134,7 @@ def run(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
+    preload: Literal["auto"] | Sequence[str] | None = None,
     timeout: float | None = None,
 ) -> list[Any]:
     """Run `nproc` copies of a program as one group, and return their values by rank.
@@ -137,6 +144,7 @@ def run(
 
     Raises GroupFailed, with the full report, when a rank failed, and what `start` raises.
     """
+    _check_timeout(timeout)
     group = start(
         program,
         nproc=nproc,
@@ -151,6 +159,7 @@ def run(
         logs=logs,
         stop=stop,
         restart=restart,
+        preload=preload,
     )
     with group:
         try:
@@ -160,6 +169,13 @@ def run(
             raise TimeoutError(
                 f"{group.spec.name} was stopped: it had not ended after {timeout:g} s"
             ) from None
+
+
+def _check_timeout(timeout: Any) -> None:
+    if timeout is None:
+        return
+    if type(timeout) not in (int, float) or not 0 <= timeout <= threading.TIMEOUT_MAX:
+        raise SpecError(f"timeout must be seconds, 0 or more, or None, not {timeout!r}")
 
 
 class _Making:

@@ -30,14 +30,18 @@ class _ByValue(Exception):
 
 
 class _Spawning:
-    """Stands where `multiprocessing` looks for the process that is being spawned."""
+    """Stands where `multiprocessing` looks for the process that is being spawned.
 
-    def __init__(self) -> None:
+    first: the index of the first descriptor that is noted here.
+    """
+
+    def __init__(self, first: int = 0) -> None:
         self.fds: list[int] = []
+        self._first = first
 
     def duplicate_for_child(self, fd: int) -> int:
         self.fds.append(os.dup(fd))
-        return len(self.fds) - 1
+        return self._first + len(self.fds) - 1
 
     def DupFd(self, index: int) -> InheritedFd:  # noqa: N802 - multiprocessing's name
         return InheritedFd(index)
@@ -51,7 +55,7 @@ class Payload:
         self._own: list[int] = []
         self._common = -1
         self._tracker = -1
-        self._spawning = _Spawning()
+        self._spawning = [_Spawning()]  # of the function; then of the arguments, by rank
         self.program: dict[str, Any] = {}
         try:
             self._make(spec)
@@ -69,17 +73,17 @@ class Payload:
             roles["tracker"] = self._tracker
         return roles
 
-    @property
-    def inherited(self) -> list[int]:
-        """Descriptors that the pickled objects refer to, in order."""
-        return self._spawning.fds
+    def inherited(self, rank: int) -> list[int]:
+        """Give the descriptors that a rank's pickled objects refer to, in order."""
+        own = self._spawning[1:]
+        return [*self._spawning[0].fds, *(own[rank % len(own)].fds if own else ())]
 
     def close(self) -> None:
         """Close what this holds."""
-        for fd in (*self._owned, *self._spawning.fds):
+        for fd in (*self._owned, *(fd for each in self._spawning for fd in each.fds)):
             os.close(fd)
         self._owned.clear()
-        self._spawning.fds.clear()
+        self._spawning.clear()
 
     # -- making it
 
@@ -100,13 +104,12 @@ class Payload:
                 self._make_function(program, spec)
 
     def _make_function(self, program: Function, spec: Spec) -> None:
-        self._common = self._memory_file(self._pickled(program.call, "the function", program.call))
+        self._common = self._memory_file(self._pickled(program.call, "the function"))
         for rank in range(1 if spec.common_args else spec.nproc):
             whose = "" if spec.common_args else f"rank {rank}: "
             given = (spec.args[rank], dict(spec.kwargs[rank]))
-            self._own.append(
-                self._memory_file(self._pickled(given, f"{whose}the arguments", program.call))
-            )
+            self._spawning.append(_Spawning(len(self._spawning[0].fds)))
+            self._own.append(self._memory_file(self._pickled(given, f"{whose}the arguments")))
         multiprocessing = sys.modules.get("multiprocessing")
         tracker = sys.modules.get("multiprocessing.resource_tracker")
         tracker_fd = getattr(getattr(tracker, "_resource_tracker", None), "_fd", None)
@@ -131,16 +134,12 @@ class Payload:
             view = view[os.write(fd, view) :]
         return fd
 
-    def _pickled(self, thing: Any, what: str, call: Any) -> bytes:
-        before = len(self._spawning.fds)
+    def _pickled(self, thing: Any, what: str) -> bytes:
         try:
-            return _dump(thing, self._spawning)
+            return _dump(thing, self._spawning[-1])
         except OSError:
             raise
         except Exception as e:
-            for fd in self._spawning.fds[before:]:
-                os.close(fd)
-            del self._spawning.fds[before:]
             _refuse(thing, what, e)
 
 

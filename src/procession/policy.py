@@ -7,6 +7,7 @@ import os
 import signal as signals
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 from procession.ranks import by_rank
 
@@ -92,6 +93,7 @@ class Logs:
 
     def check(self, nproc: int) -> None:
         """Raise ValueError if this cannot be done for a group of `nproc` ranks."""
+        self._check_kinds()
         for what in ("redirect", "tee"):
             for chosen in by_rank(getattr(self, what), nproc, what, Std.NONE):
                 if chosen not in (0, 1, 2, 3):
@@ -112,6 +114,18 @@ class Logs:
                 path = os.path.dirname(path)
             if path and not os.path.isdir(path):
                 raise ValueError(f"log directory: {path!r} is not a directory")
+
+    def _check_kinds(self) -> None:
+        given: dict[str, Any] = vars(self)
+        if given["dir"] is not None and not isinstance(given["dir"], (str, os.PathLike)):
+            raise ValueError(f"log directory: {given['dir']!r} is not a path")
+        if given["prefix"] is not None and not isinstance(given["prefix"], str):
+            raise ValueError(f"prefix must be a template or None, not {given['prefix']!r}")
+        ranks = given["ranks"]
+        of_ranks = isinstance(ranks, Collection) and not isinstance(ranks, (str, bytes))
+        members = list(cast("Collection[Any]", ranks)) if of_ranks else []
+        if ranks is not None and not (of_ranks and all(type(r) is int for r in members)):
+            raise ValueError(f"ranks must be a collection of ranks or None, not {ranks!r}")
 
 
 class Route(enum.Enum):
@@ -146,13 +160,14 @@ class Stop:
 
     def check(self) -> None:
         """Raise ValueError for a signal that does not exist or a time that is not one."""
-        if self.signal not in signals.valid_signals():
+        number: Any = self.signal
+        if not isinstance(number, int) or number not in signals.valid_signals():
             raise ValueError(f"stop signal: there is no signal {self.signal!r}")
         for name in ("grace", "patience", "reap", "linger"):
             seconds = getattr(self, name)
             if name == "patience" and seconds is None:
                 continue
-            if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9:
+            if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:
                 raise ValueError(f"stop: {name} must be seconds, 0 or more, not {seconds!r}")
 
 

@@ -132,6 +132,8 @@ def _finish(end: RankEnd) -> str:
 def _ending(end: RankEnd) -> str:
     """Say how a rank that did not fail came to its end."""
     if end.outcome is Outcome.SIGNALLED and end.exit.signal is not None:
+        if end.sent is not None and end.exit.signal not in end.sent:
+            return f"{what_happened(end)} while it was being ended"
         return f"was ended by {signal_name(end.exit.signal)}"
     return what_happened(end)
 

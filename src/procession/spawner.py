@@ -11,6 +11,7 @@ from procession.output.plan import Files, Output, output_of
 from procession.output.rundir import masked, masked_words
 from procession.output.wiring import Wiring
 from procession.payload import Payload
+from procession.preloading import plan_of, preload_of
 from procession.rankenv import Place, given_run_id, rank_environment
 from procession.results import ResultReader
 from procession.spec import Command, Function, Spec, words_of
@@ -29,6 +30,8 @@ class Spawner:
         early = [self._early(rank) for rank in range(spec.nproc)]
         # Whether one interpreter can stand at the beginning of all ranks.
         self._common_start = all(e == early[0] for e in early)
+        self._ranks = range(spec.nproc)
+        self._plan = plan_of(spec)
         self._filled = fill_standard()
         self._owned: list[Payload | Files | Wiring] = []  # to be closed in this order
         try:
@@ -72,8 +75,18 @@ class Spawner:
         if self._spec.is_python and self._common_start:
             env = {**env, **self._early(0)}
             env = {name: value for name, value in env.items() if value is not None}
-        self._server_key, server = pool.lease(env)
+        preload = None
+        if self._common_start:
+            preload = preload_of(self._spec, self._plan, [self._variables(r) for r in self._ranks])
+        self._server_key, server = pool.lease(env, preload)
         return server
+
+    def _variables(self, rank: int) -> dict[str, str]:
+        """Give the variables of a rank, as far as they are known before an attempt."""
+        place = Place("", 0, "", 0, 0, len(os.sched_getaffinity(0)))
+        own = rank_environment(place, rank, self._spec.nproc, self._role(), "", self._env)
+        env = {**self._env, **own, **self._spec.env[rank]}
+        return {name: value for name, value in env.items() if value is not None}
 
     def _early(self, rank: int) -> dict[str, str | None]:
         """Give the variables of a rank that an interpreter reads when it starts."""
@@ -117,8 +130,9 @@ class Spawner:
             for role, fd in {"result": write_end, **self.payload.fds(rank)}.items():
                 roles[role] = len(fds)
                 fds.append(fd)
-            inherit = list(range(len(fds), len(fds) + len(self.payload.inherited)))
-            fds += self.payload.inherited
+            inherited = self.payload.inherited(rank)
+            inherit = list(range(len(fds), len(fds) + len(inherited)))
+            fds += inherited
         error_file = self.run_dir.error_file(attempt, rank)
         env: dict[str, str | None] = dict(
             rank_environment(
@@ -140,6 +154,14 @@ class Spawner:
                 job["error_file"] = error_file
         server.send(("spawn", job), fds, close)
         return ResultReader(read_end)
+
+    def all_spawned(self, server: ForkServer, attempt: int) -> None:
+        """Tell a forkserver that is a fork of this process, once no rank is to be forked from it.
+
+        It lets go of this process's descriptors then, for somebody may wait for their end.
+        """
+        if self._spec.start_method == "fork" and attempt >= self._spec.restart.max:
+            server.send(("release",), [], [])
 
     def _role(self) -> str:
         return self._env.get("ROLE_NAME", "default")

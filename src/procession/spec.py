@@ -55,7 +55,8 @@ class Spec:
     """A group to be started; made and checked by `make_spec`.
 
     args, kwargs and env are by rank. env holds what is added to the launcher's environment; a
-    value of None takes the variable away.
+    value of None takes the variable away. preload: modules that are imported once, before the ranks
+    are forked; "auto": those that the program will import, as far as that is sound.
     """
 
     program: Program
@@ -71,6 +72,7 @@ class Spec:
     stop: Stop = DEFAULT_STOP
     restart: Restart = NO_RESTART
     common_args: bool = True
+    preload: Literal["auto"] | tuple[str, ...] | None = None
 
     @property
     def is_python(self) -> bool:
@@ -120,6 +122,7 @@ def make_spec(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
+    preload: Literal["auto"] | Sequence[str] | None = None,
 ) -> Spec:
     """Check everything that can be checked before a process is started.
 
@@ -140,6 +143,8 @@ def make_spec(
     for what, value, kind, wanted in kinds:
         if value is not None and not isinstance(value, kind):
             raise SpecError(f"{what} must be {wanted}, not {value!r}")
+    if name is not None and (not name or not name.isprintable()):
+        raise SpecError(f"name must be a line of text, not {name!r}")
     logs, stop, restart = logs or DEFAULT_LOGS, stop or DEFAULT_STOP, restart or NO_RESTART
     if start_method not in START_METHODS:
         raise SpecError(
@@ -171,6 +176,7 @@ def make_spec(
         logs=logs,
         stop=stop,
         restart=restart,
+        preload=_preload(preload),
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
 
@@ -183,6 +189,18 @@ def _directory(cwd: Any) -> str:
     if not os.path.isdir(where):
         raise SpecError(f"cwd: {where!r} is not a directory")
     return where
+
+
+def _preload(value: Any) -> Literal["auto"] | tuple[str, ...] | None:
+    if value is None or value == "auto":
+        return value
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        raise SpecError(f'preload must be "auto", a list of module names, or None, not {value!r}')
+    names = tuple(cast("Sequence[Any]", value))
+    for name in names:
+        if not isinstance(name, str) or not all(p.isidentifier() for p in name.split(".")):
+            raise SpecError(f"preload: {name!r} is not the name of a module")
+    return names
 
 
 def _arguments(value: Any) -> tuple[Any, ...]:

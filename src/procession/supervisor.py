@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from procession import lifecycle
-from procession.ends import RankRecord, group_end
+from procession.ends import RankRecord, Silence, group_end
 from procession.errors import GroupEnd
 from procession.events import Event
 from procession.exit import Exit, signal_name
@@ -44,6 +44,7 @@ from procession.lifecycle import (
     Swept,
     WorkerEvent,
 )
+from procession.results import Told
 from procession.spawner import Spawner
 from procession.spec import Function, Spec
 from procession.system.eventloop import EventLoop
@@ -52,7 +53,8 @@ from procession.system.memory import OomWatch
 START_SECONDS = 300.0
 DRAIN_SECONDS = 2.0
 _sweeps = itertools.count(1)  # a forkserver goes from group to group: no two may be alike
-STATUS_SECONDS = 2.0  # for the forkserver to tell the status of a rank that is seen to be dead
+SILENT_NS = 1_000_000_000  # from the end of a result pipe to that of its process, at the most
+STATUS_SECONDS = 30.0  # for the forkserver to tell the status of a rank that is seen to be dead
 
 
 class Supervisor:
@@ -61,6 +63,7 @@ class Supervisor:
     def __init__(self, spec: Spec, spawner: Spawner, server: ForkServer) -> None:
         self.spec = spec
         self.end: GroupEnd | None = None
+        self.notes: list[str] = []  # about the whole, for the report
         self.records: list[RankRecord] = []
         self.lifecycle = Lifecycle(spec.nproc, spec.restart.max, patient=spec.stop.patience != 0)
         self.journal = Journal(spawner.run_dir.write_event)
@@ -74,6 +77,7 @@ class Supervisor:
         self._patience = spec.stop.patience
         self._subscribers: deque[Callable[[Event], None]] = deque()  # that are still to be told
         self._sweep_asked = 0
+        self._heard_at = 0  # the latest time that a report told
         self._crashed = False
         self._stop_asked = False
         self._drained = False
@@ -244,6 +248,7 @@ class Supervisor:
         for rank, record in enumerate(self.records):
             if not record.asked and not record.start_fault:
                 self._handle(RankEvent(WorkerEvent.CANCELLED, rank, time.monotonic_ns()))
+        self._spawner.all_spawned(self._server, attempt)
         self._mind_queue()
 
     def _renew_server(self) -> None:
@@ -266,6 +271,8 @@ class Supervisor:
     # -- ending
 
     def _signal(self, ranks: list[int], number: int) -> None:
+        for rank in ranks:
+            self.records[rank].signals.add(int(number))
         if not self._server.lost:
             self._server.wake()
             self._tell("signal", int(number), ranks)
@@ -302,6 +309,9 @@ class Supervisor:
             kind, rest = message[0], message[1:]
             if kind == "spawned":
                 self._spawned(rest[0], rest[1], rest[2], fds)
+            elif kind == "preloaded":
+                if rest[0]:
+                    self._not_preloaded(rest[0])
             elif kind == "ready":
                 if self._lives(rest[0]):
                     self._handle(RankEvent(WorkerEvent.READY, rest[0], rest[1]))
@@ -326,6 +336,13 @@ class Supervisor:
             self._server_lost()
         else:
             self._mind_queue()
+
+    def _not_preloaded(self, why: str) -> None:
+        import logging
+
+        said = f"{why}: each rank gets a fresh interpreter, and nothing is preloaded"
+        self.notes.append(said)
+        logging.getLogger("procession").warning("procession: %s", said)
 
     def _lives(self, rank: int) -> bool:
         return self.lifecycle.ranks[rank].state not in lifecycle.GONE
@@ -382,10 +399,12 @@ class Supervisor:
         if record.exit.signal == signal.SIGKILL and not ours:
             record.out_of_memory = self._oom.verdict(peak)
         self._read_result(rank, everything=True)
-        self._forget_rank(record)
+        self._forget_rank(record)  # from here on it is over
         ok = record.exit.ok
         if isinstance(self.spec.program, Function):
             ok = ok and record.told is not None and record.told.good
+        if not ok:
+            record.exited_at = at = self._death_of(record, at)
         self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok))
 
     def _read_result(self, rank: int, everything: bool = False) -> None:
@@ -395,11 +414,38 @@ class Supervisor:
         news = record.reader.read(everything)
         if record.reader.ended:
             self._loop.forget(record.reader.fd)
+            # The result pipe of a command is nobody's: its end tells nothing.
+            if self.spec.is_python and record.reader.told is None and record.silent is None:
+                after, seen = max(self._loop.looked_before, self._heard_at), self._loop.looked
+                record.silent = Silence(after, seen, seen)
         if news:
             first = record.told is None
             record.told = told = record.reader.told
             if told is not None and first and self._lives(rank):
+                self._heard(told)
                 self._handle(RankEvent(WorkerEvent.REPORTED, rank, told.at, told.good))
+
+    def _heard(self, told: Told) -> None:
+        """Take note of the time of a report: silent ends that were seen before it came before it.
+
+        A rank that dies without a word wakes its peers, which raise, and stamp that, before it is a
+        zombie that can be reaped. But its result pipe ends first of all, and epoll tells in order.
+        """
+        self._heard_at = max(self._heard_at, told.at)
+        for record in self.records:
+            silent = record.silent
+            if silent is not None and silent.after < told.at <= silent.until:
+                silent.until = told.at - 1
+
+    def _death_of(self, record: RankRecord, at: int) -> int:
+        """Say when a rank died that was reaped `at`, from what its result pipe shows."""
+        silent = record.silent
+        if silent is None or record.exit.signal in record.signals or at - silent.seen > SILENT_NS:
+            return at
+        for other in range(len(self.records)):  # what they have said until now
+            if other != record.rank and self._lives(other):
+                self._read_result(other)
+        return min(at, silent.until)
 
     def _forget_rank(self, record: RankRecord) -> None:
         if record.pidfd >= 0:
@@ -461,7 +507,7 @@ class Supervisor:
 
     def _conclude(self) -> None:
         shown = self._drain()
-        notes: list[str] = []
+        notes = self.notes
         if not shown:
             notes.append("the console did not take all output in time; the rest was cut off")
         if self.lost_server:

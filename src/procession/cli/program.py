@@ -32,6 +32,8 @@ def choose_program(word: str, args: list[str], *, module: bool, no_python: bool)
                 raise SpecError(f"{word!r} is a directory without a __main__.py")
             return Script(word, tuple(args))
         ends = word.endswith(SCRIPT_ENDINGS)
+        if not ends and _is_foreign(word):
+            raise SpecError(f"{word!r} is not executable; chmod +x it, or name its interpreter")
         if os.path.exists(word) and (ends or not os.access(word, os.X_OK)):
             return Script(word, tuple(args))
         if ends:
@@ -43,6 +45,18 @@ def choose_program(word: str, args: list[str], *, module: bool, no_python: bool)
     if problem:
         raise SpecError(problem)
     return Command((word, *args))
+
+
+def _is_foreign(path: str) -> bool:
+    """Whether a file that is not executable names an interpreter other than Python."""
+    if not os.path.isfile(path) or os.access(path, os.X_OK):
+        return False
+    try:
+        with open(path, "rb") as f:
+            first = f.readline(200)
+    except OSError:
+        return False  # that is said where it is opened
+    return first.startswith(b"#!") and b"python" not in first
 
 
 def _similar(word: str) -> str:

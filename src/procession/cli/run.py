@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
@@ -16,6 +17,7 @@ from procession.policy import Route
 from procession.spec import Spec
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
 HASTE = 2.0  # seconds for last words, when a signal has come
 
 
@@ -77,10 +79,19 @@ def stopped_by_signals(group: Group) -> Generator[list[int]]:
     """
     received: list[int] = []
 
+    def explain() -> None:
+        if not group.state.final:
+            name = signal.Signals(received[0]).name
+            _say(f"procession: {name}: waiting for ranks to end; once more kills them", 0.0)
+
+    patience = threading.Timer(PATIENCE, explain)
+    patience.daemon = True
+
     def take(number: int, _: object) -> None:
         received.append(number)
         if len(received) == 1:
             group.stop(signal=number, wait=False)
+            patience.start()
         else:
             group.kill(wait=False)
 
@@ -91,6 +102,7 @@ def stopped_by_signals(group: Group) -> Generator[list[int]]:
     try:
         yield received
     finally:
+        patience.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from procession.forkserver.client import ForkServer, interpreter_flags
 
@@ -29,6 +29,17 @@ LIMITS = tuple(
 )
 
 Key = tuple[Any, ...]
+
+
+class Preload(NamedTuple):
+    """What a forkserver imports before it forks.
+
+    key: tells apart those that are not the same to a rank. message: see `forkserver.preload`.
+    """
+
+    key: tuple[Any, ...]
+    message: dict[str, Any]
+
 
 _lock = threading.Lock()
 _resting: list[tuple[Key, ForkServer]] = []
@@ -52,9 +63,12 @@ def key(env: Mapping[str, str]) -> Key:
     return (sys.executable, flags, early, limits, affinity, blocked, ignored, who)
 
 
-def lease(env: Mapping[str, str]) -> tuple[Key, ForkServer]:
-    """Take a forkserver with such an environment that rests here, or start one. Raises OSError."""
-    wanted = key(env)
+def lease(env: Mapping[str, str], preload: Preload | None = None) -> tuple[Key, ForkServer]:
+    """Take a forkserver that rests here, or start one: with this environment, and these imports.
+
+    Raises OSError.
+    """
+    wanted = (*key(env), preload.key if preload else ())
     with _lock:
         for entry in reversed(_resting):
             if entry[0] == wanted:
@@ -66,6 +80,8 @@ def lease(env: Mapping[str, str]) -> tuple[Key, ForkServer]:
                 entry[1].close()
                 break
     server = ForkServer.start(env)
+    if preload is not None:
+        server.send(("preload", preload.message), [], [])
     with _lock:
         _working.add(server)
     return wanted, server

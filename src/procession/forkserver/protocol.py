@@ -7,12 +7,15 @@ takes at most 253 of them at once (SCM_MAX_FD in include/net/scm.h), a frame wit
 several pieces. Descriptors keep their order, so a frame owns the next ones that arrive.
 
 From the launcher:
-    ("begin", dict)                what is common to the ranks of an attempt, see `server.Server`
+    ("preload", dict)              import modules, once, before the first attempt
+    ("begin", dict)                what is common to the ranks of an attempt, see `worker.setup`
     ("spawn", dict) + descriptors  start one rank
     ("signal", number, [rank])     signal the processes of these ranks
     ("sweep", number, which)       signal whatever is left, and tell when nothing is
+    ("release",)                   a fork of the launcher: no more ranks; hold nothing of its
     ("rest", seconds)              the group is over; go if nothing comes for so long
 From the forkserver, `at` in nanoseconds of the monotonic clock:
+    ("preloaded", fault, [module]) why ranks are not forked, or ""; what could not be imported
     ("spawned", rank, pid, at) + [pidfd]
     ("failed", rank, stage, errno, text, at)   the process did not reach its program, and is gone
     ("ready", rank, at)

@@ -42,6 +42,8 @@ TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+    from procession.forkserver.preload import Preloaded
+
     Job = dict[str, Any]
 
 # Signals that would end the forkserver before its launcher: it goes when the launcher goes.
@@ -69,6 +71,7 @@ class Server:
         self._swept: set[int] = set()  # pids that got it
         self._groups: set[int] = set()  # process groups that got the stop signal as ranks
         self._patience: float | None = None
+        self._preloaded: Preloaded | None = None
 
     # -- life
 
@@ -165,6 +168,11 @@ class Server:
             self._patience = None
             self._common = message[1]
             self._groups = set()
+        elif kind == "preload":
+            from procession.forkserver.preload import preload
+
+            self._preloaded = preload(**message[1])
+            self._tell("preloaded", self._preloaded.fault, self._preloaded.failed)
         elif kind == "spawn":
             return self._spawn(message[1], fds)
         elif kind == "signal":
@@ -174,10 +182,27 @@ class Server:
                 self._groups = set()
             self._sweep, self._sweep_of, self._swept = message[1], message[2], set[int]()
             self._reap()
+        elif kind == "release":
+            self._release()
         elif kind == "rest":
             self._patience = message[1]
             self._common = {}
         return None
+
+    def _release(self) -> None:
+        """Let go of the descriptors that a fork has of its launcher, and keep their numbers.
+
+        Objects of the launcher would close them, when they are collected, whosever they are then.
+        """
+        own = {self._sock.fileno(), self._epoll.fileno(), self._woken, self._wake, self._alive}
+        for name in os.listdir("/proc/self/fd"):
+            fd = int(name)
+            if fd > 2 and fd not in own and fd not in self._status:
+                try:
+                    os.fstat(fd)
+                    os.dup2(0, fd, inheritable=False)
+                except OSError:
+                    pass  # the listing's own
 
     def _signal(self, number: int, ranks: list[int]) -> None:
         self._reap()
@@ -261,6 +286,10 @@ class Server:
 
     def _spawn(self, job: Job, fds: list[int]) -> Job | None:
         rank: int = job["rank"]
+        if job["kind"] == "python" and self._preloaded is not None:
+            if self._preloaded.fault:
+                job["kind"] = "fresh"
+            job["imports"] = (self._preloaded.printed, self._preloaded.variables)
         stage = "make its pipes"
         try:
             if job["kind"] == "python":
@@ -371,6 +400,8 @@ def main(sock_fd: int, launcher: int) -> None:
         from procession.worker.bootstrap import run_in_fork
 
         run_in_fork(job)
+    else:
+        os._exit(0)  # there is nothing to be ended in an orderly way, and it would take its time
 
 
 def main_forked(

@@ -19,6 +19,8 @@ class EventLoop:
     """
 
     def __init__(self) -> None:
+        # When the wait returned, and when the one before did: what is told now happened in between.
+        self.looked = self.looked_before = time.monotonic_ns()
         self._epoll = select.epoll()
         self._sources: dict[int, Call] = {}
         self._deadlines: dict[Hashable, tuple[float, Call]] = {}
@@ -67,7 +69,9 @@ class EventLoop:
         if self._deadlines:
             soonest = min(at for at, _ in self._deadlines.values())
             patience = max(0.0, soonest - time.monotonic())
-        for fd, _ in self._epoll.poll(patience):
+        ready = self._epoll.poll(patience)
+        self.looked_before, self.looked = self.looked, time.monotonic_ns()
+        for fd, _ in ready:
             call = self._sources.get(fd)  # None: forgotten by a call just before
             if call is not None:
                 call()

@@ -91,13 +91,20 @@ def _tell_error(pipe: outcome.ResultPipe, e: BaseException, *, rebuildable: bool
 def _tell_exit(pipe: outcome.ResultPipe, e: SystemExit) -> None:
     from procession.worker.description import text_of
 
-    code = e.code & 0xFF if isinstance(e.code, int) else int(e.code is not None)
+    code = _exit_code(e)
     if code == 0:
         pipe.done()
         return
     pipe.failing("exit", "SystemExit", code)
     message = "" if isinstance(e.code, int) else text_of(e.code)
     pipe.error({"kind": "exit", "type": "SystemExit", "code": code, "message": message})
+
+
+def _exit_code(e: SystemExit) -> int:
+    """Give the exit code that an interpreter has for this."""
+    if isinstance(e.code, int):
+        return e.code & 0xFF if -(2**31) <= e.code < 2**31 else 255
+    return int(e.code is not None)
 
 
 def _silence() -> None:
@@ -119,7 +126,7 @@ def run_forked(job: Job) -> NoReturn:
     try:
         run(job)
     except SystemExit as e:
-        code = e.code & 0xFF if isinstance(e.code, int) else int(e.code is not None)
+        code = _exit_code(e)
         if e.code is not None and not isinstance(e.code, int):
             print(e.code, file=sys.stderr)
     except KeyboardInterrupt:
@@ -167,4 +174,8 @@ def run_fresh(fd: int) -> None:
 def run_in_fork(job: Job) -> None:
     """Run the job in a process forked from the forkserver."""
     streams.replace()
+    if "imports" in job:
+        from procession.forkserver.preload import after_fork
+
+        after_fork(*job["imports"])
     run(job)

@@ -175,7 +175,7 @@ def encoded(record: Record) -> bytes:
 def write_error_file(path: str, record: Record) -> None:
     """Write what torch's `record` would have written, unless it did."""
     said = {
-        "message": f"{record['type']}: {record['message']}",
+        "message": f"{record['type'].rpartition('.')[2]}: {record['message']}",
         "extraInfo": {"py_callstack": record["traceback"], "timestamp": str(int(time.time()))},
     }
     try:
