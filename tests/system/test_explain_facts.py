@@ -475,3 +475,15 @@ def test_descriptors_that_became_the_users_files(tmp_path):
     )
     procession.run(procession.Script(str(script)), cwd=tmp_path)
     assert {p.read_text() for p in tmp_path.glob("file*")} == {"user data\n"}
+
+
+def test_report_is_harmless_on_a_terminal():
+    def work():
+        import sys
+
+        print("\x1b[2Jwiped", file=sys.stderr)
+        raise ValueError("\x1b]0;a title\x07")
+
+    failed = failure_of(work, nproc=2)
+    assert "\x1b" not in str(failed)
+    assert "^[]0;a title^G" in str(failed)

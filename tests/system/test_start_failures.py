@@ -427,3 +427,17 @@ def test_interpreter_that_does_not_know_its_path(monkeypatch):
     monkeypatch.setattr(sys, "executable", None)
     failed = failure_of(["true"], kind=StartFailed)
     assert "sys.executable" in str(failed)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timeout": "5"}, {"timeout": -1}, {"timeout": float("nan")}, {"timeout": 1e20},
+        {"name": "a\nb"}, {"name": ""}, {"nproc": 10**6},
+        {"logs": Logs(ranks=5)}, {"logs": Logs(ranks="01")}, {"logs": Logs(dir=5)},
+        {"logs": Logs(prefix=5)}, {"stop": Stop(signal=[])}, {"stop": Stop(grace=True)},
+        {"preload": 5}, {"preload": "numpy"}, {"preload": ["not a name"]},
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense(wrong):
+    refused(["true"], **wrong)

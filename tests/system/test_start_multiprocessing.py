@@ -327,3 +327,55 @@ def test_nothing_is_said_about_leaked_objects(tmp_path):
         [PYTHON, str(script)], capture_output=True, text=True, timeout=30, check=False
     )
     assert (done.stdout, done.stderr) == ("6\n", "")
+
+
+# -- descriptors
+
+
+def wait_for_end(pipe):
+    try:
+        pipe.recv()
+    except EOFError:
+        return "end"
+
+
+def hold(pipe):
+    import signal
+
+    signal.pause()
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_a_rank_sees_the_end_of_a_pipe_that_the_launcher_closes(method):
+    """Nobody else holds it: neither other ranks nor what lies between."""
+    ours, theirs = multiprocessing.Pipe()
+    other, others = multiprocessing.Pipe()
+    group = (
+        procession.start(
+            wait_for_end, args={0: (theirs,), 1: (others,)}, nproc=2, start_method=method
+        )
+        if method != "fork"
+        else procession.start(
+            lambda: (ours.close(), wait_for_end(theirs))[1], nproc=1, start_method=method
+        )
+    )
+    for each in (theirs, others, ours, other):
+        each.close()
+    with group:
+        assert set(group.wait(20).values) == {"end"}
+
+
+def count_descriptors(_):
+    import os
+
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_each_rank_has_the_descriptors_of_its_own_arguments_only():
+    pipes = [multiprocessing.Pipe() for _ in range(12)]
+    args = {rank: (ours,) for rank, (ours, _) in enumerate(pipes)}
+    counts = procession.run(count_descriptors, args=args, nproc=12)
+    for pair in pipes:
+        for end in pair:
+            end.close()
+    assert max(counts) < 12

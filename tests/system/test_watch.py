@@ -261,3 +261,51 @@ def test_nothing_is_done_while_nothing_happens():
 def _switches_of(tid):
     with open(f"/proc/self/task/{tid}/status") as f:
         return sum(int(line.split()[1]) for line in f if "ctxt_switches" in line)
+
+
+# -- who is told of events
+
+
+def test_a_subscriber_may_stop_the_group():
+    stopped = threading.Event()
+
+    def take(event):
+        if event.kind == "running":
+            group.stop()
+            stopped.set()
+
+    group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
+    group.subscribe(take)
+    assert group.wait(20).state is Phase.STOPPED
+    assert stopped.is_set()
+
+
+def test_a_subscriber_cannot_wait_for_the_group():
+    raised = []
+
+    def take(event):
+        if event.kind == "running":
+            try:
+                group.wait()
+            except procession.ProcessionError as e:
+                raised.append(str(e))
+
+    with procession.start(["sleep", "100"], nproc=1, stop=OBEDIENT) as group:
+        group.subscribe(take)
+        until(lambda: raised)
+
+
+def test_a_subscriber_that_comes_late_is_told_everything():
+    group = procession.start(["true"], nproc=2)
+    group.wait()
+    told = []
+    group.subscribe(told.append)
+    assert told == list(group)
+
+
+@pytest.mark.parametrize(("rank", "number"), [(7, 15), (-1, 15), ("0", 15), (0, 9999), (0, "TERM")])
+def test_a_signal_to_nobody_is_refused(rank, number):
+    with procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT) as group:
+        with pytest.raises(procession.SpecError):
+            group.send_signal(rank, number)
+        assert group.state is Phase.RUNNING
