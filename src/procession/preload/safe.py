@@ -1,0 +1,297 @@
+"""The list of modules that are safe to import before a fork, and what has to be known of each.
+
+Safe means, after the import: no thread but those that end themselves before a fork (OpenBLAS's), no
+child process, socket or device; nothing that tells ranks apart was read, but for the variables that
+are named here; and importing it a little earlier than the program does makes no difference that the
+program could see. `tests/preload/test_safe.py` shows it for each entry that is installed. Of the
+other entries it was shown once, with the versions that stand beside them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+
+from procession.preload.find import with_packages
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a module may be imported before the fork.
+
+    reason: why not, or with which version it was shown.
+    variables: environment variables that it, or what it imports, reads when it is imported; `X_*`
+        stands for all that begin with `X_`.
+    sets: variables that it sets when it is imported, unless they are set.
+    unless: top-level modules that it imports if they are installed, and that are not safe: where
+        one of them is, it is not safe either.
+    """
+
+    safe: bool
+    reason: str
+    variables: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Entry:
+    shown: str = ""  # the version with which it was shown
+    reads: str = ""
+    sets: str = ""
+    needs: str = ""  # entries that it imports, or may import
+    unless: str = ""
+    apart: dict[str, str] = field(default_factory=dict[str, str])  # submodule: why it is not safe
+    more: dict[str, str] = field(default_factory=dict[str, str])  # submodule: what else it reads
+    also_sets: dict[str, str] = field(default_factory=dict[str, str])  # submodule: what it sets
+
+
+def _words(*texts: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(" ".join(texts).split()))
+
+
+_OPENMP = "OMP_* GOMP_* KMP_* ACC_DEVICE_NUM ACC_DEVICE_TYPE"
+_FORTRAN = "OPENBLAS_* GOTO_NUM_THREADS OMP_* GFORTRAN_*"
+_COMPILER = (
+    "AOT* INDUCTOR_* CUTLASS_* CUTEDSL_* TRITON_* PT2_* PARTITIONER_* ENABLE_* LOG_* CI CXX "
+    "DUMP_AOTI_MINIFIER FAKE_ALLOW_META UNSAFE_SKIP_FSDP_MODULE_GUARDS "
+    "TMPDIR TEMP TMP HOME USER LOGNAME LNAME USERNAME"
+)
+_TENSORBOARD = "it imports TensorBoard, and that TensorFlow where it is installed"
+
+_LIST: dict[str, _Entry] = {
+    "numpy": _Entry(
+        "2.4",
+        f"NPY_* NUMPY_* {_FORTRAN}",
+        apart={
+            "numpy.distutils": "it changes how the standard library builds",
+        },
+    ),
+    "scipy": _Entry("1.17", "SCIPY_* SOURCE_DATE_EPOCH HOME OPENSSL_*", needs="numpy"),
+    "joblib": _Entry(
+        "1.6",
+        "JOBLIB_* LOKY_* HOME OPENSSL_*",
+        sets="KMP_INIT_AT_FORK",
+        needs="numpy psutil cloudpickle",
+        unless="dask distributed",
+    ),
+    "threadpoolctl": _Entry("3.8", sets="KMP_DUPLICATE_LIB_OK"),
+    "sklearn": _Entry(
+        "1.9",
+        f"SKLEARN_* {_OPENMP}",
+        needs="numpy scipy joblib threadpoolctl pandas rich narwhals",
+        sets="KMP_DUPLICATE_LIB_OK KMP_INIT_AT_FORK",
+    ),
+    "torch": _Entry(
+        "2.13",
+        # TORCHELASTIC_* is not among them: it differs between ranks, and is read when it is used.
+        "TORCH_* TORCHDYNAMO_* TORCHINDUCTOR_* TORCHEXPORT_* PYTORCH_* COMPILE_STROBELIGHT_* FX_* "
+        f"KINETO_* {_OPENMP} MKL_* MKLDNN_* DNNL_* ONEDNN_* INTEL_LIBITTNOTIFY64 OPENSSL_* "
+        "I_MPI_NUMBER_OF_MPI_PROCESSES_PER_NODE I_MPI_PIN_MAPPING I_MPI_THREAD_LEVEL "
+        "MPI_LOCALNRANKS OMPI_COMM_WORLD_LOCAL_SIZE LOGLEVEL",
+        needs="numpy sympy mpmath networkx fsspec filelock jinja2 tqdm",
+        apart={
+            "torch.utils.tensorboard": _TENSORBOARD,
+            "torch.contrib": _TENSORBOARD,
+            "torch.utils.cpp_extension": "it looks for compilers, and setuptools changes sys.path",
+            "torch.testing._internal": "it is torch's own test suite",
+            "torch._inductor.compile_worker": "it is a program",
+        },
+        more=dict.fromkeys(("torch._dynamo", "torch._inductor", "torch._functorch"), _COMPILER),
+        also_sets=dict.fromkeys(("torch._dynamo", "torch._inductor"), "TORCHINDUCTOR_CACHE_DIR"),
+    ),
+    "functorch": _Entry("2.13", needs="torch"),
+    "sympy": _Entry("1.14", "SYMPY_*", needs="mpmath"),
+    "mpmath": _Entry("1.3", "MPMATH_* SAGE_ROOT"),
+    "networkx": _Entry("3.6", "NETWORKX_* _NETWORKX_BUILDING_DOCS_"),
+    "fsspec": _Entry("2026.9", "FSSPEC_* HOME"),
+    "filelock": _Entry("4.2"),
+    "jinja2": _Entry("3.1"),
+    "markupsafe": _Entry("3.0"),
+    "opt_einsum": _Entry("3.4", needs="numpy"),
+    "ml_dtypes": _Entry("0.6", needs="numpy"),
+    "narwhals": _Entry("2.28"),
+    "pandas": _Entry(
+        "3.1",
+        "PANDAS_* PYTHONTZPATH HOME",
+        needs="numpy dateutil",
+        unless="pyarrow numexpr",
+    ),
+    "dateutil": _Entry("4.0", "PYTHONTZPATH HOME"),
+    "PIL": _Entry("13.0", "PILLOW_*", apart={"PIL.ImageTk": "it needs tkinter"}),
+    "yaml": _Entry("6.0"),
+    "requests": _Entry("2.34", "OPENSSL_*", needs="urllib3"),
+    "urllib3": _Entry("2.8", "OPENSSL_*"),
+    "certifi": _Entry("2026.10"),
+    "idna": _Entry("3.20"),
+    "charset_normalizer": _Entry("3.5"),
+    "tqdm": _Entry(
+        "4.70",
+        "TQDM_*",
+        apart=dict.fromkeys(
+            _words(
+                "tqdm.notebook tqdm.autonotebook tqdm.gui tqdm.tk tqdm.keras tqdm.dask "
+                "tqdm.contrib.discord tqdm.contrib.slack tqdm.contrib.telegram"
+            ),
+            "it imports what it reports to",
+        ),
+    ),
+    "einops": _Entry("0.8", apart={"einops.layers": "it imports the framework that it is for"}),
+    "safetensors": _Entry(
+        "0.8",
+        needs="numpy torch",
+        apart=dict.fromkeys(
+            ("safetensors.flax", "safetensors.mlx", "safetensors.paddle", "safetensors.tensorflow"),
+            "it imports the framework that it is for",
+        ),
+    ),
+    "tokenizers": _Entry("0.23", "TOKENIZERS_* RAYON_*"),
+    "regex": _Entry("2026.11"),
+    "click": _Entry("8.5"),
+    "rich": _Entry("15"),
+    "pydantic": _Entry("2.14", "PYDANTIC_*"),
+    "pydantic_core": _Entry("2.50"),
+    "annotated_types": _Entry("0.8"),
+    "typing_inspection": _Entry("0.4"),
+    "omegaconf": _Entry("2.4", needs="yaml"),
+    "msgpack": _Entry("1.2", "MSGPACK_*"),
+    "orjson": _Entry("3.13"),
+    "attr": _Entry("26"),
+    "attrs": _Entry("26"),
+    "packaging": _Entry("26"),
+    "typing_extensions": _Entry("4.16"),
+    "platformdirs": _Entry("4.14", "ANDROID_DATA"),
+    "sortedcontainers": _Entry("2.4"),
+    "tomlkit": _Entry("0.15"),
+    "wcwidth": _Entry("0.9", "WCWIDTH_*"),
+    "pygments": _Entry("2.21"),
+    "psutil": _Entry("7.2", "PSUTIL_*"),
+    "cloudpickle": _Entry("3.1"),
+    "tblib": _Entry("3.2"),
+    "procession": _Entry(),
+}
+
+_PER_RANK = "it reads the environment of its rank when it is imported"
+_DEVICES = "it may start the device's runtime when it is imported, which no fork survives"
+_THREADS = "it starts threads when it is imported"
+_MPI = "it connects to its MPI when it is imported"
+_NOT: dict[str, str] = {
+    **dict.fromkeys(("jax", "jaxlib", "flax", "optax", "haiku", "orbax", "chex"), _PER_RANK),
+    **dict.fromkeys(("tensorflow", "keras", "tf_keras", "tensorboard"), _PER_RANK),
+    **dict.fromkeys(("torch_xla", "libtpu", "torch_neuronx", "torch_npu"), _PER_RANK),
+    **dict.fromkeys(("deepspeed", "horovod", "colossalai", "habana_frameworks"), _PER_RANK),
+    **dict.fromkeys(("cupy", "pycuda", "pyopencl", "cudf", "cuml", "numba", "apex"), _DEVICES),
+    **dict.fromkeys(
+        ("bitsandbytes", "flash_attn", "vllm", "intel_extension_for_pytorch"), _DEVICES
+    ),
+    **dict.fromkeys(("pyarrow", "numexpr", "ray", "wandb", "zmq", "grpc"), _THREADS),
+    "mpi4py": _MPI,
+    "petsc4py": _MPI,
+    "matplotlib": "it reads a file in the working directory, and may keep a temporary directory",
+    "transformers": "it changes how modules are found, and imports whatever is installed",
+    "h5py": "it runs a program when it is imported",
+    "loguru": "it keeps the standard error stream of the process that imports it",
+    "setuptools": "it changes sys.path and puts its own distutils before the standard library's",
+    "pkg_resources": "it reads all of sys.path when it is imported",
+}
+
+_WARNS = "it warns when it is imported"
+_STANDARD_NOT: dict[str, str] = {
+    **dict.fromkeys(
+        _words(
+            "aifc asynchat asyncore audioop cgi cgitb chunk crypt distutils imghdr imp lib2to3 "
+            "mailcap msilib nis nntplib ossaudiodev pipes smtpd sndhdr spwd sre_compile "
+            "sre_constants sre_parse sunau telnetlib uu xdrlib"
+        ),
+        _WARNS,
+    ),
+    **dict.fromkeys(("readline", "rlcompleter"), "it takes hold of the terminal"),
+    **dict.fromkeys(("tkinter", "turtle", "turtledemo", "idlelib"), "it belongs to a display"),
+    **dict.fromkeys(("this", "__hello__", "__phello__"), "it prints"),
+    "antigravity": "it opens a browser",
+    "test": "it is Python's own test suite",
+    "ensurepip": "it is a program",
+    "venv": "it is a program",
+    "site": "the interpreter imports it itself",
+    "sitecustomize": "the interpreter imports it itself",
+    "usercustomize": "the interpreter imports it itself",
+}
+_STANDARD_READS = {
+    "pydoc": "HOME",
+    "sysconfig": "HOME",
+    "trace": "HOME",
+    "zoneinfo": "HOME PYTHONTZPATH",
+    "optparse": "LANGUAGE LC_ALL LC_MESSAGES LANG",
+    "ssl": "OPENSSL_*",
+    "hashlib": "OPENSSL_*",
+    "xmlrpc": "HOME",
+}
+
+
+@cache
+def verdict(module: str) -> Verdict:
+    """Tell whether the module of this dotted name may be imported before a fork.
+
+    A submodule counts as its package unless it is listed by itself. Never raises: what is no name
+    of a module is not safe.
+    """
+    parts = module.split(".")
+    top = parts[0]
+    if not all(part.isidentifier() for part in parts):
+        return Verdict(False, "it is no name of a module")
+    if parts[-1] == "__main__":
+        return Verdict(False, "it is a program")
+    if top in _STANDARD_NOT:
+        return Verdict(False, _STANDARD_NOT[top])
+    if top in sys.stdlib_module_names:
+        return _standard(top)
+    if top in _NOT:
+        return Verdict(False, _NOT[top])
+    entry = _LIST.get(top)
+    if entry is None:
+        return Verdict(False, "nothing is known of it")
+    above = with_packages(module)
+    for name in above:
+        if name in entry.apart:
+            return Verdict(False, entry.apart[name])
+    return _made(top, tuple(n for n in above if n in entry.more or n in entry.also_sets))
+
+
+@cache
+def _made(top: str, apart: tuple[str, ...]) -> Verdict:
+    """Make the verdict of a listed package, which all its modules share but those listed apart."""
+    entry, with_needs = _LIST[top], _with_needs(top)
+    return Verdict(
+        True,
+        f"shown to be safe with version {entry.shown}" if entry.shown else "it is this program's",
+        _words(*(entry.more.get(n, "") for n in apart), *(e.reads for e in with_needs)),
+        _words(*(entry.also_sets.get(n, "") for n in apart), *(e.sets for e in with_needs)),
+        _words(*(e.unless for e in with_needs)),
+    )
+
+
+def packages() -> frozenset[str]:
+    """Give the names of all listed packages that are not of the standard library."""
+    return frozenset(_LIST)
+
+
+def reads(variables: Iterable[str], name: str) -> bool:
+    """Tell whether the variable `name` is among a verdict's `variables`."""
+    return any(
+        name.startswith(v[:-1]) if v.endswith("*") else name == v
+        for v in variables
+    )  # fmt: skip
+
+
+def _standard(top: str) -> Verdict:
+    return Verdict(True, "the standard library's", _words(_STANDARD_READS.get(top, "")))
+
+
+def _with_needs(top: str) -> list[_Entry]:
+    """Give a package's entry and those of all that it imports."""
+    names = [top]
+    for name in names:
+        names.extend(n for n in _LIST[name].needs.split() if n not in names)
+    return [_LIST[name] for name in names]

@@ -1,0 +1,226 @@
+"""The list: what is on it does nothing that a fork would not survive; what is not, is refused."""
+
+import importlib.util
+import json
+import os
+
+import pytest
+
+from procession.preload import safe
+from support import run_python
+
+INSTALLED = sorted(n for n in safe.packages() if importlib.util.find_spec(n))
+# Submodules that do more than their packages, and those that a run of DDP imports late.
+DEEPER = [
+    "scipy.stats",
+    "scipy.linalg",
+    "scipy.sparse",
+    "sklearn.linear_model",
+    "sklearn.datasets",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "torch.nn.parallel",
+    "torch.utils.data",
+    "torch.multiprocessing",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "torch.onnx",
+    "torch.distributed.elastic.multiprocessing",
+    "torch.distributed.checkpoint",
+]
+
+# Prints what the import of a module did to its process, and what it read.
+PROBE = """
+import json, os, signal, sys, warnings
+
+name = sys.argv[1]
+reads, before = set(), dict(os.environ)
+kind = type(os.environ)
+get = kind.__getitem__
+
+
+def note(self, key):
+    reads.add(key)
+    return get(self, key)
+
+
+def handlers():
+    return [signal.getsignal(n) for n in signal.valid_signals()]
+
+
+def opened():
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.add(os.readlink(f"/proc/self/fd/{fd}"))
+        except OSError:
+            pass
+    return found
+
+
+state = handlers(), list(sys.path), list(sys.meta_path), sys.excepthook, os.getcwd()
+descriptors = opened()
+kind.__getitem__ = note
+with warnings.catch_warnings(record=True) as warned:
+    __import__(name)
+kind.__getitem__ = get
+if before.keys() <= reads:
+    reads -= before.keys()  # it went through all, to find those with some prefix
+after = handlers(), list(sys.path), list(sys.meta_path), sys.excepthook, os.getcwd()
+pid = os.fork()
+if not pid:
+    np = sys.modules.get("numpy")
+    code = 0 if np is None or (np.ones((300, 300)) @ np.ones((300, 300)))[0, 0] == 300 else 1
+    os._exit(code)
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print(json.dumps({
+    "threads": len(os.listdir("/proc/self/task")) - 1,  # after a fork: OpenBLAS's are gone
+    "children": open(f"/proc/self/task/{os.getpid()}/children").read(),
+    "opened": sorted(opened() - descriptors),
+    "code": code,
+    "changed": [str(pair) for pair in zip(state, after) if pair[0] != pair[1]],
+    "warned": [str(w.message) for w in warned],
+    "reads": sorted(reads),
+    "set": sorted(n for n in os.environ if os.environ[n] != before.get(n)),
+    "removed": sorted(before.keys() - os.environ.keys()),
+}))
+"""
+# Read by the standard library for itself, or by the interpreter: part of what forkservers are
+# told apart by.
+INTERPRETERS = ("PYTHON*", "_PYTHON_*", "LC_*", "LANG*", "PATH", "SETUPTOOLS_USE_DISTUTILS")
+
+
+def seen_by(name, tmp_path):
+    probe = tmp_path / "probe.py"
+    probe.write_text(PROBE)
+    result = run_python(probe, name, timeout=120, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", [*INSTALLED, *DEEPER])
+@pytest.mark.timeout(180)
+def test_an_import_does_nothing_that_a_fork_would_not_survive(name, tmp_path):
+    pytest.importorskip(name.partition(".")[0])
+    verdict = safe.verdict(name)
+    assert verdict.safe, verdict.reason
+    if any(importlib.util.find_spec(other) for other in verdict.unless):
+        pytest.skip(f"one of {verdict.unless} is installed")
+    seen = seen_by(name, tmp_path)
+    assert seen["threads"] == 0
+    assert seen["children"] == ""
+    assert seen["opened"] == []
+    assert seen["code"] == 0  # a child can work
+    assert seen["changed"] == []
+    assert seen["warned"] == []
+    assert seen["removed"] == []
+    assert set(seen["set"]) <= set(verdict.sets)
+    known = (*verdict.variables, *verdict.sets, *INTERPRETERS)
+    assert [v for v in seen["reads"] if not safe.reads(known, v)] == []
+
+
+def test_the_list_is_worth_its_tests():
+    assert {"numpy", "scipy", "sklearn"} <= set(INSTALLED) or not importlib.util.find_spec("numpy")
+
+
+def test_what_starts_a_thread_is_found(tmp_path, monkeypatch):
+    (tmp_path / "threaded.py").write_text(
+        "import threading, os, warnings\n"
+        "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "os.environ['X'] = os.environ.get('HOME', '')\n"
+        "warnings.warn('no')\n"
+        "file = open(__file__)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    seen = seen_by("threaded", tmp_path)
+    assert seen["threads"] == 1
+    assert seen["set"] == ["X"]
+    assert seen["opened"] == [str(tmp_path / "threaded.py")]
+    assert seen["warned"] == ["no"]
+    assert "HOME" in seen["reads"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "json",
+        "os.path",
+        "asyncio",
+        "multiprocessing.pool",
+        "logging.handlers",
+        "typing",
+        "random",
+        "numpy",
+        "numpy.random",
+        "torch",
+        "torch.nn.functional",
+        "sklearn.linear_model",
+        "procession",
+    ],
+)
+def test_safe(name):
+    assert safe.verdict(name).safe
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("jax", "environment"),
+        ("jax.numpy", "environment"),
+        ("tensorflow", "environment"),
+        ("torch_xla", "environment"),
+        ("mpi4py.MPI", "MPI"),
+        ("cupy", "device"),
+        ("pyarrow", "threads"),
+        ("h5py", "runs a program"),
+        ("matplotlib.pyplot", "directory"),
+        ("torch.utils.tensorboard", "TensorFlow"),
+        ("torch.utils.tensorboard.writer", "TensorFlow"),
+        ("torch.utils.cpp_extension", "sys.path"),
+        ("setuptools", "sys.path"),
+        ("antigravity", "browser"),
+        ("this", "prints"),
+        ("tkinter.ttk", "display"),
+        ("imp", "warns"),
+        ("readline", "terminal"),
+        ("test.support", "test"),
+        ("nobodys_package", "nothing is known"),
+        ("numpy.f2py.__main__", "program"),
+        ("", "no name"),
+        ("a b", "no name"),
+        ("numpy.", "no name"),
+        ("..", "no name"),
+        ("numpy\0", "no name"),
+        ("numpy/../x", "no name"),
+    ],
+)
+def test_not_safe(name, why):
+    verdict = safe.verdict(name)
+    assert not verdict.safe
+    assert why in verdict.reason
+    assert (verdict.variables, verdict.sets, verdict.unless) == ((), (), ())
+
+
+def test_variables_of_what_a_package_imports_count():
+    reads = safe.verdict("torch.nn").variables
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCH_LOGS", "OPENBLAS_NUM_THREADS"):
+        assert safe.reads(reads, name), name
+    for name in (
+        "RANK",
+        "LOCAL_RANK",
+        "TORCHELASTIC_ERROR_FILE",
+        "CUDA_VISIBLE_DEVICES",
+        "MASTER_PORT",
+        "NCCL_DEBUG",
+    ):
+        assert not safe.reads(reads, name), name
+    assert safe.reads(safe.verdict("torch._inductor.compile_fx").variables, "TMPDIR")
+    assert safe.verdict("torch._dynamo.eval_frame").sets == ("TORCHINDUCTOR_CACHE_DIR",)
+    assert safe.verdict("sklearn").unless == ("dask", "distributed", "pyarrow", "numexpr")
+
+
+def test_a_pattern_is_a_prefix_or_a_name():
+    assert safe.reads(("OMP_*", "CI"), "OMP_")
+    assert not safe.reads(("OMP_*", "CI"), "OMP")
+    assert safe.reads(("OMP_*", "CI"), "CI")
+    assert not safe.reads(("OMP_*", "CI"), "CIRCLE")
