@@ -1,0 +1,78 @@
+"""What to preload, what not, and why: the result of reading a program."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class StoppedAt(NamedTuple):
+    """The first place at which a program may change, or see, what is imported."""
+
+    file: str
+    line: int
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which modules the forkserver may import before it forks.
+
+    modules: in the order in which the program imports them, packages before their submodules. A
+        submodule may also be the name of something else in its package, by which the program
+        means that: it is to be imported only if its package has nothing of its name after the
+        package's import.
+    skipped: (module, why not), for what the program imports and is left to the ranks.
+    stopped_at: where reading stopped, None if the program was read to its end.
+    variables: environment variables that the modules read when they are imported (`X_*` stands for
+        all that begin with `X_`).
+    """
+
+    modules: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    stopped_at: StoppedAt | None = None
+    variables: tuple[str, ...] = ()
+
+
+def nothing(where: str, reason: str) -> Plan:
+    """Give an empty plan, with the reason."""
+    return Plan(stopped_at=StoppedAt(where, 0, "", reason))
+
+
+def explain(plan: Plan) -> str:
+    """Give the lines that say what would be preloaded, what not, and why."""
+    lines: list[str] = []
+    if plan.modules:
+        lines.append("preloaded, in this order:")
+        lines += [f"  {line}" for line in _by_package(plan.modules)]
+    else:
+        lines.append("preloaded: nothing")
+    if plan.skipped:
+        lines.append("left to the ranks:")
+        lines += [f"  {name}: {reason}" for name, reason in plan.skipped]
+    if plan.stopped_at is not None:
+        at = plan.stopped_at
+        where = f"{os.path.relpath(at.file)}:{at.line}" if at.line else at.file
+        lines.append(f"read up to {where}: {at.reason}")
+        if at.source:
+            lines.append(f"  {at.source}")
+    return "\n".join(lines)
+
+
+def _by_package(modules: tuple[str, ...]) -> list[str]:
+    """Write modules as one line for each run of modules of one package."""
+    runs: list[list[str]] = []
+    for name in modules:
+        if runs and runs[-1][0].partition(".")[0] == name.partition(".")[0]:
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    most = 6  # of one package; the rest is counted
+    return [
+        ", ".join(run)
+        if len(run) <= most
+        else f"{', '.join(run[:most])} and {len(run) - most} more"
+        for run in runs
+    ]

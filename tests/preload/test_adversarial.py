@@ -1,0 +1,377 @@
+"""Programs that change what an import sees, or look at what was imported: reading stops before."""
+
+import ast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from preloadprograms import Programs
+
+from procession.preload import imports, source
+from procession.preload.reader import Reader
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture
+def programs(tmp_path):
+    return Programs(tmp_path / "program")
+
+
+STATEMENTS = [
+    # calls, open and hidden
+    "f()",
+    "os.environ.update(A='1')",
+    "os.putenv('A', '1')",
+    "sys.path.insert(0, 'x')",
+    "sys.path.append('x')",
+    "warnings.filterwarnings('ignore')",
+    "logging.basicConfig()",
+    "logging.getLogger().setLevel(10)",
+    "torch.manual_seed(0)",
+    "exec('x')",
+    "eval('x')",
+    "__import__('x')",
+    "importlib.import_module('x')",
+    "x = f()",
+    "x: int = f()",
+    "x: f() = 1",
+    "x = [f()]",
+    "x = [f() for _ in range(3)]",
+    "x = {f(a) for a in 'ab'}",
+    "x = {k: f() for k in 'a'}",
+    "x = [a for a in 'ab' if f()]",
+    "x = f'{f()}'",
+    "x = f'{1:{f()}}'",
+    "x = 1 if f() else 2",
+    "x = 1 and f()",
+    "x = not f()",
+    "x = 1 < f()",
+    "x = -f()",
+    "x = [1][f()]",
+    "x = [1][f():]",
+    "x = (lambda a=f(): a)",
+    "x = (lambda: 1)()",
+    "(lambda: exec('x'))()",
+    "x = (y := 1)",
+    "(y := os.environ)['A']",
+    "print(f())",
+    "int(f())",
+    "x = str(f())",
+    "'a'.join(f())",
+    "assert f()",
+    "x = 'a'.format(1)",
+    "open('x')",
+    "print('x')",
+    "input()",
+    "time.sleep(1)",
+    "x = time.time()",
+    "await f()",
+    "x = [*f()]",
+    "x = {**f()}",
+    "int(*f())",
+    "dict(**f())",
+    "int(x=f())",
+    # assignments to what others see
+    "os.environ['A'] = '1'",
+    "os.environ |= {'A': '1'}",
+    "sys.path += ['x']",
+    "sys.path[0] = 'x'",
+    "sys.path[:0] = ['x']",
+    "del os.environ['A']",
+    "del sys.path[0]",
+    "del sys.modules",
+    "os.x = 1",
+    "a, os.environ['A'] = 1, '2'",
+    "[a, *os.x] = 1, 2",
+    "os.x: int = 1",
+    "sys.dont_write_bytecode = 1",
+    "path = sys.path; path += ['x']",
+    "from sys import path; path += ['x']",
+    "a = b = sys.path; a += b",
+    "from os import environ as e; e['A'] = '1'",
+    "from os import environ as e; e |= {'A': '1'}",
+    "x = y; x += ['a']",
+    "x = [sys.path][0]; x += ['a']",
+    "def g(): pass\ng.x = 1",
+    "x = 1; x = sys.path; x += ['a']",
+    "if a:\n  x = []\nelse:\n  x = sys.path\nx += ['a']",
+    "x = []\nif a:\n  x = sys.path\nx += ['a']",
+    "x, y = [], sys.path\ny += ['a']",
+    # statements that are not known
+    "with x: pass",
+    "for x in y: pass",
+    "while x: pass",
+    "raise X",
+    "for os.environ['A'] in 'ab': pass",
+    "with x as os.environ['A']: pass",
+    "match x:\n  case 1: pass",
+    "async def g(): pass\nawait g()",
+    "try:\n  f()\nexcept E: pass",
+    "try: pass\nexcept f(): pass",
+    "try: pass\nfinally: f()",
+    "try: pass\nexcept E: f()",
+    "try: pass\nexcept E: pass\nelse: f()",
+    "if f(): pass",
+    "if x: f()",
+    "if x: pass\nelse: f()",
+    "if not TYPE_CHECKING: f()",
+    "if TYPE_CHECKING: f()",
+    "TYPE_CHECKING = True\nif TYPE_CHECKING: f()",
+    "if __name__ == '__main__': f()",
+    "TYPE_CHECKING = False\nif x: TYPE_CHECKING = True\nif TYPE_CHECKING: f()",
+    "if __name__ != '__main__': pass\nelse: f()",
+    # definitions that run something
+    "@f\ndef g(): pass",
+    "@f()\ndef g(): pass",
+    "@f\nclass A: pass",
+    "@(lambda f: f())\ndef g(): pass",
+    "@functools.wraps(f())\ndef g(): pass",
+    "@functools.lru_cache(f())\ndef g(): pass",
+    "def g(a=f()): pass",
+    "def g(*, a=f()): pass",
+    "def g(a: f()): pass",
+    "def g() -> f(): pass",
+    "def g(*a: f()): pass",
+    "async def g(a=f()): pass",
+    "class A(f()): pass",
+    "class A(B): pass",
+    "class A(metaclass=M): pass",
+    "class A(x=1): pass",
+    "class A(*f()): pass",
+    "class A: f()",
+    "class A: x = f()",
+    "class A:\n  @f\n  def g(self): pass",
+    "class A:\n  for x in y: pass",
+    "class A:\n  class B(f()): pass",
+    "class A:\n  import antigravity",
+    "class A(torch.nn.X): pass",
+    "class A:\n  def __init_subclass__(cls): f()\nclass B(A): pass",
+    "class A:\n  def __class_getitem__(cls, x): f()\nA[0]",
+    "class A:\n  __class_getitem__ = f",
+    "class A:\n  def __set_name__(self, o, n): f()",
+    "class A:\n  __init_subclass__ = __del__ = f",
+    "class A:\n  @classmethod\n  @property\n  def x(cls): f()\nA.x",
+    "class A:\n  @property\n  @classmethod\n  def x(cls): f()\nA.x",
+    "class M(type):\n  def __getitem__(cls, x): f()\nclass A(metaclass=M): pass\nA[0]",
+    "class E(enum.Enum):\n  A = 1\n  def __init__(self, x): f()",
+    "class E(enum.Enum):\n  A = g",
+    "class E(enum.Enum):\n  A = 1\n  def keys(self): f()\ndict(E.A)",
+    "@f\nclass E(enum.Enum): A = 1",
+    "class X:\n  def __new__(c, x): f()\nclass E(X, enum.Enum): A = 1",
+    "class E(enum.Enum):\n  _generate_next_value_ = g\n  A = enum.auto()",
+    "class A(dict):\n  def __missing__(self, k): f()\nA()['x']",
+    "class A: pass\nA()",
+    "class A(metaclass=abc.ABCMeta, x=f()): pass",
+    "class A:\n  global int\n  int = f\nint('1')",
+    # names that no longer mean what they did
+    "def int(x): os.environ['A'] = '1'\nint('1')",
+    "int = f\nx = int('1')",
+    "import math as str\nstr('1')",
+    "from x import f as len\nlen('a')",
+    "[len('a') for len in [f]]",
+    "if a: int = f\nint('1')",
+    "class len: pass\nlen('a')",
+    "class A:\n  int = f\n  x = int('1')",
+    "logging = f\nlogging.getLogger()",
+    "try: pass\nexcept E as int: pass\nint('1')",
+    "os.path = f\nos.path.join('a')",
+    "f = len\nif a:\n  f = g\nf('a')",
+    "if a: f = len\nelse: f('a')",
+    "nn = f\nclass A(nn.Module): pass",
+    "class A:\n  f = len\n  x = [f(a) for a in 'ab' for b in [f(a)]]",
+    "del int\nint('1')",
+    "from math import *\nint('1')",
+    "getLogger = logging.getLogger\nif a: getLogger = f\ngetLogger()",
+    "sorted([1], key=f)",
+    "max(1, 2, key=f)",
+    "min([1], default=1, key=f)",
+    "map(f, [1])",
+    "list(map(f, [1]))",
+    "x = collections.defaultdict(f)\nx[0]",
+    # names by which the import system is steered, or is looked at
+    "__path__ = ['x']",
+    "def __getattr__(name): f()",
+    "from x import __getattr__",
+    "__name__ = 'x'",
+    "import math as __path__",
+    "__spec__ = None",
+    "__builtins__ = 1",
+    "class __path__: pass",
+    "x = sys.modules",
+    "x = 'torch' in sys.modules",
+    "from sys import modules",
+    "x = len(sys.modules)",
+    "from sys import modules as m\nx = 'torch' in m",
+    "s = sys\nx = s.modules",
+    "x = [sys][0].modules",
+    "from sys import *",
+    "x = sys.meta_path",
+    "x = len(warnings.filters)",
+    "from warnings import filters",
+    "x = sys.__dict__",
+    "x = f.__globals__",
+    "__import__",
+    "x = logging.root",
+    "try:\n  x = torch.distributed.nn\nexcept AttributeError: x = None",
+    "from os import *",
+    "if a:\n  s = sys\nelse:\n  s = 1\nx = s.modules",
+    "x = torch.__dict__",
+    "x = os.sys.modules",
+]
+
+KNOWN = (
+    "import abc, enum, functools, collections, importlib, logging, os, sys, time, warnings, torch\n"
+)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_reading_stops(programs, statement):
+    plan = programs.script(f"{KNOWN}{statement}\nimport numpy\n")
+    assert "numpy" not in plan.modules
+    at = plan.stopped_at
+    assert at is not None
+    if "cannot be parsed" not in at.reason:
+        # Not before the statement, nor at the import after it.
+        assert 1 < at.line < 2 + statement.count("\n") + 1
+        assert plan.modules[-1] in ("torch", "math")
+
+
+@pytest.mark.parametrize("statement", [s for s in STATEMENTS if "__name__" not in s])
+def test_reading_stops_within_a_local_module(programs, statement):
+    try:
+        ast.parse(statement)
+    except SyntaxError:
+        pytest.skip("only the script may be unreadable")
+    text = KNOWN.strip() + "\n" + statement
+    plan = programs.script("import local\nimport numpy\n", local=text)
+    assert "numpy" not in plan.modules
+    assert plan.stopped_at.file.endswith("local.py")
+
+
+@pytest.mark.parametrize(
+    ("main", "local"),
+    [
+        ("from local import int\nint('1')", "def int(x): f()"),
+        ("from local import *\nint('1')", "def int(x): f()"),
+        ("from local import *\nint('1')", "__all__ = ['int']\ndef int(x): f()"),
+        ("from local import *\nx = s.modules", "import sys as s"),
+        ("from local import *\npath += ['x']", "from sys import path"),
+        ("from local import *\nx += ['x']", "import sys\nx = sys.path"),
+        ("from local import x\nx += ['x']", "import sys\nx = sys.path"),
+        ("import local\nlocal.x += ['x']", "x = []"),
+        ("import local\nlocal.sys.path.append('x')", "import sys"),
+        ("import local\nx = local.sys.modules", "import sys"),
+        ("import local\nlocal.f()", "f = len\ndef f(): pass"),
+        ("import local\nlocal.getLogger()", "def getLogger(): pass"),
+        ("from local import A\nclass B(A): pass", "class A(X): pass"),
+        ("from local import E\nclass B(E): pass", "import enum\nclass E(enum.Enum): pass"),
+        ("from local import TYPE_CHECKING\nif TYPE_CHECKING: f()", "TYPE_CHECKING = True"),
+        ("from local import x", "def __getattr__(name): exec(name)"),
+        ("import local", "import sys\nsys.modules[__name__] = 1"),
+        ("import local", "import jax"),
+        ("import local", "x = ("),
+    ],
+)
+def test_reading_stops_across_modules(programs, main, local):
+    plan = programs.script(f"{main}\nimport numpy\n", local=local)
+    assert plan.stopped_at is not None
+    assert "numpy" not in plan.modules
+
+
+def test_names_that_pass_through_local_modules(programs):
+    plan = programs.script(
+        "from local import *\nimport local\nfrom local import getLogger as g\n"
+        "class B(Net): pass\nx = local.getLogger('a')\ny = g('b')\nimport numpy",
+        local="from logging import getLogger\nimport torch\nclass Net(torch.nn.Module): pass",
+    )
+    assert plan.stopped_at is None
+    assert plan.modules == ("logging", "torch", "numpy")
+
+
+def test_a_package_whose_names_come_by_a_star_import(programs):
+    files = {"pkg/__init__": "from math import *", "pkg/sub": "", "other/__init__": "x = 1"}
+    plan = programs.script("from pkg import sub\nimport json", **files)
+    assert "star" in plan.stopped_at.reason
+    plan = programs.script("from other import *\nimport json", **files)
+    assert "star" in plan.stopped_at.reason
+    plan = programs.script("from torch import *\nimport json")
+    assert plan.modules == ("torch",)
+
+
+def unchecked(programs, text):
+    """Plan without the net that keeps a launch from failing with its plan."""
+    programs(main=text)
+    path = str(programs.directory / "main.py")
+    tree = source.parse(path)[1]
+    if isinstance(tree, str):
+        return imports.plan_script(path, programs.path)
+    return Reader(programs.path).script(path)
+
+
+PIECES = st.sampled_from(
+    [s.replace("\n", " ") for s in STATEMENTS]
+    + [
+        "import torch",
+        "from os import path as p",
+        "import json as j, sys",
+        "x",
+        "=",
+        "(",
+        ")",
+        ":",
+        "\n",
+        "\n  ",
+        "class A",
+        "def f",
+        "lambda",
+        "[",
+        "]",
+        "@",
+        "if",
+        "else",
+        "try",
+        "*",
+        "**",
+        "'",
+        '"""',
+        "#",
+        "\\",
+        "\t",
+        "async",
+        "with",
+        "import",
+        "from",
+        ".",
+        "..",
+        "é",
+        "\ufeff",
+        "\x0c",
+    ]
+)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(text=st.one_of(st.text(max_size=80), st.lists(PIECES, max_size=12).map(" ".join)))
+def test_no_text_raises(programs, text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return
+    plan = unchecked(programs, text)
+    assert imports.explain(plan)
+    plan = programs.script("import local", local=text)
+    assert plan.stopped_at is None or plan.stopped_at.reason
+
+
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.binary(max_size=200))
+def test_no_bytes_raise(programs, data):
+    programs.directory.mkdir(exist_ok=True)
+    script = programs.directory / "main.py"
+    script.write_bytes(data)
+    assert imports.plan_script(str(script), programs.path).modules == ()
