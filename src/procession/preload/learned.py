@@ -1,0 +1,216 @@
+"""What the last run of a program had imported at its end: one small file for each program.
+
+The files lie under the user's cache directory, in a directory that nobody else may enter. What a
+file says is checked before it is used, against the interpreter and the installed packages; what is
+no longer true, or no longer safe, is left out. Nothing here raises: without a place to write, or
+with garbage in it, nothing is learned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from procession.preload import safe
+
+MOST_PROGRAMS = 200
+LARGEST = 256 << 10  # bytes of one file
+
+_FORMAT = 1
+_OPEN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def program_key(kind: str, name: str, flags: Sequence[str] = ()) -> str:
+    """Give the key of a program, for this interpreter.
+
+    kind: "script", "module" or "function".
+    name: a script's path, or a module's name; of a function, `module:qualname`.
+    flags: the interpreter's options, as `subprocess._args_from_interpreter_flags` gives them.
+    """
+    if kind == "script":
+        name = os.path.realpath(name)
+    parts = [kind, name, list(flags), sys.executable, sys.prefix, sys.version]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def load(program_key: str, within: Collection[str]) -> tuple[str, ...]:
+    """Give what the program had imported at its end, in the order in which it was loaded.
+
+    within: modules that are preloaded anyway; only what belongs to their packages is given. Of
+        other packages it is not sure that the program will import them before it changes what they
+        see.
+
+    Only modules that `safe.verdict` accepts, of packages that have not changed since. Empty if
+    nothing is known.
+    """
+    directory = _directory(make=False)
+    if directory is None:
+        return ()
+    try:
+        said = _read(directory, program_key)
+    finally:
+        os.close(directory)
+    packages = {name.partition(".")[0] for name in within} - {"procession"}
+    fresh = {top for top in packages & said[1].keys() if _stamp(said[1][top][0]) == said[1][top]}
+    return tuple(
+        name for name in said[0] if name.partition(".")[0] in fresh and safe.verdict(name).safe
+    )
+
+
+def store(
+    program_key: str,
+    modules: Iterable[str],
+    files: Mapping[str, str],
+    changed: Collection[str] = (),
+) -> None:
+    """Keep what a program had imported at its end.
+
+    modules: the names in its `sys.modules`, in that order.
+    files: top-level packages to their `__file__`; those without are not kept.
+    changed: environment variables whose values at its end were not those at its start: modules
+        that read one of them are not kept, since the program may set it before it imports them.
+    """
+    stamps = {top: _stamp(file) for top, file in files.items() if top in safe.packages()}
+    known = {top: stamp for top, stamp in stamps.items() if stamp is not None}
+    kept: list[str] = []
+    for name in modules:
+        verdict = safe.verdict(name) if name.partition(".")[0] in known else None
+        if verdict is None or not verdict.safe:
+            continue
+        if not any(safe.reads(verdict.variables, variable) for variable in changed):
+            kept.append(name)
+    tops = {name.partition(".")[0] for name in kept}
+    text = json.dumps(
+        {
+            "format": _FORMAT,
+            "packages": {top: known[top] for top in sorted(tops)},
+            "modules": kept,
+        }
+    ).encode()
+    if len(text) > LARGEST:
+        return
+    directory = _directory(make=True)
+    if directory is None:
+        return
+    try:
+        _write(directory, program_key, text)
+        _forget_oldest(directory)
+    except OSError:
+        pass  # no space, or no permission any more: then it is not learned
+    finally:
+        os.close(directory)
+
+
+_Stamp = list[Any]  # file, time of its last change in ns, size, inode
+
+
+def _stamp(file: str) -> _Stamp | None:
+    try:
+        status = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return [file, status.st_mtime_ns, status.st_size, status.st_ino]
+
+
+def _directory(*, make: bool) -> int | None:
+    """Open the directory of the files; None if there is none that only this user can change."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):
+        home = os.environ.get("HOME", "")
+        if not os.path.isabs(home):
+            return None
+        cache = os.path.join(home, ".cache")
+    try:
+        if make:
+            os.makedirs(cache, mode=0o700, exist_ok=True)
+        at = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    for name in ("procession", "learned"):
+        try:
+            if make:
+                try:
+                    os.mkdir(name, 0o700, dir_fd=at)
+                except FileExistsError:
+                    pass
+            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _OPEN, dir_fd=at)
+        except OSError:
+            return None
+        finally:
+            os.close(at)
+        at = below
+        if not _is_ours(os.fstat(at)):
+            os.close(at)
+            return None
+    return at
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+def _read(directory: int, name: str) -> tuple[list[str], dict[str, _Stamp]]:
+    try:
+        fd = os.open(f"{name}.json", os.O_RDONLY | _OPEN, dir_fd=directory)
+        try:
+            status = os.fstat(fd)
+            if not (stat.S_ISREG(status.st_mode) and _is_ours(status)):
+                return [], {}
+            with open(fd, "rb", closefd=False) as f:
+                text = f.read(LARGEST + 1)
+        finally:
+            os.close(fd)
+        said = json.loads(text) if len(text) <= LARGEST else None
+    except (OSError, ValueError, RecursionError):
+        return [], {}
+    if not isinstance(said, dict):
+        return [], {}
+    record = cast(dict[str, Any], said)
+    if record.get("format") != _FORMAT:
+        return [], {}
+    modules, packages = record.get("modules"), record.get("packages")
+    if not isinstance(modules, list) or not isinstance(packages, dict):
+        return [], {}
+    stamps = {
+        top: cast(_Stamp, stamp)
+        for top, stamp in cast(dict[str, Any], packages).items()
+        if isinstance(stamp, list) and stamp and isinstance(stamp[0], str)
+    }
+    return [name for name in cast(list[Any], modules) if isinstance(name, str)], stamps
+
+
+def _write(directory: int, name: str, text: bytes) -> None:
+    """Put a file in the place of another, if there is one; the reader sees one or the other."""
+    draft = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
+    fd = os.open(draft, flags, 0o600, dir_fd=directory)
+    try:
+        with open(fd, "wb") as f:
+            f.write(text)
+        os.rename(draft, f"{name}.json", src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        os.unlink(draft, dir_fd=directory)
+        raise
+
+
+def _forget_oldest(directory: int) -> None:
+    names = os.listdir(directory)
+    if len(names) <= MOST_PROGRAMS:
+        return
+    ages: list[tuple[int, str]] = []
+    for name in names:
+        try:
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            ages.append((status.st_mtime_ns, name))
+        except FileNotFoundError:
+            pass  # another launcher was faster
+    for _, name in sorted(ages)[: max(0, len(ages) - MOST_PROGRAMS)]:
+        try:
+            os.unlink(name, dir_fd=directory)
+        except (FileNotFoundError, IsADirectoryError):
+            pass
