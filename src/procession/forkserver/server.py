@@ -93,13 +93,13 @@ class Server:
         self._epoll.register(self._woken, select.EPOLLIN)
         become_subreaper()
         try:
-            self._alive = os.pidfd_open(self._launcher)
-        except OSError:  # gone already
-            return None
-        self._epoll.register(self._alive, select.EPOLLIN)
-        if os.getppid() != self._launcher:
-            return None
-        try:
+            try:
+                self._alive = os.pidfd_open(self._launcher)
+            except ProcessLookupError:  # gone already
+                return self._hear_the_last()
+            self._epoll.register(self._alive, select.EPOLLIN)
+            if os.getppid() != self._launcher:
+                return self._hear_the_last()
             return self._loop()
         except BaseException as e:
             if os.getpid() != self._pid:
@@ -117,7 +117,7 @@ class Server:
                 return None
             fds = {fd for fd, _ in ready}
             if self._alive in fds:
-                return None
+                return self._hear_the_last()
             for fd in fds & self._status.keys():
                 self._read_status(fd)
             if self._woken in fds:
@@ -130,6 +130,16 @@ class Server:
                         return job
                 if self._receiver.ended:
                     return None
+
+    def _hear_the_last(self) -> None:
+        """Read what the launcher said before it went, for the scratch directory that it names."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        while not self._receiver.ended and poll.poll(0):
+            for message, fds in self._receiver.receive():
+                _close(fds)
+                if message[0] == "begin":
+                    self._common = message[1]
 
     def _clear_wakeups(self) -> None:
         try:

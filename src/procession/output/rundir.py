@@ -59,12 +59,16 @@ class RunDir:
         self.kept = logs.dir is not None or files
         self.fault = ""
         self._events = -1
+        self._made = False
         if logs.dir is not None:
             os.makedirs(logs.dir, exist_ok=True)
             base = os.path.abspath(logs.dir)
             self.path = tempfile.mkdtemp(prefix=f"{name}_", dir=base)
-        else:
+        elif self.kept:
             self.path = tempfile.mkdtemp(prefix=f"procession_{name}_")
+        else:  # made when the forkserver has been told of it, and will remove it if we cannot
+            unique = f"procession_{name}_{os.urandom(6).hex()}"
+            self.path = os.path.join(tempfile.gettempdir(), unique)
         if self.kept:
             try:
                 self._events = os.open(os.path.join(self.path, "events.jsonl"), LOG_FLAGS, 0o600)
@@ -77,8 +81,12 @@ class RunDir:
         return os.path.join(self.path, f"attempt_{attempt}", str(rank))
 
     def make_rank_dir(self, attempt: int, rank: int) -> None:
-        """Make that directory, if files are kept. Raises OSError."""
-        if self.kept:
+        """Make that directory, if files are kept, else the scratch directory. Raises OSError."""
+        if not self.kept:
+            if not self._made:
+                os.mkdir(self.path, 0o700)
+                self._made = True
+        else:
             path = self.rank_dir(attempt, rank)
             for each in (os.path.dirname(path), path):
                 try:
@@ -130,7 +138,7 @@ class RunDir:
         if self._events >= 0:
             os.close(self._events)
             self._events = -1
-        if not self.kept:
+        if self._made:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
