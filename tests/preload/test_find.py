@@ -145,7 +145,7 @@ def test_what_is_loaded_at_start_cannot_be_replaced(programs):
     programs(**dict.fromkeys(("encodings/__init__", "os", "codecs"), "1/0"))
     search = Search(programs.path)
     for name in ("encodings", "os", "codecs"):
-        assert search.find(name).kind is Kind.STANDARD or sys.version_info < (3, 11)
+        assert search.find(name).kind is Kind.STANDARD
     code = "import encodings, os, codecs"
     script = programs.directory / "main.py"
     script.write_text(code)

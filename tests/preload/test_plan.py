@@ -116,9 +116,9 @@ def test_read_to_the_end(programs, name):
     [
         ("try:\n  import numpy\nexcept E:\n  numpy = None\nimport torch", "torch", "numpy"),
         (
-            "import sys\nif sys.version_info > (3, 11):\n  import tomllib\nimport json",
+            "import sys\nif sys.version_info > (3, 11):\n  import csv\nimport json",
             "sys json",
-            "tomllib",
+            "csv",
         ),
         ("try:\n  import json\nfinally:\n  import numpy\nimport torch", "torch", "json numpy"),
         ("if __name__ == '__main__':\n  import numpy\nimport json", "json", "numpy"),
@@ -130,6 +130,17 @@ def test_what_is_imported_under_a_condition_is_left(programs, text, modules, lef
     assert plan.stopped_at is None
     assert plan.modules == tuple(modules.split())
     assert plan.skipped == tuple((n, "it is imported under a condition") for n in left.split())
+
+
+def test_what_may_be_there_and_is_not(programs):
+    text = "try:\n  import PIL.Image\nexcept ImportError:\n  PIL = None\nimport json"
+    bare = [p for p in programs.path if "packages" not in p]
+    programs(main=text)
+    plan = imports.plan_script(str(programs.directory / "main.py"), bare)
+    assert plan.stopped_at is None
+    assert plan.modules == ("json",)
+    plan = programs.script(text.replace("PIL.Image", "nobodys_package"))
+    assert "not found" in plan.stopped_at.reason
 
 
 def test_what_comes_after_the_stop_is_left(programs):

@@ -6,15 +6,18 @@ import _imp
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
+from typing import NamedTuple
 
 _SUFFIXES = (*EXTENSION_SUFFIXES, ".py", ".pyc")  # the order in which Python looks
 _STANDARD = os.path.dirname(os.path.realpath(os.__file__))
 # What an interpreter has loaded before it looks at its program.
-_LOADED_AT_START = frozenset(("encodings", "_weakrefset", "_sitebuiltins", "importlib"))
+_LOADED_AT_START = (
+    "_collections_abc _sitebuiltins _weakrefset abc codecs encodings genericpath importlib io os "
+    "posixpath site stat zipimport"
+)
 # Modules of these names are imported, if there are any, by packages of the list.
 _IMPORTED_IF_THERE = (
     "backports bottleneck brotli chardet ck4inductor colorama cuda cython dill flint gmpy gmpy2 "
@@ -35,8 +38,7 @@ class Kind(Enum):
     MISSING = "not found"
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """A module as it would be found.
 
     file: its file; "" for one that has none (built into the interpreter, a namespace package).
@@ -103,10 +105,10 @@ class Search:
                 # os.path and its like; the submodules of a frozen package
                 return above if module == "os.path" else _MISSING
             return self._look(name, above.search)
-        if module in _LOADED_AT_START:
-            return self._look(module, (_STANDARD,))
         if module in sys.builtin_module_names or _imp.is_frozen(module):
             return Found(Kind.STANDARD)
+        if module in _LOADED_AT_START.split():
+            return self._look(module, (_STANDARD,))
         return self._look(module, self._path)
 
     def _look(self, name: str, directories: tuple[str, ...]) -> Found:

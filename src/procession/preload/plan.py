@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -16,8 +15,7 @@ class StoppedAt(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """Which modules the forkserver may import before it forks.
 
     modules: in the order in which the program imports them, packages before their submodules. A

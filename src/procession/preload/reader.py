@@ -109,7 +109,7 @@ class Reader:
         text, tree = parse(path)
         if isinstance(tree, str):
             self.stop(path, 0, "", tree)
-        scope = Scope(lookup=self._stands_for, seen=self._seen)
+        scope = Scope(self._seen, self._stands_for)
         self._scopes[name] = scope
         Body(self, path, text, name, package, scope).run(tree.body, sure=sure)
 
@@ -156,9 +156,10 @@ class Reader:
                 self.left([name], _CONDITION)
 
     def _why_not(self, name: str, found: Found, *, sure: bool) -> str:
-        if found.kind is Kind.MISSING:
-            return "it is not found"
         verdict = safe.verdict(name)
+        if found.kind is Kind.MISSING:
+            # Under a condition it is passed over: what is not there changes nothing.
+            return "it is not found" if sure or not verdict.safe else ""
         if not verdict.safe:
             return verdict.reason
         if found.kind is not Kind.STANDARD and name.partition(".")[0] in sys.stdlib_module_names:
@@ -180,7 +181,7 @@ class Reader:
             self._sure.add(name)
         if not found.file:
             # a namespace package
-            self._scopes[name] = Scope(lookup=self._stands_for, seen=self._seen)
+            self._scopes[name] = Scope(self._seen, self._stands_for)
         elif not found.has_source:
             self.stop(file, line, source, f"{name}: it is local, and has no source to be read")
         else:

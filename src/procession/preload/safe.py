@@ -10,15 +10,15 @@ other entries it was shown once, with the versions that stand beside them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from functools import cache
+from types import MappingProxyType
+from typing import NamedTuple
 
 from procession.preload.find import with_packages
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Whether a module may be imported before the fork.
 
     reason: why not, or with which version it was shown.
@@ -36,16 +36,15 @@ class Verdict:
     unless: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(NamedTuple):
     shown: str = ""  # the version with which it was shown
     reads: str = ""
     sets: str = ""
     needs: str = ""  # entries that it imports, or may import
     unless: str = ""
-    apart: dict[str, str] = field(default_factory=dict[str, str])  # submodule: why it is not safe
-    more: dict[str, str] = field(default_factory=dict[str, str])  # submodule: what else it reads
-    also_sets: dict[str, str] = field(default_factory=dict[str, str])  # submodule: what it sets
+    apart: Mapping[str, str] = MappingProxyType({})  # submodule: why it is not safe
+    more: Mapping[str, str] = MappingProxyType({})  # submodule: what else it reads
+    also_sets: Mapping[str, str] = MappingProxyType({})  # submodule: what it sets
 
 
 def _words(*texts: str) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from procession.preload import known
 
@@ -20,35 +19,38 @@ UNKNOWN = ""
 _BUILTIN = frozenset(dir(builtins))
 
 
-@dataclass
 class Scope:
     """The names of a module or class body, as far as it has been read.
 
-    open: names may have come by a star import, so that nothing is sure of others.
+    seen: kinds of what the program has looked at, shared by all scopes: "environ".
+    lookup: gives what a name of a local module stands for.
     outer: the module's scope, of a class body or comprehension.
     is_class: its names are seen in the class body itself, not in what is nested in it.
-    lookup: gives what a name of a local module stands for.
-    seen: kinds of what the program has looked at, shared by all scopes: "environ".
+    names: what they stand for.
+    open: names may have come by a star import, so that nothing is sure of others.
+    late_annotations: annotations are not evaluated.
     """
 
-    names: dict[str, str] = field(default_factory=dict[str, str])
-    open: bool = False
-    outer: Scope | None = None
-    is_class: bool = False
-    lookup: Callable[[str, str], str] = lambda _module, _name: UNKNOWN
-    seen: set[str] = field(default_factory=set[str])
-    late_annotations: bool = False
+    def __init__(
+        self,
+        seen: set[str],
+        lookup: Callable[[str, str], str],
+        outer: Scope | None = None,
+        *,
+        is_class: bool = False,
+    ) -> None:
+        self.names: dict[str, str] = {}
+        self.open = False
+        self.seen = seen
+        self.lookup = lookup
+        self.outer = outer
+        self.is_class = is_class
+        self.late_annotations = outer is not None and outer.late_annotations
 
     def inner(self, *, is_class: bool = False) -> Scope:
         """Give a scope for what is nested in this one."""
         outer = self.outer if self.is_class else self
-        return Scope(
-            outer=outer,
-            is_class=is_class,
-            lookup=self.lookup,
-            seen=self.seen,
-            late_annotations=self.late_annotations,
-        )
+        return Scope(self.seen, self.lookup, outer, is_class=is_class)
 
     def stands_for(self, name: str) -> str | None:
         """Give what a name stands for, None if it is bound nowhere."""
