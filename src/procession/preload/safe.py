@@ -278,10 +278,14 @@ def packages() -> frozenset[str]:
 
 def reads(variables: Iterable[str], name: str) -> bool:
     """Tell whether the variable `name` is among a verdict's `variables`."""
-    return any(
-        name.startswith(v[:-1]) if v.endswith("*") else name == v
-        for v in variables
-    )  # fmt: skip
+    names, beginnings = _taken_apart(tuple(variables))
+    return name in names or name.startswith(beginnings)
+
+
+@cache
+def _taken_apart(variables: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    beginnings = tuple(v[:-1] for v in variables if v.endswith("*"))
+    return frozenset(v for v in variables if not v.endswith("*")), beginnings
 
 
 def _standard(top: str) -> Verdict:
