@@ -11,6 +11,15 @@ import pytest
 
 import procession.forkserver
 
+# A test run in the background has these ignored, and so would have all that it starts.
+for number, action in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, action)
+
 PATIENCE = 10.0  # seconds that what is on its way out may take
 
 

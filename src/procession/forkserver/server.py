@@ -312,6 +312,7 @@ class Server:
             read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
             stage = "fork"
             signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
+            at = time.monotonic_ns()  # before: a rank may run, and end, before we go on here
             try:
                 pid = os.fork()
             except BaseException:
@@ -328,7 +329,6 @@ class Server:
             os.close(read_end)
             return self._become_rank(job, fds, write_end)
         self._restore_own_mask()
-        at = time.monotonic_ns()
         os.close(write_end)
         _close(fds)
         self._pids[rank], self._ranks[pid] = pid, rank
