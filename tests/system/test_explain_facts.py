@@ -487,3 +487,23 @@ def test_report_is_harmless_on_a_terminal():
     failed = failure_of(work, nproc=2)
     assert "\x1b" not in str(failed)
     assert "^[]0;a title^G" in str(failed)
+
+
+def test_a_stop_signal_does_not_cut_off_the_explanation():
+    """Also where another thread of the rank would take the signal."""
+
+    def work():
+        import threading
+        import time
+
+        class Slow(Exception):
+            def __str__(self):
+                time.sleep(0.3)
+                return "told in full"
+
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        raise Slow
+
+    failed = failure_of(work, nproc=2, stop=procession.Stop(grace=20, linger=0))
+    assert "told in full" in failed.cause.message
+    assert "raise Slow" in failed.cause.traceback

@@ -104,7 +104,15 @@ def test_bad_configurations(entry):
         assert str(caught.value) == f"Bad worker syntax: {entry}"
 
 
-@pytest.mark.parametrize("worker", ["w", "w:", ":1", "w:x", "w:-1", "w:1:2"])
+@pytest.mark.parametrize("worker", ["", "w"])
+def test_a_worker_without_a_number_is_the_first(worker):
+    for config in ({}, {"XRT_TPU_CONFIG": "c;2;h:1"}):
+        found = xrt.environments({"XRT_LOCAL_WORKER": worker, **config}, 2)
+        assert [v["XRT_SHARD_ORDINAL"] for v in found] == ["0", "1"]
+        assert {v["XRT_LOCAL_WORKER"] for v in found} == {worker}  # it is not missing
+
+
+@pytest.mark.parametrize("worker", ["w:", ":1", "w:x", "w:-1", "w:1:2"])
 def test_bad_workers(worker):
     with pytest.raises(ValueError, match=f"^Bad worker syntax: {worker}$"):
         xrt.environments({"XRT_LOCAL_WORKER": worker}, 8)

@@ -12,6 +12,7 @@ and exit handlers, which are not its own to run: it joins its threads, flushes a
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     Job = dict[str, Any]
+
+
+# By which a process may be asked to end.
+ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1,
+          signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU)  # fmt: skip
 
 
 def run(job: Job) -> None:
@@ -79,13 +85,34 @@ def _tell_error(pipe: outcome.ResultPipe, e: BaseException, *, rebuildable: bool
     from procession.worker import description
 
     code = 130 if isinstance(e, KeyboardInterrupt) else 1
-    pipe.failing(description.kind_of(e), outcome.type_name(type(e)), code)
-    # A stop signal must not end the rank in the middle of its explanation.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
+    with _Undisturbed():
+        pipe.failing(description.kind_of(e), outcome.type_name(type(e)), code)
         pipe.error(description.describe(e, rebuildable=rebuildable))
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Undisturbed:
+    """Puts off the signals that would end this process, so that it can explain its failure.
+
+    They are blocked for this thread, where a handler of the program could raise; and for the other
+    threads, which would take them, the default action is put off.
+    """
+
+    def __enter__(self) -> None:
+        self._came: list[int] = []
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        self._default = [n for n in ENDING if signal.getsignal(n) is signal.SIG_DFL]
+        for number in self._default:
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _: object) -> None:
+        self._came.append(number)
+
+    def __exit__(self, *_: object) -> None:
+        for number in self._default:
+            signal.signal(number, signal.SIG_DFL)
+        for number in self._came:
+            os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
 
 def _tell_exit(pipe: outcome.ResultPipe, e: SystemExit) -> None:
@@ -118,7 +145,6 @@ def _print_nothing(*_: object) -> None:
 
 def run_forked(job: Job) -> NoReturn:
     """Run the job in a process forked from the launcher, and leave without its exit handlers."""
-    import os
     import threading
 
     code = 0
@@ -161,7 +187,6 @@ def _forget_launchers_multiprocessing() -> None:
 def run_fresh(fd: int) -> None:
     """Run the job that lies in a memory file, in a new interpreter."""
     import marshal
-    import os
 
     sys.path[:] = [p for p in sys.path if p]
     job = marshal.loads(program.read_all(fd))

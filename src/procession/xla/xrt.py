@@ -46,7 +46,7 @@ def environments(env: Mapping[str, str], nprocs: int) -> list[Variables]:
 
     env: the launcher's environment. nprocs: how many ranks this host runs.
     """
-    worker = env.get(WORKER) or first_worker(env.get(CONFIG, ""))
+    worker = env[WORKER] if WORKER in env else first_worker(env.get(CONFIG, ""))
     world_size = _number(env, WORLD_SIZE, 1) * nprocs
     before = worker_number(env.get(WORKER, "")) * device_count(env)
     found: list[Variables] = []
@@ -67,9 +67,9 @@ def environments(env: Mapping[str, str], nprocs: int) -> list[Variables]:
 
 def worker_number(worker: str) -> int:
     """Give the number of a worker `name:number`; 0 where there is none. Raises SpecError."""
-    if not worker:
+    name, colon, number = worker.partition(":")
+    if not colon:
         return 0
-    name, _, number = worker.partition(":")
     if not name or not (number.isascii() and number.isdecimal()):
         raise SpecError(f"Bad worker syntax: {worker}")
     return int(number)
