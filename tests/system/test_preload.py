@@ -1,0 +1,151 @@
+"""Modules that the forkserver imports once, before it forks the ranks."""
+
+import logging
+import os
+
+import pytest
+
+import procession
+import procession.forkserver
+from procession import Logs, SpecError
+from support import failure_of, write
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """A folder of modules that interpreters find; each notes the processes that import it."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
+    note = "import os; open(__file__ + '.log', 'a').write(f'{os.getpid()}\\n')\n"
+
+    def make(name, source=""):
+        return write(tmp_path / "path" / f"{name}.py", note + source)
+
+    return make
+
+
+def importers(path):
+    log = path.with_name(path.name + ".log")
+    return log.read_text().split() if log.exists() else []
+
+
+def script(tmp_path, source):
+    return procession.Script(str(write(tmp_path / "main.py", source)))
+
+
+def run(program, **options):
+    logs = Logs(dir=options.pop("dir"), redirect=procession.Std.ALL)
+    with procession.start(program, nproc=3, logs=logs, **options) as group:
+        result = group.wait()
+    outs, errs = [], []
+    for end in result.ranks:
+        with open(end.stdout_log) as out, open(end.stderr_log) as err:
+            outs.append(out.read())
+            errs.append(err.read())
+    return outs, errs
+
+
+def test_a_module_is_imported_once_for_all_ranks_and_launches(tmp_path, modules):
+    path = modules("early", "value = 5")
+    program = script(tmp_path, "import sys; print('early' in sys.modules); import early")
+    for _ in range(2):
+        outs, _ = run(program, preload=["early"], dir=tmp_path / "logs")
+        assert outs == ["True\n"] * 3
+    assert len(importers(path)) == 1
+    outs, _ = run(program, preload=None, dir=tmp_path / "logs")
+    assert outs == ["False\n"] * 3
+    assert len(importers(path)) == 4
+
+
+def test_what_an_import_prints_every_rank_prints(tmp_path, modules):
+    modules("early", "import sys; print('hello'); print('careful', file=sys.stderr)")
+    program = script(tmp_path, "import early; print('main')")
+    outs, errs = run(program, preload=["early"], dir=tmp_path / "logs")
+    assert outs == ["hello\nmain\n"] * 3
+    assert errs == ["careful\n"] * 3
+
+
+def test_variables_that_an_import_sets_are_set(tmp_path, modules):
+    modules("early", "os.environ['SET_BY_IMPORT'] = 'yes'; os.environ.setdefault('GIVEN', 'no')")
+    program = script(tmp_path, "import os; print(os.environ['SET_BY_IMPORT'], os.environ['GIVEN'])")
+    env = {"GIVEN": "mine"}
+    outs, _ = run(program, preload=["early"], env=env, dir=tmp_path / "logs")
+    assert outs == ["yes mine\n"] * 3
+
+
+def test_common_variables_stand_before_the_import(tmp_path, modules):
+    modules("early", "seen = os.environ['COMMON'], os.environ.get('RANK')")
+    program = script(tmp_path, "import early; print(*early.seen)")
+    env = {"COMMON": "1"}
+    outs, _ = run(program, preload=["early"], env=env, dir=tmp_path / "logs")
+    assert outs == ["1 None\n"] * 3
+
+
+def test_a_module_that_cannot_be_imported_is_left_to_the_rank(tmp_path, modules):
+    modules("early", "raise ImportError('not today')")
+    program = script(tmp_path, "import early")
+    failed = failure_of(program, nproc=2, preload=["early", "no_such_module"])
+    assert failed.cause.type_name == "ImportError"
+    assert failed.cause.message == "not today"
+    assert "early.py" in failed.cause.traceback
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (
+            "import threading as t; t.Thread(target=t.Event().wait, daemon=True).start()",
+            "an import started a thread",
+        ),
+        ("import socket; kept = socket.socketpair()", "an import opened a connection"),
+    ],
+)
+def test_what_no_fork_survives_gives_fresh_interpreters(tmp_path, modules, caplog, source, why):
+    path = modules("early", source)
+    program = script(tmp_path, "import sys; print('early' in sys.modules); import early")
+    with caplog.at_level(logging.WARNING, "procession"):
+        outs, _ = run(program, preload=["early"], dir=tmp_path / "logs")
+    assert outs == ["False\n"] * 3
+    assert len(importers(path)) == 4
+    assert caplog.messages == [
+        f"procession: {why}: each rank gets a fresh interpreter, and nothing is preloaded"
+    ]
+
+
+def test_random_numbers_differ_as_in_fresh_interpreters(tmp_path):
+    program = script(tmp_path, "import numpy, random; print(numpy.random.rand(), random.random())")
+    outs, _ = run(program, preload=["numpy", "numpy.random", "random"], dir=tmp_path / "logs")
+    assert len({out.split()[0] for out in outs}) == 3
+    assert len({out.split()[1] for out in outs}) == 3
+
+
+def test_functions_too(modules, monkeypatch):
+    """Their ranks have the launcher's `sys.path`."""
+    monkeypatch.syspath_prepend(str(modules("early").parent))
+
+    def work():
+        import sys
+
+        return "early" in sys.modules
+
+    assert procession.run(work, nproc=2, preload=["early"]) == [True, True]
+    assert procession.run(work, nproc=2) == [False, False]
+
+
+def test_a_rank_of_a_preloaded_forkserver_ends_as_ever(tmp_path, modules):
+    modules("early", "import atexit; atexit.register(print, 'bye from', 'early')")
+    program = script(tmp_path, "import sys; sys.exit(3)")
+    failed = failure_of(program, nproc=1, preload=["early"])
+    assert failed.exit_code == 3
+    program = script(tmp_path, "import early")
+    outs, _ = run(program, preload=["early"], dir=tmp_path / "logs")
+    assert outs == ["bye from early\n"] * 3
+
+
+def test_commands_have_nothing_to_preload():
+    assert procession.run(["true"], nproc=2, preload=["numpy"]) == [None, None]
+
+
+@pytest.mark.parametrize("wrong", [5, "numpy", ["a b"], [""], [5]])
+def test_wrong_lists(wrong):
+    with pytest.raises(SpecError, match="preload"):
+        procession.run(os.getpid, preload=wrong)
