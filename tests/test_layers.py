@@ -19,7 +19,7 @@ LAYERS = {
     1: "lifecycle report",
     2: "system/ output/ forkserver/ worker/ results payload devices/ preload/",
     3: "preloading spawner ends journal supervisor",
-    4: "group launch",
+    4: "group launch processes",
     5: "cli/ elastic/ multiprocessing/ xla/ jax",
     FACE: "__init__ __main__",
 }

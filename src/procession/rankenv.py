@@ -64,3 +64,13 @@ def rank_environment(
     if nproc > 1 and "OMP_NUM_THREADS" not in inherited:
         env["OMP_NUM_THREADS"] = str(max(1, place.cores // nproc))
     return env
+
+
+def callers_environment(env: Mapping[str, str]) -> dict[str, str | None]:
+    """Give what undoes the variables that ranks otherwise get; None takes one away.
+
+    env: what ranks are to find instead, the caller's own variables.
+    """
+    nowhere = Place(address="", port=0, run_id="", attempt=0, restarts=0, cores=1)
+    added = rank_environment(nowhere, 0, 2, "", "", {}).keys() - {"PROCESSION_RUN"}
+    return {name: env.get(name) for name in added}

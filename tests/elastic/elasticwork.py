@@ -23,6 +23,14 @@ def variables(*names):
     return {name: os.environ.get(name) for name in names}
 
 
+def who():
+    """Tell how `multiprocessing` knows this process and its parent."""
+    import multiprocessing
+
+    me, parent = multiprocessing.current_process(), multiprocessing.parent_process()
+    return me.name, me.daemon, parent.name, parent.pid, parent.is_alive()
+
+
 def seen_at_import():
     return SEEN_AT_IMPORT
 

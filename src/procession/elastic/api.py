@@ -10,7 +10,6 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from types import FrameType
 from typing import Any, cast
 
@@ -21,8 +20,9 @@ from procession.elastic.plan import STOP, command_spec, refuse_numa
 from procession.elastic.ranks import Ranks, validate_full_rank
 from procession.elastic.subprocess_handler import SubprocessHandler
 from procession.group import Group
+from procession.launch import begin
+from procession.output.plan import Output
 from procession.policy import Std
-from procession.spec import Function, Spec, make_spec
 
 __all__ = [
     "DefaultLogsSpecs",
@@ -184,15 +184,21 @@ class MultiprocessContext(PContext):
             duplicate_stderr_filters,
         )
 
-    def _spec(self, envs: list[dict[str, str | None]]) -> Spec:
-        return make_spec(
-            Function(partial(entry.call, cast("Callable[..., Any]", self.entrypoint))),
-            nproc=self.nprocs,
-            args=self.args,
+    def _begin(self, envs: list[dict[str, str | None]], output: Output) -> Group:
+        # Imports `multiprocessing`, which programs do not need.
+        from procession.processes import begin_processes, processes_for
+
+        function = cast("Callable[..., Any]", self.entrypoint)
+        return begin_processes(
+            entry.call,
+            function,
+            [self.args[rank] for rank in range(self.nprocs)],
+            processes_for(function, self.nprocs, self.start_method),
             env=dict(enumerate(envs)),
             name=self.name,
             start_method=self.start_method,
             stop=STOP,
+            output=output,
         )
 
     def _begun(self, group: Group) -> None:
@@ -234,9 +240,9 @@ class SubprocessContext(PContext):
             duplicate_stderr_filters,
         )
 
-    def _spec(self, envs: list[dict[str, str | None]]) -> Spec:
+    def _begin(self, envs: list[dict[str, str | None]], output: Output) -> Group:
         words = [self.args[rank] for rank in range(self.nprocs)]
-        return command_spec(self.name, str(self.entrypoint), words, envs)
+        return begin(command_spec(self.name, str(self.entrypoint), words, envs), output)
 
     def _begun(self, group: Group) -> None:
         self.subprocess_handlers = {

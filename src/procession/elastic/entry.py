@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,10 +17,6 @@ def call(function: Callable[..., Any], *args: Any) -> Any:
     that itself launched ranks may raise their `ChildFailedError`: then the file of the one that
     failed first is this rank's, as under `record`.
     """
-    for stream in (sys.stdout, sys.stderr):
-        # Whole lines: the ranks' console is often one and the same.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True, write_through=False)
     try:
         return function(*args)
     except Exception as e:

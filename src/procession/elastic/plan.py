@@ -11,7 +11,7 @@ from typing import Any
 from procession.elastic.logs import LogsDest
 from procession.output.plan import Output
 from procession.policy import Route, Stop
-from procession.rankenv import Place, rank_environment
+from procession.rankenv import callers_environment
 from procession.spec import Spec, make_spec, program_problem
 
 Environment = dict[str, str | None]
@@ -21,10 +21,6 @@ STOP = Stop(patience=None)
 
 # As the user's own `open(path, "w")` would open it; what a path leads to is the caller's choice.
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
-
-_PLACE = Place(address="", port=0, run_id="", attempt=0, restarts=0, cores=1)
-# What a group sets for its ranks, and here is the caller's to set.
-_SET = rank_environment(_PLACE, 0, 2, "", "", {}).keys() - {"PROCESSION_RUN"}
 
 
 class DestFiles:
@@ -107,7 +103,7 @@ def environment(given: Mapping[str, str | None], dest: LogsDest, rank: int) -> E
     that Python shall not hold back what it writes to a log file. (On the console, it shall: ranks
     that write to it piece by piece would mix their lines.)
     """
-    plain: Environment = {name: os.environ.get(name) for name in _SET}
+    plain = callers_environment(os.environ)
     error_file = dest.error_files.get(rank)
     if error_file:
         plain["TORCHELASTIC_ERROR_FILE"] = error_file

@@ -23,9 +23,8 @@ from procession.elastic.plan import as_arguments, as_text, environment, output_t
 from procession.elastic.tail_log import TailLog
 from procession.errors import GroupFailed, ProcessionError, RankEnd
 from procession.group import Group
-from procession.launch import begin
 from procession.lifecycle import Phase
-from procession.spec import Spec
+from procession.output.plan import Output
 
 logger = logging.getLogger("procession.elastic.api")
 
@@ -107,8 +106,8 @@ class Ranks(abc.ABC):
         return copy
 
     @abc.abstractmethod
-    def _spec(self, envs: list[dict[str, str | None]]) -> Spec:
-        """Describe what to run, with these environments by rank."""
+    def _begin(self, envs: list[dict[str, str | None]], output: Output) -> Group:
+        """Make the group, with these environments by rank; see `launch.begin`."""
 
     @abc.abstractmethod
     def _begun(self, group: Group) -> None:
@@ -122,7 +121,7 @@ class Ranks(abc.ABC):
             return
         ranks = range(self.nprocs)
         envs = [environment(self.envs.get(rank, {}), self._dest, rank) for rank in ranks]
-        self._group = begin(self._spec(envs), self._output)
+        self._group = self._begin(envs, self._output)
         self._begun(self._group)
         _wait_until_all_ran(self._group, self.nprocs)
         self._group.expire()

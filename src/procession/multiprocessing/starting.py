@@ -6,32 +6,26 @@ without us: torchrun's variables are for programs that ask for ranks of their ow
 
 from __future__ import annotations
 
-import ast
 import atexit
 import logging
 import multiprocessing
-import multiprocessing.process
-import multiprocessing.spawn
 import multiprocessing.util  # pyright: ignore[reportUnusedImport] - must end after us, see below
 import os
-import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from procession.errors import GroupFailed, SpecError
+from procession.errors import GroupFailed
 from procession.exit import UNKNOWN_EXIT, Exit
 from procession.group import Group
-from procession.launch import begin
 from procession.multiprocessing.process import RankPopen, Sentinel, Watch
 from procession.policy import Logs, Stop
-from procession.rankenv import Place, rank_environment
-from procession.spec import Spec, make_spec
-from procession.worker import numbered
+from procession.processes import Process, begin_processes, processes_for
+from procession.rankenv import callers_environment
+from procession.worker.process import drop
 
 GRACE = 30.0  # seconds from SIGTERM to SIGKILL where no grace period is given
 
-Process = multiprocessing.process.BaseProcess
 Variables = Mapping[str, str | None]
 
 log = logging.getLogger("procession.multiprocessing.spawn")
@@ -50,11 +44,9 @@ def start(
     env: variables to add to this process's, by rank; None takes one away. The rest is said by
     `start_processes`.
     """
-    make_spec(fn, nproc=nprocs, start_method=start_method)  # refuses what cannot be
+    processes = processes_for(fn, nprocs, start_method, daemon)
     if multiprocessing.current_process().daemon:
         raise AssertionError("a daemonic process must not have children")
-    method: Any = multiprocessing.get_context(start_method)
-    processes: list[Process] = [method.Process(daemon=daemon) for _ in range(nprocs)]
     sentinels = [Sentinel() for _ in processes]
     group = _begun(fn, args, processes, start_method, env)
     try:
@@ -89,9 +81,6 @@ def _watched(group: Group, sentinels: list[Sentinel]) -> Watch:
     return watch
 
 
-# -- what ranks call
-
-
 def _begun(
     fn: Callable[..., Any],
     args: tuple[Any, ...],
@@ -99,71 +88,18 @@ def _begun(
     start_method: str,
     own: Sequence[Variables] | None,
 ) -> Group:
-    fork = start_method == "fork"
-    common = _callers_environment()
-    env = {rank: {**common, **more} for rank, more in enumerate(own)} if own else common
-    identities = [_identity(process, fork) for process in processes]
-
-    def spec(program: Callable[..., Any], args: Any, kwargs: Any = None) -> Spec:
-        return make_spec(
-            program,
-            nproc=len(processes),
-            args=args,
-            kwargs=kwargs,
-            env=env,
-            name=str(getattr(fn, "__name__", type(fn).__name__)),
-            start_method=start_method,
-            logs=Logs(prefix=None),
-            stop=Stop(grace=GRACE, patience=None),
-        )
-
-    if not fork and _main_is_guarded():
-        again = {i: (numbered.Again(me, fn, (i, *args)),) for i, me in enumerate(identities)}
-        try:
-            return begin(spec(numbered.call, again))
-        except SpecError:
-            pass  # something can only go by value; or not at all, and what follows says why
-    for me in identities:
-        for how in ("name", "path") if not fork else ():
-            me["preparation"].pop(f"init_main_from_{how}", None)
-    numbers = {i: (i, *args) for i in range(len(processes))}
-    who = {i: {"identity": me} for i, me in enumerate(identities)}
-    return begin(spec(numbered.Numbered(fn), numbers, who))
-
-
-def _identity(process: Process, fork: bool) -> numbered.Identity:
-    """Describe a process to be, for `numbered.become`."""
-    preparation: dict[str, Any] | None = None
-    if not fork:
-        # Raises RuntimeError in a rank that is just importing its main module.
-        preparation = multiprocessing.spawn.get_preparation_data(process.name)
-        del preparation["authkey"]  # travels with what the core sends
-    return {
-        "name": process.name,
-        "number": vars(process)["_identity"],
-        "daemon": process.daemon,
-        "parent": (multiprocessing.current_process().name, os.getpid()),
-        "preparation": preparation,
-    }
-
-
-def _main_is_guarded() -> bool:
-    """Tell whether the main module can be imported again: its start stands under a `__name__`."""
-    path = getattr(sys.modules.get("__main__"), "__file__", None)
-    try:
-        with open(path or "", "rb") as f:
-            tree = ast.parse(f.read())
-    except (OSError, ValueError, SyntaxError):
-        return False
-    tests = [ast.walk(node.test) for node in tree.body if isinstance(node, ast.If)]
-    return any(isinstance(n, ast.Name) and n.id == "__name__" for test in tests for n in test)
-
-
-def _callers_environment() -> dict[str, str | None]:
-    """Give what undoes the variables that ranks otherwise get."""
-    nowhere = Place(address="", port=0, run_id="", attempt=0, restarts=0, cores=1)
-    added = rank_environment(nowhere, 0, 2, "", "", {}).keys() - {"PROCESSION_RUN"}
-    return {name: os.environ.get(name) for name in added}
+    common = callers_environment(os.environ)
+    return begin_processes(
+        drop,
+        fn,
+        [(rank, *args) for rank in range(len(processes))],
+        processes,
+        env={rank: {**common, **more} for rank, more in enumerate(own)} if own else common,
+        name=str(getattr(fn, "__name__", type(fn).__name__)),
+        start_method=start_method,
+        logs=Logs(prefix=None),
+        stop=Stop(grace=GRACE, patience=None),
+    )
 
 
 # -- at exit, before `multiprocessing` joins all processes without asking how they are

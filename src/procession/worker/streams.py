@@ -1,4 +1,4 @@
-"""`sys.stdin`, `sys.stdout` and `sys.stderr` of a forked rank, as `python -u` would make them."""
+"""`sys.stdin`, `sys.stdout` and `sys.stderr` of a rank: made anew, and how they hold back lines."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ import sys
 
 
 def replace() -> None:
-    """Make the three streams anew on descriptors 0, 1 and 2; output is unbuffered.
+    """Make a fork's three streams anew on descriptors 0, 1 and 2, as `python -u` would make them.
 
     What a rank wrote is on its way before the next statement runs, however the rank ends.
     """
     sys.stdin = sys.__stdin__ = _reader()
     sys.stdout = sys.__stdout__ = _writer(1, "<stdout>", "strict")
     sys.stderr = sys.__stderr__ = _writer(2, "<stderr>", "backslashreplace")
+
+
+def write_whole_lines() -> None:
+    """Have lines of output written as a whole: those of several ranks may go to one place."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
 
 
 def _reader() -> io.TextIOWrapper:

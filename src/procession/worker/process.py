@@ -1,10 +1,10 @@
-"""Functions that are called with the number of their rank, in a process like `multiprocessing`'s.
+"""Functions that are called in a process like `multiprocessing`'s.
 
 Theory of operation. A program may define things in its main module that ranks need. As under
 `multiprocessing`, a rank can import that module again, under the name `__mp_main__`, before it
 unpickles its function and arguments: what stands there by itself (seeds, log levels, default types)
-then holds in the rank, too. `Again` is a pickle that does so; `Numbered` is for what travels by
-value, without the main module.
+then holds in the rank, too. `Again` is a pickle that does so; `ByValue` is for what travels by
+value, without the main module. Both call the function through another one, `how`: `drop` is one.
 """
 
 from __future__ import annotations
@@ -17,35 +17,49 @@ if TYPE_CHECKING:
     Identity = dict[str, Any]
 
 
-class Numbered:
-    """A function that is called with its rank's number, and whose value is dropped."""
+class ByValue:
+    """A function that needs no main module: of another module, of a fork, or sent by value."""
 
-    def __init__(self, func: Callable[..., Any]) -> None:
+    def __init__(self, how: Callable[..., Any], func: Callable[..., Any]) -> None:
+        self.how = how
         self.func = func
 
-    def __call__(self, *args: Any, identity: Identity) -> None:
+    def __call__(self, *args: Any, identity: Identity) -> Any:
         """Call it. identity: who this process is, see `become`."""
         become(identity)
-        self.func(*args)
+        return self.how(self.func, *args)
 
 
 class Again:
     """A function and its arguments, by reference, to be unpickled when main was imported again."""
 
-    def __init__(self, identity: Identity, func: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        how: Callable[..., Any],
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+    ) -> None:
         self.identity = identity
+        self.how = how
         self.func = func
         self.args = args
 
     def __reduce__(self) -> Any:
         from multiprocessing.reduction import ForkingPickler
 
-        return _load, (self.identity, bytes(ForkingPickler.dumps((self.func, self.args))))
+        body = ForkingPickler.dumps((self.how, self.func, self.args))
+        return _load, (self.identity, bytes(body))
 
 
-def call(again: Again) -> None:
-    """Call the function of an `Again`, and drop its value."""
-    again.func(*again.args)
+def call(again: Again) -> Any:
+    """Call the function of an `Again`."""
+    return again.how(again.func, *again.args)
+
+
+def drop(func: Callable[..., Any], *args: Any) -> None:
+    """Call a function, and drop its value."""
+    func(*args)
 
 
 def _load(identity: Identity, body: bytes) -> Again:
@@ -56,10 +70,10 @@ def _load(identity: Identity, body: bytes) -> Again:
     current._inheriting = True  # while this is so, nothing must be started
     try:
         become(identity)
-        func, args = pickle.loads(body)
+        how, func, args = pickle.loads(body)
     finally:
         del current._inheriting
-    return Again(identity, func, args)
+    return Again(identity, how, func, args)
 
 
 def become(identity: Identity) -> None:
@@ -72,7 +86,9 @@ def become(identity: Identity) -> None:
     from multiprocessing import process as _process
     from multiprocessing import spawn as _spawn
 
-    _write_whole_lines()
+    from procession.worker import streams
+
+    streams.write_whole_lines()
     process: Any = _process
     spawn: Any = _spawn
     parent_name, parent_pid = identity["parent"]
@@ -84,13 +100,3 @@ def become(identity: Identity) -> None:
     process._parent_process = process._ParentProcess(parent_name, parent_pid, sentinel)
     if identity["preparation"] is not None:
         spawn.prepare(identity["preparation"])
-
-
-def _write_whole_lines() -> None:
-    """Have lines of output written as a whole: those of several ranks go to one place."""
-    import io
-    import sys
-
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True, write_through=False)
