@@ -286,7 +286,8 @@ def test_a_changed_default(tmp_path):
     pc = run("echo", {0: "a", 1: "b"}, Renamed(str(tmp_path), redirects=Std.OUT))
     assert pc.stdouts[1].endswith("/1/stdout.log.1")
     assert [read(path) for path in pc.stdouts.values()] == ["a\n", "b\n"]
-    pc = start_processes("work", fail, {0: ()}, {0: {}}, Renamed(str(tmp_path)))
+    specs = Renamed(str(tmp_path), redirects=Std.OUT)
+    pc = start_processes("work", fail, {0: ()}, {0: {}}, specs)
     assert "no such batch" in pc.wait().failures[0].message
 
 
