@@ -124,8 +124,7 @@ def test_a_torn_error_file_counts_as_none(tmp_path, torn, caplog):
 
 
 def test_report(tmp_path, monkeypatch):
-    for name in ("gethostname", "getfqdn"):
-        monkeypatch.setattr(f"socket.{name}", lambda: "node7")
+    monkeypatch.setattr("socket.getfqdn", lambda: "node7")
     late = {"message": "later", "timestamp": 1700000009}
     failures = {
         4: failure(tmp_path, late, rank=0),

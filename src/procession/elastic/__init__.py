@@ -93,12 +93,13 @@ def start_processes(
     Raises RuntimeError if `args` and `envs` do not name exactly the local ranks, TypeError for both
     `logs_specs` and the older form, and what `PContext.start` raises; then nothing is left running.
     """
-    from procession.elastic import api, ranks
+    from procession.elastic import api
+    from procession.elastic.common import validate_full_rank
 
     if envs is None:
         envs = {rank: {} for rank in args}
-    ranks.validate_full_rank(args, len(args), "args")
-    ranks.validate_full_rank(envs, len(args), "envs")
+    validate_full_rank(args, len(args), "args")
+    validate_full_rank(envs, len(args), "envs")
     if logs_specs is None:
         logs_specs = api.DefaultLogsSpecs(
             log_dir,
@@ -124,8 +125,15 @@ def start_processes(
     return context
 
 
+_MODULES = ("api", "errors", "redirects", "subprocess_handler", "tail_log")
+
+
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name in _MODULES:
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in (*__all__, "_validate_full_rank"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from procession.elastic import api, errors
 
@@ -135,4 +143,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

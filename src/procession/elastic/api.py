@@ -10,15 +10,20 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import FrameType
 from typing import Any, cast
 
-from procession.elastic import entry
+from procession.elastic import entry, start_processes
+from procession.elastic.common import Common, validate_full_rank
 from procession.elastic.ended import RunProcsResult
+from procession.elastic.errors import ProcessFailure, record
 from procession.elastic.logs import DefaultLogsSpecs, LogsDest, LogsSpecs, to_map
 from procession.elastic.plan import STOP, command_spec, refuse_numa
-from procession.elastic.ranks import Ranks, validate_full_rank
-from procession.elastic.subprocess_handler import SubprocessHandler
+from procession.elastic.ranks import Ranks
+from procession.elastic.redirects import redirect_stderr, redirect_stdout
+from procession.elastic.subprocess_handler import SubprocessHandler, get_subprocess_handler
+from procession.elastic.tail_log import TailLog
 from procession.group import Group
 from procession.launch import begin
 from procession.output.plan import Output
@@ -40,7 +45,12 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_validate_full_rank = validate_full_rank  # by this name tests of users know it
+# Users look for these here, too.
+_ALSO = (ProcessFailure, TailLog, get_subprocess_handler, record, start_processes)
+_REDIRECTS = (redirect_stdout, redirect_stderr)
+_validate_full_rank = validate_full_rank
+_get_default_signal = partial(signal.Signals, signal.SIGTERM)
+_get_kill_signal = partial(signal.Signals, signal.SIGKILL)
 
 
 def get_std_cm(
@@ -104,7 +114,7 @@ def _let_signals_raise(holder: PContext) -> None:
 
 
 def _let_signals_be(holder: PContext) -> None:
-    """Give the signals back when the last of those that wanted them has ended.
+    """Give the signals back if this was the last of those that wanted them.
 
     In another thread than the main one that cannot be done: then it is done when one comes.
     """
@@ -120,18 +130,22 @@ def _let_signals_be(holder: PContext) -> None:
 # -- ranks
 
 
-class PContext(Ranks):
-    """Ranks, with the signals of this process as exceptions while they run; see `Ranks`.
+class PContext(Common):
+    """Ranks, with the signals of this process as exceptions while they run; see `Common`.
 
-    Parameters and attributes are those of `Ranks`.
+    Parameters and attributes are those of `Common`. A subclass of your own says by `_start`,
+    `_poll`, `pids` and `_close` what its ranks are; its `wait` then asks `_poll` each `period`, and
+    only `close` gives the signals back.
     """
 
     def start(self) -> None:
         """Start the ranks, and return when all have reached their program.
 
         In the main thread, the signals that `TORCHELASTIC_SIGNALS_TO_HANDLE` names, by default
-        SIGTERM, SIGINT, SIGHUP and SIGQUIT, raise SignalException from now until the ranks have
-        ended or `close` is called; elsewhere, a warning is logged.
+        SIGTERM, SIGINT, SIGHUP and SIGQUIT, raise SignalException from now on. They are given back
+        by the `wait` that returns a result, or by `close`, of the last ranks that had them, called
+        in the main thread: not when the ranks end by themselves. In another thread, a warning is
+        logged instead.
 
         Raises ValueError if it was called before; FileNotFoundError or PermissionError if there is
         no such program; StartFailed, with nothing left running, if a rank could not be started.
@@ -151,7 +165,7 @@ class PContext(Ranks):
         _let_signals_be(self)
 
 
-class MultiprocessContext(PContext):
+class MultiprocessContext(Ranks, PContext):
     """Ranks that run a function.
 
     start_method: "spawn" (a fresh interpreter for each), "forkserver" (forks of a small fresh one)
@@ -171,7 +185,10 @@ class MultiprocessContext(PContext):
         duplicate_stdout_filters: list[str] | None = None,
         duplicate_stderr_filters: list[str] | None = None,
     ) -> None:
+        from multiprocessing import get_context  # which programs do not need
+
         refuse_numa(numa_options)
+        get_context(start_method)  # raises ValueError if there is no such method
         self.start_method = start_method
         super().__init__(
             name,
@@ -209,7 +226,7 @@ class MultiprocessContext(PContext):
         return f"fn: {name} (start_method: {self.start_method})"
 
 
-class SubprocessContext(PContext):
+class SubprocessContext(Ranks, PContext):
     """Ranks that run a program; parameters are those of `PContext`, and `numa_options`, None.
 
     subprocess_handlers: by local rank; the `proc` of each looks like a `subprocess.Popen`.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, cast
 
 from procession.elastic.errors.error_handler import ErrorHandler
-from procession.elastic.errors.failure import NOT_AVAILABLE, ProcessFailure
+from procession.elastic.errors.failure import JSON, NOT_AVAILABLE, ProcessFailure
 from procession.elastic.errors.handlers import get_error_handler
 
 __all__ = [
@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+GlobalRank = int
 
 _R = TypeVar("_R")
 _P = ParamSpec("_P")
@@ -44,16 +46,16 @@ class ChildFailedError(Exception):
     first failure instead of being recorded itself.
     """
 
-    def __init__(self, name: str, failures: Mapping[int, ProcessFailure | str]) -> None:
+    def __init__(self, name: str, failures: Mapping[GlobalRank, ProcessFailure | str]) -> None:
         assert failures, "there is no ChildFailedError without a failure"
         self.name = name
-        self.failures: dict[int, ProcessFailure] = {
+        self.failures: dict[GlobalRank, ProcessFailure] = {
             rank: ProcessFailure(rank, -1, 1, failure) if isinstance(failure, str) else failure
             for rank, failure in failures.items()
         }
         super().__init__(self.format_msg())
 
-    def get_first_failure(self) -> tuple[int, ProcessFailure]:
+    def get_first_failure(self) -> tuple[GlobalRank, ProcessFailure]:
         """Give rank and failure of the one that failed first.
 
         By whole seconds, as error files have them; of those within one second, the one that stands
@@ -92,7 +94,7 @@ def _described(number: int, rank: int, failure: ProcessFailure) -> str:
     by_signal = f"  ({failure.signal_name()})" if failure.signal_name() != NOT_AVAILABLE else ""
     facts = {
         "time": failure.timestamp_isoformat(),
-        "host": socket.gethostname(),
+        "host": socket.getfqdn(),
         "rank": f"{rank} (local_rank: {failure.local_rank})",
         "exitcode": f"{failure.exitcode} (pid: {failure.pid}){by_signal}",
         "error_file": failure.error_file,
@@ -105,7 +107,7 @@ def _described(number: int, rank: int, failure: ProcessFailure) -> str:
 def _traceback(message: Any) -> str:
     if not isinstance(message, Mapping):
         return str(message)
-    found: Any = message  # pyright: ignore[reportUnknownVariableType]
+    found = cast("JSON", message)
     extra: Any = found.get("extraInfo") or {}
     return str(extra.get("py_callstack", found.get("message", NOT_AVAILABLE)))
 

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from procession.elastic.logs import LogsDest
@@ -17,6 +18,7 @@ from procession.launch import begin
 
 __all__ = ["SubprocessHandler"]
 
+_get_default_signal = partial(signal.Signals, signal.SIGTERM)  # by this name users know it
 _NOBODY_KNOWS = 1  # the exit code of a process whose status nobody could learn
 
 
