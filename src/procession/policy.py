@@ -35,7 +35,8 @@ class Std(enum.IntFlag):
         chosen: dict[int, Std] = {}
         for part in text.split(","):
             rank, colon, digit = part.partition(":")
-            if not colon or not (rank.isascii() and rank.isdecimal()) or digit not in _STD_DIGITS:
+            number = rank.isascii() and rank.isdecimal() and (rank == "0" or rank[0] != "0")
+            if not colon or not number or digit not in _STD_DIGITS:
                 raise fault
             chosen[int(rank)] = cls(int(digit))
         return chosen
