@@ -175,5 +175,5 @@ def test_no_processes():
 
 
 def test_the_old_name_warns():
-    with pytest.warns(UserWarning, match="ProcessContext"):
+    with pytest.warns(UserWarning, match="is renamed to ProcessContext since 1.4 release"):
         assert isinstance(mp.SpawnContext([], []), mp.ProcessContext)

@@ -91,6 +91,10 @@ def test_the_same_names_as_torch():
         assert ours.Queue == theirs.Queue
         assert ours.set_sharing_strategy is theirs.set_sharing_strategy
         assert ours.spawn is not theirs.spawn
+        # The original's imports, and how its processes are started and tell their errors.
+        left_out = {"ThreadPoolExecutor", "as_completed", "os", "pickle", "sys", "tempfile", "time",
+                    "_prctl_pr_set_pdeathsig", "_wrap"}
+        assert {n for n in dir(a) if not hasattr(b, n)} <= left_out
         """
     done = subprocess.run(
         [PYTHON, "-c", inspect.cleandoc(code)],

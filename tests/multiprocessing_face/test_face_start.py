@@ -51,7 +51,7 @@ def test_no_processes_at_all(join):
         ({"args": 5}, "args"),
         ({"nprocs": -1}, "-1"),
         ({"nprocs": 2.0}, "2.0"),
-        ({"start_method": "thread"}, "thread"),
+        ({"start_method": "nope"}, "cannot find context for 'nope'"),
     ],
 )
 def test_refused_before_anything_starts(options, said):
@@ -72,10 +72,19 @@ def test_an_argument_that_cannot_be_pickled_is_named(method):
 
 
 def test_spawn_warns_of_another_method_and_does_not_follow(tmp_path):
-    with pytest.warns(FutureWarning, match="start_processes") as caught:
+    said = "This method only supports start_method=spawn.*start_processes"
+    with pytest.warns(FutureWarning, match=said) as caught:
         mp.spawn(facework.identity, (str(tmp_path),), start_method="fork")
     assert caught[0].filename == __file__
     assert notes(tmp_path, 1)[0].startswith("('SpawnProcess-")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_start_method_is_the_one_of_multiprocessing(tmp_path, monkeypatch, method):
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda: method)
+    mp.start_processes(facework.identity, (str(tmp_path),), start_method=None)
+    started = {"fork": "Fork", "spawn": "Spawn", "forkserver": "ForkServer"}[method]
+    assert notes(tmp_path, 1)[0].startswith(f"('{started}Process-")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -9,6 +9,7 @@ long they may. `join` then ends the group.
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import signal
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +24,7 @@ from procession.multiprocessing.exceptions import (
 )
 from procession.multiprocessing.process import UNKNOWN_STATUS, RankPopen, Watch, remaining
 from procession.multiprocessing.starting import GRACE, Process, Variables, start
+from procession.spec import START_METHODS
 
 __all__ = [
     "ProcessContext",
@@ -125,7 +127,10 @@ class SpawnContext(ProcessContext):
     """The old name of `ProcessContext`."""
 
     def __init__(self, processes: Sequence[Process], error_files: Sequence[str]) -> None:
-        warnings.warn("SpawnContext is now called ProcessContext", stacklevel=2)
+        warnings.warn(
+            "SpawnContext is renamed to ProcessContext since 1.4 release: use the new name",
+            stacklevel=2,
+        )
         super().__init__(processes, error_files)
 
 
@@ -135,7 +140,7 @@ def start_processes(
     nprocs: int = 1,
     join: bool = True,
     daemon: bool = False,
-    start_method: str = "spawn",
+    start_method: str | None = "spawn",
 ) -> ProcessContext | None:
     """Start `nprocs` processes that call `fn(i, *args)`, i from 0; their values are dropped.
 
@@ -147,7 +152,7 @@ def start_processes(
     daemon: whether they are ended when this process exits, instead of waited for; they cannot have
         children of `multiprocessing` then.
     start_method: "spawn" (a fresh interpreter for each), "forkserver" (forks of a small one) or
-        "fork" (forks of this process).
+        "fork" (forks of this process); None: the one that `multiprocessing.get_start_method` tells.
 
     Raises SpecError (a ValueError) before anything is started, if what is asked for cannot be done;
     StartFailed, with nothing left running, if a rank could not be started; and what
@@ -162,13 +167,20 @@ def launch(
     nprocs: int,
     join: bool,
     daemon: bool,
-    start_method: str,
+    start_method: str | None,
     env: Sequence[Variables] | None = None,
 ) -> ProcessContext | None:
     """Do as `start_processes`, with variables that each rank begins with.
 
     env: what to add to this process's environment, by rank; None takes a variable away.
     """
+    if start_method is None:
+        start_method = multiprocessing.get_start_method()
+    if start_method not in START_METHODS:
+        raise SpecError(
+            f"cannot find context for {start_method!r}: start_method must be one of "
+            + ", ".join(START_METHODS)
+        )
     if nprocs == 0:
         return None if join else ProcessContext([], [])
     if not callable(fn):
@@ -205,8 +217,8 @@ def spawn(
     """
     if start_method != "spawn":
         warnings.warn(
-            f"spawn() starts fresh interpreters whatever start_method says (here: {start_method}); "
-            "start_processes(..., start_method=...) has the other methods",
+            f"This method only supports start_method=spawn, not {start_method!r}, which is not "
+            "followed; start_processes(..., start_method=...) has the other methods",
             FutureWarning,
             stacklevel=2,
         )
