@@ -84,6 +84,8 @@ def test_much_output_is_whole(tmp_path):
     with redirect_stdout("out.log"):
         for i in range(100_000):
             print(f"py:{i}")
+        sys.stdout.flush()  # or its buffer and the C library's would end within each other's lines
+        for i in range(100_000):
             libc.printf(b"c:%d\\n", i)
     """
     run(tmp_path, body)

@@ -560,7 +560,7 @@ def test_linger_lets_a_rank_end_by_itself(tmp_path):
 
     failed = failure_of(work, args=(str(tmp_path / "f"),), nproc=2, stop=Stop(linger=15, grace=20))
     assert (tmp_path / "f").read_text() == "whole"
-    assert failed.cause.exit.code == 1
+    assert failed.exit_code == 1
 
 
 def test_a_non_daemon_thread_after_an_exception_is_bounded():

@@ -100,7 +100,7 @@ def test_syntax_error_in_the_script(tmp_path, source, method):
     script.write_text(source)
     alone = run_python(script)
     failed = failure_of(Script(str(script)), start_method=method)
-    assert failed.cause.exit.code == 1
+    assert failed.exit_code == 1
     assert failed.cause.traceback.strip() == alone.stderr.strip()
 
 
@@ -330,7 +330,7 @@ def test_exception_that_attacks_whoever_looks_at_it():
     failed = failure_of(work)
     assert failed.cause.outcome is Outcome.RAISED
     assert "Hostile" in failed.cause.type_name
-    assert failed.cause.exit.code == 1
+    assert failed.exit_code == 1
 
 
 def test_base_exception():
@@ -339,7 +339,7 @@ def test_base_exception():
 
     failed = failure_of(work)
     assert isinstance(failed.__cause__, GeneratorExit)
-    assert failed.cause.exit.code == 1
+    assert failed.exit_code == 1
 
 
 def test_os_error_keeps_its_attributes():

@@ -129,7 +129,7 @@ def test_value_that_does_not_pickle(method):
     assert failed.cause.outcome is Outcome.UNPICKLABLE
     assert failed.cause.type_name == "rankwork.Refuses"
     assert "my own reason" in str(failed)
-    assert failed.cause.exit.code == 1
+    assert failed.exit_code == 1
 
     def lock():
         import threading

@@ -306,7 +306,7 @@ def test_missing_script_and_module():
         procession.run(Script("/nowhere/x.py"))
     failed = failure_of(Module("no_such_module_anywhere"))
     assert "No module named no_such_module_anywhere" in str(failed)
-    assert failed.cause.exit.code == 1
+    assert failed.exit_code == 1
 
 
 def test_arguments_by_rank(tmp_path):
