@@ -100,6 +100,7 @@ def nothing_left(tmp_path_factory, monkeypatch, request):
     scratch = tmp_path_factory.mktemp("scratch")
     monkeypatch.setenv(name, value)
     monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     fds, threads, before = descriptors(), set(threading.enumerate()), handlers()
     yield

@@ -18,7 +18,7 @@ LAYERS = {
     0: "ranks policy exit errors events spec rankenv",
     1: "lifecycle report",
     2: "system/ output/ forkserver/ worker/ results payload devices/ preload/",
-    3: "preloading spawner ends journal supervisor",
+    3: "preloading learning spawner ends journal supervisor",
     4: "group launch processes",
     5: "cli/ elastic/ multiprocessing/ xla/ jax",
     FACE: "__init__ __main__",

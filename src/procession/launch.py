@@ -35,7 +35,8 @@ def start(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
-    preload: Literal["auto"] | Sequence[str] | None = None,
+    preload: Literal["auto"] | Sequence[str] | None = "auto",
+    learn: bool = True,
 ) -> Group:
     """Start `nproc` copies of a program as one group, and return when all have reached it.
 
@@ -56,9 +57,11 @@ def start(
     stdin: the rank that gets this process's standard input; the others read nothing.
     logs, stop, restart: policies; see `Logs`, `Stop`, `Restart`.
     preload: modules that are imported once, before the ranks are forked (start method
-        "forkserver", Python programs): a list of names; or "auto", those that the program is going
-        to import anyway (of a function: that this process has imported), as far as the program
-        cannot tell the difference; or None.
+        "forkserver", Python programs): "auto", those that the program is going to import anyway
+        (of a function: that this process has imported), as far as the program cannot tell the
+        difference; or a list of names, whatever the difference; or None.
+    learn: with "auto", keep in the user's cache directory what rank 0 had imported of the same
+        packages when the program came to its end, and preload that, too, the next time.
 
     Raises SpecError (a ValueError) before anything is started, if what is asked for cannot be done;
     StartFailed, with nothing left running, if a rank could not be started.
@@ -77,6 +80,7 @@ def start(
         stop=stop,
         restart=restart,
         preload=preload,
+        learn=learn,
     )
     if devices is not None:
         from procession.devices import deal
@@ -134,7 +138,8 @@ def run(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
-    preload: Literal["auto"] | Sequence[str] | None = None,
+    preload: Literal["auto"] | Sequence[str] | None = "auto",
+    learn: bool = True,
     timeout: float | None = None,
 ) -> list[Any]:
     """Run `nproc` copies of a program as one group, and return their values by rank.
@@ -160,6 +165,7 @@ def run(
         stop=stop,
         restart=restart,
         preload=preload,
+        learn=learn,
     )
     with group:
         try:

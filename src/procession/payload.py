@@ -17,8 +17,8 @@ import os
 import pickle
 import sys
 from collections import ChainMap
-from types import FunctionType
-from typing import Any, NoReturn, cast
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple, NoReturn, cast
 
 from procession.errors import SpecError
 from procession.spec import Function, Module, Script, Spec
@@ -47,8 +47,31 @@ class _Spawning:
         return InheritedFd(index)
 
 
+class Named(NamedTuple):
+    """What pickles name: modules, which the rank will import, and functions."""
+
+    modules: set[str]
+    functions: list[FunctionType]
+
+    def note(self, obj: Any) -> None:
+        """Take note of an object that is pickled."""
+        if isinstance(obj, ModuleType):
+            self.modules.add(obj.__name__)
+            return
+        if isinstance(obj, FunctionType):
+            self.functions.append(obj)
+        module = getattr(
+            obj if isinstance(obj, (type, FunctionType)) else type(obj), "__module__", 0
+        )
+        if isinstance(module, str):
+            self.modules.add(module)
+
+
 class Payload:
-    """What the ranks of a group run, ready to be sent; `close` when the group has ended."""
+    """What the ranks of a group run, ready to be sent; `close` when the group has ended.
+
+    named: what the pickles of a function and its arguments name.
+    """
 
     def __init__(self, spec: Spec) -> None:
         self._owned: list[int] = []
@@ -57,6 +80,7 @@ class Payload:
         self._tracker = -1
         self._spawning = [_Spawning()]  # of the function; then of the arguments, by rank
         self.program: dict[str, Any] = {}
+        self.named = Named(set(), [])
         try:
             self._make(spec)
         except BaseException:
@@ -136,7 +160,7 @@ class Payload:
 
     def _pickled(self, thing: Any, what: str) -> bytes:
         try:
-            return _dump(thing, self._spawning[-1])
+            return _dump(thing, self._spawning[-1], self.named)
         except OSError:
             raise
         except Exception as e:
@@ -152,22 +176,22 @@ def _cell_sources() -> dict[str, list[str]]:
     return {n: list(e[2]) for n, e in known if len(e) == 4 and not os.path.exists(n)}
 
 
-def _dump(thing: Any, spawning: _Spawning) -> bytes:
+def _dump(thing: Any, spawning: _Spawning, named: Named) -> bytes:
     context = sys.modules.get("multiprocessing.context")
     if context is None:  # then there is nothing of multiprocessing in it, either
-        return _dump_any(thing)
+        return _dump_any(thing, named)
     before = context.get_spawning_popen()
     context.set_spawning_popen(spawning)
     try:
-        return _dump_any(thing)
+        return _dump_any(thing, named)
     finally:
         context.set_spawning_popen(before)
 
 
-def _dump_any(thing: Any) -> bytes:
+def _dump_any(thing: Any, named: Named) -> bytes:
     try:
         buffer = io.BytesIO()
-        _ByReference(buffer).dump(thing)
+        _ByReference(buffer, named).dump(thing)
         return buffer.getvalue()
     except OSError:
         raise
@@ -177,6 +201,10 @@ def _dump_any(thing: Any) -> bytes:
 
     class ByValue(cloudpickle.Pickler):
         dispatch_table: Any = ChainMap(_reducers(), cast("Any", cloudpickle.Pickler).dispatch_table)
+
+        def reducer_override(self, obj: Any) -> Any:
+            named.note(obj)
+            return cast("Any", super()).reducer_override(obj)
 
     buffer = io.BytesIO()
     cast("Any", ByValue(buffer, protocol=5)).dump(thing)
@@ -192,13 +220,15 @@ def _reducers() -> dict[Any, Any]:
 class _ByReference(pickle.Pickler):
     """Pickles by reference, and gives up on what another interpreter would not find."""
 
-    def __init__(self, buffer: io.BytesIO) -> None:
+    def __init__(self, buffer: io.BytesIO, named: Named) -> None:
         super().__init__(buffer, protocol=5)
+        self._named = named
         self.dispatch_table = ChainMap(_reducers(), copyreg.dispatch_table)
 
     def reducer_override(self, obj: Any, /) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         if isinstance(obj, (type, FunctionType)) and obj.__module__ in ("__main__", None):
             raise _ByValue
+        self._named.note(obj)
         return NotImplemented
 
 
@@ -211,7 +241,7 @@ def _refuse(thing: Any, what: str, error: Exception) -> NoReturn:
         for name, value in named:
             spawning = _Spawning()
             try:
-                _dump(value, spawning)
+                _dump(value, spawning, Named(set(), []))
             except Exception as e:
                 whose = what.removesuffix("the arguments")
                 what, thing, error = f"{whose}{name}", value, e

@@ -6,16 +6,22 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from procession.forkserver.pool import Preload
+from procession.forkserver.pool import NOTHING, Preload
+from procession.payload import Named
 from procession.spec import Command, Function, Module, Script, Spec
+
+BY_VALUE = ("cloudpickle", "cloudpickle.cloudpickle")  # what functions that travel so need
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.preload.plan import Plan
 
 
-def plan_of(spec: Spec) -> Plan | None:
-    """Find what can be imported early for a program; None where nothing can, or shall, be."""
+def plan_of(spec: Spec, named: Named) -> Plan | None:
+    """Find what can be imported early for a program; None where nothing can, or shall, be.
+
+    named: what the payload of a function names.
+    """
     if spec.preload is None or isinstance(spec.program, Command):
         return None
     if spec.start_method != "forkserver":
@@ -25,16 +31,26 @@ def plan_of(spec: Spec) -> Plan | None:
 
         return Plan(spec.preload)
     if isinstance(spec.program, Function) and not _heavy():
-        return None  # not even the reading of the list is worth its time
+        # Not even the reading of the list is worth its time.
+        from procession.preload.plan import Plan
+
+        return Plan(BY_VALUE) if BY_VALUE[-1] in named.modules else None
+    if isinstance(spec.program, Function):
+        from procession.preload.function import plan_function
+
+        return plan_function(*named, sys.modules, sys.path)
     from procession.preload import imports
 
-    if isinstance(spec.program, Function):
-        return imports.plan_function(sys.modules, sys.path)
     if isinstance(spec.program, Script):
         path = os.path.join(spec.cwd, spec.program.path)
         return imports.plan_script(path, _search_path(os.path.dirname(os.path.realpath(path))))
     assert isinstance(spec.program, Module)
     return imports.plan_module(spec.program.name, _search_path(spec.cwd))
+
+
+def learns(spec: Spec, plan: Plan) -> bool:
+    """Tell whether it is of use to know what the program has imported at its end."""
+    return spec.preload == "auto" and spec.learn and not set(plan.modules) <= set(BY_VALUE)
 
 
 def _heavy() -> bool:
@@ -49,27 +65,33 @@ def _search_path(first: str) -> list[str]:
     return [*([] if isolated else [first]), *(p for p in sys.path if p)]
 
 
-def preload_of(spec: Spec, plan: Plan | None, envs: Sequence[Mapping[str, str]]) -> Preload | None:
-    """Say what a forkserver is to import for a plan, given the variables of each rank.
+def preload_of(
+    spec: Spec, plan: Plan | None, learned: Sequence[str], envs: Sequence[Mapping[str, str]]
+) -> Preload:
+    """Say what a forkserver is to import: what is planned, then what was learned.
 
-    What reads a variable as it is imported is left to the ranks if they do not agree on it.
+    envs: the variables of each rank. What reads a variable as it is imported is left to the ranks
+    if they do not agree on it.
     """
     if plan is None or not plan.modules:
-        return None
+        return NOTHING
     from procession.preload import safe
 
     common = {n: v for n, v in envs[0].items() if all(e.get(n) == v for e in envs[1:])}
     differ = {n for e in envs for n in e if n not in common}
-    modules: list[str] = []
+    agreed: dict[int, bool] = {}  # by verdict, which many modules share
     read: set[str] = set()
-    for name in plan.modules:
+    modules: dict[str, None] = {}
+    for name in (*plan.modules, *learned):
         variables = safe.verdict(name).variables
-        if not any(safe.reads(variables, n) for n in differ):
-            modules.append(name)
-            read.update(variables)
+        if id(variables) not in agreed:
+            agreed[id(variables)] = not any(safe.reads(variables, n) for n in differ)
+            if agreed[id(variables)]:
+                read.update(variables)
+        if agreed[id(variables)]:
+            modules[name] = None
     if not modules:
-        return None
-    path = [os.path.abspath(p) for p in sys.path] if isinstance(spec.program, Function) else None
-    seen = tuple(sorted(i for i in common.items() if safe.reads(read, i[0])))
-    key = (tuple(modules), seen, tuple(path or ()))
-    return Preload(key, {"modules": modules, "env": common, "path": path})
+        return NOTHING
+    function = isinstance(spec.program, Function)
+    path = tuple(os.path.abspath(p) for p in sys.path) if function else None
+    return Preload(tuple(modules), common, tuple(sorted(read)), path)

@@ -16,11 +16,12 @@ from types import TracebackType
 from typing import Any, cast
 
 from procession.errors import RemoteError
-from procession.worker.outcome import DONE, ERROR, FAILED, HEADER, VALUE
+from procession.worker.outcome import ACCOUNT, DONE, ERROR, FAILED, HEADER, VALUE
 
 Record = dict[str, Any]  # as `worker.description` describes an error
 
 BLOCK = 1 << 20
+LARGEST_ACCOUNT = 256 << 10  # bytes
 BLOCKS_AT_ONCE = 16  # so that one large value does not keep the others waiting
 
 
@@ -62,7 +63,8 @@ class ResultReader:
     """The launcher's end of a rank's result pipe; it owns the descriptor.
 
     told: the outcome, as far as it is known. garbage: what came is not our bootstrap's: whoever
-    writes it is not believed, and not kept waiting.
+    writes it is not believed, and not kept waiting. account: what was told after a good outcome,
+    see `worker.account`.
     """
 
     def __init__(self, fd: int) -> None:
@@ -70,6 +72,7 @@ class ResultReader:
         self.fd = fd
         self._data = bytearray()
         self.told: Told | None = None
+        self.account = b""
         self.garbage = False
         self.ended = False
 
@@ -85,7 +88,7 @@ class ResultReader:
                 break
             if not data:
                 self.ended = True
-            if not self.garbage and not self._complete:
+            if not self.garbage and (not self._complete or self._expects_account):
                 self._data += data
                 self._take_frames()
         return self.told is not before
@@ -94,10 +97,16 @@ class ResultReader:
     def _complete(self) -> bool:
         return self.told is not None and self.told.kind != FAILED
 
+    @property
+    def _expects_account(self) -> bool:
+        return not self.account and len(self._data) <= LARGEST_ACCOUNT
+
     def _take_frames(self) -> None:
-        while not self._complete and len(self._data) >= HEADER.size:
+        while len(self._data) >= HEADER.size:
             kind, length, at = HEADER.unpack_from(self._data)
-            if kind not in (DONE, VALUE, FAILED, ERROR):
+            if self._complete and (kind != ACCOUNT or length > LARGEST_ACCOUNT):
+                return
+            if not self._complete and kind not in (DONE, VALUE, FAILED, ERROR):
                 self.garbage = True
                 self._data.clear()
                 return
@@ -108,6 +117,9 @@ class ResultReader:
             self._data = frame[end:]
             del frame[end:]
             del frame[: HEADER.size]
+            if kind == ACCOUNT:
+                self.account = bytes(frame)
+                continue
             # An error is described some time after it happened.
             self.told = Told(kind, at if self.told is None else self.told.at, frame)
 

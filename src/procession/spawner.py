@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from procession.forkserver import pool
@@ -11,12 +12,17 @@ from procession.output.plan import Files, Output, output_of
 from procession.output.rundir import masked, masked_words
 from procession.output.wiring import Wiring
 from procession.payload import Payload
-from procession.preloading import plan_of, preload_of
+from procession.preloading import learns, plan_of, preload_of
 from procession.rankenv import Place, given_run_id, rank_environment
 from procession.results import ResultReader
 from procession.spec import Command, Function, Spec, words_of
 from procession.system.descriptors import fill_standard
 from procession.system.ports import free_port
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.learning import Learning
+    from procession.preload.plan import Plan
 
 
 class Spawner:
@@ -25,18 +31,24 @@ class Spawner:
     def __init__(self, spec: Spec, output: Output | None = None) -> None:
         self._spec = spec
         self._env = dict(os.environ)
-        self._server_key: pool.Key | None = None
+        self._lease: pool.Lease | None = None
         self._place: Place | None = None
         early = [self._early(rank) for rank in range(spec.nproc)]
         # Whether one interpreter can stand at the beginning of all ranks.
         self._common_start = all(e == early[0] for e in early)
-        self._ranks = range(spec.nproc)
-        self._plan = plan_of(spec)
+        self._plan: Plan | None = None
+        self._learning: Learning | None = None
+        self._account: ResultReader | None = None
         self._filled = fill_standard()
         self._owned: list[Payload | Files | Wiring] = []  # to be closed in this order
         try:
             self.payload = Payload(spec)
             self._owned.append(self.payload)
+            self._plan = plan_of(spec, self.payload.named)
+            if self._plan is not None and learns(spec, self._plan):
+                from procession.learning import Learning
+
+                self._learning = Learning(spec, self._plan)
             called = given_run_id(self._env) or spec.name
             output = output or output_of(spec.logs, spec.nproc, spec.name, _safe(called))
             self.run_dir = output.files
@@ -75,18 +87,17 @@ class Spawner:
         if self._spec.is_python and self._common_start:
             env = {**env, **self._early(0)}
             env = {name: value for name, value in env.items() if value is not None}
-        preload = None
+        preload = pool.NOTHING
         if self._common_start:
-            preload = preload_of(self._spec, self._plan, [self._variables(r) for r in self._ranks])
-        self._server_key, server = pool.lease(env, preload)
-        return server
+            known = self._learning.known if self._learning is not None else ()
+            preload = preload_of(self._spec, self._plan, known, variables_of(self._spec, self._env))
+        self._lease = pool.lease(env, preload)
+        return self._lease.server
 
-    def _variables(self, rank: int) -> dict[str, str]:
-        """Give the variables of a rank, as far as they are known before an attempt."""
-        place = Place("", 0, "", 0, 0, len(os.sched_getaffinity(0)))
-        own = rank_environment(place, rank, self._spec.nproc, self._role(), "", self._env)
-        env = {**self._env, **own, **self._spec.env[rank]}
-        return {name: value for name, value in env.items() if value is not None}
+    def no_fork(self) -> None:
+        """Take note that the forkserver's imports keep it from forking ranks."""
+        if self._learning is not None:
+            self._learning.forget()
 
     def _early(self, rank: int) -> dict[str, str | None]:
         """Give the variables of a rank that an interpreter reads when it starts."""
@@ -136,7 +147,7 @@ class Spawner:
         error_file = self.run_dir.error_file(attempt, rank)
         env: dict[str, str | None] = dict(
             rank_environment(
-                self._place, rank, self._spec.nproc, self._role(), error_file, self._env
+                self._place, rank, self._spec.nproc, _role(self._env), error_file, self._env
             )
         )
         env.update(self._spec.env[rank])
@@ -152,8 +163,13 @@ class Spawner:
             job |= {"kind": "fresh" if fresh else "python", "program": told}
             if self.run_dir.kept:
                 job["error_file"] = error_file
+            if self._learning is not None and rank == 0:
+                job["packages"] = self._learning.packages
         server.send(("spawn", job), fds, close)
-        return ResultReader(read_end)
+        reader = ResultReader(read_end)
+        if "packages" in job:
+            self._account = reader
+        return reader
 
     def all_spawned(self, server: ForkServer, attempt: int) -> None:
         """Tell a forkserver that is a fork of this process, once no rank is to be forked from it.
@@ -163,13 +179,14 @@ class Spawner:
         if self._spec.start_method == "fork" and attempt >= self._spec.restart.max:
             server.send(("release",), [], [])
 
-    def _role(self) -> str:
-        return self._env.get("ROLE_NAME", "default")
-
     def close(self, server: ForkServer | None, *, clean: bool) -> None:
         """Give everything back; the forkserver rests for the next launch if all is clean."""
-        if server is not None:
-            pool.release(self._server_key if clean else None, server)
+        if server is not None and clean and self._lease is not None:
+            pool.release(self._lease)
+        elif server is not None:
+            pool.discard(server)
+        if self._learning is not None and self._account is not None:
+            self._learning.take(self._account.account)
         self._close_all()
 
     def _close_all(self) -> None:
@@ -179,6 +196,24 @@ class Spawner:
             os.close(fd)
         self._owned.clear()
         self._filled.clear()
+
+
+def variables_of(spec: Spec, env: Mapping[str, str]) -> list[dict[str, str]]:
+    """Give the variables of each rank, as far as they are known before an attempt.
+
+    env: the launcher's.
+    """
+    place = Place("", 0, "", 0, spec.restart.max, len(os.sched_getaffinity(0)))
+    found: list[dict[str, str]] = []
+    for rank, own in enumerate(spec.env):
+        given = rank_environment(place, rank, spec.nproc, _role(env), "", env)
+        both = {**env, **given, **own}
+        found.append({name: value for name, value in both.items() if value is not None})
+    return found
+
+
+def _role(env: Mapping[str, str]) -> str:
+    return env.get("ROLE_NAME", "default")
 
 
 def fork_server(spec: Spec, mask: set[Any] | None = None) -> ForkServer:

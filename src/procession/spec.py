@@ -56,7 +56,8 @@ class Spec:
 
     args, kwargs and env are by rank. env holds what is added to the launcher's environment; a
     value of None takes the variable away. preload: modules that are imported once, before the ranks
-    are forked; "auto": those that the program will import, as far as that is sound.
+    are forked; "auto": those that the program will import, as far as that is sound. learn: with
+    "auto", take those in, too, that the program was seen to import later, and see what it does.
     """
 
     program: Program
@@ -72,7 +73,8 @@ class Spec:
     stop: Stop = DEFAULT_STOP
     restart: Restart = NO_RESTART
     common_args: bool = True
-    preload: Literal["auto"] | tuple[str, ...] | None = None
+    preload: Literal["auto"] | tuple[str, ...] | None = "auto"
+    learn: bool = True
 
     @property
     def is_python(self) -> bool:
@@ -122,7 +124,8 @@ def make_spec(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
-    preload: Literal["auto"] | Sequence[str] | None = None,
+    preload: Literal["auto"] | Sequence[str] | None = "auto",
+    learn: bool = True,
 ) -> Spec:
     """Check everything that can be checked before a process is started.
 
@@ -177,6 +180,7 @@ def make_spec(
         stop=stop,
         restart=restart,
         preload=_preload(preload),
+        learn=bool(learn),
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
 

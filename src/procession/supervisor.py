@@ -253,7 +253,7 @@ class Supervisor:
 
     def _renew_server(self) -> None:
         """Start the next attempt under another forkserver than the one that was lost."""
-        pool.release(None, self._server)
+        pool.discard(self._server)
         self._server = self._spawner.lease()
         self.lost_server = ""
         self._loop.watch(self._server.fileno(), self._hear)
@@ -340,6 +340,7 @@ class Supervisor:
     def _not_preloaded(self, why: str) -> None:
         import logging
 
+        self._spawner.no_fork()
         said = f"{why}: each rank gets a fresh interpreter, and nothing is preloaded"
         self.notes.append(said)
         logging.getLogger("procession").warning("procession: %s", said)

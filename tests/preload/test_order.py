@@ -2,14 +2,12 @@
 
 import importlib.util
 import json
-import os
-import sys
 from pathlib import Path
 
 import pytest
 from preloadprograms import REST, Programs
 
-from procession.preload import imports, safe
+from procession.preload import imports
 from support import run_python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -100,43 +98,3 @@ def test_the_plan_has_the_order_in_which_python_imports(programs, tmp_path, name
     result = run_python(recorder, alone, input=json.dumps(plan.modules), timeout=120)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout.splitlines()[-1]) == cold
-
-
-def test_functions_have_what_the_launcher_has_loaded(tmp_path):
-    script = tmp_path / "launcher.py"
-    script.write_text(
-        "import sys, json, numpy, sklearn.datasets, torch, jax, hypothesis\n"
-        "from procession.preload import imports\n"
-        "plan = imports.plan_function(sys.modules, sys.path)\n"
-        "print(json.dumps([plan.modules, plan.skipped, plan.stopped_at]))\n"
-    )
-    pytest.importorskip("jax")
-    result = run_python(script, timeout=60)
-    modules, skipped, stopped_at = json.loads(result.stdout)
-    assert stopped_at is None
-    assert modules.index("numpy") < modules.index("sklearn") < modules.index("torch")
-    assert {"numpy.linalg", "sklearn.datasets", "torch.nn.functional"} <= set(modules)
-    tops = {name.partition(".")[0] for name in modules}
-    assert tops <= safe.packages() - {"procession"}
-    assert not tops & sys.stdlib_module_names
-    for name in modules:
-        package = name.rpartition(".")[0]
-        assert not package or modules.index(package) < modules.index(name)
-    assert "environment" in dict(skipped)["jax"]
-    assert "hypothesis" in dict(skipped)
-    # All of it can be imported elsewhere, in this order.
-    code = "import json, sys\nfor name in json.load(sys.stdin): __import__(name)"
-    assert run_python("-c", code, input=json.dumps(modules), timeout=60).returncode == 0
-
-
-def test_functions_of_a_launcher_with_a_local_numpy(programs):
-    programs(numpy="")
-    plan = imports.plan_function(dict(sys.modules), programs.path)
-    assert plan.modules == ()
-    assert plan.stopped_at.file == str(programs.directory / "numpy.py")
-
-
-def test_functions_of_a_launcher_with_something_of_a_packages_name(programs):
-    fake = type(os)("numpy")
-    assert imports.plan_function({"numpy": fake, "torch": None}, programs.path).modules == ()
-    assert imports.plan_function({}, programs.path) == imports.Plan()

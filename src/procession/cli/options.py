@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from procession.cli.parser import Parser
 from procession.cli.program import choose_program
@@ -41,7 +41,14 @@ NPROC, LOG_DIR, PREFIX = "-n/--nproc-per-node", "--log-dir", "--prefix"
 REDIRECTS, TEE, FILTER = "-r/--redirects", "-t/--tee", "--local-ranks-filter"
 
 
-def read_command_line(words: list[str]) -> Spec:
+class Asked(NamedTuple):
+    """What a command line asks for. dry: only to say what would be run."""
+
+    spec: Spec
+    dry: bool = False
+
+
+def read_command_line(words: list[str]) -> Asked:
     """Say what to run by the words behind `procession run`.
 
     Raises SpecError for what cannot be done, and SystemExit for a wrong command line and --help.
@@ -66,12 +73,14 @@ def read_command_line(words: list[str]) -> Spec:
         stdin=_stdin(options.stdin, nproc),
         logs=_logs(options, nproc),
         stop=_stop(options.shutdown_timeout),
+        preload=_preload(options.preload),
+        learn=not options.no_learn,
     )
-    if options.devices is None:
-        return spec
-    from procession.devices import deal
+    if options.devices is not None:
+        from procession.devices import deal
 
-    return deal(spec, options.devices)
+        spec = deal(spec, options.devices)
+    return Asked(spec, dry=options.dry_run)
 
 
 def _declare(parser: Parser) -> None:
@@ -105,6 +114,13 @@ def _declare(parser: Parser) -> None:
     add("--start-method", metavar="METHOD", choices=START_METHODS[:2], default="forkserver",
         help="how Python ranks come to be: forkserver (fast, the default), or spawn (a new "
         "interpreter each)")  # fmt: skip
+    add("--preload", metavar="MODULES", default="auto",
+        help="what is imported once for all ranks: names with commas between them, none, or auto: "
+        "what PROGRAM imports before it can tell the difference (default: auto)")  # fmt: skip
+    add("--no-learn", action="store_true",
+        help="do not keep what PROGRAM had imported at its end, for the next time")  # fmt: skip
+    add("--dry-run", action="store_true",
+        help="say what would be run and preloaded, and run nothing")  # fmt: skip
     add("--shutdown-timeout", metavar="SECONDS",
         help=f"from the stop signal to SIGKILL (default: {DEFAULT_STOP.grace:g})")  # fmt: skip
 
@@ -125,6 +141,12 @@ def _stdin(text: str, nproc: int) -> int | None:
     if not _is_number(text) or int(text) >= nproc:
         raise SpecError(f"--stdin must be a rank from 0 to {nproc - 1}, or none, not {text!r}")
     return int(text)
+
+
+def _preload(text: str) -> Literal["auto"] | list[str] | None:
+    if text == "auto":
+        return "auto"
+    return None if text == "none" else text.split(",")
 
 
 def _logs(options: argparse.Namespace, nproc: int) -> Logs:
@@ -163,4 +185,4 @@ def _stop(text: Any) -> Stop:
     return stop
 
 
-__all__ = ["read_command_line"]
+__all__ = ["Asked", "read_command_line"]

@@ -25,7 +25,12 @@ def main(words: list[str]) -> int:
     """Run the group that the words describe; returns the exit code."""
     spec = None
     try:
-        spec = read_command_line(words)
+        spec, dry = read_command_line(words)
+        if dry:
+            from procession.cli.dry_run import describe
+
+            say(describe(spec), sys.stdout)
+            return 0
         group = Group(spec)
     except SpecError as e:
         refuse("procession run", str(e))

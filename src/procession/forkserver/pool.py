@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from procession.forkserver.client import ForkServer, interpreter_flags
@@ -34,15 +35,51 @@ Key = tuple[Any, ...]
 class Preload(NamedTuple):
     """What a forkserver imports before it forks.
 
-    key: tells apart those that are not the same to a rank. message: see `forkserver.preload`.
+    modules: in order. env: the variables that all ranks have. reads: those of them that the modules
+    read when they are imported (`X_*` stands for all that begin with `X_`). path: where modules
+    are looked for, None for the forkserver's own `sys.path`.
     """
 
-    key: tuple[Any, ...]
-    message: dict[str, Any]
+    modules: tuple[str, ...] = ()
+    env: Mapping[str, str] = MappingProxyType({})
+    reads: tuple[str, ...] = ()
+    path: tuple[str, ...] | None = None
+
+    def covers(self, earlier: Preload) -> bool:
+        """Whether a forkserver that has imported `earlier` needs only further imports for this."""
+        if not earlier.modules:
+            return True
+        return (
+            self.path == earlier.path
+            and set(earlier.modules) <= set(self.modules)
+            and seen(earlier.reads, self.env) == seen(earlier.reads, earlier.env)
+        )
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """What the forkserver is told; see `forkserver.preload`."""
+        path = None if self.path is None else list(self.path)
+        return {"modules": list(self.modules), "env": dict(self.env), "path": path}
 
 
+def seen(reads: tuple[str, ...], env: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables of an environment that are among those read."""
+    names = frozenset(reads)
+    beginnings = tuple(name[:-1] for name in reads if name.endswith("*"))
+    return {n: v for n, v in env.items() if n in names or n.startswith(beginnings)}
+
+
+class Lease(NamedTuple):
+    """A forkserver at work for one group: what it is like, and what it has imported."""
+
+    key: Key
+    preload: Preload
+    server: ForkServer
+
+
+NOTHING = Preload()
 _lock = threading.Lock()
-_resting: list[tuple[Key, ForkServer]] = []
+_resting: list[Lease] = []
 _working: set[ForkServer] = set()
 
 
@@ -63,28 +100,35 @@ def key(env: Mapping[str, str]) -> Key:
     return (sys.executable, flags, early, limits, affinity, blocked, ignored, who)
 
 
-def lease(env: Mapping[str, str], preload: Preload | None = None) -> tuple[Key, ForkServer]:
+def lease(env: Mapping[str, str], preload: Preload = NOTHING) -> Lease:
     """Take a forkserver that rests here, or start one: with this environment, and these imports.
 
     Raises OSError.
     """
-    wanted = (*key(env), preload.key if preload else ())
-    with _lock:
-        for entry in reversed(_resting):
-            if entry[0] == wanted:
-                _resting.remove(entry)
-                entry[1].receive()  # notices one that has gone
-                if not entry[1].lost:
-                    _working.add(entry[1])
-                    return entry
-                entry[1].close()
-                break
-    server = ForkServer.start(env)
-    if preload is not None:
+    wanted = key(env)
+    taken = _take(wanted, preload)
+    server = taken.server if taken is not None else ForkServer.start(env)
+    if preload.modules:
+        # Also to one that has them all: it says again what keeps it from forking.
         server.send(("preload", preload.message), [], [])
     with _lock:
         _working.add(server)
-    return wanted, server
+    return Lease(wanted, preload, server)
+
+
+def _take(wanted: Key, preload: Preload) -> Lease | None:
+    """Take the forkserver out of rest that lacks the fewest imports, if there is one that fits."""
+    with _lock:
+        fitting = [e for e in _resting if e.key == wanted and preload.covers(e.preload)]
+        while fitting:
+            entry = max(fitting, key=lambda e: len(e.preload.modules))
+            fitting.remove(entry)
+            _resting.remove(entry)
+            entry.server.receive()  # notices one that has gone
+            if not entry.server.lost:
+                return entry
+            entry.server.close()
+    return None
 
 
 def adopt(server: ForkServer) -> None:
@@ -93,24 +137,32 @@ def adopt(server: ForkServer) -> None:
         _working.add(server)
 
 
-def release(server_key: Key | None, server: ForkServer) -> None:
-    """Give a forkserver back: to rest if it has a key and is well, to go otherwise."""
-    surplus = [server]
+def release(lease: Lease) -> None:
+    """Give a forkserver back, to rest if it is well."""
+    if lease.server.lost or lease.server.waiting:
+        discard(lease.server)
+        return
     with _lock:
-        _working.discard(server)
-        if server_key is not None and not server.lost and not server.waiting:
-            server.send(("rest", REST_SECONDS), [], [])
-            _resting.append((server_key, server))
-            surplus = [s for _, s in _resting[:-MOST_RESTING]]
-            del _resting[:-MOST_RESTING]
+        _working.discard(lease.server)
+        lease.server.send(("rest", REST_SECONDS), [], [])
+        _resting.append(lease)
+        surplus = [e.server for e in _resting[:-MOST_RESTING]]
+        del _resting[:-MOST_RESTING]
     for each in surplus:
         each.close()
+
+
+def discard(server: ForkServer) -> None:
+    """End a forkserver, which is not to be used again."""
+    with _lock:
+        _working.discard(server)
+    server.close()
 
 
 def close() -> None:
     """End the forkservers that rest here. The next launch starts a new one."""
     with _lock:
-        surplus = [s for _, s in _resting]
+        surplus = [e.server for e in _resting]
         _resting.clear()
     for server in surplus:
         server.close()
@@ -120,7 +172,7 @@ def _forget_in_child() -> None:
     # A forked child must not keep the sockets open: a forkserver goes when its launcher is gone.
     global _lock
     _lock = threading.Lock()
-    for server in [*(s for _, s in _resting), *_working]:
+    for server in [*(e.server for e in _resting), *_working]:
         server.abandon()
     _resting.clear()
     _working.clear()

@@ -35,16 +35,30 @@ class Preloaded:
         self.failed: list[str] = []
         self.printed: tuple[bytes, bytes] = (b"", b"")
         self.variables: dict[str, str] = {}
+        self._sockets = _open("socket:")
+
+    def add(self, modules: list[str], env: dict[str, str], path: list[str] | None) -> None:
+        """Import modules in order, unless they are there, with the ranks' common environment.
+
+        path: where to look for them, `sys.path` if None.
+        """
+        self.failed = []
+        wanted = [name for name in modules if name not in sys.modules]
+        if not wanted or self.fault:
+            return
+        printed, variables = _imported(wanted, env, path, self.failed)
+        self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
+        self.variables.update(variables)
+        self.fault = _fault(self._sockets)
+        gc.collect()
+        gc.freeze()  # the collector of a rank must not touch, and so copy, pages that all share
 
 
-def preload(modules: list[str], env: dict[str, str], path: list[str] | None) -> Preloaded:
-    """Import modules in order, with the environment that is common to the ranks.
-
-    path: where to look for them, `sys.path` if None.
-    """
-    done = Preloaded()
+def _imported(
+    modules: list[str], env: dict[str, str], path: list[str] | None, failed: list[str]
+) -> tuple[tuple[bytes, bytes], dict[str, str]]:
+    """Import modules; gives what that printed, and the variables that it set."""
     before, own_path = dict(os.environ), list(sys.path)
-    sockets = _open("socket:")
     _set_environment(env)
     if path is not None:
         sys.path[:] = path
@@ -54,21 +68,19 @@ def preload(modules: list[str], env: dict[str, str], path: list[str] | None) -> 
         os.dup2(file, fd)
     try:
         for name in modules:
-            _import(name, done.failed)
+            _import(name, failed)
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            if stream is not None:  # pyright: ignore[reportUnnecessaryComparison] - closed ones
+                stream.flush()
     finally:
         for fd, old in zip((1, 2), saved, strict=True):
             os.dup2(old, fd)
             os.close(old)
-        done.printed = _contents(kept[0]), _contents(kept[1])
-        done.variables = {n: v for n, v in os.environ.items() if env.get(n) != v}
+        printed = _contents(kept[0]), _contents(kept[1])
+        variables = {n: v for n, v in os.environ.items() if env.get(n) != v}
         _set_environment(before)
         sys.path[:] = own_path
-    done.fault = _fault(sockets)
-    gc.collect()
-    gc.freeze()  # the collector of a rank must not touch, and so copy, pages that all share
-    return done
+    return printed, variables
 
 
 def _set_environment(env: dict[str, str]) -> None:

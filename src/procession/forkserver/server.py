@@ -179,9 +179,10 @@ class Server:
             self._common = message[1]
             self._groups = set()
         elif kind == "preload":
-            from procession.forkserver.preload import preload
+            from procession.forkserver.preload import Preloaded
 
-            self._preloaded = preload(**message[1])
+            self._preloaded = self._preloaded or Preloaded()
+            self._preloaded.add(**message[1])
             self._tell("preloaded", self._preloaded.fault, self._preloaded.failed)
         elif kind == "spawn":
             return self._spawn(message[1], fds)

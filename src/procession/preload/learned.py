@@ -106,6 +106,19 @@ def store(
         os.close(directory)
 
 
+def forget(program_key: str) -> None:
+    """Keep nothing of a program any more."""
+    directory = _directory(make=False)
+    if directory is None:
+        return
+    try:
+        os.unlink(f"{program_key}.json", dir_fd=directory)
+    except OSError:
+        pass  # nothing was known of it
+    finally:
+        os.close(directory)
+
+
 _Stamp = list[Any]  # file, time of its last change in ns, size, inode
 
 

@@ -276,6 +276,11 @@ def packages() -> frozenset[str]:
     return frozenset(_LIST)
 
 
+def is_known(package: str) -> bool:
+    """Tell whether a package is listed, as safe or as not."""
+    return package in _LIST or package in _NOT
+
+
 def reads(variables: Iterable[str], name: str) -> bool:
     """Tell whether the variable `name` is among a verdict's `variables`."""
     names, beginnings = _taken_apart(tuple(variables))

@@ -37,7 +37,12 @@ def run(job: Job) -> None:
     "function" (`sys_path`, `sys_argv`, `authkey`; function and arguments are in the memory files
     `common` and `own`) or "live" (the function lies in memory).
     """
-    pipe = outcome.ResultPipe(job["fds"]["result"], job.get("error_file", ""))
+    account = None
+    if "packages" in job:
+        from procession.worker.account import Account
+
+        account = Account(job["packages"])
+    pipe = outcome.ResultPipe(job["fds"]["result"], job.get("error_file", ""), account)
     _explain_crashes()
     kind: str = job["program"]["kind"]
     is_function = kind in ("function", "live")

@@ -6,6 +6,7 @@ body. The kinds:
     V  value: the body is the pickled value of a function
     F  failed: the body is what is known at once, see `failing`; an E follows, unless the rank dies
     E  error: the body is JSON, see `description.describe`
+    A  account: after a good outcome, where the launcher asked for it; see `account`
 The time stands in the header, so that it is known when the value is still on its way. A failure is
 told twice because to describe it takes time, in which the rank may be killed, and runs code of the
 user's exception, which may do anything. The result pipe belongs to the rank's first process: a
@@ -21,7 +22,7 @@ import sys
 import time
 
 HEADER = struct.Struct("<cQq")
-DONE, VALUE, FAILED, ERROR = b"D", b"V", b"F", b"E"
+DONE, VALUE, FAILED, ERROR, ACCOUNT = b"D", b"V", b"F", b"E", b"A"
 
 # The exit code that this process has told its launcher it is going to have, because it failed; for
 # exit handlers that would otherwise wait for other ranks.
@@ -29,6 +30,7 @@ announced: int | None = None
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     Record = dict[str, Any]
@@ -38,11 +40,14 @@ class ResultPipe:
     """The rank's end of its result pipe.
 
     error_file: where a failure that is described is written, too, unless something is there; ""
-    for nowhere.
+    for nowhere. account: gives what is told besides when all went well.
     """
 
-    def __init__(self, fd: int, error_file: str = "") -> None:
+    def __init__(
+        self, fd: int, error_file: str = "", account: Callable[[], bytes] | None = None
+    ) -> None:
         self._fd = fd
+        self._account = account
         self._pid = os.getpid()
         self._identity = _identity(fd)
         self._error_file = error_file
@@ -52,7 +57,7 @@ class ResultPipe:
     def done(self) -> None:
         """Tell that the program came to its end."""
         self._send(DONE, b"", time.monotonic_ns())
-        self._close()
+        self._end_well()
 
     def value(self, value: object) -> bool:
         """Send the value of a function; False (and an error is sent) if it cannot be pickled."""
@@ -68,8 +73,13 @@ class ResultPipe:
             self.error({"kind": kind, "type": cls, "message": message})
             return False
         self._send(VALUE, body, at)
-        self._close()
+        self._end_well()
         return True
+
+    def _end_well(self) -> None:
+        if self._account is not None:
+            self._send(ACCOUNT, self._account(), time.monotonic_ns())
+        self._close()
 
     def failing(self, kind: str, cls: str, code: int = 1, at: int | None = None) -> None:
         """Tell that the program failed, and how: what can be told without looking closely.

@@ -1,0 +1,80 @@
+"""`procession run --dry-run`: what would be run, with which variables, and what preloaded."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+from procession.forkserver.client import interpreter_flags
+from procession.learning import Learning
+from procession.output.rundir import masked, masked_words
+from procession.payload import Named
+from procession.preloading import learns, plan_of, preload_of
+from procession.spawner import variables_of
+from procession.spec import Command, Module, Spec, words_of
+
+LATER = ("MASTER_ADDR", "MASTER_PORT", "PROCESSION_RUN", "TORCHELASTIC_RUN_ID",
+         "TORCHELASTIC_ERROR_FILE")  # fmt: skip
+
+
+def describe(spec: Spec) -> str:
+    """Say what would be run."""
+    env = dict(os.environ)
+    by_rank = variables_of(spec, env)
+    lines = [f"{spec.nproc} {'rank' if spec.nproc == 1 else 'ranks'} of: {_command(spec)}"]
+    common = _common([_added(env, variables) for variables in by_rank])
+    lines.append(f"in {spec.cwd}, with the variables of this shell, and")
+    lines.append(f"  all ranks: {_words(common)}")
+    for rank, variables in enumerate(by_rank):
+        own = {n: v for n, v in _added(env, variables).items() if n not in common}
+        lines.append(f"  rank {rank}: {_words(own)}")
+    lines.append(f"  when it runs, too: {', '.join(LATER)}")
+    return "\n".join([*lines, *_preloaded(spec, by_rank)]) + "\n"
+
+
+def _command(spec: Spec) -> str:
+    words = masked_words(words_of(spec.program))
+    if isinstance(spec.program, Command):
+        return shlex.join(words)
+    python = [sys.executable, *interpreter_flags(), *["-m"] * isinstance(spec.program, Module)]
+    return shlex.join([*python, *words])
+
+
+def _added(env: dict[str, str], variables: dict[str, str]) -> dict[str, str | None]:
+    names = [n for n in env.keys() | variables.keys() if env.get(n) != variables.get(n)]
+    return {n: variables.get(n) for n in sorted(names) if n not in LATER}
+
+
+def _common(added: list[dict[str, str | None]]) -> dict[str, str | None]:
+    return {n: v for n, v in added[0].items() if all(n in a and a[n] == v for a in added)}
+
+
+def _words(variables: dict[str, str | None]) -> str:
+    shown = masked(variables)
+    return " ".join(f"-u {n}" if v is None else shlex.join([f"{n}={v}"]) for n, v in shown.items())
+
+
+def _preloaded(spec: Spec, by_rank: list[dict[str, str]]) -> list[str]:
+    if isinstance(spec.program, Command):
+        return ["nothing is preloaded: it is not run by this Python"]
+    plan = plan_of(spec, Named(set(), []))
+    if plan is None:
+        return ["nothing is preloaded, as asked"]
+    from procession.preload.imports import explain
+
+    known: tuple[str, ...] = ()
+    if learns(spec, plan):
+        known = Learning(spec, plan).known
+    lines = [explain(plan)]
+    later = [name for name in known if name not in plan.modules]
+    if later:
+        lines.append(f"and {len(later)} modules that it had imported when it ran the last time")
+    wanted = preload_of(spec, plan, known, by_rank).modules
+    left = [name for name in plan.modules if name not in wanted]
+    if left:
+        lines.append(f"but not {', '.join(left)}: ranks differ in variables that these read")
+    return lines
+
+
+__all__ = ["describe"]
