@@ -4,7 +4,8 @@ Theory of operation. `run` is the only frame of ours below the user's program. W
 does, its outcome is on the result pipe before the interpreter begins to exit, since exit handlers
 and threads may take long or hang. After that the exception goes on to the interpreter, which exits
 as it would have without us: the exit code, `SystemExit`'s message, death by SIGINT after
-KeyboardInterrupt, exit handlers, the join of threads.
+KeyboardInterrupt, exit handlers, the join of threads. A fork of the forkserver does all this in
+`ending`, where it can, since its interpreter would take apart what it shares with the others.
 
 A rank that was forked from the launcher itself (start method `fork`) carries the launcher's frames
 and exit handlers, which are not its own to run: it joins its threads, flushes and leaves by _exit.
@@ -16,7 +17,7 @@ import os
 import signal
 import sys
 
-from procession.worker import outcome, program, streams
+from procession.worker import ending, outcome, program, streams
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def warm_up() -> None:
     """
     for name in ("faulthandler", "json", "pickle", "traceback", "procession.worker.description"):
         __import__(name)
+    ending.remember()
 
 
 def _explain_crashes() -> None:
@@ -135,7 +137,7 @@ def _tell_exit(pipe: outcome.ResultPipe, e: SystemExit) -> None:
 def _exit_code(e: SystemExit) -> int:
     """Give the exit code that an interpreter has for this."""
     if isinstance(e.code, int):
-        return e.code & 0xFF if -(2**31) <= e.code < 2**31 else 255
+        return e.code & 0xFF if -(2**63) <= e.code < 2**63 else 255
     return int(e.code is not None)
 
 
@@ -208,4 +210,16 @@ def run_in_fork(job: Job) -> None:
         from procession.forkserver.preload import after_fork
 
         after_fork(*job["imports"])
-    run(job)
+    code = 0
+    try:
+        run(job)
+    except KeyboardInterrupt:
+        raise
+    except SystemExit as e:
+        if e.code is not None and not isinstance(e.code, int):
+            raise  # it has a message
+        code = _exit_code(e)
+    except BaseException:
+        code = 1  # it has been told
+    ending.leave(code)
+    sys.exit(code)

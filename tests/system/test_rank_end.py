@@ -1,0 +1,233 @@
+"""How a rank's interpreter ends: as that of `python SCRIPT` does, as far as the program can see."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import procession
+from procession import Logs, Std
+from support import run_python, write
+
+LAST_WORDS = {
+    "exit handlers, last first": """
+        import atexit
+        atexit.register(print, 1)
+        atexit.register(print, 2)
+        print("end")
+        """,
+    "destructors": """
+        class Thing:
+            def __init__(self, name): self.name = name
+            def __del__(self, print=print): print(self.name)
+        one, _private = Thing("one"), Thing("private")
+        cycle = Thing("cycle"); cycle.itself = cycle
+        def keep(thing=Thing("default")): keep.more = Thing("attribute")
+        keep()
+        """,
+    "finalizers": """
+        import weakref
+        class Thing: pass
+        thing = Thing()
+        weakref.finalize(thing, print, "finalized")
+        """,
+    "a generator is closed": """
+        def numbers():
+            try:
+                yield 1
+            finally:
+                print("closed")
+        held = numbers()
+        next(held)
+        """,
+    "files are flushed": """
+        import functools, sys
+        global_file = open(sys.argv[1] + "/global", "w"); global_file.write("a\\nlast")
+        @functools.cache
+        def hidden():
+            f = open(sys.argv[1] + "/hidden", "wb"); f.write(b"bytes")
+            return f
+        hidden()
+        import numbers  # a module that was there before, or not
+        numbers.file = open(sys.argv[1] + "/attached", "w"); numbers.file.write("text")
+        """,
+    "threads are waited for": """
+        import threading
+        go = threading.Event()
+        def work():
+            go.wait(); print("thread")
+        threading.Thread(target=work).start()
+        import atexit
+        atexit.register(print, "handler")
+        go.set()
+        """,
+    "daemon threads are not": """
+        import threading
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        class Thing:
+            def __del__(self, print=print): print("gone")
+        thing = Thing()
+        """,
+    "an exit handler that raises": """
+        import atexit
+        atexit.register(print, "first registered")
+        atexit.register(lambda: 1 / 0)
+        """,
+    "a destructor that raises": """
+        class Thing:
+            def __del__(self): raise ValueError("too late")
+        thing = Thing()
+        """,
+    "the C library's buffers": """
+        import ctypes
+        ctypes.CDLL(None).printf(b"from C")
+        """,
+    "an exit code": "import atexit, sys; atexit.register(print, 'handler'); sys.exit(7)",
+    "a large exit code": "import sys; sys.exit(256 + 5)",
+    "a message": "import sys; sys.exit('so it ends')",
+    "a tuple": "import sys; sys.exit((1, 2))",
+    "an exit code from a handler": "import atexit, sys; atexit.register(lambda: sys.exit(5))",
+    "_exit in a handler": "import atexit, os; atexit.register(os._exit, 9)",
+    "an interrupt": "raise KeyboardInterrupt",
+    "closed streams": "import sys; sys.stdout.close()",
+    "no streams": "import sys; sys.stdout = sys.stderr = None",
+    "modules of its own": """
+        import sys, types
+        class Thing:
+            def __del__(self, print=print): print("held by a module")
+        mine = types.ModuleType("mine")
+        mine.thing, mine.itself = Thing(), mine
+        sys.modules["mine"] = mine
+        del mine, Thing
+        """,
+    "sys.modules in a handler": """
+        import atexit, sys
+        def last():
+            print(sys.modules["__main__"].__name__, "os" in sys.modules)
+        atexit.register(last)
+        """,
+    "concurrent.futures": """
+        from concurrent.futures import ThreadPoolExecutor
+        pool = ThreadPoolExecutor(2)
+        future = pool.submit(print, "in a pool")
+        """,
+    "multiprocessing": """
+        import multiprocessing
+        def work(queue):
+            queue.put("from a child")
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("fork")
+            queue = context.Queue()
+            process = context.Process(target=work, args=(queue,))
+            process.start()
+            print(queue.get())
+        """,
+    "logging": """
+        import logging, logging.handlers, sys
+        target = logging.StreamHandler(sys.stdout)
+        memory = logging.handlers.MemoryHandler(100, target=target)
+        logging.getLogger().addHandler(memory)
+        logging.getLogger().warning("kept until the end")
+        """,
+    "a temporary directory": """
+        import tempfile, sys
+        kept = tempfile.TemporaryDirectory(dir=sys.argv[1])
+        """,
+    "asyncio": """
+        import asyncio
+        async def main():
+            print("in a loop")
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(main())
+        """,
+}
+
+
+def ended(command, place, **options):
+    place.mkdir()
+    done = subprocess.run(
+        [*command, place], capture_output=True, text=True, timeout=60, check=False, **options
+    )
+    files = {n: (place / n).read_bytes() for n in os.listdir(place)}
+    return done.stdout, done.stderr, done.returncode, files
+
+
+@pytest.mark.parametrize("name", LAST_WORDS)
+def test_the_end(tmp_path, name):
+    script = write(tmp_path / "main.py", LAST_WORDS[name])
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}  # what ranks have
+    cold = ended([sys.executable, script], tmp_path / "cold", env=env)
+    program = procession.Script(str(script), (str(tmp_path / "rank"),))
+    (tmp_path / "rank").mkdir()
+    logs = Logs(dir=tmp_path / "logs", redirect=Std.ALL)
+    with procession.start(program, logs=logs) as group:
+        try:
+            end = group.wait().ranks[0]
+        except procession.GroupFailed as failed:
+            end = failed.cause
+    place = tmp_path / "rank"
+    files = {n: (place / n).read_bytes() for n in os.listdir(place)}
+    with open(end.stdout_log) as out, open(end.stderr_log) as err:
+        mine = out.read(), err.read(), end.exit.shell_code, files
+    code = cold[2] if cold[2] >= 0 else 128 - cold[2]
+    # What the collector finds in cycles has no order that anybody could rely on.
+    assert sorted(mine[0].splitlines()) == sorted(cold[0].splitlines())
+    assert mine[2:] == (code, cold[3])
+    if "Traceback" not in cold[1]:
+        assert mine[1] == cold[1]
+    else:
+        assert mine[1].splitlines()[-1] == cold[1].splitlines()[-1]
+
+
+def test_the_order_of_what_has_one(tmp_path):
+    script = write(
+        tmp_path / "main.py",
+        """
+        import atexit, threading
+        class Thing:
+            def __del__(self, print=print): print("destructor")
+        thing = Thing()
+        atexit.register(print, "handler")
+        threading.Thread(target=print, args=("thread",)).start()
+        """,
+    )
+    done = run_python("-m", "procession", "run", script)
+    assert done.stdout.splitlines() == ["thread", "handler", "destructor"]
+
+
+def test_a_full_disk_has_the_interpreters_exit_code(tmp_path):
+    script = write(
+        tmp_path / "main.py",
+        """
+        import os, sys
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, 1)
+        sys.stdout = open(1, "w", buffering=4096)
+        print("nobody has room for this")
+        """,
+    )
+    done = run_python("-m", "procession", "run", script)
+    assert done.returncode == 120
+    assert "No space left on device" in done.stderr
+
+
+def test_a_library_that_is_not_known_is_given_the_interpreters_end(tmp_path):
+    """It may have exit handlers of its own, which only the C library runs."""
+    source = write(
+        tmp_path / "late.c",
+        """
+        #include <stdio.h>
+        static void last(void) { fputs("native handler\\n", stdout); }
+        int atexit(void (*)(void));
+        void set(void) { atexit(last); }
+        """,
+    )
+    library = tmp_path / "late.so"
+    try:
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    except FileNotFoundError:
+        pytest.skip("no C compiler here")
+    script = write(tmp_path / "main.py", f"import ctypes; ctypes.CDLL({str(library)!r}).set()")
+    done = run_python("-m", "procession", "run", "-n", "2", script)
+    assert sorted(done.stdout.splitlines()) == ["[0] native handler", "[1] native handler"]
