@@ -1,8 +1,10 @@
 """What was learned is given again as long as it is true, and only to who may have it."""
 
+import getpass
 import json
 import os
 import stat
+import tempfile
 
 import pytest
 
@@ -71,12 +73,21 @@ def test_only_what_is_safe(cache, files):
 
 
 def test_not_what_reads_a_variable_that_the_program_changed(cache, files):
-    learned.store(KEY, MODULES, files, changed=["RANK", "TMPDIR"])
+    learned.store(KEY, MODULES, files, changed={"RANK": "1", "TMPDIR": None})
     assert learned.load(KEY, MODULES) == MODULES[:4]
-    learned.store(KEY, MODULES, files, changed=["MKL_NUM_THREADS"])
+    learned.store(KEY, MODULES, files, changed={"MKL_NUM_THREADS": "1"})
     assert learned.load(KEY, MODULES) == MODULES[:2]
-    learned.store(KEY, MODULES, files, changed=["OMP_NUM_THREADS"])
+    learned.store(KEY, MODULES, files, changed={"OMP_NUM_THREADS": "1"})
     assert learned.load(KEY, MODULES) == ()
+
+
+def test_variables_that_the_modules_set_themselves_do_not_count(cache, files):
+    directory = os.path.join(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}")
+    own = {"TORCHINDUCTOR_CACHE_DIR": directory, "KMP_INIT_AT_FORK": "FALSE"}
+    learned.store(KEY, MODULES, files, changed=own)
+    assert learned.load(KEY, MODULES) == MODULES
+    learned.store(KEY, MODULES, files, changed={"TORCHINDUCTOR_CACHE_DIR": "/elsewhere"})
+    assert learned.load(KEY, MODULES) == MODULES[:2]
 
 
 @pytest.mark.parametrize("change", ["text", "time", "replace", "remove"])

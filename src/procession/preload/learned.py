@@ -14,6 +14,7 @@ import os
 import stat
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 from procession.preload import safe
@@ -66,23 +67,25 @@ def store(
     program_key: str,
     modules: Iterable[str],
     files: Mapping[str, str],
-    changed: Collection[str] = (),
+    changed: Mapping[str, str | None] = MappingProxyType({}),
 ) -> None:
     """Keep what a program had imported at its end.
 
     modules: the names in its `sys.modules`, in that order.
     files: top-level packages to their `__file__`; those without are not kept.
-    changed: environment variables whose values at its end were not those at its start: modules
-        that read one of them are not kept, since the program may set it before it imports them.
+    changed: environment variables that had another value at its end (None: none) than at its
+        start: modules that read one of them are not kept, since the program may set it before it
+        imports them. What the modules themselves set does not count.
     """
     stamps = {top: _stamp(file) for top, file in files.items() if top in safe.packages()}
     known = {top: stamp for top, stamp in stamps.items() if stamp is not None}
+    by_program = [n for n, value in changed.items() if not safe.set_by_import(n, value)]
     kept: list[str] = []
     for name in modules:
         verdict = safe.verdict(name) if name.partition(".")[0] in known else None
         if verdict is None or not verdict.safe:
             continue
-        if not any(safe.reads(verdict.variables, variable) for variable in changed):
+        if not any(safe.reads(verdict.variables, variable) for variable in by_program):
             kept.append(name)
     tops = {name.partition(".")[0] for name in kept}
     text = json.dumps(

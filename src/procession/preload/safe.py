@@ -9,6 +9,7 @@ other entries it was shown once, with the versions that stand beside them.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -279,6 +280,17 @@ def packages() -> frozenset[str]:
 def is_known(package: str) -> bool:
     """Tell whether a package is listed, as safe or as not."""
     return package in _LIST or package in _NOT
+
+
+def set_by_import(name: str, value: str | None) -> bool:
+    """Tell whether a variable has the value that listed modules give it when they are imported."""
+    if name == "TORCHINDUCTOR_CACHE_DIR":
+        import getpass
+        import tempfile
+
+        user = getpass.getuser().translate({ord(c): "_" for c in '\\/:*?"<>|'})
+        return value == os.path.join(tempfile.gettempdir(), f"torchinductor_{user}")
+    return (name, value) in (("KMP_DUPLICATE_LIB_OK", "True"), ("KMP_INIT_AT_FORK", "FALSE"))
 
 
 def reads(variables: Iterable[str], name: str) -> bool:

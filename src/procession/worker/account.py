@@ -19,12 +19,13 @@ class Account:
         self._environment = dict(os.environ)
 
     def __call__(self) -> bytes:
-        """Give, as JSON, the modules, the files of their packages, and what variables changed.
+        """Give, as JSON, the modules, the files of their packages, and the variables that changed.
 
         Empty if it cannot be had.
         """
         then, now = self._environment, dict(os.environ)
-        changed = [n for n in then.keys() | now.keys() if then.get(n) != now.get(n)]
+        names = [n for n in then.keys() | now.keys() if then.get(n) != now.get(n)]
+        changed = {n: now.get(n) for n in names}
         try:
             modules = [n for n in list(sys.modules) if n.partition(".")[0] in self._packages]
             files = {n: _file(sys.modules[n]) for n in modules if "." not in n}

@@ -65,8 +65,9 @@ def leave(code: int) -> None:
     threading: Any = sys.modules.get("threading")
     if threading is not None:
         threading._shutdown()
-    atexit._run_exitfuncs()
-    if len(sys._current_frames()) > 1 or _strange(_libraries() - birth.libraries, birth.packages):
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+    if len(frames) > 1 or _strange(_libraries() - birth.libraries, birth.packages):
         return
     _flush_files()  # before, too: the collector may close a file before what buffers for it
     _take_apart(_own_modules(birth))
@@ -90,7 +91,7 @@ def _own_modules(birth: Birth) -> list[ModuleType]:
         module
         for name, module in list(sys.modules.items())
         if id(module) not in there
-        and isinstance(module, ModuleType)
+        and isinstance(module, ModuleType)  # pyright: ignore[reportUnnecessaryIsInstance]
         and (name == "__main__" or name.partition(".")[0] not in birth.packages)
     ]
 
