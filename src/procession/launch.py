@@ -59,7 +59,8 @@ def start(
     preload: modules that are imported once, before the ranks are forked (start method
         "forkserver", Python programs): "auto", those that the program is going to import anyway
         (of a function: that this process has imported), as far as the program cannot tell the
-        difference; or a list of names, whatever the difference; or None.
+        difference; or a list of names, whatever the difference; or None. With
+        PROCESSION_PRELOAD=none in the environment, "auto" is None.
     learn: with "auto", keep in the user's cache directory what rank 0 had imported of the same
         packages when the program came to its end, and preload that, too, the next time.
 

@@ -51,7 +51,11 @@ def _name_of(spec: Spec) -> tuple[str, str]:
     if isinstance(program, Module):
         return "module", f"{spec.cwd}:{program.name}"
     assert isinstance(program, Function)
-    call = program.call
+    if program.main is not None:
+        main = program.main
+        where = main.path if isinstance(main, Script) else main.name
+        return "function", f"{os.path.abspath(where)}:{spec.name}"
+    call = getattr(program.call, "func", program.call)
     module = str(getattr(call, "__module__", ""))
     if module == "__main__":
         module = os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or ".")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from procession.forkserver.pool import NOTHING, Preload
 from procession.payload import Named
-from procession.spec import Command, Function, Module, Script, Spec
+from procession.spec import Command, Function, Script, Spec
 
 BY_VALUE = ("cloudpickle", "cloudpickle.cloudpickle")  # what functions that travel so need
 
@@ -30,22 +30,28 @@ def plan_of(spec: Spec, named: Named) -> Plan | None:
         from procession.preload.plan import Plan
 
         return Plan(spec.preload)
+    if os.environ.get("PROCESSION_PRELOAD") == "none":
+        return None
     if isinstance(spec.program, Function) and not _heavy():
         # Not even the reading of the list is worth its time.
         from procession.preload.plan import Plan
 
         return Plan(BY_VALUE) if BY_VALUE[-1] in named.modules else None
-    if isinstance(spec.program, Function):
-        from procession.preload.function import plan_function
+    program = spec.program
+    if isinstance(program, Function):
+        if program.main is None:
+            from procession.preload.function import plan_function
 
-        return plan_function(*named, sys.modules, sys.path)
+            return plan_function(*named, sys.modules, sys.path)
+        program = program.main
     from procession.preload import imports
 
-    if isinstance(spec.program, Script):
-        path = os.path.join(spec.cwd, spec.program.path)
-        return imports.plan_script(path, _search_path(os.path.dirname(os.path.realpath(path))))
-    assert isinstance(spec.program, Module)
-    return imports.plan_module(spec.program.name, _search_path(spec.cwd))
+    function = program is not spec.program
+    if isinstance(program, Script):
+        path = os.path.join(spec.cwd, program.path)
+        first = os.path.dirname(os.path.realpath(path))
+        return imports.plan_script(path, sys.path if function else _search_path(first))
+    return imports.plan_module(program.name, sys.path if function else _search_path(spec.cwd))
 
 
 def learns(spec: Spec, plan: Plan) -> bool:

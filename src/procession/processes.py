@@ -1,8 +1,10 @@
 """Groups of functions whose ranks are processes as `multiprocessing` knows them.
 
-They have the name and the parent that they would have there. A main module that guards its start is
-imported again in them, before function and arguments are unpickled; what cannot be found by name
-then, lambdas and scripts without a guard for two, goes by value. See `worker.process`.
+They have the name and the parent that they would have there. Under `spawn` and `forkserver` alike
+they are forks of our forkserver, which has imported what they are going to import anyway. A main
+module that guards its start is imported again in them, before function and arguments are unpickled;
+what cannot be found by name then, lambdas and scripts without a guard for two, goes by value. See
+`worker.process`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from procession.errors import SpecError
 from procession.group import Group
 from procession.launch import begin
 from procession.output.plan import Output
-from procession.spec import Function, Spec, make_spec
+from procession.spec import Function, Module, Script, Spec, make_spec
 from procession.worker import process as worker
 
 Process = multiprocessing.process.BaseProcess
@@ -59,27 +61,27 @@ def begin_processes(
     fork = start_method == "fork"
     identities = [_identity(process, fork) for process in processes]
 
-    def spec(program: Callable[..., Any], args: Any, kwargs: Any = None) -> Spec:
+    def spec(program: Function, args: Any, kwargs: Any = None) -> Spec:
         return make_spec(
-            Function(program),
+            program,
             nproc=len(processes),
             args=args,
             kwargs=kwargs,
-            start_method=start_method,
+            start_method="fork" if fork else "forkserver",
             **options,
         )
 
     if not fork and _main_is_guarded():
         again = {i: (worker.Again(me, how, fn, args[i]),) for i, me in enumerate(identities)}
         try:
-            return begin(spec(worker.call, again), output)
+            return begin(spec(Function(worker.call, _main_of(identities[0])), again), output)
         except SpecError:
             pass  # something can only go by value; or not at all, and what follows says why
     for me in identities:
         for main in ("name", "path") if not fork else ():
             me["preparation"].pop(f"init_main_from_{main}", None)
     who = {i: {"identity": me} for i, me in enumerate(identities)}
-    return begin(spec(worker.ByValue(how, fn), dict(enumerate(args)), who), output)
+    return begin(spec(Function(worker.ByValue(how, fn)), dict(enumerate(args)), who), output)
 
 
 def _identity(process: Process, fork: bool) -> worker.Identity:
@@ -95,6 +97,13 @@ def _identity(process: Process, fork: bool) -> worker.Identity:
         "parent": (multiprocessing.current_process().name, os.getpid()),
         "preparation": preparation,
     }
+
+
+def _main_of(identity: worker.Identity) -> Script | Module | None:
+    """Give the main program that such a process imports again."""
+    preparation = identity["preparation"]
+    path, name = (preparation.get(f"init_main_from_{how}") for how in ("path", "name"))
+    return Script(path) if path else Module(name) if name else None
 
 
 def _main_is_guarded() -> bool:

@@ -42,9 +42,14 @@ class Module:
 
 @dataclass(frozen=True)
 class Function:
-    """A callable, called with each rank's arguments; its value is the rank's."""
+    """A callable, called with each rank's arguments; its value is the rank's.
+
+    main: the main program, where unpickling imports it again, as under `multiprocessing`; what
+    can be preloaded is told by it.
+    """
 
     call: Callable[..., Any]
+    main: Script | Module | None = None
 
 
 Program = Command | Script | Module | Function

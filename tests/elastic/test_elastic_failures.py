@@ -228,7 +228,8 @@ def test_what_a_rank_started_goes_with_it(specs, tmp_path):
 
 def test_a_sibling_that_does_not_obey_is_killed_in_the_end(specs, tmp_path):
     deaf = str(tmp_path / "deaf")
-    pc = start_processes("work", obey_slowly, {0: (deaf,), 1: (deaf,)}, {0: {}, 1: {}}, specs)
+    args = {0: (deaf,), 1: (str(tmp_path / "other"),)}
+    pc = start_processes("work", obey_slowly, args, {0: {}, 1: {}}, specs)
     until(Path(deaf).exists)
     os.kill(pc.pids()[1], signal.SIGKILL)
     until(Path(deaf + ".term").exists)

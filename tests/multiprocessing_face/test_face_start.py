@@ -152,7 +152,11 @@ def test_a_start_that_fails_leaves_nothing_and_does_not_wait(monkeypatch, tmp_pa
     os.symlink(sys.executable, tmp_path / "this-python")
     words = ["this-python", *fresh_interpreter()[1:]]
     monkeypatch.setattr("procession.spawner.fresh_interpreter", lambda: words)
-    env = [{"PATH": str(tmp_path)}, {"PATH": "/nowhere"}]
+    # Variables that an interpreter reads when it starts, and that differ: each gets one of its own.
+    env = [
+        {"PATH": str(tmp_path), "PYTHONHASHSEED": "1"},
+        {"PATH": "/nowhere", "PYTHONHASHSEED": "2"},
+    ]
     with pytest.raises(procession.StartFailed, match="rank 1 of 2"):
         launch(facework.pause, (), 2, True, False, "spawn", env)
 
