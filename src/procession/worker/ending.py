@@ -86,14 +86,15 @@ def leave(code: int) -> None:
 
 def _own_modules(birth: Birth) -> list[ModuleType]:
     """Give the modules that the program has brought, but for more of packages that were there."""
-    there = {id(module) for module in birth.modules.values()}
-    return [
-        module
-        for name, module in list(sys.modules.items())
-        if id(module) not in there
-        and isinstance(module, ModuleType)  # pyright: ignore[reportUnnecessaryIsInstance]
-        and (name == "__main__" or name.partition(".")[0] not in birth.packages)
-    ]
+    main = sys.modules.get("__main__")
+    own = [main] if isinstance(main, ModuleType) and main is not birth.modules["__main__"] else []
+    # New ones stand at the end. To look at all would copy the pages that they lie in.
+    for name, module in reversed(sys.modules.items()):
+        if birth.modules.get(name) is module:
+            break
+        if isinstance(module, ModuleType) and name.partition(".")[0] not in birth.packages:  # pyright: ignore[reportUnnecessaryIsInstance]
+            own.append(module)
+    return own[::-1]
 
 
 def _take_apart(modules: list[ModuleType]) -> None:
