@@ -1,8 +1,8 @@
-"""`__main__`, the command line, the interpreter's options and streams: as `python PATH` has them."""
+"""`__main__`, the command line, options and streams: as `python PATH` has them."""
 
 import pytest
-
 from sides import plain, same, script, sides
+
 from support import run_python, write
 
 SOURCE = '''"""What it does."""
@@ -29,8 +29,8 @@ main = sys.modules["__main__"]
 seen = {
     "names": sorted(n for n in vars(main) if n.startswith("__")),
     "kinds": [type(main).__name__, type(__loader__).__name__, __loader__.name, __loader__.path,
-              __spec__ and __spec__.name, str(__package__), __name__, __file__, __doc__, str(__cached__),
-              type(__builtins__).__name__, str(__annotations__)],
+              __spec__ and __spec__.name, str(__package__), __name__, __file__, __doc__,
+              str(__cached__), type(__builtins__).__name__, str(__annotations__)],
     "is main": [vars(main) is globals(), sys.modules["__mp_main__"] is main],
     "pickled": [pickle.loads(pickle.dumps(Point(1))).x, pickle.loads(pickle.dumps(Other(2))).x,
                 Other.__module__, pickle.dumps(Other(2)).hex()],
@@ -62,8 +62,9 @@ import logging
 import os
 import sys
 
-seen = {"same": [getattr(sys, n) is getattr(sys, f"__{n}__") for n in ("stdin", "stdout", "stderr")]}
-for name in ("stdin", "stdout", "stderr"):
+NAMES = "stdin", "stdout", "stderr"
+seen = {"same": [getattr(sys, n) is getattr(sys, f"__{n}__") for n in NAMES]}
+for name in NAMES:
     f = getattr(sys, name)
     seen[name] = [f.name, f.encoding, f.errors, f.mode, f.fileno(), f.newlines, f.isatty()]
     seen[f"{name} buffering"] = [f.line_buffering, f.write_through, type(f.buffer).__name__]

@@ -1,7 +1,6 @@
 """Random numbers, keys and names: each rank has its own, as fresh processes have."""
 
 import pytest
-
 from sides import fresh, plain, same, sides
 
 STANDARD = """
@@ -57,6 +56,7 @@ seen = {
     "all": [random.random(), numpy.random.rand(), numpy.random.default_rng(5).random()],
 }
 """
+
 
 def test_the_standard_library(tmp_path):
     fresh(

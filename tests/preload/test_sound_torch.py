@@ -1,9 +1,9 @@
 """torch in ranks that were preloaded: seeds, threads, devices, handlers, processes of its own."""
 
 import pytest
+from sides import ranks, same, script, sides
 
 import procession
-from sides import ranks, same, script, sides
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -32,7 +32,8 @@ drawn["seed"] = torch.seed()
 own = torch.Generator().initial_seed()
 torch.manual_seed(3)
 a = torch.ones(600, 600)
-loggers = {n: v for n, v in logging.root.manager.loggerDict.items() if isinstance(v, logging.Logger)}
+loggers = logging.root.manager.loggerDict
+loggers = {n: v for n, v in loggers.items() if isinstance(v, logging.Logger)}
 seen = {
     "drawn": drawn,
     "seeded": [torch.rand(2).tolist(), torch.initial_seed(), own],
@@ -114,4 +115,3 @@ def test_processes_of_a_rank(tmp_path):
     squares = [[[i * i, 1] for i in range(k, k + 4)] for k in (0, 4)]
     assert rank.seen.pop("spawned") == [0, 2500]
     assert rank.seen == dict.fromkeys(("fork", "spawn", "forkserver"), squares)
-

@@ -22,8 +22,10 @@ from procession.forkserver.client import ForkServer, interpreter_flags
 
 MOST_RESTING = 2
 REST_SECONDS = 300.0
-# What an interpreter, the loader and the C library read when they start.
-EARLY_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "VIRTUAL_ENV")
+# What an interpreter, the loader and the C library read when they start, and coverage, which is
+# begun with the interpreter.
+EARLY_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "VIRTUAL_ENV",
+                   "COVERAGE_PROCESS_")  # fmt: skip
 SIGNALS = tuple(sorted(signal.valid_signals()))
 LIMITS = tuple(
     sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
