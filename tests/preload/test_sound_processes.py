@@ -1,4 +1,4 @@
-"""Processes of a rank's own: each of multiprocessing's ways, pools, shared memory, plain children."""
+"""Processes of a rank's own: multiprocessing's, pools, shared memory, plain children."""
 
 from sides import same, sides
 
@@ -56,7 +56,7 @@ if __name__ == "__main__":
     pid = resource_tracker._resource_tracker._pid
     seen["tracker"] = [pid is not None, pid != os.getppid()]
     seen["again"] = json.loads(subprocess.run(
-        [sys.executable, "-c", "import json, sys; print(json.dumps([sys.argv, sys.flags.optimize]))"],
+        [sys.executable, "-c", "import json, sys; print(json.dumps([sys.argv, str(sys.flags)]))"],
         stdout=subprocess.PIPE, check=True).stdout)
     seen["shell"] = subprocess.getoutput("echo $WORLD_SIZE; umask; pwd")
     pid = os.fork()

@@ -12,13 +12,15 @@ from support import failure_of, run_python, write
 
 DEBUGGED = """
 import json
+import os
 import pdb
 import logging
 
 
 def inner(x):
     y = x + 1
-    breakpoint()
+    if os.environ["RANK"] == "0":
+        breakpoint()
     return y
 
 
@@ -32,11 +34,12 @@ def test_the_debugger(tmp_path):
     for words in (["run", "-n", "2", "--preload", "none"], ["run", "-n", "2"]):
         done = run_python(
             *("-m", "procession", *words, "--prefix", "", "--local-ranks-filter", "0", path),
-            input="p x + 40\nup\nlist 16\n!y = 3\ndown\n!y = 7\ncontinue\n",
+            input="p x + 40\nup\nlist 18\n!y = 3\ndown\n!y = 7\ncontinue\n",
             env={**os.environ, "PYTHONBREAKPOINT": "pdb.set_trace"},
         )
         told.append((done.returncode, done.stdout))
     assert told[0] == told[1]
+    assert told[1][0] == 0
     assert "(Pdb) 41" in told[1][1]
 
 
