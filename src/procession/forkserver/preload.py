@@ -18,6 +18,8 @@ import os
 import signal
 import sys
 
+from procession.worker.renewal import renew
+
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
     from typing import Any
@@ -193,8 +195,6 @@ def _is_native(module: object) -> bool:
 
 def after_fork(printed: tuple[bytes, bytes], variables: dict[str, str]) -> None:
     """Make a forked rank what a fresh interpreter would be that had imported all this by itself."""
-    from procession.worker.renewal import renew
-
     for name, value in variables.items():
         os.environ.setdefault(name, value)
     for fd, text in zip((1, 2), printed, strict=True):
