@@ -7,6 +7,7 @@ import pytest
 from support import run_python, write
 
 pytest.importorskip("numpy")
+pytest.importorskip("joblib")
 
 # What a rank sees, from a launcher that has loaded more than its function needs.
 LAUNCHER = """

@@ -46,8 +46,10 @@ async def child():
 
 with open("/proc/self/status") as f:
     status = [line.split() for line in f if line.startswith(SIGNALS)]
+began = logging._startTime  # in nanoseconds since Python 3.13
+began = began / 1e9 if isinstance(began, int) else began
 times = {"cpu": cpu < 1, "usage": used.ru_utime + used.ru_stime < 1,
-         "logging": 0 <= time.time() - logging._startTime < 5}
+         "logging": 0 <= time.time() - began < 5}
 seen = {
     "status": status,
     "times": times,
