@@ -88,7 +88,7 @@ class Preloaded:
             # Forget what is left of it: the rank is to try anew.
             for each in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
                 if _is_native(sys.modules[each]):
-                    self.fault = f"an import failed half-way: {name} ({type(e).__name__}: {e})"
+                    self.fault = f"an import failed half-way ({self.failed[-1]})"
                 del sys.modules[each]
 
     def _fault(self) -> str:
