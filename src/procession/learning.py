@@ -29,7 +29,7 @@ class Learning:
         return sorted({name.partition(".")[0] for name in self._planned})
 
     def forget(self) -> None:
-        """Keep nothing of this program: what was known did no good."""
+        """Keep nothing of this program, and learn nothing: what was known did no good."""
         learned.forget(self._key)
         self._planned = ()
 

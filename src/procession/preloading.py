@@ -100,4 +100,5 @@ def preload_of(
         return NOTHING
     function = isinstance(spec.program, Function)
     path = tuple(os.path.abspath(p) for p in sys.path) if function else None
-    return Preload(tuple(modules), common, tuple(sorted(read)), path)
+    late = len(modules.keys() - set(plan.modules))
+    return Preload(tuple(modules), common, tuple(sorted(read)), path, spec.cwd, late)

@@ -266,3 +266,16 @@ def test_a_full_disk_leaves_nothing(cache, files, monkeypatch):
     learned.store(KEY, MODULES[:2], files)
     assert [p.name for p in cache.iterdir()] == [f"{KEY}.json"]
     assert learned.load(KEY, MODULES) == MODULES
+
+
+def test_what_did_no_good_is_not_learned_again(cache, files):
+    learned.forget(KEY)
+    assert not cache.exists()
+    learned.store(KEY, MODULES, files)
+    learned.forget(KEY)
+    assert learned.load(KEY, MODULES) == ()
+    learned.store(KEY, MODULES, files)
+    assert learned.load(KEY, MODULES) == ()
+    os.utime(files["torch"], ns=(1, 1))  # another version may be better
+    learned.store(KEY, MODULES, files)
+    assert learned.load(KEY, MODULES) == MODULES

@@ -23,6 +23,17 @@ def modules(tmp_path, monkeypatch):
     return make
 
 
+# With a part that cannot be loaded twice into one process.
+FAILS_ONCE = """
+import importlib.machinery as m, sys, types
+native = types.ModuleType("early.native")
+native.__spec__ = m.ModuleSpec("early.native", m.ExtensionFileLoader("early.native", "x"))
+if len(open(__file__ + '.log').read().split()) == 1:
+    sys.modules["early.native"] = native
+    raise ImportError("once")
+"""
+
+
 def importers(path):
     log = path.with_name(path.name + ".log")
     return log.read_text().split() if log.exists() else []
@@ -97,6 +108,14 @@ def test_a_module_that_cannot_be_imported_is_left_to_the_rank(tmp_path, modules)
             "an import started a thread",
         ),
         ("import socket; kept = socket.socketpair()", "an import opened a connection"),
+        (
+            "import subprocess; kept = subprocess.Popen(['true'])",
+            "an import started a process",
+        ),
+        ("import signal; signal.signal(signal.SIGCHLD, print)", "an import took hold of a signal"),
+        ("import sys; sys.path.append('/nowhere')", "an import changed sys.path"),
+        ("os.chdir('/')", "an import changed the working directory"),
+        (FAILS_ONCE, "an import failed half-way (early (ImportError))"),
     ],
 )
 def test_what_no_fork_survives_gives_fresh_interpreters(tmp_path, modules, caplog, source, why):

@@ -146,7 +146,13 @@ def _stdin(text: str, nproc: int) -> int | None:
 def _preload(text: str) -> Literal["auto"] | list[str] | None:
     if text == "auto":
         return "auto"
-    return None if text == "none" else text.split(",")
+    if text == "none":
+        return None
+    names = text.split(",")
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise SpecError(f"--preload must be names of modules, none or auto, not {name!r}")
+    return names
 
 
 def _logs(options: argparse.Namespace, nproc: int) -> Logs:

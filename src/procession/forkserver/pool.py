@@ -22,8 +22,10 @@ from procession.forkserver.client import ForkServer, interpreter_flags
 
 MOST_RESTING = 2
 REST_SECONDS = 300.0
-# What an interpreter, the loader and the C library read when they start.
-EARLY_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "VIRTUAL_ENV")
+# What an interpreter, the loader and the C library read when they start, and coverage, which is
+# begun with the interpreter.
+EARLY_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "VIRTUAL_ENV",
+                   "COVERAGE_PROCESS_")  # fmt: skip
 SIGNALS = tuple(sorted(signal.valid_signals()))
 LIMITS = tuple(
     sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
@@ -35,31 +37,44 @@ Key = tuple[Any, ...]
 class Preload(NamedTuple):
     """What a forkserver imports before it forks.
 
-    modules: in order. env: the variables that all ranks have. reads: those of them that the modules
-    read when they are imported (`X_*` stands for all that begin with `X_`). path: where modules
-    are looked for, None for the forkserver's own `sys.path`.
+    modules: in order. late: how many of them, at the end, the program imports later than at its
+    beginning. env: the variables that all ranks have. reads: those of them that the modules read
+    when they are imported (`X_*` stands for all that begin with `X_`). path: where modules are
+    looked for, None for the forkserver's own `sys.path`. cwd: the ranks' directory.
     """
 
     modules: tuple[str, ...] = ()
     env: Mapping[str, str] = MappingProxyType({})
     reads: tuple[str, ...] = ()
     path: tuple[str, ...] | None = None
+    cwd: str = "/"
+    late: int = 0
 
     def covers(self, earlier: Preload) -> bool:
-        """Whether a forkserver that has imported `earlier` needs only further imports for this."""
+        """Whether a forkserver that has imported `earlier` needs only further imports for this.
+
+        Its imports must be those with which this one begins: handlers at exit, warning filters and
+        native libraries stand in the order of the imports.
+        """
         if not earlier.modules:
             return True
         return (
-            self.path == earlier.path
-            and set(earlier.modules) <= set(self.modules)
+            (self.path, self.cwd) == (earlier.path, earlier.cwd)
+            and earlier.modules == self.modules[: len(earlier.modules)]
             and seen(earlier.reads, self.env) == seen(earlier.reads, earlier.env)
         )
 
     @property
     def message(self) -> dict[str, Any]:
         """What the forkserver is told; see `forkserver.preload`."""
-        path = None if self.path is None else list(self.path)
-        return {"modules": list(self.modules), "env": dict(self.env), "path": path}
+        in_time = len(self.modules) - self.late
+        return {
+            "modules": list(self.modules[:in_time]),
+            "late": list(self.modules[in_time:]),
+            "env": dict(self.env),
+            "path": None if self.path is None else list(self.path),
+            "cwd": self.cwd,
+        }
 
 
 def seen(reads: tuple[str, ...], env: Mapping[str, str]) -> dict[str, str]:

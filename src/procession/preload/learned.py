@@ -57,7 +57,8 @@ def load(program_key: str, within: Collection[str]) -> tuple[str, ...]:
     finally:
         os.close(directory)
     packages = {name.partition(".")[0] for name in within} - {"procession"}
-    fresh = {top for top in packages & said[1].keys() if _stamp(said[1][top][0]) == said[1][top]}
+    stamps = said[1]
+    fresh = {top for top in packages & stamps.keys() if _stamp(stamps[top][0]) == stamps[top]}
     return tuple(
         name for name in said[0] if name.partition(".")[0] in fresh and safe.verdict(name).safe
     )
@@ -101,6 +102,8 @@ def store(
     if directory is None:
         return
     try:
+        if _is_unfit(directory, program_key):
+            return
         _write(directory, program_key, text)
         _forget_oldest(directory)
     except OSError:
@@ -110,16 +113,24 @@ def store(
 
 
 def forget(program_key: str) -> None:
-    """Keep nothing of a program any more."""
+    """Keep nothing of a program any more, nor take anything new as long as its packages stay."""
     directory = _directory(make=False)
     if directory is None:
         return
     try:
-        os.unlink(f"{program_key}.json", dir_fd=directory)
+        packages = _read(directory, program_key)[1]
+        if packages:
+            text = {"format": _FORMAT, "packages": packages, "modules": (), "unfit": True}
+            _write(directory, program_key, json.dumps(text).encode())
     except OSError:
-        pass  # nothing was known of it
+        pass  # nothing is known of it
     finally:
         os.close(directory)
+
+
+def _is_unfit(directory: int, name: str) -> bool:
+    _, packages, unfit = _read(directory, name)
+    return unfit and all(_stamp(stamp[0]) == stamp for stamp in packages.values())
 
 
 _Stamp = list[Any]  # file, time of its last change in ns, size, inode
@@ -170,34 +181,39 @@ def _is_ours(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
-def _read(directory: int, name: str) -> tuple[list[str], dict[str, _Stamp]]:
+_NOTHING: tuple[list[str], dict[str, _Stamp], bool] = [], {}, False
+
+
+def _read(directory: int, name: str) -> tuple[list[str], dict[str, _Stamp], bool]:
+    """Give the modules and packages that a file says, and whether they are of no use."""
     try:
         fd = os.open(f"{name}.json", os.O_RDONLY | _OPEN, dir_fd=directory)
         try:
             status = os.fstat(fd)
             if not (stat.S_ISREG(status.st_mode) and _is_ours(status)):
-                return [], {}
+                return _NOTHING
             with open(fd, "rb", closefd=False) as f:
                 text = f.read(LARGEST + 1)
         finally:
             os.close(fd)
         said = json.loads(text) if len(text) <= LARGEST else None
     except (OSError, ValueError, RecursionError):
-        return [], {}
+        return _NOTHING
     if not isinstance(said, dict):
-        return [], {}
+        return _NOTHING
     record = cast(dict[str, Any], said)
     if record.get("format") != _FORMAT:
-        return [], {}
+        return _NOTHING
     modules, packages = record.get("modules"), record.get("packages")
     if not isinstance(modules, list) or not isinstance(packages, dict):
-        return [], {}
+        return _NOTHING
     stamps = {
         top: cast(_Stamp, stamp)
         for top, stamp in cast(dict[str, Any], packages).items()
         if isinstance(stamp, list) and stamp and isinstance(stamp[0], str)
     }
-    return [name for name in cast(list[Any], modules) if isinstance(name, str)], stamps
+    names = [name for name in cast(list[Any], modules) if isinstance(name, str)]
+    return names, stamps, record.get("unfit") is True
 
 
 def _write(directory: int, name: str, text: bytes) -> None:

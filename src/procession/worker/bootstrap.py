@@ -205,7 +205,7 @@ def run_fresh(fd: int) -> None:
 
 def run_in_fork(job: Job) -> None:
     """Run the job in a process forked from the forkserver."""
-    streams.replace()
+    streams.renew()
     if "imports" in job:
         from procession.forkserver.preload import after_fork
 

@@ -29,6 +29,7 @@ def run_script(program: Job) -> None:
     """Run a script (or a directory or zip file with a `__main__.py`) as `python PATH ARGS`."""
     path: str = program["path"]
     sys.argv[:] = [path, *program["args"]]
+    _as_started(path, *program["args"])
     if os.path.isdir(path) or _is_archive(path):
         import runpy
 
@@ -106,7 +107,18 @@ def _fresh_main() -> ModuleType:
     main.__dict__["__builtins__"] = builtins
     main.__dict__["__annotations__"] = {}
     sys.modules["__main__"] = main
+    if "__mp_main__" in sys.modules:  # a second name of it, which multiprocessing gives
+        sys.modules["__mp_main__"] = main
     return main
+
+
+def _as_started(*words: str) -> None:
+    """Have `sys.orig_argv` say the command that would run this program in a new interpreter.
+
+    Programs start themselves again by it.
+    """
+    ours = sys.orig_argv.index("-c") if "-c" in sys.orig_argv else 1
+    sys.orig_argv[:] = [*(w for w in sys.orig_argv[:ours] if w != "-u"), *words]
 
 
 def run_module(program: Job) -> None:
@@ -114,6 +126,7 @@ def run_module(program: Job) -> None:
     import runpy
 
     sys.argv[:] = [program["name"], *program["args"]]
+    _as_started("-m", program["name"], *program["args"])
     if not _isolated():
         _search_first(os.getcwd())
     _fresh_main()

@@ -11,9 +11,23 @@ def replace() -> None:
 
     What a rank wrote is on its way before the next statement runs, however the rank ends.
     """
-    sys.stdin = sys.__stdin__ = _reader()
-    sys.stdout = sys.__stdout__ = _writer(1, "<stdout>", "strict")
-    sys.stderr = sys.__stderr__ = _writer(2, "<stderr>", "backslashreplace")
+    for name, make in _STREAMS.items():
+        stream = make(io.TextIOWrapper.__new__(io.TextIOWrapper))
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def renew() -> None:
+    """Do as `replace`, within the objects that this interpreter began with.
+
+    Modules may have kept one of them as they were imported: handlers of `logging` do.
+    """
+    for name, make in _STREAMS.items():
+        first = getattr(sys, f"__{name}__")
+        if type(first) is not io.TextIOWrapper:
+            first = io.TextIOWrapper.__new__(io.TextIOWrapper)
+        setattr(sys, name, make(first))
+        setattr(sys, f"__{name}__", first)
 
 
 def write_whole_lines() -> None:
@@ -23,24 +37,35 @@ def write_whole_lines() -> None:
             stream.reconfigure(line_buffering=True, write_through=False)
 
 
-def _reader() -> io.TextIOWrapper:
+def _stdin(text: io.TextIOWrapper) -> io.TextIOWrapper:
     encoding, errors = _coding(sys.__stdin__, "strict")
     raw = io.FileIO(0, "r", closefd=False)
     raw.name = "<stdin>"
-    text = io.TextIOWrapper(io.BufferedReader(raw), encoding, errors, line_buffering=raw.isatty())
+    text.__init__(io.BufferedReader(raw), encoding, errors, line_buffering=raw.isatty())
     text.__dict__["mode"] = "r"
     return text
 
 
-def _writer(fd: int, name: str, default_errors: str) -> io.TextIOWrapper:
-    old = sys.__stdout__ if fd == 1 else sys.__stderr__
-    encoding, errors = _coding(old, default_errors)
+def _stdout(text: io.TextIOWrapper) -> io.TextIOWrapper:
+    return _writer(text, 1, "<stdout>", *_coding(sys.__stdout__, "strict"))
+
+
+def _stderr(text: io.TextIOWrapper) -> io.TextIOWrapper:
+    return _writer(text, 2, "<stderr>", *_coding(sys.__stderr__, "backslashreplace"))
+
+
+def _writer(
+    text: io.TextIOWrapper, fd: int, name: str, encoding: str, errors: str
+) -> io.TextIOWrapper:
     raw = io.FileIO(fd, "w", closefd=False)
     raw.name = name
     # A raw file below the text layer is what -u means; its protocol is enough for the writer.
-    text = io.TextIOWrapper(raw, encoding, errors, newline="\n", write_through=True)  # pyright: ignore[reportArgumentType]
+    text.__init__(raw, encoding, errors, newline="\n", write_through=True)  # pyright: ignore[reportArgumentType]
     text.__dict__["mode"] = "w"
     return text
+
+
+_STREAMS = {"stdin": _stdin, "stdout": _stdout, "stderr": _stderr}
 
 
 def _coding(stream: object, errors: str) -> tuple[str, str]:

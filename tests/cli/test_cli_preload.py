@@ -1,0 +1,100 @@
+"""`--preload`, `--no-learn` and `--dry-run`."""
+
+import os
+
+import pytest
+from commandline import good, run
+
+from support import write
+
+SOURCE = """
+import json
+import decimal
+import os
+print("x", end=" ")
+import colorsys, gc
+print(gc.get_freeze_count() > 0, "begins", *sorted(os.environ["NAMES"].split()))
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    return write(tmp_path / "main.py", SOURCE)
+
+
+def early(*words, names="", **options):
+    """Run it; gives whether something had been imported before its rank."""
+    out = good("-n", "1", *words, env={**os.environ, "NAMES": names}, **options)
+    assert out.startswith("x ")
+    return out.split()[1] == "True"
+
+
+def test_what_is_asked_for(script):
+    assert early(script)
+    assert early("--preload", "auto", script)
+    assert early("--preload", "decimal,json", script)
+    assert early("--preload=decimal", "--no-learn", script)
+    assert not early("--preload", "none", script)
+    assert not early("--start-method", "spawn", script)
+
+
+def test_a_module(script):
+    assert early("-m", "main", cwd=script.parent)
+    assert not early("--preload", "none", "-m", "main", cwd=script.parent)
+
+
+@pytest.mark.parametrize("wrong", ["", "json,", "a b", ",", "json,,os", "3", "-", "none,json "])
+def test_wrong_names(script, wrong):
+    done = run("-n", "1", f"--preload={wrong}", script)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("procession run: error: --preload must be names")
+
+
+def test_a_module_that_is_not_there_is_left_to_the_ranks(script):
+    assert early("--preload", "decimal,no_such_module", script)
+
+
+def test_dry_run(tmp_path):
+    ran = tmp_path / "ran"
+    source = f"import json\nimport decimal\nimport antigravity\nopen({str(ran)!r}, 'w')\n"
+    path = write(tmp_path / "main.py", source)
+    out = good("-n", "2", "--dry-run", path, "--own", cwd=tmp_path)
+    assert not ran.exists()
+    assert out.splitlines()[0].startswith("2 ranks of: ")
+    assert "main.py --own" in out
+    assert "json" in out
+    assert "decimal" in out
+    assert "antigravity: it opens a browser" in out
+    assert "read up to main.py:3" in out
+    assert "  rank 1: " in out
+    assert "RANK=1" in out
+    said = good("-n", "1", "--dry-run", "--preload", "none", path)
+    assert "nothing is preloaded, as asked" in said
+    said = good("-n", "1", "--dry-run", "--preload", "decimal", path)
+    assert "decimal" in said
+    assert "json" not in said
+    assert "not run by this Python" in good("-n", "1", "--dry-run", "--no-python", "true")
+
+
+def test_dry_run_leaves_nothing(script):
+    cache = os.environ["XDG_CACHE_HOME"]
+    good("-n", "1", "--dry-run", script)
+    assert os.listdir(cache) == []
+
+
+def test_learning(tmp_path):
+    pytest.importorskip("numpy")
+    source = "import numpy\nprint('x')\nimport numpy.polynomial, numpy.ctypeslib, sys\n"
+    path = write(tmp_path / "main.py", source)
+    cache = os.environ["XDG_CACHE_HOME"]
+    good("-n", "1", "--no-learn", path)
+    good("-n", "1", "--preload", "numpy", path)
+    good("-n", "1", "--preload", "none", path)
+    assert os.listdir(cache) == []
+    assert "had imported when it ran" not in good("-n", "1", "--dry-run", path)
+    good("-n", "1", path)
+    assert os.listdir(cache) == ["procession"]
+    assert "modules that it had imported when it ran" in good("-n", "1", "--dry-run", path)
+    assert "had imported" not in good("-n", "1", "--dry-run", "--no-learn", path)

@@ -1,0 +1,185 @@
+"""Tools that look into a program: the debugger, coverage, faulthandler, tracing, profiles."""
+
+import glob
+import os
+from pathlib import Path
+
+import pytest
+from sides import ranks, same, script, sides
+
+import procession
+from support import failure_of, run_python, write
+
+DEBUGGED = """
+import json
+import os
+import pdb
+import logging
+
+
+def inner(x):
+    y = x + 1
+    if os.environ["RANK"] == "0":
+        breakpoint()
+    return y
+
+
+print("got", inner(1))
+"""
+
+
+def test_the_debugger(tmp_path):
+    path = write(tmp_path / "main.py", DEBUGGED)
+    told = []
+    for words in (["run", "-n", "2", "--preload", "none"], ["run", "-n", "2"]):
+        done = run_python(
+            *("-m", "procession", *words, "--prefix", "", "--local-ranks-filter", "0", path),
+            input="p x + 40\nup\nlist 18\n!y = 3\ndown\n!y = 7\ncontinue\n",
+            env={**os.environ, "PYTHONBREAKPOINT": "pdb.set_trace"},
+        )
+        told.append((done.returncode, done.stdout))
+    assert told[0] == told[1]
+    assert told[1][0] == 0
+    assert "(Pdb) 41" in told[1][1]
+
+
+COVERED = """
+import json
+import logging
+import os
+
+def called(n):
+    if n:
+        return 1
+    return 2
+
+class Never:
+    def called(self):
+        return 3
+
+seen = {"n": called(int(os.environ["RANK"]))}
+"""
+
+
+def test_coverage_of_ranks(tmp_path):
+    """As `coverage` measures child processes: begun by a `.pth` file, or `sitecustomize`."""
+    pytest.importorskip("coverage")
+    lines = {}
+    for name, preload in (("cold", None), ("auto", "auto")):
+        directory = tmp_path / name
+        program = procession.Script(str(script(directory, COVERED)))
+        start = "import coverage; coverage.process_startup()"
+        write(directory / "lib" / "sitecustomize.py", start)
+        data = directory / "data"
+        config = f"[run]\ndata_file = {data}/of\nparallel = true\nsource = {directory}\n"
+        write(data / "rc", config)
+        env = {"COVERAGE_PROCESS_START": str(data / "rc"), "PYTHONPATH": str(directory / "lib")}
+        found = ranks(program, directory, env=env, preload=preload)
+        assert [r.frozen for r in found] == [name == "auto"] * 2
+        assert len(glob.glob(f"{data}/of.*")) >= 2
+        lines[name] = set().union(*map(measured, glob.glob(f"{data}/of.*")))
+    assert lines["cold"] == lines["auto"]
+    assert {6, 7, 8} <= lines["auto"]
+    assert 12 not in lines["auto"]
+
+
+def measured(file):
+    """Give the lines of main.py that a data file of coverage has."""
+    from coverage import CoverageData
+
+    data = CoverageData(file)
+    data.read()
+    return {n for f in data.measured_files() if f.endswith("main.py") for n in data.lines(f)}
+
+
+CRASH = """
+import ctypes
+import json
+
+
+def crash():
+    ctypes.string_at(0)
+
+
+crash()
+"""
+
+
+def test_a_crash_names_the_line(tmp_path):
+    program = procession.Script(str(write(tmp_path / "main.py", CRASH)))
+    told = []
+    for preload in (None, "auto"):
+        logs = procession.Logs(dir=tmp_path / "logs", redirect=procession.Std.ALL)
+        failed = failure_of(program, nproc=1, preload=preload, logs=logs)
+        text = Path(failed.cause.stderr_log).read_text()
+        told.append([line for line in text.splitlines() if 'main.py", line' in line])
+    assert told[0] == told[1]
+    assert 'main.py", line 6 in crash' in told[1][0]
+
+
+FAILS = """
+import json
+import logging
+
+
+class Own(Exception):
+    pass
+
+
+def fail():
+    raise Own("no") from ValueError("deeper")
+
+
+fail()
+"""
+
+
+def test_a_failure_is_told_in_the_same_words(tmp_path):
+    program = procession.Script(str(write(tmp_path / "main.py", FAILS)))
+    told = []
+    for preload in (None, "auto"):
+        failed = failure_of(program, nproc=1, preload=preload)
+        told.append((failed.cause.type_name, failed.cause.message, failed.cause.traceback))
+    assert told[0] == told[1]
+    # Python 3.10 prints the name without its module where nobody looks at it.
+    alone = run_python(tmp_path / "main.py").stderr
+    assert told[0][2].replace("__main__.", "") == alone.replace("__main__.", "")
+
+
+TRACED = """
+import cProfile
+import json
+import linecache
+import inspect
+import sys
+import trace
+import tracemalloc
+import traceback
+import io
+
+
+def work():
+    return sum(range(10))
+
+
+tracer = trace.Trace(count=1, trace=0)
+total = tracer.runfunc(work)
+profile = cProfile.Profile()
+profile.runcall(work)
+tracemalloc.start()
+kept = [bytes(1000) for _ in range(10)]
+top = tracemalloc.take_snapshot().statistics("lineno")
+seen = {
+    "total": total,
+    "counts": sorted(n for (f, n) in tracer.results().counts if f.endswith("main.py")),
+    "profiled": len(profile.getstats()),
+    "traced": any(s.traceback[0].filename == __file__ for s in top),
+    "source": inspect.getsource(work),
+    "stack": [f.name for f in traceback.extract_stack() if f.filename == __file__],
+    "left": [sys.gettrace(), sys.getprofile()],
+}
+"""
+
+
+def test_tracers(tmp_path):
+    same(sides(tmp_path, TRACED, nproc=1))
