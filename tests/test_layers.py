@@ -26,9 +26,11 @@ LAYERS = {
 IN_EVERY_RANK = (
     "worker/",
     "forkserver/server",
+    "forkserver/forking",
     "forkserver/preload",
     "forkserver/protocol",
     "system/prctl",
+    "system/signals",
     "system/tree",
 )
 
