@@ -27,10 +27,12 @@ IN_EVERY_RANK = (
     "worker/",
     "forkserver/server",
     "forkserver/forking",
+    "forkserver/programs",
     "forkserver/preload",
     "forkserver/protocol",
     "system/prctl",
     "system/signals",
+    "system/vfork",
     "system/tree",
 )
 

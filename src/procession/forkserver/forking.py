@@ -11,8 +11,9 @@ Between fork and exec every page that a process writes is copied, in the child a
 forkserver: at some microseconds each, that is most of what a start costs. So nothing is imported
 and little is made there, and descriptors are left to close-on-exec where there is an exec.
 
-Rejected: posix_spawn and vfork (they cannot set the parent-death signal); one status pipe for all
-(only the end of a pipe of its own tells of an exec).
+Programs are not forked at all where that can be avoided, see `programs`.
+
+Rejected: one status pipe for all (only the end of a pipe of its own tells of an exec).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import select
 import time
 from collections import deque
 
+from procession.forkserver.programs import Programs
 from procession.system.prctl import die_with_parent
 from procession.system.signals import plain as signal
 from procession.worker import setup
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 ALL_SIGNALS = signal.valid_signals()
 STAGE_SEPARATOR = b"\0"
+START_PROGRAM = "start its program"
 
 
 class Forking:
@@ -63,6 +66,7 @@ class Forking:
         # None: not set by Python. An integer may be a member of an enumeration, which is refused.
         plain = {n: h or signal.SIG_DFL for n, h in handlers.items()}
         self._handlers = {int(n): int(h) if isinstance(h, int) else h for n, h in plain.items()}
+        self._programs = Programs(self._handlers, self._mask)
         self._leave = leave
         self._pid = os.getpid()
         self._asked: deque[tuple[deque[Job], list[int]]] = deque()  # jobs, their descriptors
@@ -85,6 +89,7 @@ class Forking:
             jobs, fds = self._asked.popleft()
             ranks += [job["rank"] for job in jobs]
             close_all(fds)
+        self._programs.done()
         return ranks
 
     def fork(self, common: Job, preloaded: Preloaded | None) -> Job | list[protocol.Message]:
@@ -106,10 +111,31 @@ class Forking:
                 # The kernel dropped descriptors for which there was no room here.
                 no_room = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
                 return _failed(job["rank"], "make its pipes", no_room)
-            return self._forked(common, job, fds)
+            told = self._started(common, job, fds) if job["kind"] == "exec" else None
+            return self._forked(common, job, fds) if told is None else told
         finally:
             if not jobs and os.getpid() == self._pid:
                 close_all(fds)
+                if not self._asked:
+                    self._programs.done()
+
+    def _started(self, common: Job, job: Job, fds: list[int]) -> list[protocol.Message] | None:
+        """Start a program without a fork of this process; None if that cannot be done."""
+        rank: int = job["rank"]
+        try:
+            started = self._programs.start(common, job, fds)
+        except OSError as e:
+            return _failed(rank, "fork", e)
+        if started is None:
+            return None
+        pid = started.pid
+        told: list[protocol.Message] = [("spawned", rank, pid, started.at, _pidfd_of(pid))]
+        if started.fault:
+            text = f"{os.strerror(started.fault)}: {started.path!r}"
+            self._faults[rank] = _said(START_PROGRAM, started.fault, text)
+        else:
+            told.append(("ready", rank, time.monotonic_ns()))
+        return told
 
     def _forked(self, common: Job, job: Job, fds: list[int]) -> Job | list[protocol.Message]:
         rank: int = job["rank"]
@@ -158,20 +184,20 @@ class Forking:
             stage = "set up its streams, directory and environment"
             if job["kind"] == "python":
                 self._leave()
+                self._programs.close()
                 others = [fd for _, each in self._asked if each is not fds for fd in each]
                 close_all([read_end, *self.status, *others])
             job = setup.prepare(common, job, fds)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             if job["kind"] != "python":
-                stage = "start its program"
+                stage = START_PROGRAM
                 setup.execute(job)
         except BaseException as e:
             number = e.errno if isinstance(e, OSError) and e.errno else 0
             text = (e.strerror if isinstance(e, OSError) else None) or f"{type(e).__name__}: {e}"
             if isinstance(e, OSError) and e.filename:
                 text += f": {e.filename!r}"
-            said = STAGE_SEPARATOR.join([stage.encode(), str(number).encode(), text.encode()])
-            os.write(status, said[:4000])
+            os.write(status, _said(stage, number, text)[:4000])
             os._exit(127)
         os.close(status)
         return job
@@ -211,6 +237,11 @@ class Forking:
 def _failed(rank: int, stage: str, e: OSError) -> list[protocol.Message]:
     text = e.strerror or str(e)
     return [("failed", rank, stage, e.errno or 0, text, time.monotonic_ns())]
+
+
+def _said(stage: str, number: int, text: str) -> bytes:
+    said = (stage, str(number), text)
+    return STAGE_SEPARATOR.join(word.encode(errors="backslashreplace") for word in said)
 
 
 def _pidfd_of(pid: int) -> int:
