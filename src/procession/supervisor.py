@@ -52,6 +52,7 @@ from procession.system.eventloop import EventLoop
 from procession.system.memory import OomWatch
 
 START_SECONDS = 300.0
+LISTEN_EVERY = 32  # ranks that are asked for
 DRAIN_SECONDS = 2.0
 _sweeps = itertools.count(1)  # a forkserver goes from group to group: no two may be alike
 SILENT_NS = 1_000_000_000  # from the end of a result pipe to that of its process, at the most
@@ -249,6 +250,8 @@ class Supervisor:
             try:
                 record.reader = self._spawner.spawn(self._server, attempt, rank)
                 record.asked = True
+                if rank % LISTEN_EVERY == LISTEN_EVERY - 1:
+                    self._hear()  # of many, the first may have failed before the last is asked for
             except OSError as e:
                 self._spawn_failed(rank, "make its streams", e)
                 break

@@ -2,8 +2,8 @@
 
 What `worker.setup` does in a forked rank, the forkserver does for all of them: its own directory
 and umask are theirs while they are started. What cannot be started here, or must be explained, is
-left to a fork, which takes the same way to its program: a name that stands in several places or
-nowhere, a directory that does not exist, variables that no program can have.
+left to a fork, which takes the same way to its program: a name that stands for several files or
+for none, a directory that does not exist, variables that no program can have.
 """
 
 from __future__ import annotations
@@ -112,8 +112,14 @@ class Programs:
         if "/" in name or not name:
             return name or None
         places = (os.defpath if path is None else path).split(os.pathsep)
-        found = [each for each in (os.path.join(p, name) for p in places) if os.path.lexists(each)]
-        return found[0] if len(found) == 1 else None
+        found: dict[tuple[int, int], str] = {}  # one may be reached in several ways
+        for each in (os.path.join(place, name) for place in places):
+            try:
+                status = os.stat(each)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            found.setdefault((status.st_dev, status.st_ino), each)
+        return next(iter(found.values())) if len(found) == 1 else None
 
     def done(self) -> None:
         """Leave the directory of ranks, when all were started."""
