@@ -26,9 +26,13 @@ LAYERS = {
 IN_EVERY_RANK = (
     "worker/",
     "forkserver/server",
+    "forkserver/forking",
+    "forkserver/programs",
     "forkserver/preload",
     "forkserver/protocol",
     "system/prctl",
+    "system/signals",
+    "system/vfork",
     "system/tree",
 )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from procession.events import Event
 
@@ -13,13 +12,15 @@ from procession.events import Event
 class Journal:
     """The events of one group, in order. Written in one thread, read in any.
 
-    changed: notified at each event, and by `wake`.
+    changed: notified by `tell`, which is to be called after events (not after each one, since it
+    wakes whoever waits), and by `wake`.
     """
 
-    def __init__(self, write: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, write: Callable[[Event], None]) -> None:
         self.events: list[Event] = []
         self.changed = threading.Condition()
         self._write = write
+        self._fresh = False  # there are events that `changed` was not notified of
         self._subscribers: list[Callable[[Event], None]] = []
         self._clock_offset = time.time() - time.monotonic()
 
@@ -35,10 +36,9 @@ class Journal:
         """Add an event; see `Event`. at: None for now."""
         at = time.monotonic_ns() if at is None else at
         event = Event(kind, rank, attempt, at, at / 1e9 + self._clock_offset, pid, detail)
-        self._write(event.as_dict())
-        with self.changed:
-            self.events.append(event)
-            self.changed.notify_all()
+        self._write(event)
+        self.events.append(event)
+        self._fresh = True
         for call in self._subscribers:
             _call(call, event)
 
@@ -52,6 +52,12 @@ class Journal:
         """Let those look up who wait for `changed`."""
         with self.changed:
             self.changed.notify_all()
+
+    def tell(self) -> None:
+        """Let those look up, if there were events since."""
+        if self._fresh:
+            self._fresh = False
+            self.wake()
 
     def follow(self, over: Callable[[], bool]) -> Iterator[Event]:
         """Give every event, from the first on, until it is `over` and there are no more."""

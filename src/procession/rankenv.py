@@ -35,19 +35,26 @@ def given_run_id(env: Mapping[str, str]) -> str:
 def rank_environment(
     place: Place, rank: int, nproc: int, role: str, error_file: str, inherited: Mapping[str, str]
 ) -> dict[str, str]:
-    """Give the variables of one rank on one machine.
+    """Give the variables of one rank on one machine."""
+    return {
+        **common_environment(place, nproc, role, inherited),
+        **own_environment(rank, error_file),
+    }
+
+
+def common_environment(
+    place: Place, nproc: int, role: str, inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """Give the variables that are the same in every rank.
 
     OMP_NUM_THREADS is set to cores ÷ ranks where there is more than one rank and it is not in
     `inherited`: without it, each rank would start a thread for every core.
     """
     env = {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(nproc),
         "LOCAL_WORLD_SIZE": str(nproc),
         "GROUP_RANK": "0",
         "GROUP_WORLD_SIZE": "1",
-        "ROLE_RANK": str(rank),
         "ROLE_NAME": role,
         "ROLE_WORLD_SIZE": str(nproc),
         "MASTER_ADDR": place.address,
@@ -56,7 +63,6 @@ def rank_environment(
         "TORCHELASTIC_RESTART_COUNT": str(place.attempt),
         "TORCHELASTIC_MAX_RESTARTS": str(place.restarts),
         "TORCHELASTIC_USE_AGENT_STORE": "False",
-        "TORCHELASTIC_ERROR_FILE": error_file,
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": inherited.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
         "PYTHONUNBUFFERED": "1",
         "PROCESSION_RUN": place.run_id,
@@ -64,6 +70,17 @@ def rank_environment(
     if nproc > 1 and "OMP_NUM_THREADS" not in inherited:
         env["OMP_NUM_THREADS"] = str(max(1, place.cores // nproc))
     return env
+
+
+def own_environment(rank: int, error_file: str) -> dict[str, str]:
+    """Give the variables that tell a rank from the others."""
+    number = str(rank)
+    return {
+        "RANK": number,
+        "LOCAL_RANK": number,
+        "ROLE_RANK": number,
+        "TORCHELASTIC_ERROR_FILE": error_file,
+    }
 
 
 def callers_environment(env: Mapping[str, str]) -> dict[str, str | None]:

@@ -17,12 +17,11 @@ MEMORY_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 def format_report(end: GroupEnd) -> str:
     """Write the report of a group that failed."""
     cause = end.failures[0]
-    together = [
-        f
-        for f in end.failures[1:]
-        if f.outcome is not Outcome.LOST and f.happened_at - cause.happened_at <= SIMULTANEOUS
-    ]
-    later = [f for f in end.failures[1:] if f not in together]
+    together: list[RankEnd] = []
+    later: list[RankEnd] = []
+    for f in end.failures[1:]:
+        soon = f.happened_at - cause.happened_at <= SIMULTANEOUS
+        (together if soon and f.outcome is not Outcome.LOST else later).append(f)
     lines = [f"{end.name} failed: {headline(cause, end.nproc)}", *details(cause)]
     if together:
         lines += ["", "at the same time (within 1 ms):"]
@@ -31,8 +30,9 @@ def format_report(end: GroupEnd) -> str:
         rest = together[FULL_TRACEBACKS:]
         lines += _others("and also at the same time", rest, cause, what_happened)
     lines += _others("failed by themselves, later", later, cause, what_happened)
-    unstarted = [e for e in end.ended if e.outcome in (Outcome.NOT_STARTED, Outcome.CANCELLED)]
-    ended = [e for e in end.ended if e not in unstarted]
+    never = (Outcome.NOT_STARTED, Outcome.CANCELLED)
+    unstarted = [e for e in end.ended if e.outcome in never]
+    ended = [e for e in end.ended if e.outcome not in never]
     lines += _others("ended by the group", ended, cause, _ending)
     lines += _others("not started", unstarted, cause, _unstarted)
     lines += _others("finished", end.finished, cause, _finish)

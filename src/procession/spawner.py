@@ -7,13 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from procession.forkserver import pool
-from procession.forkserver.client import ForkServer, fresh_interpreter
+from procession.forkserver.client import ForkServer, Jobs, fresh_interpreter
 from procession.output.plan import Files, Output, output_of
 from procession.output.rundir import masked, masked_words
 from procession.output.wiring import Wiring
 from procession.payload import Payload
 from procession.preloading import learns, plan_of, preload_of
-from procession.rankenv import Place, given_run_id, rank_environment
+from procession.rankenv import (
+    Place,
+    common_environment,
+    given_run_id,
+    own_environment,
+    rank_environment,
+)
 from procession.results import ResultReader
 from procession.spec import Command, Function, Spec, words_of
 from procession.system.descriptors import fill_standard
@@ -32,7 +38,7 @@ class Spawner:
         self._spec = spec
         self._env = dict(os.environ)
         self._lease: pool.Lease | None = None
-        self._place: Place | None = None
+        self._jobs = Jobs()  # that are still to be sent
         early = [self._early(rank) for rank in range(spec.nproc)]
         # Whether one interpreter can stand at the beginning of all ranks.
         self._common_start = all(e == early[0] for e in early)
@@ -105,7 +111,7 @@ class Spawner:
 
     def begin(self, server: ForkServer, attempt: int) -> None:
         """Tell the forkserver what is common to the ranks of an attempt. Raises OSError."""
-        self._place = Place(
+        place = Place(
             address="127.0.0.1",
             port=free_port(),
             run_id=self.run_id,
@@ -113,8 +119,9 @@ class Spawner:
             restarts=self._spec.restart.max,
             cores=len(os.sched_getaffinity(0)),
         )
+        own = common_environment(place, self._spec.nproc, _role(self._env), self._env)
         common = {
-            "env": self._env,
+            "env": {**self._env, **own},
             "cwd": self._spec.cwd,
             "umask": _umask(),
             "scratch": None if self.run_dir.kept else self.run_dir.path,
@@ -122,60 +129,58 @@ class Spawner:
         }
         server.send(("begin", common), [], [])
 
-    def spawn(self, server: ForkServer, attempt: int, rank: int) -> ResultReader:
-        """Ask for one rank; what it tells is read from what is returned. Raises OSError."""
-        assert self._place is not None
-        streams, close = self.streams.open(attempt, rank)
-        try:
-            read_end, write_end = os.pipe2(os.O_CLOEXEC)
-        except BaseException:
-            for fd in close:
-                os.close(fd)
-            raise
-        close.append(write_end)
+    def spawn(self, server: ForkServer, attempt: int, rank: int) -> ResultReader | None:
+        """Ask for one rank, with those that are asked for next; see `all_spawned`.
+
+        What a Python program tells is read from what is returned. Raises OSError.
+        """
+        jobs = self._jobs
+        if jobs.full:
+            jobs = self._send_jobs(server)
+        streams, opened = self.streams.open(attempt, rank)
+        jobs.close += opened
         program = self._spec.program
-        fds = [*streams]
-        roles = {"stdin": 0, "stdout": 1, "stderr": 2}
-        inherit: list[int] = []
-        if not isinstance(program, Command):
-            for role, fd in {"result": write_end, **self.payload.fds(rank)}.items():
-                roles[role] = len(fds)
-                fds.append(fd)
-            inherited = self.payload.inherited(rank)
-            inherit = list(range(len(fds), len(fds) + len(inherited)))
-            fds += inherited
+        roles: dict[str, int]
+        roles = dict(zip(("stdin", "stdout", "stderr"), map(jobs.place, streams), strict=True))
         error_file = self.run_dir.error_file(attempt, rank)
-        env: dict[str, str | None] = dict(
-            rank_environment(
-                self._place, rank, self._spec.nproc, _role(self._env), error_file, self._env
-            )
-        )
-        env.update(self._spec.env[rank])
-        job: dict[str, Any] = {"rank": rank, "env": env, "fds": roles, "inherit": inherit}
+        env: dict[str, str | None] = {**own_environment(rank, error_file), **self._spec.env[rank]}
+        args = self._spec.args[rank]
+        job: dict[str, Any] = {"rank": rank, "env": env, "fds": roles, "inherit": ()}
         if isinstance(program, Command):
-            words: list[str] = [os.fspath(w) for w in self._spec.args[rank]]
-            job |= {"kind": "exec", "argv": [*program.argv, *words]}
-        else:
-            fresh = self._spec.start_method == "spawn" or not self._common_start
-            told = dict(self.payload.program)
-            if "args" in told:
-                told["args"] = [*told["args"], *(os.fspath(w) for w in self._spec.args[rank])]
-            job |= {"kind": "fresh" if fresh else "python", "program": told}
-            if self.run_dir.kept:
-                job["error_file"] = error_file
-            if self._learning is not None and rank == 0:
-                job["packages"] = self._learning.packages
-        server.send(("spawn", job), fds, close)
+            job |= {"kind": "exec", "argv": [*program.argv, *map(os.fspath, args)]}
+            jobs.add(job)
+            return None
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
         reader = ResultReader(read_end)
-        if "packages" in job:
+        jobs.close.append(write_end)
+        for role, fd in {"result": write_end, **self.payload.fds(rank)}.items():
+            roles[role] = jobs.place(fd)
+        job["inherit"] = [jobs.place(fd) for fd in self.payload.inherited(rank)]
+        fresh = self._spec.start_method == "spawn" or not self._common_start
+        told = dict(self.payload.program)
+        if "args" in told:
+            told["args"] = [*told["args"], *map(os.fspath, args)]
+        job |= {"kind": "fresh" if fresh else "python", "program": told}
+        if self.run_dir.kept:
+            job["error_file"] = error_file
+        if self._learning is not None and rank == 0:
+            job["packages"] = self._learning.packages
             self._account = reader
+        jobs.add(job)
         return reader
 
-    def all_spawned(self, server: ForkServer, attempt: int) -> None:
-        """Tell a forkserver that is a fork of this process, once no rank is to be forked from it.
+    def _send_jobs(self, server: ForkServer) -> Jobs:
+        jobs, self._jobs = self._jobs, Jobs()
+        jobs.send(server)
+        return self._jobs
 
-        It lets go of this process's descriptors then, for somebody may wait for their end.
+    def all_spawned(self, server: ForkServer, attempt: int) -> None:
+        """Send what is still to be sent of the ranks that were asked for.
+
+        A forkserver that is a fork of this process, and is to fork no more, lets go of this
+        process's descriptors then, for somebody may wait for their end.
         """
+        self._send_jobs(server)
         if self._spec.start_method == "fork" and attempt >= self._spec.restart.max:
             server.send(("release",), [], [])
 
@@ -190,6 +195,7 @@ class Spawner:
         self._close_all()
 
     def _close_all(self) -> None:
+        self._jobs.drop()
         for each in self._owned:
             each.close()
         for fd in self._filled:

@@ -47,10 +47,12 @@ from procession.lifecycle import (
 from procession.results import Told
 from procession.spawner import Spawner
 from procession.spec import Function, Spec
+from procession.system.deaths import MOMENT, Deaths
 from procession.system.eventloop import EventLoop
 from procession.system.memory import OomWatch
 
 START_SECONDS = 300.0
+LISTEN_EVERY = 32  # ranks that are asked for
 DRAIN_SECONDS = 2.0
 _sweeps = itertools.count(1)  # a forkserver goes from group to group: no two may be alike
 SILENT_NS = 1_000_000_000  # from the end of a result pipe to that of its process, at the most
@@ -66,7 +68,7 @@ class Supervisor:
         self.notes: list[str] = []  # about the whole, for the report
         self.records: list[RankRecord] = []
         self.lifecycle = Lifecycle(spec.nproc, spec.restart.max, patient=spec.stop.patience != 0)
-        self.journal = Journal(spawner.run_dir.write_event)
+        self.journal = Journal(self._write_event)
         self.lost_server = ""
         self.drain_seconds: float | None = DRAIN_SECONDS
         self._spawner = spawner
@@ -82,6 +84,11 @@ class Supervisor:
         self._stop_asked = False
         self._drained = False
         self._loop = EventLoop()
+        try:
+            self._deaths = Deaths(self._loop, self._seen_dead)
+        except BaseException:
+            self._loop.close()
+            raise
         self._actions: deque[lifecycle.Action] = deque()  # the first one is being carried out
         self._oom = OomWatch()
         self._loop.watch(server.fileno(), self._hear)
@@ -159,6 +166,7 @@ class Supervisor:
             self._note_phase()
             self._do(self.lifecycle.begin())
             while not self.phase.final:
+                self.journal.tell()
                 self._loop.turn()
             self._conclude()
         except BaseException:
@@ -242,13 +250,15 @@ class Supervisor:
             try:
                 record.reader = self._spawner.spawn(self._server, attempt, rank)
                 record.asked = True
+                if rank % LISTEN_EVERY == LISTEN_EVERY - 1:
+                    self._hear()  # of many, the first may have failed before the last is asked for
             except OSError as e:
                 self._spawn_failed(rank, "make its streams", e)
                 break
+        self._spawner.all_spawned(self._server, attempt)
         for rank, record in enumerate(self.records):
             if not record.asked and not record.start_fault:
                 self._handle(RankEvent(WorkerEvent.CANCELLED, rank, time.monotonic_ns()))
-        self._spawner.all_spawned(self._server, attempt)
         self._mind_queue()
 
     def _renew_server(self) -> None:
@@ -256,6 +266,7 @@ class Supervisor:
         pool.discard(self._server)
         self._server = self._spawner.lease()
         self.lost_server = ""
+        self._deaths.moment = MOMENT
         self._loop.watch(self._server.fileno(), self._hear)
 
     def _spawn_failed(self, rank: int, stage: str, e: OSError) -> None:
@@ -265,8 +276,15 @@ class Supervisor:
     def _cancel(self) -> None:
         for message in self._server.drop_unsent():
             if message[0] == "spawn":
-                rank = message[1]["rank"]
-                self._handle(RankEvent(WorkerEvent.CANCELLED, rank, time.monotonic_ns()))
+                ranks = [job["rank"] for job in message[1]]
+                self._cancelled(ranks, time.monotonic_ns())
+        if not self._server.lost:
+            self._tell("cancel")
+
+    def _cancelled(self, ranks: list[int], at: int) -> None:
+        for rank in ranks:
+            if self._lives(rank):
+                self._handle(RankEvent(WorkerEvent.CANCELLED, rank, at))
 
     # -- ending
 
@@ -305,37 +323,45 @@ class Supervisor:
 
     def _hear(self) -> None:
         self._server.flush()
-        for message, fds in self._server.receive():
-            kind, rest = message[0], message[1:]
-            if kind == "spawned":
-                self._spawned(rest[0], rest[1], rest[2], fds)
-            elif kind == "preloaded":
-                if rest[0]:
-                    self._not_preloaded(rest[0])
-            elif kind == "ready":
-                if self._lives(rest[0]):
-                    self._handle(RankEvent(WorkerEvent.READY, rest[0], rest[1]))
-            elif kind == "failed":
-                rank, stage, errno, text, at = rest
-                self.records[rank].start_fault = (stage, errno, text)
-                self._handle(RankEvent(WorkerEvent.SPAWN_FAILED, rank, at, ok=False))
-            elif kind == "signalled":
-                number, ranks, at = rest
-                sent = WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
-                for rank in ranks:
-                    if self._lives(rank):
-                        self._handle(RankEvent(sent, rank, at))
-            elif kind == "exited":
-                self._exited(*rest)
-            elif kind == "swept":
-                if rest[0] == self._sweep_asked:  # not an earlier one's answer, which came late
-                    self._handle(Swept(self.lifecycle.attempt))
-            elif kind == "crashed":
-                self.lost_server = str(rest[0])
+        for messages, fds in self._server.receive():
+            for message in messages:
+                self._heard_of(message, fds)
         if self._server.lost:
             self._server_lost()
         else:
             self._mind_queue()
+
+    def _heard_of(self, message: Any, fds: list[int]) -> None:
+        """Take one message of the forkserver, and its pidfd off `fds`."""
+        kind, rest = message[0], message[1:]
+        if kind == "spawned":
+            rank, pid, at, sent = rest
+            self._spawned(rank, pid, at, fds.pop(0) if sent >= 0 else -1)
+        elif kind == "ready":
+            if self._lives(rest[0]):
+                self._handle(RankEvent(WorkerEvent.READY, rest[0], rest[1]))
+        elif kind == "exited":
+            self._exited(*rest)
+        elif kind == "failed":
+            rank, stage, errno, text, at = rest
+            self.records[rank].start_fault = (stage, errno, text)
+            self._handle(RankEvent(WorkerEvent.SPAWN_FAILED, rank, at, ok=False))
+        elif kind == "signalled":
+            number, ranks, at = rest
+            sent = WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
+            for rank in ranks:
+                if self._lives(rank):
+                    self._handle(RankEvent(sent, rank, at))
+        elif kind == "cancelled":
+            self._cancelled(*rest)
+        elif kind == "swept":
+            if rest[0] == self._sweep_asked:  # not an earlier one's answer, which came late
+                self._handle(Swept(self.lifecycle.attempt))
+        elif kind == "preloaded":
+            if rest[0]:
+                self._not_preloaded(rest[0])
+        elif kind == "crashed":
+            self.lost_server = str(rest[0])
 
     def _not_preloaded(self, why: str) -> None:
         import logging
@@ -348,19 +374,20 @@ class Supervisor:
     def _lives(self, rank: int) -> bool:
         return self.lifecycle.ranks[rank].state not in lifecycle.GONE
 
-    def _spawned(self, rank: int, pid: int, at: int, fds: list[int]) -> None:
+    def _spawned(self, rank: int, pid: int, at: int, pidfd: int) -> None:
         record = self.records[rank]
         record.pid, record.started_at = pid, at
         if record.reader is not None:  # not before: nobody reports who was not spawned
             self._loop.watch(record.reader.fd, lambda: self._read_result(rank))
-        if fds and fds[0] >= 0:
-            record.pidfd = fds[0]
-            self._loop.watch(record.pidfd, lambda: self._seen_dead(rank))
+        if pidfd >= 0:
+            record.pidfd = pidfd
+            self._deaths.watch(pidfd, rank)
         self._handle(RankEvent(WorkerEvent.SPAWNED, rank, at))
 
     def _server_lost(self) -> None:
         """Ranks of a lost forkserver get their parent-death signal; see them go."""
         self._loop.forget(self._server.fileno())
+        self._deaths.moment = 0.0  # there is no other way any more
         self.lost_server = self.lost_server or "it was killed"
         for rank, record in enumerate(self.records):
             state = self.lifecycle.ranks[rank].state
@@ -375,7 +402,6 @@ class Supervisor:
 
     def _seen_dead(self, rank: int) -> None:
         """A pidfd says that a rank is dead; its status comes from the forkserver."""
-        self._loop.forget(self.records[rank].pidfd)
         seconds = 0.0 if self._server.lost else STATUS_SECONDS
         at = time.monotonic_ns()
 
@@ -450,7 +476,7 @@ class Supervisor:
 
     def _forget_rank(self, record: RankRecord) -> None:
         if record.pidfd >= 0:
-            self._loop.forget(record.pidfd)
+            self._deaths.forget(record.pidfd)
             os.close(record.pidfd)
             record.pidfd = -1
         if record.reader is not None and record.reader.fd >= 0:
@@ -484,6 +510,10 @@ class Supervisor:
     def _note_phase(self) -> None:
         self.journal.note(self.phase.name.lower(), None, self.lifecycle.attempt)
 
+    def _write_event(self, event: Event) -> None:
+        if self._spawner.run_dir.kept:
+            self._spawner.run_dir.write_event(event.as_dict())
+
     def _drain(self) -> bool:
         """Show what is still to be shown; False if it was cut off, by the time or by a stop."""
         streams = self._spawner.streams
@@ -507,6 +537,7 @@ class Supervisor:
         self._drained = True
 
     def _conclude(self) -> None:
+        self.journal.tell()
         shown = self._drain()
         notes = self.notes
         if not shown:
@@ -536,6 +567,7 @@ class Supervisor:
         self._forget_ranks()
         clean = self.lifecycle.phase.final and not self.lifecycle.left_behind
         self._spawner.close(self._server, clean=clean)
+        self._deaths.close()
         self._loop.close()
         self._take_subscribers()
         self.journal.wake()

@@ -32,6 +32,7 @@ FRESH_CODE = (
     "run_fresh(int(sys.argv[2]))"
 )
 PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+JOBS_AT_ONCE, FDS_AT_ONCE = 32, 64  # in one message: the forkserver begins with it the sooner
 GOING_TIME = 10.0  # seconds that a forkserver may take to end what is below it, and go
 
 
@@ -65,6 +66,43 @@ def interpreter_flags() -> list[str]:
 def fresh_interpreter() -> list[str]:
     """Give the command that runs one job in a new interpreter, but for the job's descriptor."""
     return [sys.executable, *interpreter_flags(), "-u", "-c", FRESH_CODE, PACKAGE_ROOT]
+
+
+class Jobs:
+    """Ranks to be asked for in one message, with the descriptors that they share.
+
+    close: descriptors to be closed when the message was sent.
+    """
+
+    def __init__(self) -> None:
+        self.close: list[int] = []
+        self._jobs: list[dict[str, Any]] = []
+        self._places: dict[int, int] = {}
+
+    def place(self, fd: int) -> int:
+        """Give the place of a descriptor among those of the message."""
+        return self._places.setdefault(fd, len(self._places))
+
+    def add(self, job: dict[str, Any]) -> None:
+        """Ask for one more rank; see `worker.setup`."""
+        self._jobs.append(job)
+
+    @property
+    def full(self) -> bool:
+        """Whether the next rank is for another message."""
+        return len(self._jobs) >= JOBS_AT_ONCE or len(self._places) >= FDS_AT_ONCE
+
+    def send(self, server: ForkServer) -> None:
+        """Send the message, if it asks for anything."""
+        if self._jobs:
+            server.send(("spawn", self._jobs), list(self._places), self.close)
+        else:
+            self.drop()
+
+    def drop(self) -> None:
+        """Ask for nothing."""
+        _close(self.close)
+        self.close = []
 
 
 @dataclass
@@ -207,11 +245,14 @@ class ForkServer:
         self._queue = deque(kept)
         return [f.message for f in dropped]
 
-    def receive(self) -> list[tuple[protocol.Message, list[int]]]:
-        """Read what there is; `lost` is set if the forkserver is gone."""
+    def receive(self) -> list[tuple[list[protocol.Message], list[int]]]:
+        """Read what there is: messages, and the descriptors that go with them.
+
+        `lost` is set if the forkserver is gone.
+        """
         frames = self._receiver.receive()
         self.lost = self.lost or self._receiver.ended
-        return frames
+        return [(told, fds) for (_, told), fds in frames]
 
     # -- end
 

@@ -9,15 +9,19 @@ several pieces. Descriptors keep their order, so a frame owns the next ones that
 From the launcher:
     ("preload", dict)              import modules, once, before the first attempt
     ("begin", dict)                what is common to the ranks of an attempt, see `worker.setup`
-    ("spawn", dict) + descriptors  start one rank
+    ("spawn", [dict]) + descriptors   start ranks; they share the descriptors
+    ("cancel",)                    start none of those that have not been started
     ("signal", number, [rank])     signal the processes of these ranks
     ("sweep", number, which)       signal whatever is left, and tell when nothing is
     ("release",)                   a fork of the launcher: no more ranks; hold nothing of its
     ("rest", seconds)              the group is over; go if nothing comes for so long
-From the forkserver, `at` in nanoseconds of the monotonic clock:
+From the forkserver:
+    ("told", [message]) + descriptors   several of these, in order:
+`at` is in nanoseconds of the monotonic clock:
     ("preloaded", fault, [module]) why ranks are not forked, or ""; what could not be imported
-    ("spawned", rank, pid, at) + [pidfd]
+    ("spawned", rank, pid, at, -1 unless its pidfd is the next of the descriptors)
     ("failed", rank, stage, errno, text, at)   the process did not reach its program, and is gone
+    ("cancelled", [rank], at)      never started, and will not be
     ("ready", rank, at)
     ("signalled", number, [rank], at)          sent to these; the others were gone already
     ("exited", rank, wait status, cpu seconds, peak memory in bytes, at)

@@ -10,8 +10,10 @@ It waits in one epoll for its socket, for SIGCHLD (through the signal module's w
 for the status pipes of ranks on their way to their program, and for the launcher's own pidfd. When
 the socket or the launcher is gone, it kills everything below it until ECHILD, and goes.
 
-A rank is forked with all signals blocked. It makes its session before anything else, and a group
-signal that comes earlier than that (ESRCH) goes to the process alone, which has no children yet.
+While ranks are to be forked (`forking`), each turn of the loop forks one, and waits for nothing:
+signals, exits and a change of mind are heard between two forks. What is to be told is sent in
+blocks then, a moment later at the most; before every wait it is sent at once.
+
 Before each round of signals everything that is dead is reaped and reported, so that a rank that
 died by itself is never taken for one that was signalled.
 
@@ -26,7 +28,6 @@ walking the process tree before killing it (not atomic: processes were lost); a 
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import signal
@@ -35,8 +36,9 @@ import sys
 import time
 
 from procession.forkserver import protocol
+from procession.forkserver.forking import Forking, close_all
 from procession.system import tree
-from procession.system.prctl import become_subreaper, die_with_parent
+from procession.system.prctl import become_subreaper
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -49,8 +51,7 @@ if TYPE_CHECKING:
 # Signals that would end the forkserver before its launcher: it goes when the launcher goes.
 ENDURED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
            signal.SIGUSR2, signal.SIGALRM)  # fmt: skip
-ALL_SIGNALS = signal.valid_signals()
-STAGE_SEPARATOR = b"\0"
+TELL_WITHIN_NS = 2_000_000  # while ranks are being forked
 
 
 class Server:
@@ -63,8 +64,6 @@ class Server:
         self._pid = os.getpid()
         self._pids: dict[int, int] = {}  # rank -> pid, until it is reaped
         self._ranks: dict[int, int] = {}  # pid -> rank, until it is reaped
-        self._status: dict[int, tuple[int, bytearray]] = {}  # status pipe -> rank, what it said
-        self._faults: dict[int, bytes] = {}  # rank -> why it did not reach its program
         self._common: Job = {}
         self._sweep = 0  # the signal of a sweep in progress
         self._sweep_of = 0  # its number
@@ -72,6 +71,10 @@ class Server:
         self._groups: set[int] = set()  # process groups that got the stop signal as ranks
         self._patience: float | None = None
         self._preloaded: Preloaded | None = None
+        self._told: list[protocol.Message] = []  # that are still to be sent
+        self._told_fds: list[int] = []
+        self._tell_by = 0  # when the first of them is due
+        self._releasing = False
 
     # -- life
 
@@ -80,17 +83,19 @@ class Server:
 
         mask: the signals that ranks shall have blocked, those of this thread if None.
         """
-        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if mask is None else mask
-        self._handlers = {n: signal.getsignal(n) for n in (*ENDURED, signal.SIGCHLD)}
-        for number in self._handlers:
+        if mask is None:
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        handlers = {n: signal.getsignal(n) for n in (*ENDURED, signal.SIGCHLD)}
+        for number in handlers:
             signal.signal(number, _wake_up)
-        self._restore_own_mask()
+        signal.pthread_sigmask(signal.SIG_SETMASK, set(mask) - {signal.SIGCHLD})
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wake = wake
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self._epoll = select.epoll()
         self._epoll.register(self._sock.fileno(), select.EPOLLIN)
         self._epoll.register(self._woken, select.EPOLLIN)
+        self._forking = Forking(self._epoll, mask, handlers, self._leave)
         become_subreaper()
         try:
             try:
@@ -105,31 +110,40 @@ class Server:
             if os.getpid() != self._pid:
                 raise
             self._tell("crashed", f"{type(e).__name__}: {e}")
+            self._send()
             raise
         finally:
             if os.getpid() == self._pid:
                 self._end_everything()
 
     def _loop(self) -> Job | None:
+        forking = self._forking
         while True:
-            ready = self._epoll.poll(self._patience)
-            if not ready and self._patience is not None:
+            busy = forking.due
+            if not busy or (self._told and time.monotonic_ns() >= self._tell_by):
+                self._send()
+            ready = self._epoll.poll(0 if busy else self._patience)
+            if not ready and not busy and self._patience is not None:
                 return None
             fds = {fd for fd, _ in ready}
             if self._alive in fds:
                 return self._hear_the_last()
-            for fd in fds & self._status.keys():
+            for fd in fds & forking.status.keys():
                 self._read_status(fd)
             if self._woken in fds:
                 self._clear_wakeups()
                 self._reap()
             if self._sock.fileno() in fds:
                 for message, received in self._receiver.receive():
-                    job = self._obey(message, received)
-                    if job is not None:
-                        return job
+                    self._obey(message, received)
                 if self._receiver.ended:
                     return None
+            if forking.due:
+                job = self._fork()
+                if job is not None:
+                    return job
+            if self._releasing and not forking.due:
+                self._release()
 
     def _hear_the_last(self) -> None:
         """Read what the launcher said before it went, for the scratch directory that it names."""
@@ -137,7 +151,7 @@ class Server:
         poll.register(self._sock, select.POLLIN)
         while not self._receiver.ended and poll.poll(0):
             for message, fds in self._receiver.receive():
-                _close(fds)
+                close_all(fds)
                 if message[0] == "begin":
                     self._common = message[1]
 
@@ -172,7 +186,7 @@ class Server:
 
     # -- the launcher's wishes
 
-    def _obey(self, message: protocol.Message, fds: list[int]) -> Job | None:
+    def _obey(self, message: protocol.Message, fds: list[int]) -> None:
         kind = message[0]
         if kind == "begin":
             self._patience = None
@@ -185,7 +199,9 @@ class Server:
             self._preloaded.add(**message[1])
             self._tell("preloaded", self._preloaded.fault, self._preloaded.failed)
         elif kind == "spawn":
-            return self._spawn(message[1], fds)
+            self._forking.ask(message[1], fds)
+        elif kind == "cancel":
+            self._tell("cancelled", self._forking.cancel(), time.monotonic_ns())
         elif kind == "signal":
             self._signal(message[1], message[2])
         elif kind == "sweep":
@@ -194,10 +210,23 @@ class Server:
             self._sweep, self._sweep_of, self._swept = message[1], message[2], set[int]()
             self._reap()
         elif kind == "release":
-            self._release()
+            self._releasing = True
         elif kind == "rest":
             self._patience = message[1]
             self._common = {}
+
+    def _fork(self) -> Job | None:
+        """Fork the rank that is next, and tell what came of it; gives the job in the rank."""
+        came = self._forking.fork(self._common, self._preloaded)
+        if isinstance(came, dict):
+            return came
+        for message in came:
+            if message[0] == "spawned":
+                _, rank, pid, _, pidfd = message
+                self._pids[rank], self._ranks[pid] = pid, rank
+                if pidfd >= 0:
+                    self._told_fds.append(pidfd)
+            self._tell(*message)
         return None
 
     def _release(self) -> None:
@@ -205,10 +234,12 @@ class Server:
 
         Objects of the launcher would close them, when they are collected, whosever they are then.
         """
+        self._releasing = False
+        self._send()
         own = {self._sock.fileno(), self._epoll.fileno(), self._woken, self._wake, self._alive}
         for name in os.listdir("/proc/self/fd"):
             fd = int(name)
-            if fd > 2 and fd not in own and fd not in self._status:
+            if fd > 2 and fd not in own and fd not in self._forking.status:
                 try:
                     os.fstat(fd)
                     os.dup2(0, fd, inheritable=False)
@@ -253,15 +284,12 @@ class Server:
             rank = self._ranks.pop(pid, None)
             if rank is None:
                 continue
-            for fd in [fd for fd, (r, _) in self._status.items() if r == rank]:
+            for fd in self._forking.status_of(rank):
                 self._read_status(fd)
             del self._pids[rank]
-            fault = self._faults.pop(rank, None)
+            fault = self._forking.fault_of(rank)
             if fault is not None:
-                stage, errno, text = fault.split(STAGE_SEPARATOR, 2)
-                self._tell(
-                    "failed", rank, stage.decode(), int(errno), text.decode(errors="replace"), at
-                )
+                self._tell("failed", rank, *fault, at)
             else:
                 seconds = usage.ru_utime + usage.ru_stime
                 self._tell("exited", rank, status, seconds, usage.ru_maxrss * 1024, at)
@@ -272,117 +300,33 @@ class Server:
             tree.signal_children(self._sweep, self._swept, self._groups)
 
     def _read_status(self, fd: int) -> None:
-        """Read what a rank says on its way to its program: nothing but the end if all is well."""
-        rank, said = self._status[fd]
-        try:
-            while data := os.read(fd, 4096):
-                said += data
-        except BlockingIOError:
-            return
-        self._epoll.unregister(fd)
-        os.close(fd)
-        del self._status[fd]
-        if said:
-            self._faults[rank] = bytes(said)
-        else:
+        rank = self._forking.read_status(fd)
+        if rank is not None:
             self._tell("ready", rank, time.monotonic_ns())
 
-    def _tell(self, *message: Any, fds: list[int] | None = None) -> None:
+    def _tell(self, *message: Any) -> None:
+        if not self._told:
+            self._tell_by = time.monotonic_ns() + TELL_WITHIN_NS
+        self._told.append(message)
+
+    def _send(self) -> None:
+        """Send what is to be told."""
+        if not self._told:
+            return
+        told, fds = self._told, self._told_fds
+        self._told, self._told_fds = [], []
         try:
-            protocol.send(self._sock, message, fds)
+            protocol.send(self._sock, ("told", told), fds)
         except OSError:
             pass  # the launcher is gone: the loop sees it next
-
-    # -- ranks
-
-    def _spawn(self, job: Job, fds: list[int]) -> Job | None:
-        rank: int = job["rank"]
-        if job["kind"] == "python" and self._preloaded is not None:
-            if self._preloaded.fault:
-                job["kind"] = "fresh"
-            job["imports"] = (self._preloaded.printed, self._preloaded.variables)
-        stage = "make its pipes"
-        try:
-            if job["kind"] == "python":
-                from procession.worker import bootstrap
-
-                bootstrap.warm_up()
-            if -1 in fds:
-                # The kernel dropped descriptors for which there was no room here.
-                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-            stage = "fork"
-            signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
-            at = time.monotonic_ns()  # before: a rank may run, and end, before we go on here
-            try:
-                pid = os.fork()
-            except BaseException:
-                os.close(read_end)
-                os.close(write_end)
-                raise
-        except OSError as e:
-            self._restore_own_mask()
-            _close(fds)
-            at = time.monotonic_ns()
-            self._tell("failed", rank, stage, e.errno or 0, e.strerror or str(e), at)
-            return None
-        if not pid:
-            os.close(read_end)
-            return self._become_rank(job, fds, write_end)
-        self._restore_own_mask()
-        os.close(write_end)
-        _close(fds)
-        self._pids[rank], self._ranks[pid] = pid, rank
-        self._status[read_end] = rank, bytearray()
-        self._epoll.register(read_end, select.EPOLLIN)
-        try:
-            pidfd = os.pidfd_open(pid)
-        except OSError:
-            self._tell("spawned", rank, pid, at)
-            return None
-        self._tell("spawned", rank, pid, at, fds=[pidfd])
-        os.close(pidfd)
-        return None
-
-    def _restore_own_mask(self) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, set(self._mask) - {signal.SIGCHLD})
-
-    def _become_rank(self, job: Job, fds: list[int], status: int) -> Job:
-        """In the child: become the rank. Returns the job of a Python program."""
-        from procession.worker import setup
-
-        stage = "make its session"
-        try:
-            os.setsid()
-            if not die_with_parent(self._pid):
-                os._exit(1)
-            signal.set_wakeup_fd(-1)
-            for number, handler in self._handlers.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
-            self._leave()
-            stage = "set up its streams, directory and environment"
-            job = setup.prepare(self._common, job, fds)
-            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-            if job["kind"] != "python":
-                stage = "start its program"
-                setup.execute(job)
-        except BaseException as e:
-            errno = e.errno if isinstance(e, OSError) and e.errno else 0
-            text = (e.strerror if isinstance(e, OSError) else None) or f"{type(e).__name__}: {e}"
-            if isinstance(e, OSError) and e.filename:
-                text += f": {e.filename!r}"
-            said = STAGE_SEPARATOR.join([stage.encode(), str(errno).encode(), text.encode()])
-            os.write(status, said[:4000])
-            os._exit(127)
-        os.close(status)
-        return job
+        close_all(fds)
 
     def _leave(self) -> None:
-        """Give up the forkserver's own descriptors, in a child."""
+        """Give up the forkserver's own descriptors, in a rank that does not exec."""
         self._receiver.close()
         self._sock.close()
         self._epoll.close()
-        for fd in (self._woken, self._wake, self._alive, *self._status):
+        for fd in (self._woken, self._wake, self._alive, *self._told_fds):
             os.close(fd)
 
 
@@ -390,18 +334,10 @@ def _wake_up(_number: int, _frame: object) -> None:
     """Do nothing: the signal module has written to the wake-up descriptor."""
 
 
-def _close(fds: list[int]) -> None:
-    for fd in fds:
-        try:
-            os.close(fd)
-        except OSError:
-            pass  # -1, or the listing's own
-
-
 def main(sock_fd: int, launcher: int) -> None:
     """Be the forkserver; in its ranks, be the rank."""
     sys.path[:] = [p for p in sys.path if p]  # `python -c` puts the current directory first
-    _close([fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > sock_fd])
+    close_all([fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > sock_fd])
     os.set_inheritable(sock_fd, False)
     os.chdir("/")
     os.dup2(0, 2)  # up to here, a failure to start could be read on the launcher's stderr

@@ -87,8 +87,9 @@ class Loop:
         """Follow one more source; False if the thread has ended."""
         with self._lock:
             if not self._ended:
+                if not self._incoming:  # or the thread is on its way
+                    os.eventfd_write(self._wake, 1)
                 self._incoming.append(feed)
-                os.eventfd_write(self._wake, 1)
             return not self._ended
 
     def begin_end(self, ended: Callable[[], None] | None = None) -> None:

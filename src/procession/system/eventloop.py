@@ -23,6 +23,7 @@ class EventLoop:
         self.looked = self.looked_before = time.monotonic_ns()
         self._epoll = select.epoll()
         self._sources: dict[int, Call] = {}
+        self._writers: set[int] = set()
         self._deadlines: dict[Hashable, tuple[float, Call]] = {}
         self._requests: deque[Call] = deque()
         self._lock = threading.RLock()  # a signal handler may ask while its thread asks
@@ -36,13 +37,15 @@ class EventLoop:
 
     def want_write(self, fd: int, wanted: bool) -> None:
         """Say whether a watched `fd` is also waited for until it can be written."""
-        if fd in self._sources:
+        if fd in self._sources and wanted != (fd in self._writers):
             self._epoll.modify(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+            (self._writers.add if wanted else self._writers.discard)(fd)
 
     def forget(self, fd: int) -> None:
         """Watch `fd` no longer; to be called before it is closed."""
         if self._sources.pop(fd, None) is not None:
             self._epoll.unregister(fd)
+            self._writers.discard(fd)
 
     def after(self, key: Hashable, seconds: float, call: Call) -> None:
         """Call `call` once, `seconds` from now; replaces what was set for `key`."""

@@ -8,13 +8,14 @@ import signal
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+SIGKILL = int(signal.SIGKILL)
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_call = ctypes.CDLL(None, use_errno=True).prctl
+_call.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 
 def _prctl(option: int, argument: int) -> None:
-    zero = ctypes.c_ulong(0)
-    if _libc.prctl(option, ctypes.c_ulong(argument), zero, zero, zero) != 0:
+    if _call(option, argument, 0, 0, 0) != 0:
         errno = ctypes.get_errno()
         raise OSError(errno, os.strerror(errno))
 
@@ -29,5 +30,5 @@ def die_with_parent(parent: int) -> bool:
 
     False if `parent` is gone already: then no signal will come, and the caller must go by itself.
     """
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(PR_SET_PDEATHSIG, SIGKILL)
     return os.getppid() == parent

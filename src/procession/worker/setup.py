@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import marshal
 import os
-import signal
+
+from procession.system.signals import plain as signal
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -34,25 +35,29 @@ IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 def prepare(common: Job, job: Job, fds: list[int]) -> Job:
     """Put streams, directory and environment in place.
 
-    Returns the job with its roles replaced by descriptors. Raises OSError.
+    Returns the job with its roles replaced by descriptors. Of `fds`, those of other ranks are
+    closed, unless an exec will do that. Raises OSError.
     """
     roles: dict[str, int] = job["fds"]
     for target, role in enumerate(STREAMS):
         os.dup2(fds[roles[role]], target)
-    kept = {role: fds[place] for role, place in roles.items() if role not in STREAMS}
-    kept_inherited: list[int] = [fds[place] for place in job["inherit"]]
-    for fd in set(fds) - set(kept.values()) - set(kept_inherited):
-        os.close(fd)
     os.umask(common["umask"])
     os.chdir(common["cwd"])
-    env = {**common["env"], **job["env"]}
-    env = {name: value for name, value in env.items() if value is not None}
+    env: dict[str, Any] = {**common["env"], **job["env"]}
+    for name in [name for name, value in env.items() if value is None]:
+        del env[name]
+    if job["kind"] == "exec":
+        return {**job, "env": env}
+    kept = {role: fds[place] for role, place in roles.items() if role not in STREAMS}
+    kept_inherited: list[int] = [fds[place] for place in job["inherit"]]
     ready: Job = {**job, "fds": kept, "inherit": kept_inherited}
     if job["kind"] == "python":
+        for fd in set(fds) - set(kept.values()) - set(kept_inherited) - {-1}:
+            os.close(fd)
         _replace_environment(env)
     else:
         ready["env"] = env
-        ready["python"] = common.get("python")
+        ready["python"] = common["python"]
     return ready
 
 
@@ -70,6 +75,8 @@ def execute(job: Job) -> NoReturn:
     argv: list[str] = job["argv"] if job["kind"] == "exec" else _fresh_interpreter(job)
     for number in IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
+    if "/" in argv[0]:
+        os.execve(argv[0], argv, job["env"])
     os.execvpe(argv[0], argv, job["env"])
 
 

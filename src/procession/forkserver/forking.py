@@ -1,0 +1,260 @@
+"""Ranks on their way: from the launcher's wish to a process that has reached its program.
+
+Theory of operation. Wishes wait in a queue, from which the forkserver's loop takes one at a time.
+
+A rank is forked with all signals blocked. It makes its session before anything else, and a group
+signal that comes earlier than that (ESRCH) goes to the process alone, which has no children yet. It
+says on a pipe of its own what kept it from its program; the pipe is closed on exec, or by the
+bootstrap, so that its end without a word means that the program was reached.
+
+Between fork and exec every page that a process writes is copied, in the child and then in the
+forkserver: at some microseconds each, that is most of what a start costs. So nothing is imported
+and little is made there, and descriptors are left to close-on-exec where there is an exec.
+
+Programs are not forked at all where that can be avoided, see `programs`.
+
+Rejected: one status pipe for all (only the end of a pipe of its own tells of an exec).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import time
+from collections import deque
+
+from procession.forkserver.programs import Programs
+from procession.system.prctl import die_with_parent
+from procession.system.signals import plain as signal
+from procession.worker import setup
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from procession.forkserver import protocol
+    from procession.forkserver.preload import Preloaded
+
+    Job = dict[str, Any]
+
+ALL_SIGNALS = signal.valid_signals()
+STAGE_SEPARATOR = b"\0"
+START_PROGRAM = "start its program"
+
+
+class Forking:
+    """The queue of ranks to be forked, and the status pipes of those that were.
+
+    epoll: of the forkserver. mask: the signals that ranks shall have blocked. handlers: the
+    handlers that they shall have. leave: closes the forkserver's own descriptors, in a rank.
+    status: what was said, by status pipe.
+    """
+
+    def __init__(
+        self,
+        epoll: select.epoll,
+        mask: Iterable[int],
+        handlers: dict[Any, Any],
+        leave: Callable[[], None],
+    ) -> None:
+        self.status: dict[int, tuple[int, bytearray]] = {}
+        self._epoll = epoll
+        self._mask = {int(n) for n in mask}
+        self._own_mask = self._mask - {int(signal.SIGCHLD)}
+        # None: not set by Python. An integer may be a member of an enumeration, which is refused.
+        plain = {n: h or signal.SIG_DFL for n, h in handlers.items()}
+        self._handlers = {int(n): int(h) if isinstance(h, int) else h for n, h in plain.items()}
+        self._programs = Programs(self._handlers, self._mask)
+        self._leave = leave
+        self._pid = os.getpid()
+        self._asked: deque[tuple[deque[Job], list[int]]] = deque()  # jobs, their descriptors
+        self._pipes: dict[int, int] = {}  # rank -> status pipe
+        self._faults: dict[int, bytes] = {}  # rank -> why it did not reach its program
+
+    def ask(self, jobs: list[Job], fds: list[int]) -> None:
+        """Take jobs into the queue, and the descriptors that they share."""
+        self._asked.append((deque(jobs), fds))
+
+    @property
+    def due(self) -> bool:
+        """Whether a rank waits to be forked."""
+        return bool(self._asked)
+
+    def cancel(self) -> list[int]:
+        """Forget the jobs in the queue; gives their ranks."""
+        ranks: list[int] = []
+        while self._asked:
+            jobs, fds = self._asked.popleft()
+            ranks += [job["rank"] for job in jobs]
+            close_all(fds)
+        self._programs.done()
+        return ranks
+
+    def fork(self, common: Job, preloaded: Preloaded | None) -> Job | list[protocol.Message]:
+        """Fork the next rank. In the rank, gives its job; else what is to be told of it.
+
+        In "spawned" stands the pidfd itself, which belongs to the caller.
+        """
+        jobs, fds = self._asked[0]
+        job = jobs.popleft()
+        if not jobs:
+            self._asked.popleft()
+        if job["kind"] == "python" and preloaded is not None:
+            if preloaded.fault:
+                job["kind"] = "fresh"
+            job["imports"] = (preloaded.printed, preloaded.variables)
+        try:
+            places: list[int] = [*job["fds"].values(), *job["inherit"]]
+            if any(fds[place] < 0 for place in places):
+                # The kernel dropped descriptors for which there was no room here.
+                no_room = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+                return _failed(job["rank"], "make its pipes", no_room)
+            told = self._started(common, job, fds) if job["kind"] == "exec" else None
+            return self._forked(common, job, fds) if told is None else told
+        finally:
+            if not jobs and os.getpid() == self._pid:
+                close_all(fds)
+                if not self._asked:
+                    self._programs.done()
+
+    def _started(self, common: Job, job: Job, fds: list[int]) -> list[protocol.Message] | None:
+        """Start a program without a fork of this process; None if that cannot be done."""
+        rank: int = job["rank"]
+        try:
+            started = self._programs.start(common, job, fds)
+        except OSError as e:
+            return _failed(rank, "fork", e)
+        if started is None:
+            return None
+        pid = started.pid
+        told: list[protocol.Message] = [("spawned", rank, pid, started.at, _pidfd_of(pid))]
+        if started.fault:
+            text = f"{os.strerror(started.fault)}: {started.path!r}"
+            self._faults[rank] = _said(START_PROGRAM, started.fault, text)
+        else:
+            told.append(("ready", rank, time.monotonic_ns()))
+        return told
+
+    def _forked(self, common: Job, job: Job, fds: list[int]) -> Job | list[protocol.Message]:
+        rank: int = job["rank"]
+        stage = "make its pipes"
+        try:
+            if job["kind"] == "python":
+                from procession.worker import bootstrap
+
+                bootstrap.warm_up()
+            read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            stage = "fork"
+            signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
+            at = time.monotonic_ns()  # before: a rank may run, and end, before we go on here
+            try:
+                pid = os.fork()
+            except BaseException:
+                os.close(read_end)
+                os.close(write_end)
+                raise
+        except OSError as e:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._own_mask)
+            return _failed(rank, stage, e)
+        if not pid:
+            return self._become_rank(common, job, fds, write_end, read_end)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._own_mask)
+        os.close(write_end)
+        self.status[read_end] = rank, bytearray()
+        self._pipes[rank] = read_end
+        self._epoll.register(read_end, select.EPOLLIN)
+        return [("spawned", rank, pid, at, _pidfd_of(pid))]
+
+    # -- in the rank
+
+    def _become_rank(
+        self, common: Job, job: Job, fds: list[int], status: int, read_end: int
+    ) -> Job:
+        """In the child: become the rank. Returns the job of a Python program."""
+        stage = "make its session"
+        try:
+            os.setsid()
+            if not die_with_parent(self._pid):
+                os._exit(1)
+            signal.set_wakeup_fd(-1)
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
+            stage = "set up its streams, directory and environment"
+            if job["kind"] == "python":
+                self._leave()
+                self._programs.close()
+                others = [fd for _, each in self._asked if each is not fds for fd in each]
+                close_all([read_end, *self.status, *others])
+            job = setup.prepare(common, job, fds)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            if job["kind"] != "python":
+                stage = START_PROGRAM
+                setup.execute(job)
+        except BaseException as e:
+            number = e.errno if isinstance(e, OSError) and e.errno else 0
+            text = (e.strerror if isinstance(e, OSError) else None) or f"{type(e).__name__}: {e}"
+            if isinstance(e, OSError) and e.filename:
+                text += f": {e.filename!r}"
+            os.write(status, _said(stage, number, text)[:4000])
+            os._exit(127)
+        os.close(status)
+        return job
+
+    # -- what ranks say on their way
+
+    def read_status(self, fd: int) -> int | None:
+        """Read what a rank says on its way; gives the rank if it has reached its program."""
+        rank, said = self.status[fd]
+        try:
+            while data := os.read(fd, 4096):
+                said += data
+        except BlockingIOError:
+            return None
+        self._epoll.unregister(fd)  # a rank that is on its way may have it, too
+        os.close(fd)
+        del self.status[fd], self._pipes[rank]
+        if said:
+            self._faults[rank] = bytes(said)
+            return None
+        return rank
+
+    def status_of(self, rank: int) -> tuple[int, ...]:
+        """Give the status pipe of a rank, if it is still open."""
+        fd = self._pipes.get(rank)
+        return () if fd is None else (fd,)
+
+    def fault_of(self, rank: int) -> tuple[str, int, str] | None:
+        """Give, once, why a rank did not reach its program: stage, errno and text."""
+        said = self._faults.pop(rank, None)
+        if said is None:
+            return None
+        stage, number, text = said.split(STAGE_SEPARATOR, 2)
+        return stage.decode(), int(number), text.decode(errors="replace")
+
+
+def _failed(rank: int, stage: str, e: OSError) -> list[protocol.Message]:
+    text = e.strerror or str(e)
+    return [("failed", rank, stage, e.errno or 0, text, time.monotonic_ns())]
+
+
+def _said(stage: str, number: int, text: str) -> bytes:
+    said = (stage, str(number), text)
+    return STAGE_SEPARATOR.join(word.encode(errors="backslashreplace") for word in said)
+
+
+def _pidfd_of(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # no descriptor left
+        return -1
+
+
+def close_all(fds: list[int]) -> None:
+    """Close descriptors, whichever of them are open."""
+    for fd in fds:
+        try:
+            os.close(fd)
+        except OSError:
+            pass  # -1, or the listing's own

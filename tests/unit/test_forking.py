@@ -1,0 +1,51 @@
+"""`forkserver.forking`: ranks that were asked for can be called back until they are forked."""
+
+import os
+import select
+import signal
+
+from procession.forkserver.forking import Forking
+
+
+def job(rank, place):
+    return {"rank": rank, "kind": "exec", "fds": {"stdin": place}, "inherit": (), "env": {}}
+
+
+def forking(epoll):
+    return Forking(epoll, (), {signal.SIGCHLD: signal.SIG_DFL}, lambda: None)
+
+
+def test_cancelled_ranks_and_their_descriptors():
+    fds = list(os.pipe())
+    with select.epoll() as epoll:
+        waiting = forking(epoll)
+        assert not waiting.due
+        waiting.ask([job(0, 0), job(1, 0)], fds[:1])
+        waiting.ask([job(2, 0)], fds[1:])
+        assert waiting.due
+        assert waiting.cancel() == [0, 1, 2]
+        assert not waiting.due
+        assert waiting.cancel() == []
+    assert [is_open(fd) for fd in fds] == [False, False]
+
+
+def test_a_rank_whose_descriptors_were_dropped_fails_alone():
+    """The kernel drops descriptors for which there is no room: those of others may be there."""
+    read_end, write_end = os.pipe()
+    with select.epoll() as epoll:
+        waiting = forking(epoll)
+        waiting.ask([job(3, 1), job(4, 0)], [read_end, -1])
+        [(kind, rank, stage, *_)] = waiting.fork({}, None)
+        assert (kind, rank, stage) == ("failed", 3, "make its pipes")
+        assert is_open(read_end)
+        assert waiting.cancel() == [4]
+    assert not is_open(read_end)
+    os.close(write_end)
+
+
+def is_open(fd):
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True

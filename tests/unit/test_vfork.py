@@ -1,0 +1,128 @@
+"""`system.vfork`: a program is started without a copy of its parent, with all that a rank needs."""
+
+import ctypes
+import errno
+import os
+import signal
+import sys
+import tempfile
+
+import pytest
+
+from conftest import until
+from procession.system.vfork import Chain
+
+HANDLERS = dict.fromkeys((signal.SIGPIPE, signal.SIGXFSZ), signal.SIG_DFL)
+HANDLERS[signal.SIGHUP] = signal.SIG_IGN
+
+
+@pytest.fixture
+def chain():
+    made = Chain.make({int(n): int(h) for n, h in HANDLERS.items()}, {int(signal.SIGUSR1)})
+    if made is None:
+        assert os.uname().machine != "x86_64" or sys.platform != "linux"
+        pytest.skip("there is none on this machine")
+    yield made
+    made.close()
+
+
+def start(chain, argv, env=()):
+    """Start a program; gives its pid, the errno of its exec, and what it wrote."""
+    with tempfile.TemporaryFile() as file, open(os.devnull) as null:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            words = [os.fsencode(word) for word in argv]
+            streams = null.fileno(), file.fileno(), file.fileno()
+            pid, fault = chain.start(argv[0], words, list(env), streams)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        file.seek(0)
+        return pid, fault, file.read()
+
+
+def ended(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_arguments_variables_and_streams(chain):
+    script = 'echo "$0 $1 $A"; read line || echo nothing; echo err >&2'
+    for _ in range(3):  # a chain can be used again
+        argv = ["/bin/sh", "-c", script, "x", "y z"]
+        pid, fault, said = start(chain, argv, [b"A=\xff", b"PATH=/bin"])
+        assert (fault, said) == (0, b"x y z \xff\nnothing\nerr\n")
+        assert ended(pid) == 0
+
+
+def test_session_signals_and_descriptors(chain):
+    pid, fault, said = start(chain, ["/bin/cat", "/proc/self/status", "/proc/self/stat"])
+    assert fault == 0 and ended(pid) == 0
+    status = dict(line.split(":\t", 1) for line in said.decode().splitlines() if ":\t" in line)
+    assert int(status["SigBlk"], 16) == 1 << (signal.SIGUSR1 - 1)
+    assert int(status["SigIgn"], 16) & 0x7FFFFFFF == 1 << (signal.SIGHUP - 1)
+    parent, group, session = said.rpartition(b")")[2].split()[1:4]
+    assert (int(parent), int(group), int(session)) == (os.getpid(), pid, pid)
+    pid, fault, said = start(chain, ["/bin/ls", "/proc/self/fd"])
+    assert fault == 0 and ended(pid) == 0
+    assert not {chain._reader, chain._writer} & {int(fd) for fd in said.split()}
+
+
+@pytest.mark.parametrize(("path", "expected"), [("/no/such", errno.ENOENT), ("/", errno.EACCES)])
+def test_program_that_cannot_be_started(chain, path, expected):
+    pid, fault, _ = start(chain, [path])
+    assert fault == expected
+    assert ended(pid) == 127
+    assert start(chain, ["/bin/true"])[1] == 0  # nothing of it sticks
+
+
+def test_no_process(chain, monkeypatch):
+    def refuse(*_):
+        ctypes.c_int.from_address(chain._errno).value = errno.EAGAIN
+        return -1
+
+    monkeypatch.setattr(chain, "_clone", refuse)
+    with pytest.raises(OSError, match="Resource temporarily unavailable"):
+        start(chain, ["/bin/true"])
+
+
+def test_a_child_whose_parent_is_gone_does_not_begin(chain):
+    os.close(chain._reader)  # as the kernel does when the parent ends
+    try:
+        pid, _, said = start(chain, ["/bin/echo", "begun"])
+        assert (ended(pid), said) == (-signal.SIGPIPE, b"")
+    finally:
+        chain._reader = os.open(os.devnull, os.O_RDONLY)
+
+
+def test_it_dies_with_its_parent(chain):
+    read_end, write_end = os.pipe()
+    parent = os.fork()
+    if not parent:
+        null = os.open(os.devnull, os.O_RDWR)
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        pid, _ = chain.start("/bin/sleep", [b"sleep", b"1000"], [], (null, null, null))
+        os.write(write_end, str(pid).encode())
+        signal.pause()
+    os.close(write_end)
+    pidfd = os.pidfd_open(int(os.read(read_end, 20)))
+    os.close(read_end)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    until(lambda: _gone(pidfd))
+    os.close(pidfd)
+
+
+def _gone(pidfd):
+    try:
+        signal.pidfd_send_signal(pidfd, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_there_is_none_for_another_machine(monkeypatch):
+    class Other:
+        machine = "riscv64"
+
+    monkeypatch.setattr(os, "uname", Other)
+    assert Chain.make({}, ()) is None
