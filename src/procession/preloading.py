@@ -100,5 +100,14 @@ def preload_of(
         return NOTHING
     function = isinstance(spec.program, Function)
     path = tuple(os.path.abspath(p) for p in sys.path) if function else None
-    late = len(modules.keys() - set(plan.modules))
-    return Preload(tuple(modules), common, tuple(sorted(read)), path, spec.cwd, late)
+    late = modules.keys() - set(plan.modules)
+    return Preload(
+        modules=tuple(modules),
+        env=common,
+        reads=tuple(sorted(read)),
+        path=path,
+        cwd=spec.cwd,
+        late=len(late),
+        sets=tuple({name for each in late for name in safe.verdict(each).sets}),
+        listed=spec.preload == "auto",
+    )

@@ -40,7 +40,9 @@ class Preload(NamedTuple):
     modules: in order. late: how many of them, at the end, the program imports later than at its
     beginning. env: the variables that all ranks have. reads: those of them that the modules read
     when they are imported (`X_*` stands for all that begin with `X_`). path: where modules are
-    looked for, None for the forkserver's own `sys.path`. cwd: the ranks' directory.
+    looked for, None for the forkserver's own `sys.path`. cwd: the ranks' directory. sets: variables
+    that the late ones may set. listed: nothing is lost if what they have left for the end of the
+    process is not done in each rank.
     """
 
     modules: tuple[str, ...] = ()
@@ -49,6 +51,8 @@ class Preload(NamedTuple):
     path: tuple[str, ...] | None = None
     cwd: str = "/"
     late: int = 0
+    sets: tuple[str, ...] = ()
+    listed: bool = False
 
     def covers(self, earlier: Preload) -> bool:
         """Whether a forkserver that has imported `earlier` needs only further imports for this.
@@ -74,6 +78,8 @@ class Preload(NamedTuple):
             "env": dict(self.env),
             "path": None if self.path is None else list(self.path),
             "cwd": self.cwd,
+            "sets": list(self.sets),
+            "listed": self.listed,
         }
 
 

@@ -52,11 +52,16 @@ class Preloaded:
         env: dict[str, str],
         path: list[str] | None,
         cwd: str,
+        sets: list[str],
+        listed: bool,
     ) -> None:
         """Import modules in order, unless they are there, with the ranks' common environment.
 
         late: modules to import after those, which the program imports at a later time than its
         beginning. path: where to look for them, `sys.path` if None. cwd: the ranks' directory.
+        sets: variables that the late ones are known to set, and to set again when they are used:
+        ranks begin without them. listed: the modules are known, and with them that their
+        finalizers (`weakref.finalize`) only give memory back.
         """
         self.failed = []
         surroundings = _Surroundings(env, path, cwd)
@@ -68,12 +73,16 @@ class Preloaded:
                 for name in wanted:
                     self._import(name)
             printed, variables = surroundings.printed, surroundings.variables
+            if not in_time:
+                variables = {n: v for n, v in variables.items() if n not in sets}
             self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
             self.variables.update(variables)
             self.fault = self.fault or surroundings.fault or self._fault()
             if not in_time and (any(printed) or variables):
                 what = f"set {min(variables)}" if variables else "printed something"
                 self.fault = self.fault or f"an import {what}, which is too early"
+            if listed:
+                _drop_finalizers()
             gc.collect()
             gc.freeze()  # the collector of a rank must not touch, and so copy, pages that all share
 
@@ -165,6 +174,14 @@ class _Surroundings:
         _set_environment(env)
         sys.path[:] = path
         os.chdir(cwd)
+
+
+def _drop_finalizers() -> None:
+    """Have what was imported not be finalised in ranks: of torch, 40 ms and many pages for each."""
+    import weakref
+
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        finalizer.atexit = False
 
 
 def _is_here(directory: str) -> bool:
