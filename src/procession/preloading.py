@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from procession.forkserver.pool import NOTHING, Preload
 from procession.payload import Named
-from procession.spec import Command, Function, Module, Script, Spec
+from procession.spec import Function, Module, Script, Spec
 
 BY_VALUE = ("cloudpickle", "cloudpickle.cloudpickle")  # what functions that travel so need
 
@@ -22,7 +22,7 @@ def plan_of(spec: Spec, named: Named) -> Plan | None:
 
     named: what the payload of a function names.
     """
-    if spec.preload is None or isinstance(spec.program, Command):
+    if spec.preload is None or not spec.is_python:
         return None
     if spec.start_method != "forkserver":
         return None
@@ -30,6 +30,8 @@ def plan_of(spec: Spec, named: Named) -> Plan | None:
         from procession.preload.plan import Plan
 
         return Plan(spec.preload)
+    if spec.programs:
+        return None  # what one of them imports is nothing to the others
     if isinstance(spec.program, Function) and not _heavy():
         # Not even the reading of the list is worth its time.
         from procession.preload.plan import Plan

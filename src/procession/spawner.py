@@ -49,8 +49,9 @@ class Spawner:
                 from procession.learning import Learning
 
                 self._learning = Learning(spec, self._plan)
-            called = given_run_id(self._env) or spec.name
-            output = output or output_of(spec.logs, spec.nproc, spec.name, _safe(called))
+            called = spec.node.run_id or given_run_id(self._env) or spec.name
+            world = spec.node.first(spec.nproc), spec.node.count * spec.nproc
+            output = output or output_of(spec.logs, spec.nproc, spec.name, _safe(called), world)
             self.run_dir = output.files
             self._owned.append(self.run_dir)
             self.streams = Wiring(output, spec.stdin)
@@ -68,8 +69,10 @@ class Spawner:
             "run": self.run_id,
             "program": type(spec.program).__name__.lower(),
             "words": masked_words(words_of(spec.program)),
+            "programs": [masked_words(words_of(p)) for p in spec.programs] or None,
             "args": None if isinstance(spec.program, Function) else _masked_args(spec),
             "nproc": spec.nproc,
+            "node": vars(spec.node),
             "env": [masked(e) for e in spec.env],
             "cwd": spec.cwd,
             "start_method": spec.start_method,
@@ -106,8 +109,8 @@ class Spawner:
     def begin(self, server: ForkServer, attempt: int) -> None:
         """Tell the forkserver what is common to the ranks of an attempt. Raises OSError."""
         self._place = Place(
-            address="127.0.0.1",
-            port=free_port(),
+            address=self._spec.node.address,
+            port=self._spec.node.port or free_port(),
             run_id=self.run_id,
             attempt=attempt,
             restarts=self._spec.restart.max,
@@ -133,7 +136,7 @@ class Spawner:
                 os.close(fd)
             raise
         close.append(write_end)
-        program = self._spec.program
+        program = self._spec.program_of(rank)
         fds = [*streams]
         roles = {"stdin": 0, "stdout": 1, "stderr": 2}
         inherit: list[int] = []
@@ -147,7 +150,13 @@ class Spawner:
         error_file = self.run_dir.error_file(attempt, rank)
         env: dict[str, str | None] = dict(
             rank_environment(
-                self._place, rank, self._spec.nproc, _role(self._env), error_file, self._env
+                self._place,
+                rank,
+                self._spec.nproc,
+                _role(self._env),
+                error_file,
+                self._env,
+                self._spec.node,
             )
         )
         env.update(self._spec.env[rank])
@@ -157,7 +166,7 @@ class Spawner:
             job |= {"kind": "exec", "argv": [*program.argv, *words]}
         else:
             fresh = self._spec.start_method == "spawn" or not self._common_start
-            told = dict(self.payload.program)
+            told = self.payload.told(program)
             if "args" in told:
                 told["args"] = [*told["args"], *(os.fspath(w) for w in self._spec.args[rank])]
             job |= {"kind": "fresh" if fresh else "python", "program": told}
@@ -203,10 +212,12 @@ def variables_of(spec: Spec, env: Mapping[str, str]) -> list[dict[str, str]]:
 
     env: the launcher's.
     """
-    place = Place("", 0, "", 0, spec.restart.max, len(os.sched_getaffinity(0)))
+    place = Place(
+        spec.node.address, spec.node.port, "", 0, spec.restart.max, len(os.sched_getaffinity(0))
+    )
     found: list[dict[str, str]] = []
     for rank, own in enumerate(spec.env):
-        given = rank_environment(place, rank, spec.nproc, _role(env), "", env)
+        given = rank_environment(place, rank, spec.nproc, _role(env), "", env, spec.node)
         both = {**env, **given, **own}
         found.append({name: value for name, value in both.items() if value is not None})
     return found

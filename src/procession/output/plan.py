@@ -70,9 +70,18 @@ class Output:
     files: Files
 
 
-def output_of(logs: Logs, nproc: int, name: str, directory_name: str) -> Output:
-    """Plan the output of a group by its `Logs`; makes the run's directory. Raises OSError."""
+def output_of(
+    logs: Logs, nproc: int, name: str, directory_name: str, world: tuple[int, int] | None = None
+) -> Output:
+    """Plan the output of a group by its `Logs`; makes the run's directory. Raises OSError.
+
+    world: where the group is one of several of a job, the number that its rank 0 has in the job,
+        and the size of the job.
+    """
     template = logs.template(nproc) or ""
-    width = len(str(nproc - 1))
-    prefixes = [template.format(rank=r, local_rank=r, width=width, name=name) for r in range(nproc)]
+    first, size = world or (0, nproc)
+    width = len(str(size - 1))
+    prefixes = [
+        template.format(rank=first + r, local_rank=r, width=width, name=name) for r in range(nproc)
+    ]
     return Output(logs.route(nproc), prefixes, RunDir(logs, nproc, directory_name))
