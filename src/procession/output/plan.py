@@ -9,6 +9,10 @@ from typing import Any, Protocol
 from procession.output.rundir import RunDir
 from procession.policy import Logs, Route
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.output.duplicate import Duplicates
+
 
 class Files(Protocol):
     """The files of a run; `RunDir` lays them out as torch does, others as they like.
@@ -63,11 +67,15 @@ class Files(Protocol):
 
 @dataclass(frozen=True)
 class Output:
-    """Routes of stdout and stderr, and the prefix of lines on the console, by rank; the files."""
+    """Routes of stdout and stderr, and the prefix of lines on the console, by rank; the files.
+
+    duplicates: what copies some of the teed lines; the group closes it.
+    """
 
     routes: list[tuple[Route, Route]]
     prefixes: list[str]
     files: Files
+    duplicates: Duplicates | None = None
 
 
 def output_of(
@@ -84,4 +92,11 @@ def output_of(
     prefixes = [
         template.format(rank=first + r, local_rank=r, width=width, name=name) for r in range(nproc)
     ]
-    return Output(logs.route(nproc), prefixes, RunDir(logs, nproc, directory_name))
+    files = RunDir(logs, nproc, directory_name)
+    duplicates = None
+    if logs.duplicate_stdout or logs.duplicate_stderr:
+        from procession.output.duplicate import Duplicates
+
+        texts = {"stdout": logs.duplicate_stdout, "stderr": logs.duplicate_stderr}
+        duplicates = Duplicates(texts, files.filtered_file)
+    return Output(logs.route(nproc), prefixes, files, duplicates)
