@@ -31,7 +31,7 @@ FILES, DIRECTORIES = "FILE", "DIR"  # metavars
 BASH = """\
 # bash completion for procession. To use it: eval "$(procession completion bash)"
 _procession() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} command=${{COMP_WORDS[1]}} at=2 option
+    local word=${{COMP_WORDS[COMP_CWORD]}} command=${{COMP_WORDS[1]}} at=2 option last
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
         COMPREPLY=($(compgen -W {commands} -- "$word"))
@@ -40,11 +40,13 @@ _procession() {{
     while ((at < COMP_CWORD)); do
         option=${{COMP_WORDS[at]}}
         case $option in
-            =) ((at += 2)); continue ;;
             --) _procession_program $((at + 1)); return ;;
         esac
         case $command:$option in
-            {takes_value}) ((at += 1)) ;;
+            {takes_value})
+                last=$option
+                if [[ ${{COMP_WORDS[at + 1]}} == = ]]; then ((at += 1)); fi
+                ((at += 1)) ;;
             *:-*) ;;
             *) _procession_program $at; return ;;
         esac
@@ -52,7 +54,7 @@ _procession() {{
     done
     option=
     if ((at > COMP_CWORD)); then
-        option=${{COMP_WORDS[at - 2]}}
+        option=$last
         if [[ $word == = ]]; then word=; fi
     fi
     case $command:$option in

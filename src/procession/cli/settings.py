@@ -29,8 +29,15 @@ class Settings:
         self._found: dict[str, tuple[Value, str]] = {}
 
     def add(self, name: str, value: Value, source: str = "") -> None:
-        """Take a value for an option that has none yet. source: where it is said, if elsewhere."""
-        self._found.setdefault(name, (value, source))
+        """Take a value for an option that has none yet. source: where it is said, if elsewhere.
+
+        Of those that may be given several times, all are kept, the first to count as the last.
+        """
+        before = self._found.get(name)
+        if before is None:
+            self._found[name] = (value, source)
+        elif isinstance(value, list) and isinstance(before[0], list):
+            self._found[name] = ([*value, *before[0]], before[1])
 
     def text(self, name: str) -> str:
         """Give an option's value, its default where it is not said; "" if it has none."""
