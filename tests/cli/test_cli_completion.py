@@ -95,3 +95,17 @@ def test_which_shell(words):
     done = command("completion", *words)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert "say for which shell: bash, zsh, fish" in done.stderr
+
+
+def test_fish_offers(tmp_path):
+    if shutil.which("fish") is None:
+        pytest.skip("there is no fish here")
+    (tmp_path / "script").write_text(script("fish"))
+    ask = f"source {tmp_path / 'script'}; complete -C 'procession run --log-'; complete -C 'procession run --rdzv-backend '"  # noqa: E501
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", ask],
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, timeout=20, check=True,
+    )  # fmt: skip
+    names = [line.split("\t")[0] for line in done.stdout.splitlines()]
+    assert names == ["--log-dir", "c10d", "static"]

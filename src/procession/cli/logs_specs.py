@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from procession.cli.output import chosen_streams
-from procession.elastic.logs import LogsDest
+from procession.elastic.logs import DefaultLogsSpecs, LogsDest
 from procession.elastic.plan import DestFiles, output_to
 from procession.errors import SpecError
 from procession.output.plan import Output
@@ -57,6 +57,8 @@ def plan_output(spec: Spec, name: str) -> tuple[Spec, Output]:
 def _load(name: str) -> object:
     from importlib.metadata import entry_points
 
+    if name == "default":  # torch's own: ours is the same, and needs no torch
+        return DefaultLogsSpecs
     found = entry_points(group=GROUP)
     names = [each.name for each in found]
     if name not in names:
