@@ -125,7 +125,6 @@ CORES = len(os.sched_getaffinity(0))
 @pytest.mark.parametrize(
     ("text", "found", "variables", "expected"),
     [
-        ("3", [], {}, 3),
         ("cpu", [NVIDIA], {}, CORES),
         ("gpu", [NVIDIA], {}, 4),
         ("gpu", [Accelerators("AMD", 2)], {}, 2),

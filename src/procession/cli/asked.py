@@ -1,29 +1,49 @@
-"""What a command line asks for, put together from what is said in it and elsewhere."""
+"""What a command line asks for, put together from what is said in it and elsewhere.
+
+What reads the options of one subject is imported if one of them is said: a plain launch needs few.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from procession.cli.counts import is_number
-from procession.cli.life import (
-    check_without_effect,
-    read_restart,
-    read_signals,
-    read_start_method,
-    read_stop,
-)
-from procession.cli.options import TORCHRUN, TORCHRUN_USAGE, make_parser
-from procession.cli.output import read_logs
-from procession.cli.parts import Part, by_rank, read_parts
-from procession.cli.rendezvous import read_node
+from procession.cli.options import DEFAULTS, TORCHRUN, TORCHRUN_USAGE, make_parser
+from procession.cli.parts import by_rank, is_number, read_parts
 from procession.cli.settings import Settings, gather
 from procession.errors import SpecError
 from procession.output.plan import Output
+from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
+from procession.rankenv import ALONE, Node
 from procession.spec import Spec, make_spec
 
 RUN, TORCHRUN_PROG = "procession run", "procession-torchrun"
+OF_NODES = (
+    "nnodes", "node_rank", "master_addr", "master_port", "rdzv_endpoint", "rdzv_backend",
+    "rdzv_id", "rdzv_conf", "standalone", "local_addr", "role",
+)  # fmt: skip
+OF_OUTPUT = (
+    "log_dir", "redirects", "tee", "local_ranks_filter", "duplicate_stdout_filters",
+    "duplicate_stderr_filters", "prefix",
+)  # fmt: skip
+OF_LIFE = (
+    "max_restarts", "shutdown_timeout", "signals_to_handle", "start_method", "monitor_interval",
+    "event_log_handler", "numa_binding",
+)  # fmt: skip
+PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's
+SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
+TORCHS_TIMEOUT = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+
+
+class Life(NamedTuple):
+    """How a group lives and ends. signals: to this command, by which the group is ended."""
+
+    stop: Stop = DEFAULT_STOP
+    restart: Restart = NO_RESTART
+    signals: Sequence[int] = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+    start_method: str = DEFAULTS["start_method"]
 
 
 class Asked(NamedTuple):
@@ -61,37 +81,65 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
     """
     parser = make_parser(TORCHRUN_PROG, TORCHRUN_USAGE) if torchrun else make_parser()
     given, rest = parser.read(words)
+    notes: list[str] = []
     strange = vars(given).keys() - TORCHRUN if torchrun else ()
     for name in sorted(strange):
         option = "/".join(parser.options[name].option_strings)
         parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
     s = gather(parser, given)
-    node = read_node(s)
+    node = _node(s)
     parts = read_parts(parser, s, rest, torchrun=torchrun)
     nproc = sum(part.nproc for part in parts)
-    logs, notes = read_logs(s, nproc, torchrun=torchrun)
-    stop, restart, signals = read_stop(s), read_restart(s), read_signals(s)
-    notes += check_without_effect(s)
+    logs = _logs(s, nproc, notes, torchrun)
+    life = _life(s, notes)
     spec = make_spec(
         nproc=nproc,
-        start_method=read_start_method(s),
+        start_method=life.start_method,
         stdin=_stdin(s, nproc),
         logs=logs,
-        stop=stop,
-        restart=restart,
+        stop=life.stop,
+        restart=life.restart,
         preload=_preload(s.text("preload")),
         learn=not s.flag("no_learn"),
         node=node,
-        **by_rank(parts),
+        **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}),
     )
     return Asked(
-        _dealt(_with_signals(spec, s), s, parts),
+        _dealt(spec, s),
         dry=s.flag("dry_run"),
         json=s.flag("json"),
-        signals=signals,
+        signals=life.signals,
         notes=notes,
         logs_specs=s.text("logs_specs"),
     )
+
+
+def _node(s: Settings) -> Node:
+    if not s.given(OF_NODES):
+        return ALONE
+    from procession.cli.rendezvous import read_node
+
+    return read_node(s)
+
+
+def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:
+    if not s.given(OF_OUTPUT) and PREFIX_TEMPLATE not in os.environ:
+        return DEFAULT_LOGS
+    from procession.cli.output import read_logs
+
+    logs, said = read_logs(s, nproc, torchrun=torchrun)
+    notes += said
+    return logs
+
+
+def _life(s: Settings, notes: list[str]) -> Life:
+    if not s.given(OF_LIFE) and not os.environ.get(TORCHS_TIMEOUT):
+        return Life()
+    from procession.cli.life import read_life
+
+    life, said = read_life(s)
+    notes += said
+    return life
 
 
 def _stdin(s: Settings, nproc: int) -> int | None:
@@ -111,13 +159,7 @@ def _preload(text: str) -> Literal["auto"] | list[str] | None:
     return None if text == "none" else text.split(",")
 
 
-def _with_signals(spec: Spec, s: Settings) -> Spec:
-    """Tell the ranks which signals are handled, as torchrun does."""
-    told = {"TORCHELASTIC_SIGNALS_TO_HANDLE": s.text("signals_to_handle")}
-    return replace(spec, env=tuple({**told, **env} for env in spec.env))
-
-
-def _dealt(spec: Spec, s: Settings, parts: Sequence[Part]) -> Spec:
+def _dealt(spec: Spec, s: Settings) -> Spec:
     """Give ranks their devices, as far as that is asked for."""
     if s.flag("virtual_local_rank"):
         if s.said("devices"):

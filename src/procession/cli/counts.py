@@ -1,4 +1,4 @@
-"""How many ranks: a number, or as many as this machine has of something."""
+"""How many ranks, if that is not said by a number: as many as this machine has of something."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACCELERATORS = {
 
 
 def count_ranks(text: str, where: str) -> int:
-    """Read a count of ranks. where: what to call it in a refusal. Raises SpecError."""
+    """Read a word for a count of ranks. where: what to call it in a refusal. Raises SpecError."""
     if text == "cpu":
         return len(os.sched_getaffinity(0))
     if text == "auto":
@@ -28,10 +28,8 @@ def count_ranks(text: str, where: str) -> int:
             kinds = " and no ".join(ACCELERATORS[text][0])
             raise SpecError(f"{where} {text}: this machine shows no {kinds} device to this process")
         return count
-    if not is_number(text) or int(text) < 1:
-        words = ", ".join(("auto", "cpu", *ACCELERATORS))
-        raise SpecError(f"{where} must be a count of 1 or more, or {words}, not {text!r}")
-    return int(text)
+    words = ", ".join(("auto", "cpu", *ACCELERATORS))
+    raise SpecError(f"{where} must be a count of 1 or more, or {words}, not {text!r}")
 
 
 def _count(word: str, where: str) -> int:
@@ -51,9 +49,4 @@ def _count(word: str, where: str) -> int:
     return there
 
 
-def is_number(text: str) -> bool:
-    """Tell whether a text is a number as one counts with."""
-    return text.isascii() and text.isdecimal() and len(text) <= 6
-
-
-__all__ = ["count_ranks", "is_number"]
+__all__ = ["count_ranks"]

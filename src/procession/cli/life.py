@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import signal
 
-from procession.cli.counts import is_number
+from procession.cli.asked import TORCHS_TIMEOUT, Life
 from procession.cli.parser import near
+from procession.cli.parts import is_number
 from procession.cli.settings import Settings
 from procession.errors import SpecError
 from procession.policy import DEFAULT_STOP, NO_RESTART, Restart, Stop
 from procession.spec import START_METHODS
 
-TORCHS_TIMEOUT = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 NUMA = ("node", "socket", "exclusive", "core-complex")
 NOT_TO_BE_HANDLED = (signal.SIGKILL, signal.SIGSTOP)
+
+
+def read_life(s: Settings) -> tuple[Life, list[str]]:
+    """Read all of it; also what is to be said about it. Raises SpecError."""
+    notes = check_without_effect(s)
+    return Life(read_stop(s), read_restart(s), read_signals(s), read_start_method(s)), notes
 
 
 def read_stop(s: Settings) -> Stop:
@@ -94,4 +100,4 @@ def check_without_effect(s: Settings) -> list[str]:
     return []
 
 
-__all__ = ["check_without_effect", "read_restart", "read_signals", "read_start_method", "read_stop"]
+__all__ = ["read_life"]

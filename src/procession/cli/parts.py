@@ -7,11 +7,9 @@ programs may have a colon among their arguments, and under torchrun they do.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from procession.cli.counts import count_ranks
 from procession.cli.parser import Parser
 from procession.cli.program import choose_program
 from procession.cli.settings import Settings
@@ -23,17 +21,16 @@ BEGINS_A_PART = ("-n", "-x", "--nproc-per-node", "--env")
 MACRO = "local_rank"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A program and its ranks. words: its name and its arguments. only_python: as for torchrun."""
 
     nproc: int
     words: tuple[str, ...]
-    env: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
-    module: bool = False
-    no_python: bool = False
-    run_path: bool = False
-    only_python: bool = False
+    env: dict[str, str | None]
+    module: bool
+    no_python: bool
+    run_path: bool
+    only_python: bool
 
     def program(self, rank: int) -> Program:
         """Give what a rank runs, its arguments left out. Raises SpecError."""
@@ -99,7 +96,7 @@ def _begins_part(word: str) -> bool:
 
 
 def _part(s: Settings, words: list[str], *, only_python: bool = False) -> Part:
-    nproc = count_ranks(s.text("nproc_per_node"), s.where("nproc_per_node"))
+    nproc = _count(s.text("nproc_per_node"), s.where("nproc_per_node"))
     if not words:
         raise SpecError("PROGRAM is missing: say what to run, as in: procession run -n 4 train.py")
     if s.flag("module") and s.flag("no_python") and not s.flag("run_path"):
@@ -113,6 +110,19 @@ def _part(s: Settings, words: list[str], *, only_python: bool = False) -> Part:
         run_path=s.flag("run_path"),
         only_python=only_python,
     )
+
+
+def _count(text: str, where: str) -> int:
+    if is_number(text) and int(text):
+        return int(text)
+    from procession.cli.counts import count_ranks
+
+    return count_ranks(text, where)
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a text is a number as one counts with."""
+    return text.isascii() and text.isdecimal() and len(text) <= 6
 
 
 def _variables(s: Settings) -> dict[str, str | None]:
@@ -137,18 +147,21 @@ def _substituted(word: str, rank: int) -> str:
     return Template(word).safe_substitute({MACRO: str(rank)})
 
 
-def by_rank(parts: Sequence[Part]) -> dict[str, Any]:
-    """Give programs, arguments and environments as `make_spec` takes them. Raises SpecError."""
+def by_rank(parts: Sequence[Part], common: Mapping[str, str]) -> dict[str, Any]:
+    """Give programs, arguments and environments as `make_spec` takes them. Raises SpecError.
+
+    common: variables of all ranks, for which parts may have values of their own.
+    """
     programs: dict[int, Program] = {}
     args: dict[int, tuple[str, ...]] = {}
     env: dict[int, dict[str, str | None]] = {}
     for part in parts:
         varies = "$" in part.words[0]
-        program = part.program(len(programs))
+        program, own = part.program(len(programs)), {**common, **part.env}
         for rank in range(len(programs), len(programs) + part.nproc):
             programs[rank] = part.program(rank) if varies else program
             args[rank] = part.arguments(rank)
-            env[rank] = part.env
+            env[rank] = own
     same = all(words == args[0] for words in args.values())
     if len({id(p) for p in programs.values()}) == 1 and same:
         program = programs[0]
@@ -160,8 +173,8 @@ def by_rank(parts: Sequence[Part]) -> dict[str, Any]:
         else:
             assert isinstance(program, Module)
             whole = Module(program.name, args[0])
-        return {"program": whole, "env": parts[0].env}
+        return {"program": whole, "env": env[0]}
     return {"program": programs, "args": args, "env": env}
 
 
-__all__ = ["Part", "by_rank", "read_parts"]
+__all__ = ["Part", "by_rank", "is_number", "read_parts"]

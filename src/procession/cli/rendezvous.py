@@ -7,6 +7,7 @@ have found each other (c10d and etcd over several of them, a range of nodes) is 
 from __future__ import annotations
 
 from procession.cli.parser import near
+from procession.cli.parts import is_number
 from procession.cli.settings import Settings
 from procession.errors import SpecError
 from procession.rankenv import Node
@@ -54,7 +55,7 @@ def read_node(s: Settings) -> Node:
 def _nodes(s: Settings) -> int:
     text = s.text("nnodes")
     least, colon, most = text.partition(":")
-    if not _is_number(least) or (colon and not _is_number(most)):
+    if not is_number(least) or (colon and not is_number(most)):
         raise SpecError(f"{s.where('nnodes')} must be a count of machines, not {text!r}")
     low, high = int(least), int(most or least)
     if low < 1 or high < low:
@@ -87,7 +88,7 @@ def _endpoint(s: Settings, default_port: int | None) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon and default_port is not None:
         host, port = text, str(default_port)
-    if not host or not _is_number(port) or not 0 < int(port) <= 65535:
+    if not host or not is_number(port) or not 0 < int(port) <= 65535:
         raise SpecError(
             f"{s.where('rdzv_endpoint')} must be HOST:PORT, with a port from 1 to 65535, "
             f"not {text!r}"
@@ -107,13 +108,9 @@ def _check_conf(s: Settings) -> None:
 
 def _number(s: Settings, name: str, what: str) -> int:
     text = s.text(name)
-    if not _is_number(text):
+    if not is_number(text):
         raise SpecError(f"{s.where(name)} must be {what}, not {text!r}")
     return int(text)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 6
 
 
 __all__ = ["read_node"]

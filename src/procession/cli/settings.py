@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from procession.cli.options import DEFAULTS, TORCHRUN
 from procession.cli.parser import Parser
@@ -52,6 +52,10 @@ class Settings:
         """Give the values of an option that may be given several times."""
         value = self._found[name][0] if name in self._found else []
         return value if isinstance(value, list) else [str(value)]
+
+    def given(self, names: Iterable[str]) -> bool:
+        """Tell whether any of these is said, be it with an empty value."""
+        return any(name in self._found for name in names)
 
     def said(self, name: str) -> bool:
         """Tell whether it is said anywhere, and is not empty."""
