@@ -1,8 +1,11 @@
 """`--json`: the result as one JSON object on the standard output, and nothing else there."""
 
 import json
+import resource
 import signal
+from functools import partial
 
+import pytest
 from commandline import Watched, run
 
 from support import write
@@ -68,3 +71,15 @@ def test_a_stop():
 def test_a_wrong_command_line_prints_nothing():
     done = run("--json", "no-such-program")
     assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("most", range(6, 12))
+def test_a_group_that_cannot_be_started(most):
+    # The fewer there are, the earlier it fails.
+    limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (most, most))
+    done = run("--json", "true", preexec_fn=limit)
+    result = told(done)
+    assert done.returncode == result["exit_code"] == 1
+    assert result["state"] == "FAILED"
+    assert all(end["outcome"] == "NOT_STARTED" for end in result["ranks"])
+    assert "the limit of open files is reached" in done.stderr

@@ -45,8 +45,7 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
     began = time.monotonic()
     with console_on_stderr():
         code, group = _run(prog, asked)
-    if group is not None:
-        tell(group, code, began)
+    tell(asked.spec, group, code, began)
     return code
 
 

@@ -17,6 +17,8 @@ from procession.cli.say import say
 from procession.errors import GroupFailed, RankEnd
 from procession.exit import signal_name
 from procession.group import Group
+from procession.lifecycle import Phase
+from procession.spec import Spec
 
 
 @contextmanager
@@ -33,24 +35,36 @@ def console_on_stderr() -> Generator[None]:
         os.close(kept)
 
 
-def tell(group: Group, code: int, began: float) -> None:
-    """Print how a group ended. began: in seconds of the monotonic clock."""
+def tell(spec: Spec, group: Group | None, code: int, began: float) -> None:
+    """Print how a group ended, None for one of which nothing could be started.
+
+    began: in seconds of the monotonic clock.
+    """
     ended = time.monotonic()
     run: dict[str, Any] = {
-        "name": group.spec.name,
-        "state": group.state.name,
+        "name": spec.name,
+        "state": Phase.FAILED.name,
         "exit_code": code,
-        "nproc": group.spec.nproc,
-        "node": group.spec.node.rank,
-        "nodes": group.spec.node.count,
-        "attempt": max((event.attempt for event in group), default=0),
-        "run_dir": group.run_dir,
+        "nproc": spec.nproc,
+        "node": spec.node.rank,
+        "nodes": spec.node.count,
+        "attempt": 0,
+        "run_dir": "",
         "began": round(time.time() - (ended - began), 6),
         "seconds": round(ended - began, 6),
         "cause": None,
         "failures": [],
+        "ranks": [],
     }
+    if group is not None:
+        _add_ranks(run, group, began)
+    say(json.dumps(run, indent=2) + "\n", sys.stdout)
+
+
+def _add_ranks(run: dict[str, Any], group: Group, began: float) -> None:
     first = group.spec.node.first(group.spec.nproc)
+    run["state"], run["run_dir"] = group.state.name, group.run_dir
+    run["attempt"] = max((event.attempt for event in group), default=0)
     try:
         ranks = group.result().ranks
     except GroupFailed as e:
@@ -58,7 +72,6 @@ def tell(group: Group, code: int, began: float) -> None:
         ranks = sorted((*e.failures, *e.ended, *e.finished), key=lambda end: end.rank)
         run["cause"] = _rank(e.cause, first, began)
     run["ranks"] = [_rank(end, first, began) for end in ranks]
-    say(json.dumps(run, indent=2) + "\n", sys.stdout)
 
 
 def _rank(end: RankEnd, first: int, began: float) -> dict[str, Any]:
