@@ -49,7 +49,7 @@ FREE = {
 NOISE = {"_", "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "SHLVL", "LINES", "COLUMNS"}
 
 
-def job_lines(port, other):
+def job_lines(port, other, third):
     """Give lines as (words, variables, what may differ besides); the ports are free ones."""
     free = {**UNNAMED, **FREE}
     return [
@@ -75,6 +75,10 @@ def job_lines(port, other):
         (["--nnode", "1", "--stand", "--redirect", "0", "see.py"], {}, free),
         (["--signals-to-handle", "SIGTERM,SIGUSR1", "--shutdown-timeout", "5",
           "--monitor-interval", "1", "--local-addr", "127.0.0.1", "see.py"], {}, free),
+        (["--nnodes", "2", "--node_rank", "0", "--nproc-per-node", "2", "--master_addr",
+          "127.0.0.1", "--master_port", f"{third}", "see.py"], {}, {}),
+        (["--nnodes=2", "--node-rank=1", "--nproc-per-node=2", f"--rdzv-endpoint=127.0.0.1:{third}",
+          "see.py"], {}, {}),
         (["--nproc-per-node", "cpu", "--event-log-handler", "null", "see.py"], {}, free),
     ]  # fmt: skip
 
@@ -101,7 +105,7 @@ def test_ranks_find_what_they_find_under_torchrun(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     (tmp_path / "tmp").mkdir()  # torchrun leaves a directory of each job there
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    lines = job_lines(free_port(), free_port())
+    lines = job_lines(free_port(), free_port(), free_port())
     jobs = [job(tmp_path, "theirs", i, words, env) for i, (words, env, _) in enumerate(lines)]
     done = subprocess.run(
         TORCHRUN, input=json.dumps(jobs), capture_output=True, text=True, timeout=200, check=True
@@ -158,7 +162,10 @@ def test_torchrun_by_path_takes_torchruns_words_only(tmp_path):
         assert refused.stderr.startswith("procession-torchrun: error: ")
         assert said in refused.stderr
         assert len(refused.stderr.splitlines()) == 1
-    assert "procession-torchrun [options] SCRIPT" in torchrun("--help").stdout
+    told = torchrun("--help").stdout
+    assert "procession-torchrun [options] SCRIPT" in told
+    assert "--rdzv-conf" in told
+    assert "--devices" not in told
 
 
 def test_python_of_another_environment(tmp_path):

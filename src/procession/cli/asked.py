@@ -10,7 +10,7 @@ import signal
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from procession.cli.options import DEFAULTS, TORCHRUN, TORCHRUN_USAGE, make_parser
+from procession.cli.options import DEFAULTS, TORCHRUN, make_parser
 from procession.cli.parts import by_rank, is_number, read_parts
 from procession.cli.settings import Settings, gather
 from procession.errors import SpecError
@@ -19,7 +19,7 @@ from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Rest
 from procession.rankenv import ALONE, Node
 from procession.spec import Spec, make_spec
 
-RUN, TORCHRUN_PROG = "procession run", "procession-torchrun"
+RUN = "procession run"
 OF_NODES = (
     "nnodes", "node_rank", "master_addr", "master_port", "rdzv_endpoint", "rdzv_backend",
     "rdzv_id", "rdzv_conf", "standalone", "local_addr", "role",
@@ -79,13 +79,13 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
 
     Raises SpecError for what cannot be done, and SystemExit for a wrong command line and --help.
     """
-    parser = make_parser(TORCHRUN_PROG, TORCHRUN_USAGE) if torchrun else make_parser()
+    parser = make_parser(torchrun=torchrun)
     given, rest = parser.read(words)
     notes: list[str] = []
-    strange = vars(given).keys() - TORCHRUN if torchrun else ()
-    for name in sorted(strange):
-        option = "/".join(parser.options[name].option_strings)
-        parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
+    if torchrun:
+        for name in sorted(vars(given).keys() - TORCHRUN):
+            option = "/".join(parser.options[name].option_strings)
+            parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
     s = gather(parser, given)
     node = _node(s)
     parts = read_parts(parser, s, rest, torchrun=torchrun)

@@ -8,6 +8,7 @@ from procession.cli.parser import Parser
 from procession.policy import DEFAULT_STOP
 
 USAGE = "procession run [-n N] [options] [-m | --no-python] PROGRAM [ARGS ...] [: -n N ...]"
+TORCHRUN_PROG = "procession-torchrun"
 TORCHRUN_USAGE = "procession-torchrun [options] SCRIPT [ARGS ...]"
 
 DESCRIPTION = """\
@@ -96,8 +97,12 @@ TORCHRUN = frozenset(
 SHORT_FORMS = ("--nnodes", "--standalone", "--role", "--module", "--redirects", "--tee")
 
 
-def make_parser(prog: str = "procession run", usage: str = USAGE) -> Parser:
-    """Make the parser. What it reads holds only what was given; see `Settings` for the rest."""
+def make_parser(*, torchrun: bool = False) -> Parser:
+    """Make the parser. What it reads holds only what was given; see `Settings` for the rest.
+
+    torchrun: for the command whose help shows torchrun's options only.
+    """
+    prog, usage = (TORCHRUN_PROG, TORCHRUN_USAGE) if torchrun else ("procession run", USAGE)
     parser = Parser(
         prog,
         hint=f"; see {prog} --help",
@@ -111,6 +116,10 @@ def make_parser(prog: str = "procession run", usage: str = USAGE) -> Parser:
     _declare_output(parser)
     _declare_life(parser)
     _declare_nodes(parser)
+    if torchrun:
+        for name, option in parser.options.items():
+            if name not in TORCHRUN and name != "help":
+                option.help = argparse.SUPPRESS
     return parser
 
 
@@ -208,4 +217,4 @@ def _declare_nodes(parser: Parser) -> None:
         help="this machine's address, for MASTER_ADDR on one machine")  # fmt: skip
 
 
-__all__ = ["DEFAULTS", "TORCHRUN", "TORCHRUN_USAGE", "USAGE", "make_parser"]
+__all__ = ["DEFAULTS", "TORCHRUN", "TORCHRUN_PROG", "make_parser"]

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
-from procession.cli.asked import RUN, TORCHRUN_PROG, Asked, read_command_line
+from procession.cli.asked import RUN, Asked, read_command_line
+from procession.cli.options import TORCHRUN_PROG
 from procession.cli.say import refuse, say
 from procession.errors import GroupFailed, SpecError
 from procession.group import Group
