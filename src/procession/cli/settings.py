@@ -100,7 +100,7 @@ def _from_environment(settings: Settings, options: Mapping[str, argparse.Action]
             if option.nargs != 0:
                 settings.add(name, text, variable)
                 continue
-            if not text.lstrip("-").isdecimal():
+            if not text.removeprefix("-").isdecimal():
                 raise SpecError(f"{variable} must be 0 or 1, not {text!r}")
             settings.add(name, int(text) != 0, variable)
 
