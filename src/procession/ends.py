@@ -85,6 +85,8 @@ def group_end(
         finished=tuple(finished),
         run_dir=spawner.run_dir.path if spawner.run_dir.kept else "",
         notes=notes,
+        node=spec.node.rank,
+        nodes=spec.node.count,
     )
 
 
@@ -216,7 +218,13 @@ def start_failed(spec: Spec, e: OSError) -> StartFailed:
         happened_at=time.monotonic_ns(),
         note=START_HINTS.get(e.errno or 0, ""),
     )
-    end = GroupEnd(name=spec.name, nproc=spec.nproc, failures=(cause,))
+    end = GroupEnd(
+        name=spec.name,
+        nproc=spec.nproc,
+        failures=(cause,),
+        node=spec.node.rank,
+        nodes=spec.node.count,
+    )
     return StartFailed(end, harmless_report(end))
 
 

@@ -32,7 +32,8 @@ class RankEnd:
 
     Times are nanoseconds of the machine's monotonic clock; memory is in bytes.
 
-    rank: the rank. pid: its process, None if it had none.
+    rank: the rank; where several machines have a part of the job, its local rank.
+    pid: its process, None if it had none.
     outcome: how it ended. exit: its exit status.
     announced: the exit code that it had told when it was ended before it had exited, else None.
     sent: the signals that its group sent it, None if that is not known.
@@ -76,7 +77,7 @@ class GroupEnd:
     name: the group's name. nproc: its size. attempt: which life of it, from 0.
     failures: ranks that failed by themselves, in the order in which it happened.
     ended: ranks that we ended. finished: ranks that finished. run_dir: "" where there is none.
-    notes: remarks about the whole, one line each.
+    notes: remarks about the whole, one line each. node, nodes: which of how many machines.
     """
 
     name: str
@@ -87,6 +88,8 @@ class GroupEnd:
     finished: tuple[RankEnd, ...] = ()
     run_dir: str = ""
     notes: tuple[str, ...] = field(default=())
+    node: int = 0
+    nodes: int = 1
 
 
 class ProcessionError(Exception):

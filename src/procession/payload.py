@@ -21,7 +21,7 @@ from types import FunctionType, ModuleType
 from typing import Any, NamedTuple, NoReturn, cast
 
 from procession.errors import SpecError
-from procession.spec import Function, Module, Script, Spec
+from procession.spec import Function, Module, Program, Script, Spec
 from procession.worker.inherit import InheritedFd
 
 
@@ -79,13 +79,21 @@ class Payload:
         self._common = -1
         self._tracker = -1
         self._spawning = [_Spawning()]  # of the function; then of the arguments, by rank
-        self.program: dict[str, Any] = {}
+        self._function: dict[str, Any] = {}
         self.named = Named(set(), [])
         try:
             self._make(spec)
         except BaseException:
             self.close()
             raise
+
+    def told(self, program: Program) -> dict[str, Any]:
+        """Give what a rank is told of its program."""
+        if isinstance(program, Script):
+            return {"kind": "script", "path": program.path, "args": list(program.args)}
+        if isinstance(program, Module):
+            return {"kind": "module", "name": program.name, "args": list(program.args)}
+        return dict(self._function)
 
     def fds(self, rank: int) -> dict[str, int]:
         """Give the descriptors that a rank needs, by role."""
@@ -112,20 +120,12 @@ class Payload:
     # -- making it
 
     def _make(self, spec: Spec) -> None:
-        program = spec.program
-        if isinstance(program, Script):
-            self.program = {
-                "kind": "script",
-                "path": program.path,
-                "args": list(program.args),
-            }
-        elif isinstance(program, Module):
-            self.program = {"kind": "module", "name": program.name, "args": list(program.args)}
-        elif isinstance(program, Function):
-            if spec.start_method == "fork":
-                self.program = {"kind": "live"}
-            else:
-                self._make_function(program, spec)
+        if not isinstance(spec.program, Function):
+            return
+        if spec.start_method == "fork":
+            self._function = {"kind": "live"}
+        else:
+            self._make_function(spec.program, spec)
 
     def _make_function(self, program: Function, spec: Spec) -> None:
         self._common = self._memory_file(self._pickled(program.call, "the function"))
@@ -140,7 +140,7 @@ class Payload:
         if tracker_fd is not None:
             self._tracker = os.dup(tracker_fd)
             self._owned.append(self._tracker)
-        self.program = {
+        self._function = {
             "kind": "function",
             "sys_path": [os.path.abspath(p) for p in sys.path],
             "sys_argv": list(sys.argv),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import signal as signals
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -61,6 +61,8 @@ class Logs:
         in a group of one rank.
     ranks: ranks whose output is shown on the console; those left out keep their files, and what
         they would have shown is dropped. None: all.
+    duplicate_stdout, duplicate_stderr: texts; of what is teed, the lines of all ranks that hold one
+        of them are also written to `attempt_0/filtered_stdout.log` or `filtered_stderr.log`.
     """
 
     dir: str | os.PathLike[str] | None = None
@@ -68,6 +70,8 @@ class Logs:
     tee: Std | Mapping[int, Std] = Std.NONE
     prefix: str | None = "auto"
     ranks: Collection[int] | None = None
+    duplicate_stdout: Sequence[str] = ()
+    duplicate_stderr: Sequence[str] = ()
 
     def route(self, nproc: int) -> list[tuple[Route, Route]]:
         """Give the route of stdout and of stderr for each rank. Raises ValueError."""
@@ -122,6 +126,12 @@ class Logs:
             raise ValueError(f"log directory: {given['dir']!r} is not a path")
         if given["prefix"] is not None and not isinstance(given["prefix"], str):
             raise ValueError(f"prefix must be a template or None, not {given['prefix']!r}")
+        for name in ("duplicate_stdout", "duplicate_stderr"):
+            texts = given[name]
+            if not isinstance(texts, (list, tuple)) or not all(
+                isinstance(text, str) for text in cast("Sequence[Any]", texts)
+            ):
+                raise ValueError(f"{name} must be a list of texts, not {texts!r}")
         ranks = given["ranks"]
         of_ranks = isinstance(ranks, Collection) and not isinstance(ranks, (str, bytes))
         members = list(cast("Collection[Any]", ranks)) if of_ranks else []

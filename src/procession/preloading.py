@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from procession.forkserver.pool import NOTHING, Preload
 from procession.payload import Named
-from procession.spec import Command, Function, Script, Spec
+from procession.spec import Function, Module, Script, Spec
 
 BY_VALUE = ("cloudpickle", "cloudpickle.cloudpickle")  # what functions that travel so need
 
@@ -22,7 +22,7 @@ def plan_of(spec: Spec, named: Named) -> Plan | None:
 
     named: what the payload of a function names.
     """
-    if spec.preload is None or isinstance(spec.program, Command):
+    if spec.preload is None or not spec.is_python:
         return None
     if spec.start_method != "forkserver":
         return None
@@ -32,6 +32,8 @@ def plan_of(spec: Spec, named: Named) -> Plan | None:
         return Plan(spec.preload)
     if os.environ.get("PROCESSION_PRELOAD") == "none":
         return None
+    if spec.programs:
+        return None  # what one of them imports is nothing to the others
     if isinstance(spec.program, Function) and not _heavy():
         # Not even the reading of the list is worth its time.
         from procession.preload.plan import Plan
@@ -51,6 +53,7 @@ def plan_of(spec: Spec, named: Named) -> Plan | None:
         path = os.path.join(spec.cwd, program.path)
         first = os.path.dirname(os.path.realpath(path))
         return imports.plan_script(path, sys.path if function else _search_path(first))
+    assert isinstance(program, Module)
     return imports.plan_module(program.name, sys.path if function else _search_path(spec.cwd))
 
 

@@ -26,6 +26,32 @@ class Place:
     cores: int
 
 
+@dataclass(frozen=True)
+class Node:
+    """A group's place among the groups of one job, one on each of several machines.
+
+    rank: this machine's number. count: how many machines there are, each with as many ranks.
+    address: where rank 0 of the job listens. port: on which port; 0: a free one for each attempt,
+        which only ranks of this machine can know.
+    role: of the ranks; "": the inherited ROLE_NAME, or "default".
+    run_id: what the job is called; "": the inherited TORCHELASTIC_RUN_ID, or the run's own name.
+    """
+
+    rank: int = 0
+    count: int = 1
+    address: str = "127.0.0.1"
+    port: int = 0
+    role: str = ""
+    run_id: str = ""
+
+    def first(self, nproc: int) -> int:
+        """Give the number that local rank 0 has in the whole job."""
+        return self.rank * nproc
+
+
+ALONE = Node()
+
+
 def given_run_id(env: Mapping[str, str]) -> str:
     """Give the run's name that the user set, "" for none or for that of a group around this one."""
     name = env.get("TORCHELASTIC_RUN_ID", "")
@@ -33,33 +59,40 @@ def given_run_id(env: Mapping[str, str]) -> str:
 
 
 def rank_environment(
-    place: Place, rank: int, nproc: int, role: str, error_file: str, inherited: Mapping[str, str]
+    place: Place,
+    rank: int,
+    nproc: int,
+    role: str,
+    error_file: str,
+    inherited: Mapping[str, str],
+    node: Node = ALONE,
 ) -> dict[str, str]:
-    """Give the variables of one rank on one machine."""
+    """Give the variables of one rank; `rank` and `nproc` are those of this machine."""
     return {
-        **common_environment(place, nproc, role, inherited),
-        **own_environment(rank, error_file),
+        **common_environment(place, nproc, role, inherited, node),
+        **own_environment(rank, node.first(nproc) + rank, error_file),
     }
 
 
 def common_environment(
-    place: Place, nproc: int, role: str, inherited: Mapping[str, str]
+    place: Place, nproc: int, role: str, inherited: Mapping[str, str], node: Node = ALONE
 ) -> dict[str, str]:
-    """Give the variables that are the same in every rank.
+    """Give the variables that are the same in every rank of this machine, of which it has `nproc`.
 
     OMP_NUM_THREADS is set to cores ÷ ranks where there is more than one rank and it is not in
     `inherited`: without it, each rank would start a thread for every core.
     """
+    world = str(node.count * nproc)
     env = {
-        "WORLD_SIZE": str(nproc),
+        "WORLD_SIZE": world,
         "LOCAL_WORLD_SIZE": str(nproc),
-        "GROUP_RANK": "0",
-        "GROUP_WORLD_SIZE": "1",
-        "ROLE_NAME": role,
-        "ROLE_WORLD_SIZE": str(nproc),
+        "GROUP_RANK": str(node.rank),
+        "GROUP_WORLD_SIZE": str(node.count),
+        "ROLE_NAME": node.role or role,
+        "ROLE_WORLD_SIZE": world,
         "MASTER_ADDR": place.address,
         "MASTER_PORT": str(place.port),
-        "TORCHELASTIC_RUN_ID": given_run_id(inherited) or place.run_id,
+        "TORCHELASTIC_RUN_ID": node.run_id or given_run_id(inherited) or place.run_id,
         "TORCHELASTIC_RESTART_COUNT": str(place.attempt),
         "TORCHELASTIC_MAX_RESTARTS": str(place.restarts),
         "TORCHELASTIC_USE_AGENT_STORE": "False",
@@ -72,13 +105,12 @@ def common_environment(
     return env
 
 
-def own_environment(rank: int, error_file: str) -> dict[str, str]:
-    """Give the variables that tell a rank from the others."""
-    number = str(rank)
+def own_environment(rank: int, number: int, error_file: str) -> dict[str, str]:
+    """Give the variables that tell a rank from the others. number: its rank in the whole job."""
     return {
-        "RANK": number,
-        "LOCAL_RANK": number,
-        "ROLE_RANK": number,
+        "RANK": str(number),
+        "LOCAL_RANK": str(rank),
+        "ROLE_RANK": str(number),
         "TORCHELASTIC_ERROR_FILE": error_file,
     }
 

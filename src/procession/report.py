@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from procession.errors import GroupEnd, Outcome, RankEnd
 from procession.exit import UNKNOWN_EXIT, signal_name
@@ -16,13 +17,17 @@ MEMORY_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 def format_report(end: GroupEnd) -> str:
     """Write the report of a group that failed."""
+    where = ""
+    if end.nodes > 1:
+        where = f" on node {end.node} of {end.nodes}"
+        end = _numbered_globally(end)
     cause = end.failures[0]
     together: list[RankEnd] = []
     later: list[RankEnd] = []
     for f in end.failures[1:]:
         soon = f.happened_at - cause.happened_at <= SIMULTANEOUS
         (together if soon and f.outcome is not Outcome.LOST else later).append(f)
-    lines = [f"{end.name} failed: {headline(cause, end.nproc)}", *details(cause)]
+    lines = [f"{end.name} failed{where}: {headline(cause, end.nproc)}", *details(cause)]
     if together:
         lines += ["", "at the same time (within 1 ms):"]
         for failure in together[:FULL_TRACEBACKS]:
@@ -43,6 +48,22 @@ def format_report(end: GroupEnd) -> str:
     if end.run_dir:
         lines += ["", f"run directory: {end.run_dir}"]
     return "\n".join(lines)
+
+
+def _numbered_globally(end: GroupEnd) -> GroupEnd:
+    """Give ranks the numbers that they have in the whole job."""
+    first = end.node * end.nproc
+
+    def numbered(ranks: tuple[RankEnd, ...]) -> tuple[RankEnd, ...]:
+        return tuple(replace(r, rank=first + r.rank) for r in ranks)
+
+    return replace(
+        end,
+        nproc=end.nproc * end.nodes,
+        failures=numbered(end.failures),
+        ended=numbered(end.ended),
+        finished=numbered(end.finished),
+    )
 
 
 def headline(end: RankEnd, nproc: int) -> str:

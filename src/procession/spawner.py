@@ -55,8 +55,9 @@ class Spawner:
                 from procession.learning import Learning
 
                 self._learning = Learning(spec, self._plan)
-            called = given_run_id(self._env) or spec.name
-            output = output or output_of(spec.logs, spec.nproc, spec.name, _safe(called))
+            called = spec.node.run_id or given_run_id(self._env) or spec.name
+            world = spec.node.first(spec.nproc), spec.node.count * spec.nproc
+            output = output or output_of(spec.logs, spec.nproc, spec.name, _safe(called), world)
             self.run_dir = output.files
             self._owned.append(self.run_dir)
             self.streams = Wiring(output, spec.stdin)
@@ -74,8 +75,10 @@ class Spawner:
             "run": self.run_id,
             "program": type(spec.program).__name__.lower(),
             "words": masked_words(words_of(spec.program)),
+            "programs": [masked_words(words_of(p)) for p in spec.programs] or None,
             "args": None if isinstance(spec.program, Function) else _masked_args(spec),
             "nproc": spec.nproc,
+            "node": vars(spec.node),
             "env": [masked(e) for e in spec.env],
             "cwd": spec.cwd,
             "start_method": spec.start_method,
@@ -112,17 +115,18 @@ class Spawner:
     def begin(self, server: ForkServer, attempt: int) -> None:
         """Tell the forkserver what is common to the ranks of an attempt. Raises OSError."""
         place = Place(
-            address="127.0.0.1",
-            port=free_port(),
+            address=self._spec.node.address,
+            port=self._spec.node.port or free_port(),
             run_id=self.run_id,
             attempt=attempt,
             restarts=self._spec.restart.max,
             cores=len(os.sched_getaffinity(0)),
         )
-        own = common_environment(place, self._spec.nproc, _role(self._env), self._env)
+        spec = self._spec
+        own = common_environment(place, spec.nproc, _role(self._env), self._env, spec.node)
         common = {
             "env": {**self._env, **own},
-            "cwd": self._spec.cwd,
+            "cwd": spec.cwd,
             "umask": _umask(),
             "scratch": None if self.run_dir.kept else self.run_dir.path,
             "python": fresh_interpreter(),
@@ -139,11 +143,13 @@ class Spawner:
             jobs = self._send_jobs(server)
         streams, opened = self.streams.open(attempt, rank)
         jobs.close += opened
-        program = self._spec.program
+        program = self._spec.program_of(rank)
         roles: dict[str, int]
         roles = dict(zip(("stdin", "stdout", "stderr"), map(jobs.place, streams), strict=True))
         error_file = self.run_dir.error_file(attempt, rank)
-        env: dict[str, str | None] = {**own_environment(rank, error_file), **self._spec.env[rank]}
+        number = self._spec.node.first(self._spec.nproc) + rank
+        own = own_environment(rank, number, error_file)
+        env: dict[str, str | None] = {**own, **self._spec.env[rank]}
         args = self._spec.args[rank]
         job: dict[str, Any] = {"rank": rank, "env": env, "fds": roles, "inherit": ()}
         if isinstance(program, Command):
@@ -157,7 +163,7 @@ class Spawner:
             roles[role] = jobs.place(fd)
         job["inherit"] = [jobs.place(fd) for fd in self.payload.inherited(rank)]
         fresh = self._spec.start_method == "spawn" or not self._common_start
-        told = dict(self.payload.program)
+        told = self.payload.told(program)
         if "args" in told:
             told["args"] = [*told["args"], *map(os.fspath, args)]
         job |= {"kind": "fresh" if fresh else "python", "program": told}
@@ -209,10 +215,12 @@ def variables_of(spec: Spec, env: Mapping[str, str]) -> list[dict[str, str]]:
 
     env: the launcher's.
     """
-    place = Place("", 0, "", 0, spec.restart.max, len(os.sched_getaffinity(0)))
+    place = Place(
+        spec.node.address, spec.node.port, "", 0, spec.restart.max, len(os.sched_getaffinity(0))
+    )
     found: list[dict[str, str]] = []
     for rank, own in enumerate(spec.env):
-        given = rank_environment(place, rank, spec.nproc, _role(env), "", env)
+        given = rank_environment(place, rank, spec.nproc, _role(env), "", env, spec.node)
         both = {**env, **given, **own}
         found.append({name: value for name, value in both.items() if value is not None})
     return found

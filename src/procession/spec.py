@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 from procession.errors import SpecError
 from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
+from procession.rankenv import ALONE, Node
 from procession.ranks import by_rank, is_by_rank
 
 StartMethod = Literal["forkserver", "spawn", "fork"]
@@ -59,10 +60,12 @@ Program = Command | Script | Module | Function
 class Spec:
     """A group to be started; made and checked by `make_spec`.
 
-    args, kwargs and env are by rank. env holds what is added to the launcher's environment; a
-    value of None takes the variable away. preload: modules that are imported once, before the ranks
-    are forked; "auto": those that the program will import, as far as that is sound. learn: with
-    "auto", take those in, too, that the program was seen to import later, and see what it does.
+    program: what rank 0 runs, and all others too, unless `programs` says it by rank. args, kwargs
+    and env are by rank. env holds what is added to the launcher's environment; a value of None
+    takes the variable away. preload: modules that are imported once, before the ranks are forked;
+    "auto": those that the program will import, as far as that is sound. learn: with "auto", take
+    those in, too, that the program was seen to import later, and see what it does. node: the
+    group's place among those of other machines.
     """
 
     program: Program
@@ -80,11 +83,21 @@ class Spec:
     common_args: bool = True
     preload: Literal["auto"] | tuple[str, ...] | None = "auto"
     learn: bool = True
+    programs: tuple[Program, ...] = ()
+    node: Node = ALONE
+
+    def program_of(self, rank: int) -> Program:
+        """Give what a rank runs."""
+        return self.programs[rank] if self.programs else self.program
+
+    def runs_python(self, rank: int) -> bool:
+        """Whether our bootstrap runs a rank's program (and tells its outcome)."""
+        return not isinstance(self.program_of(rank), Command)
 
     @property
     def is_python(self) -> bool:
-        """Whether our bootstrap runs the program (and tells its outcome)."""
-        return not isinstance(self.program, Command)
+        """Whether our bootstrap runs the program of any rank."""
+        return any(self.runs_python(rank) for rank in range(len(self.programs) or 1))
 
 
 def as_program(program: Any) -> Program:
@@ -131,16 +144,19 @@ def make_spec(
     restart: Restart | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
+    node: Node = ALONE,
 ) -> Spec:
     """Check everything that can be checked before a process is started.
 
+    program: what `as_program` reads, or a mapping from rank to commands, scripts and modules.
     Raises SpecError with one line that says what is wrong.
     """
     if not isinstance(nproc, int) or isinstance(nproc, bool) or nproc < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SpecError(f"nproc must be a count of 1 or more, not {nproc!r}")
     if nproc > MOST_RANKS:
         raise SpecError(f"nproc: {nproc} ranks on one machine; {MOST_RANKS} is the most")
-    target = as_program(program)
+    targets = _programs(program, nproc)
+    target = targets[0]
     kinds: tuple[tuple[str, Any, Any, str], ...] = (
         ("name", name, str, "a string"),
         ("cwd", cwd, (str, os.PathLike), "a path"),
@@ -170,7 +186,7 @@ def make_spec(
     except ValueError as e:
         raise SpecError(str(e)) from None
     where = _directory(cwd)
-    _check_program(target, args_by_rank, kwargs_by_rank, env_by_rank, where)
+    _check_programs(targets, args_by_rank, kwargs_by_rank, env_by_rank, where)
     return Spec(
         program=target,
         nproc=nproc,
@@ -178,7 +194,7 @@ def make_spec(
         kwargs=tuple(kwargs_by_rank),
         env=tuple(env_by_rank),
         cwd=where,
-        name=name or _default_name(target),
+        name=name or ":".join(dict.fromkeys(map(_default_name, targets))),
         start_method=start_method,
         stdin=stdin,
         logs=logs,
@@ -186,8 +202,25 @@ def make_spec(
         restart=restart,
         preload=_preload(preload),
         learn=bool(learn),
+        programs=() if all(t is target for t in targets) else tuple(targets),
+        node=node,
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
+
+
+def _programs(program: Any, nproc: int) -> list[Program]:
+    """Read what each rank runs."""
+    if not is_by_rank(program):
+        return [as_program(program)] * nproc
+    try:
+        targets = [as_program(each) for each in by_rank(program, nproc, "program")]
+    except SpecError:
+        raise
+    except ValueError as e:
+        raise SpecError(str(e)) from None
+    if any(isinstance(t, Function) for t in targets):
+        raise SpecError("program: functions cannot be given by rank; let one function call others")
+    return [targets[0]] * nproc if all(t == targets[0] for t in targets) else targets
 
 
 def _directory(cwd: Any) -> str:
@@ -245,14 +278,14 @@ def _environment(value: Any) -> dict[str, str | None]:
     return env
 
 
-def _check_program(
-    target: Program,
+def _check_programs(
+    targets: list[Program],
     args: list[tuple[Any, ...]],
     kwargs: list[dict[str, Any]],
     env: list[dict[str, str | None]],
     cwd: str | None,
 ) -> None:
-    if isinstance(target, Function):
+    if isinstance(targets[0], Function):
         return
     if any(kwargs):
         raise SpecError("kwargs are for functions; a command takes args only")
@@ -265,16 +298,20 @@ def _check_program(
                 )
             if "\0" in os.fspath(cast("str", word)):
                 raise SpecError(f"args of rank {rank}: {word!r} holds a NUL character")
-    if isinstance(target, Command):
-        for rank, variables in enumerate(env):
-            problem = program_problem(target.argv[0], cwd, variables.get("PATH"))
+    checked: set[tuple[str, str | None]] = set()  # thousands of ranks may run one program
+    for rank, (target, variables) in enumerate(zip(targets, env, strict=True)):
+        path = variables.get("PATH")
+        if isinstance(target, Command) and (target.argv[0], path) not in checked:
+            problem = program_problem(target.argv[0], cwd, path)
             if problem:
                 raise SpecError(f"rank {rank}: {problem}")
-    elif isinstance(target, Script):
-        if not os.path.exists(os.path.join(cwd or "", target.path)):
-            raise SpecError(f"there is no script {target.path!r}")
-        if not os.access(os.path.join(cwd or "", target.path), os.R_OK):
-            raise SpecError(f"the script {target.path!r} cannot be read (permission denied)")
+            checked.add((target.argv[0], path))
+        elif isinstance(target, Script) and (target.path, None) not in checked:
+            if not os.path.exists(os.path.join(cwd or "", target.path)):
+                raise SpecError(f"there is no script {target.path!r}")
+            if not os.access(os.path.join(cwd or "", target.path), os.R_OK):
+                raise SpecError(f"the script {target.path!r} cannot be read (permission denied)")
+            checked.add((target.path, None))
 
 
 def program_problem(word: str, cwd: str | None = None, path: str | None = None) -> str:

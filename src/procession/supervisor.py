@@ -442,7 +442,7 @@ class Supervisor:
         if record.reader.ended:
             self._loop.forget(record.reader.fd)
             # The result pipe of a command is nobody's: its end tells nothing.
-            if self.spec.is_python and record.reader.told is None and record.silent is None:
+            if self.spec.runs_python(rank) and record.reader.told is None and record.silent is None:
                 after, seen = max(self._loop.looked_before, self._heard_at), self._loop.looked
                 record.silent = Silence(after, seen, seen)
         if news:

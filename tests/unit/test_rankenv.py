@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from procession.rankenv import Place, given_run_id, rank_environment
+from procession.rankenv import Node, Place, given_run_id, rank_environment
 
 PLACE = Place(address="127.0.0.1", port=29500, run_id="job_1", attempt=2, restarts=3, cores=16)
 
@@ -62,3 +62,20 @@ def test_a_group_within_a_rank_has_a_name_of_its_own():
     assert given_run_id(outer) == ""
     assert given_run_id({"TORCHELASTIC_RUN_ID": "mine"}) == "mine"
     assert given_run_id({**outer, "TORCHELASTIC_RUN_ID": "mine"}) == "mine"
+
+
+def test_a_node_among_others():
+    node = Node(rank=2, count=3, address="host", port=1234, role="actor", run_id="big")
+    env = rank_environment(PLACE, 1, 4, "default", "", {"TORCHELASTIC_RUN_ID": "around"}, node)
+    told = {name: env[name] for name in env if name.startswith(("RANK", "ROLE", "GROUP", "WORLD"))}
+    assert told == {
+        "RANK": "9",
+        "WORLD_SIZE": "12",
+        "GROUP_RANK": "2",
+        "GROUP_WORLD_SIZE": "3",
+        "ROLE_RANK": "9",
+        "ROLE_NAME": "actor",
+        "ROLE_WORLD_SIZE": "12",
+    }
+    assert (env["LOCAL_RANK"], env["LOCAL_WORLD_SIZE"]) == ("1", "4")
+    assert env["TORCHELASTIC_RUN_ID"] == "big"

@@ -346,3 +346,9 @@ def test_sizes_and_times():
         "0.0 ms", "0.4 ms", "99.9 ms", "0.10 s", "2.35 s", "4 min 10 s", "2 h 5 min",
     ]  # fmt: skip
     assert format_seconds(59.999) == "60.00 s"
+
+
+def test_ranks_of_several_machines_have_their_numbers_in_the_job():
+    text = report(raised(1), nproc=2, ended=(killed(0, 15),), node=3, nodes=4)
+    assert text.startswith("train failed on node 3 of 4: rank 7 of 8 (pid 101) raised ValueError")
+    assert "\n  rank 6 (pid 100) was ended by SIGTERM" in text

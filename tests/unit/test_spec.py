@@ -250,3 +250,33 @@ def test_a_script_that_cannot_be_read(tmp_path):
 
 def test_the_interpreter_itself_is_a_program():
     assert make_spec([sys.executable, "-c", "pass"], nproc=2).program.argv[0] == sys.executable
+
+
+def test_programs_by_rank():
+    spec = make_spec({0: ["true"], 1: Module("json.tool"), 2: Module("json.tool")}, nproc=3)
+    assert spec.program_of(0) == Command(("true",))
+    assert spec.program_of(2) == Module("json.tool")
+    assert [spec.runs_python(rank) for rank in range(3)] == [False, True, True]
+    assert spec.is_python
+    assert spec.name == "true:json.tool"
+
+
+def test_programs_by_rank_that_are_all_the_same_are_one():
+    spec = make_spec({0: ["true"], 1: ["true"]}, nproc=2)
+    assert spec.programs == ()
+    assert spec == make_spec(["true"], nproc=2)
+
+
+@pytest.mark.parametrize(
+    ("programs", "said"),
+    [
+        ({0: ["true"]}, "program: nothing given for rank 1"),
+        ({0: ["true"], 1: ["true"], 2: ["true"]}, "program: given for rank 2"),
+        ({0: ["true"], 1: work}, "functions cannot be given by rank"),
+        ({0: ["true"], 1: []}, "the command is empty"),
+        ({0: ["true"], 1: ["no-such-program"]}, "rank 1: there is no program"),
+        ({0: ["true"], 1: Script("no-such.py")}, "there is no script"),
+    ],
+)
+def test_wrong_programs_by_rank(programs, said):
+    assert said in refusal(programs, nproc=2)

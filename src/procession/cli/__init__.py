@@ -17,11 +17,12 @@ together, say why, and leave nothing behind."""
 COMMANDS = {
     "run": "run a program as a group of ranks",
     "doctor": "tell what this machine offers, and what falls back",
+    "completion": "print a script by which bash, zsh or fish completes this command",
 }
 
 EPILOG = f"""\
 commands:
-{chr(10).join(f"  {name:<8} {text}" for name, text in COMMANDS.items())}
+{chr(10).join(f"  {name:<10} {text}" for name, text in COMMANDS.items())}
 
 examples:
   procession run -n 4 train.py --epochs 3     a Python script, four ranks
@@ -65,6 +66,8 @@ def _command(words: list[str]) -> int:
         return run.main(words)
     if command == "doctor":
         return _doctor(words)
+    if command == "completion":
+        return _completion(words)
     return _unknown(command)
 
 
@@ -74,6 +77,23 @@ def _unknown(command: str) -> NoReturn:
     if meant:
         hint = f"did you mean `procession {meant}`?"
     refuse("procession", f"there is no command {command!r}; {hint}")
+
+
+def _completion(words: list[str]) -> int:
+    from procession.cli import completion
+
+    shells = ", ".join(completion.SHELLS)
+    parser = Parser(
+        "procession completion",
+        usage="procession completion SHELL",
+        description=f"{COMMANDS['completion'].capitalize()}. SHELL is one of {shells}.\n"
+        'For bash and zsh: eval "$(procession completion bash)"',
+    )
+    _, rest = parser.read(words)
+    if len(rest) != 1 or rest[0] not in completion.SHELLS:
+        parser.error(f"say for which shell: {shells}")
+    say(completion.script(rest[0], COMMANDS, completion.parsers()), sys.stdout)
+    return 0
 
 
 def _doctor(words: list[str]) -> int:

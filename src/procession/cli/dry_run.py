@@ -11,6 +11,7 @@ from procession.learning import Learning
 from procession.output.rundir import masked, masked_words
 from procession.payload import Named
 from procession.preloading import learns, plan_of, preload_of
+from procession.rankenv import given_run_id
 from procession.spawner import variables_of
 from procession.spec import Command, Module, Spec, words_of
 
@@ -22,28 +23,45 @@ def describe(spec: Spec) -> str:
     """Say what would be run."""
     env = dict(os.environ)
     by_rank = variables_of(spec, env)
-    lines = [f"{spec.nproc} {'rank' if spec.nproc == 1 else 'ranks'} of: {_command(spec)}"]
-    common = _common([_added(env, variables) for variables in by_rank])
+    commands = [_command(spec, rank) for rank in range(spec.nproc)]
+    one = len(set(commands)) == 1
+    what = commands[0] if one else "several command lines"
+    lines = [f"{spec.nproc} {'rank' if spec.nproc == 1 else 'ranks'} of: {what}"]
+    if spec.node.count > 1:
+        lines.append(f"on node {spec.node.rank} of {spec.node.count}, with as many on each")
+    common = _common([_added(spec, env, variables) for variables in by_rank])
     lines.append(f"in {spec.cwd}, with the variables of this shell, and")
     lines.append(f"  all ranks: {_words(common)}")
     for rank, variables in enumerate(by_rank):
-        own = {n: v for n, v in _added(env, variables).items() if n not in common}
+        own = {n: v for n, v in _added(spec, env, variables).items() if n not in common}
         lines.append(f"  rank {rank}: {_words(own)}")
-    lines.append(f"  when it runs, too: {', '.join(LATER)}")
+        if not one:
+            lines.append(f"    runs {commands[rank]}")
+    lines.append(f"  when it runs, too: {', '.join(_later(spec))}")
     return "\n".join([*lines, *_preloaded(spec, by_rank)]) + "\n"
 
 
-def _command(spec: Spec) -> str:
-    words = masked_words(words_of(spec.program))
-    if isinstance(spec.program, Command):
+def _command(spec: Spec, rank: int) -> str:
+    program = spec.program_of(rank)
+    words = masked_words([*words_of(program), *map(str, spec.args[rank])])
+    if isinstance(program, Command):
         return shlex.join(words)
-    python = [sys.executable, *interpreter_flags(), *["-m"] * isinstance(spec.program, Module)]
+    python = [sys.executable, *interpreter_flags(), *["-m"] * isinstance(program, Module)]
     return shlex.join([*python, *words])
 
 
-def _added(env: dict[str, str], variables: dict[str, str]) -> dict[str, str | None]:
+def _later(spec: Spec) -> list[str]:
+    """Name the variables that are not known before the group is started."""
+    known = {"MASTER_ADDR", "MASTER_PORT"} if spec.node.port else {"MASTER_ADDR"}
+    if spec.node.run_id or given_run_id(os.environ):
+        known.add("TORCHELASTIC_RUN_ID")
+    return [name for name in LATER if name not in known]
+
+
+def _added(spec: Spec, env: dict[str, str], variables: dict[str, str]) -> dict[str, str | None]:
     names = [n for n in env.keys() | variables.keys() if env.get(n) != variables.get(n)]
-    return {n: variables.get(n) for n in sorted(names) if n not in LATER}
+    later = _later(spec)
+    return {n: variables.get(n) for n in sorted(names) if n not in later}
 
 
 def _common(added: list[dict[str, str | None]]) -> dict[str, str | None]:
@@ -56,10 +74,12 @@ def _words(variables: dict[str, str | None]) -> str:
 
 
 def _preloaded(spec: Spec, by_rank: list[dict[str, str]]) -> list[str]:
-    if isinstance(spec.program, Command):
+    if not spec.is_python:
         return ["nothing is preloaded: it is not run by this Python"]
     plan = plan_of(spec, Named(set(), []))
     if plan is None:
+        if spec.programs and spec.preload == "auto":
+            return ["nothing is preloaded: there are several programs"]
         return ["nothing is preloaded, as asked"]
     from procession.preload.imports import explain
 

@@ -1,30 +1,36 @@
-"""The options of `procession run`, and what they say."""
+"""The options of `procession run`: their names, defaults and help."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any, Literal, NamedTuple
 
 from procession.cli.parser import Parser
-from procession.cli.program import choose_program
-from procession.errors import SpecError
-from procession.policy import DEFAULT_STOP, Logs, Std, Stop
-from procession.ranks import parse_ranks
-from procession.spec import START_METHODS, Spec, make_spec
+from procession.policy import DEFAULT_STOP
 
-USAGE = "procession run [-n N] [options] [-m | --no-python] PROGRAM [ARGS ...]"
+USAGE = "procession run [-n N] [options] [-m | --no-python] PROGRAM [ARGS ...] [: -n N ...]"
+TORCHRUN_PROG = "procession-torchrun"
+TORCHRUN_USAGE = "procession-torchrun [options] SCRIPT [ARGS ...]"
 
 DESCRIPTION = """\
 Run PROGRAM as a group of N ranks. The first failure ends the group at once, and
 a report says which rank failed first, and why. Every rank finds its place in
-RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as under torchrun."""
+RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as under torchrun, and
+torchrun's options are all here."""
 
 EPILOG = """\
 PROGRAM is a Python script, or, if it is none, a program: a path, or a name on the PATH.
-Options of procession stand before it; all that follows belongs to it.
+Options of procession stand before it; all that follows belongs to it. In its arguments,
+${local_rank} stands for the number of the rank on this machine.
+
+Several programs make one group, as with mpirun, where a lone colon and -n or -x stand between
+them: procession run -n 1 ps.py : -n 3 worker.py. Each has its own -n, -x, -m and --no-python.
 
 STREAMS is 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or such a value by rank: 0:3,2:1.
 Without --log-dir, -r and -t make a directory in TMPDIR, which stays; the command says where.
+
+Options may also come from elsewhere. What comes first in this list counts: the command line;
+variables such as PROCESSION_LOG_DIR; torchrun's, such as PET_LOG_DIR; the file of --config; the
+table [tool.procession] in pyproject.toml, here or in a directory above.
 
 exit codes: 0 if every rank succeeded, else that of the rank that failed first (128 + the number
 of the signal that killed it); 130 after Ctrl-C, 143 after SIGTERM; 141 if the group was stopped
@@ -35,160 +41,180 @@ examples:
   procession run -n 4 train.py --epochs 3
   procession run -n 4 --log-dir runs -t 3 train.py    files by rank, and the console
   procession run -n 8 --log-dir runs -r 3 -t 0:3 -m mypackage.train
+  procession run --nnodes 2 --node-rank 1 --master-addr node0 --master-port 29500 -n 8 train.py
 """
 
-NPROC, LOG_DIR, PREFIX = "-n/--nproc-per-node", "--log-dir", "--prefix"
-REDIRECTS, TEE, FILTER = "-r/--redirects", "-t/--tee", "--local-ranks-filter"
+DEFAULTS = {
+    "nproc_per_node": "1",
+    "nnodes": "1",
+    "rdzv_backend": "static",
+    "redirects": "0",
+    "tee": "0",
+    "prefix": "auto",
+    "stdin": "0",
+    "start_method": "forkserver",
+    "preload": "auto",
+    "max_restarts": "0",
+    "signals_to_handle": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+}
+
+# torchrun's own, by the name under which PET_ variables set them; the others are ours.
+TORCHRUN = frozenset(
+    [
+        "nnodes",
+        "nproc_per_node",
+        "rdzv_backend",
+        "rdzv_endpoint",
+        "rdzv_id",
+        "rdzv_conf",
+        "standalone",
+        "max_restarts",
+        "monitor_interval",
+        "start_method",
+        "event_log_handler",
+        "role",
+        "module",
+        "no_python",
+        "run_path",
+        "log_dir",
+        "redirects",
+        "tee",
+        "local_ranks_filter",
+        "duplicate_stdout_filters",
+        "duplicate_stderr_filters",
+        "node_rank",
+        "master_addr",
+        "master_port",
+        "local_addr",
+        "logs_specs",
+        "numa_binding",
+        "signals_to_handle",
+        "shutdown_timeout",
+        "virtual_local_rank",
+    ]
+)
+# What argparse, and so torchrun, takes for an abbreviation: names without a dash inside.
+SHORT_FORMS = ("--nnodes", "--standalone", "--role", "--module", "--redirects", "--tee")
 
 
-class Asked(NamedTuple):
-    """What a command line asks for. dry: only to say what would be run."""
+def make_parser(*, torchrun: bool = False) -> Parser:
+    """Make the parser. What it reads holds only what was given; see `Settings` for the rest.
 
-    spec: Spec
-    dry: bool = False
-
-
-def read_command_line(words: list[str]) -> Asked:
-    """Say what to run by the words behind `procession run`.
-
-    Raises SpecError for what cannot be done, and SystemExit for a wrong command line and --help.
+    torchrun: for the command whose help shows torchrun's options only.
     """
+    prog, usage = (TORCHRUN_PROG, TORCHRUN_USAGE) if torchrun else ("procession run", USAGE)
     parser = Parser(
-        "procession run",
-        hint="; see procession run --help",
-        usage=USAGE,
+        prog,
+        hint=f"; see {prog} --help",
+        short_forms=SHORT_FORMS,
+        usage=usage,
         description=DESCRIPTION,
         epilog=EPILOG,
+        argument_default=argparse.SUPPRESS,
     )
-    _declare(parser)
-    options, rest = parser.read(words)
-    nproc = _count(options.nproc)
-    if not rest:
-        raise SpecError("PROGRAM is missing: say what to run, as in: procession run -n 4 train.py")
-    module, no_python = options.module, options.no_python
-    spec = make_spec(
-        choose_program(rest[0], rest[1:], module=module, no_python=no_python),
-        nproc=nproc,
-        start_method=options.start_method,
-        stdin=_stdin(options.stdin, nproc),
-        logs=_logs(options, nproc),
-        stop=_stop(options.shutdown_timeout),
-        preload=_preload(options.preload),
-        learn=not options.no_learn,
-    )
-    if options.devices is not None:
-        from procession.devices import deal
-
-        spec = deal(spec, options.devices)
-    return Asked(spec, dry=options.dry_run)
+    _declare_ranks(parser)
+    _declare_output(parser)
+    _declare_life(parser)
+    _declare_nodes(parser)
+    if torchrun:
+        for name, option in parser.options.items():
+            if name not in TORCHRUN and name != "help":
+                option.help = argparse.SUPPRESS
+    return parser
 
 
-def _declare(parser: Parser) -> None:
+def _declare_ranks(parser: Parser) -> None:
     add = parser.add_argument
-    add("-n", "--nproc-per-node", dest="nproc", metavar="N", default="1",
-        help="how many ranks (default: 1)")  # fmt: skip
+    add("-n", "--nproc-per-node", dest="nproc_per_node", metavar="N",
+        help="how many ranks: a number, cpu (as many as cores), gpu, xpu, or auto: as many as "
+        "accelerators, or cores where there are none (default: 1)")  # fmt: skip
+    add("-x", "--env", metavar="NAME=VALUE", action="append",
+        help="a variable for the ranks of this PROGRAM; may be given several times")  # fmt: skip
     add("--devices", metavar="KIND",
         help="give each rank one device of its own: cuda, rocm, intel, ascend, neuron, tpu, jax, "
         "or auto for what there is")  # fmt: skip
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("-m", "--module", action="store_true", help="PROGRAM is a Python module")
-    what.add_argument("--no-python", action="store_true",
-                      help="PROGRAM is not Python, whatever it looks like")  # fmt: skip
+    add("--virtual-local-rank", action="store_true",
+        help="LOCAL_RANK is 0 in each rank, and CUDA_VISIBLE_DEVICES names one GPU")  # fmt: skip
+    add("--role", metavar="NAME", help="what ranks find in ROLE_NAME (default: default)")
+    add("-m", "--module", action="store_true", help="PROGRAM is a Python module")
+    add("--no-python", action="store_true",
+        help="PROGRAM is not Python, whatever it looks like")  # fmt: skip
+    add("--run-path", action="store_true",
+        help="PROGRAM is a Python script, whatever it looks like")  # fmt: skip
+    add("--config", metavar="FILE", help="read options from this TOML file, too")
+
+
+def _declare_output(parser: Parser) -> None:
     add = parser.add_argument_group("output").add_argument
     add("--log-dir", metavar="DIR",
         help="make a directory for this run in DIR, with the files of each rank")  # fmt: skip
-    add("-r", "--redirects", metavar="STREAMS", default="0",
+    add("-r", "--redirects", metavar="STREAMS",
         help="streams that go to files, not to the console (default: 0)")  # fmt: skip
-    add("-t", "--tee", metavar="STREAMS", default="0",
+    add("-t", "--tee", metavar="STREAMS",
         help="streams that go to files and to the console (default: 0)")  # fmt: skip
     add("--local-ranks-filter", metavar="RANKS",
         help="show only these ranks on the console, for example 0,2,5-7")  # fmt: skip
-    add("--prefix", metavar="TEMPLATE", default="auto",
+    add("--duplicate-stdout-filters", metavar="TEXTS",
+        help="of what is teed, copy the lines that hold one of these texts (commas between them, "
+        ",, for a comma) to filtered_stdout.log")  # fmt: skip
+    add("--duplicate-stderr-filters", metavar="TEXTS",
+        help="the same for stderr, to filtered_stderr.log")  # fmt: skip
+    add("--prefix", metavar="TEMPLATE",
         help="what stands before each line: {rank}, {local_rank}, {width}, {name} are filled in; "
         "'' for nothing: lines of different ranks may then mix (default: '[{rank}] ', or nothing "
         "with one rank)")  # fmt: skip
-    add("--stdin", metavar="RANK", default="0",
+    add("--logs-specs", metavar="NAME",
+        help="lay logs out by this entry point of the group torchrun.logs_specs")  # fmt: skip
+    add("--json", action="store_true",
+        help="at the end, print the result as JSON on stdout; all else goes to stderr")  # fmt: skip
+    add("--stdin", metavar="RANK",
         help="the rank that reads this command's standard input, or none; the other ranks read "
         "end-of-file (default: 0)")  # fmt: skip
+
+
+def _declare_life(parser: Parser) -> None:
     add = parser.add_argument_group("life").add_argument
-    add("--start-method", metavar="METHOD", choices=START_METHODS[:2], default="forkserver",
+    add("--max-restarts", metavar="COUNT",
+        help="how many times a failed group starts again (default: 0)")  # fmt: skip
+    add("--shutdown-timeout", metavar="SECONDS",
+        help=f"from the stop signal to SIGKILL (default: {DEFAULT_STOP.grace:g})")  # fmt: skip
+    add("--signals-to-handle", metavar="SIGNALS",
+        help="signals to this command that end the group by the same signal "
+        f"(default: {DEFAULTS['signals_to_handle']})")  # fmt: skip
+    add("--start-method", metavar="METHOD",
         help="how Python ranks come to be: forkserver (fast, the default), or spawn (a new "
-        "interpreter each)")  # fmt: skip
-    add("--preload", metavar="MODULES", default="auto",
+        "interpreter each); fork is forkserver here")  # fmt: skip
+    add("--preload", metavar="MODULES",
         help="what is imported once for all ranks: names with commas between them, none, or auto: "
         "what PROGRAM imports before it can tell the difference (default: auto)")  # fmt: skip
     add("--no-learn", action="store_true",
         help="do not keep what PROGRAM had imported at its end, for the next time")  # fmt: skip
     add("--dry-run", action="store_true",
         help="say what would be run and preloaded, and run nothing")  # fmt: skip
-    add("--shutdown-timeout", metavar="SECONDS",
-        help=f"from the stop signal to SIGKILL (default: {DEFAULT_STOP.grace:g})")  # fmt: skip
+    add("--numa-binding", metavar="MODE", help="refused so far: start ranks under numactl")
+    add("--monitor-interval", metavar="SECONDS", help="no effect: nothing is polled here")
+    add("--event-log-handler", metavar="NAME", help="no effect: see events.jsonl in --log-dir")
 
 
-def _count(text: str) -> int:
-    if not _is_number(text) or int(text) < 1:
-        raise SpecError(f"{NPROC} must be a count of 1 or more, not {text!r}")
-    return int(text)
+def _declare_nodes(parser: Parser) -> None:
+    add = parser.add_argument_group("several machines, and where ranks meet").add_argument
+    add("--nnodes", metavar="COUNT",
+        help="how many machines, each with N ranks and its own launcher (default: 1)")  # fmt: skip
+    add("--node-rank", metavar="NUMBER",
+        help="which of them this is; the first one is 0 (default: 0)")  # fmt: skip
+    add("--master-addr", metavar="HOST",
+        help="the address of machine 0 (default: 127.0.0.1)")  # fmt: skip
+    add("--master-port", metavar="PORT",
+        help="the port of rank 0 (default: 29500; on one machine, a free one)")  # fmt: skip
+    add("--rdzv-endpoint", metavar="HOST:PORT", help="both of these in one word")
+    add("--rdzv-backend", metavar="NAME",
+        help="static; on one machine, also c10d or etcd (default: static)")  # fmt: skip
+    add("--rdzv-id", metavar="ID", help="what the job is called, in TORCHELASTIC_RUN_ID")
+    add("--rdzv-conf", metavar="NAME=VALUE,...", help="no effect: there is nothing to set up")
+    add("--standalone", action="store_true",
+        help="one machine, and a free port, whatever else is said")  # fmt: skip
+    add("--local-addr", metavar="HOST",
+        help="this machine's address, for MASTER_ADDR on one machine")  # fmt: skip
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 6
-
-
-def _stdin(text: str, nproc: int) -> int | None:
-    if text == "none":
-        return None
-    if not _is_number(text) or int(text) >= nproc:
-        raise SpecError(f"--stdin must be a rank from 0 to {nproc - 1}, or none, not {text!r}")
-    return int(text)
-
-
-def _preload(text: str) -> Literal["auto"] | list[str] | None:
-    if text == "auto":
-        return "auto"
-    if text == "none":
-        return None
-    names = text.split(",")
-    for name in names:
-        if not all(part.isidentifier() for part in name.split(".")):
-            raise SpecError(f"--preload must be names of modules, none or auto, not {name!r}")
-    return names
-
-
-def _logs(options: argparse.Namespace, nproc: int) -> Logs:
-    """Read what is said of the output; each fault names its option."""
-    if options.log_dir == "":
-        raise SpecError(f"{LOG_DIR} must name a directory, not ''")
-    ranks = None
-    option, word = REDIRECTS, "redirect"
-    try:
-        redirect = Std.from_str(options.redirects)
-        Logs(redirect=redirect).check(nproc)
-        option, word = TEE, "tee"
-        tee = Std.from_str(options.tee)
-        Logs(tee=tee).check(nproc)
-        option, word = FILTER, "ranks"
-        if options.local_ranks_filter is not None:
-            ranks = parse_ranks(options.local_ranks_filter)
-            Logs(ranks=ranks).check(nproc)
-        option, word = PREFIX, "prefix"
-        Logs(prefix=options.prefix).check(nproc)
-        option, word = LOG_DIR, "log directory"
-        Logs(dir=options.log_dir).check(nproc)
-    except ValueError as e:
-        raise SpecError(f"{option}: {str(e).removeprefix(f'{word}: ')}") from None
-    return Logs(options.log_dir, redirect, tee, options.prefix, ranks)
-
-
-def _stop(text: Any) -> Stop:
-    if text is None:
-        return DEFAULT_STOP
-    try:
-        stop = Stop(grace=float(text))
-        stop.check()
-    except ValueError:
-        raise SpecError(f"--shutdown-timeout must be seconds, 0 or more, not {text!r}") from None
-    return stop
-
-
-__all__ = ["Asked", "read_command_line"]
+__all__ = ["DEFAULTS", "TORCHRUN", "TORCHRUN_PROG", "make_parser"]

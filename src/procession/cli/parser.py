@@ -13,12 +13,15 @@ from procession.cli.say import refuse, say
 class Parser(argparse.ArgumentParser):
     """Reads the options of one command.
 
-    hint: what else to say of an unknown option that resembles none of ours.
+    hint: what else to say of an unknown option that resembles none of ours. short_forms: options
+    that may be abbreviated as far as it is clear which is meant.
 
     Options are declared with dashes; torchrun's spellings with underscores are taken all the same.
     """
 
-    def __init__(self, prog: str, hint: str = "", **texts: Any) -> None:
+    def __init__(
+        self, prog: str, hint: str = "", short_forms: Sequence[str] = (), **texts: Any
+    ) -> None:
         super().__init__(
             prog=prog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -26,6 +29,12 @@ class Parser(argparse.ArgumentParser):
             **texts,
         )
         self._hint = hint
+        self._short_forms = short_forms
+
+    @property
+    def options(self) -> dict[str, argparse.Action]:
+        """The options by the names under which their values are kept."""
+        return {action.dest: action for action in self._actions}
 
     def read(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """Read our options; gives them, and the words from the first on that is none of them.
@@ -69,6 +78,10 @@ class Parser(argparse.ArgumentParser):
 
     def _find(self, name: str, written: str) -> argparse.Action:
         action = self._option_string_actions.get(name)
+        if action is None and len(name) > len("--"):
+            meant = [known for known in self._option_string_actions if known.startswith(name)]
+            if len(meant) == 1 and meant[0] in self._short_forms:
+                return self._option_string_actions[meant[0]]
         if action is None:
             long = name if name.startswith("--") else f"-{written}"
             meant = near(long, self._option_string_actions)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
-from procession.cli.options import read_command_line
+from procession.cli.asked import RUN, Asked, read_command_line
+from procession.cli.options import TORCHRUN_PROG
 from procession.cli.say import refuse, say
 from procession.errors import GroupFailed, SpecError
 from procession.group import Group
@@ -16,38 +18,60 @@ from procession.lifecycle import Phase
 from procession.policy import Route
 from procession.spec import Spec
 
-HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
 HASTE = 2.0  # seconds for last words, when a signal has come
 
 
-def main(words: list[str]) -> int:
-    """Run the group that the words describe; returns the exit code."""
-    spec = None
+def main(words: list[str], *, torchrun: bool = False) -> int:
+    """Run the group that the words describe; returns the exit code.
+
+    torchrun: they are torchrun's words.
+    """
+    prog = TORCHRUN_PROG if torchrun else RUN
     try:
-        spec, dry = read_command_line(words)
-        if dry:
+        asked = read_command_line(words, torchrun=torchrun)
+        if asked.dry:
             from procession.cli.dry_run import describe
 
-            say(describe(spec), sys.stdout)
+            say(describe(asked.spec), sys.stdout)
             return 0
-        group = Group(spec)
     except SpecError as e:
-        refuse("procession run", str(e))
+        refuse(prog, str(e))
+    for note in asked.notes:
+        _say(f"procession: {note}")
+    if not asked.json:
+        return _run(prog, asked)[0]
+    from procession.cli.told import console_on_stderr, tell
+
+    began = time.monotonic()
+    with console_on_stderr():
+        code, group = _run(prog, asked)
+    tell(asked.spec, group, code, began)
+    return code
+
+
+def _run(prog: str, asked: Asked) -> tuple[int, Group | None]:
+    """Run a group; gives the exit code, and the group if there was one."""
+    spec = asked.spec
+    try:
+        spec, output = asked.plan()
+        group = Group(spec, output)
+    except SpecError as e:
+        refuse(prog, str(e))
     except GroupFailed as e:
         _say(str(e))
-        return e.exit_code
+        return e.exit_code, None
     except OSError as e:
-        asked = f"--log-dir {spec.logs.dir!r}: " if spec is not None and spec.logs.dir else ""
-        refuse("procession run", f"{asked}cannot prepare the run: {e}")
-    if group.run_dir:
+        where = f"--log-dir {spec.logs.dir!r}: " if spec.logs.dir else ""
+        refuse(prog, f"{where}cannot prepare the run: {e}")
+    if group.run_dir and output is None:
         _say(f"procession: logs in {group.run_dir}")
     group.drain_patiently()
     if not _keeps_output(spec):
         group.stop_when_unread()
-    with stopped_by_signals(group) as received:
+    with stopped_by_signals(group, asked.signals) as received:
         group.drive()
-    return _exit_code(group, received)
+    return _exit_code(group, received), group
 
 
 def _keeps_output(spec: Spec) -> bool:
@@ -76,8 +100,8 @@ def _exit_code(group: Group, received: list[int]) -> int:
 
 
 @contextmanager
-def stopped_by_signals(group: Group) -> Generator[list[int]]:
-    """Let the first signal stop the group and a further one kill it; handlers are put back.
+def stopped_by_signals(group: Group, signals: Iterable[int]) -> Generator[list[int]]:
+    """Let the first of these signals stop the group, a further one kill it; handlers are put back.
 
     A signal that comes when all ranks have ended cuts off what is left to be shown. Gives the list
     of signals that came. A signal that was ignored (nohup) stays ignored.
@@ -101,7 +125,7 @@ def stopped_by_signals(group: Group) -> Generator[list[int]]:
             group.kill(wait=False)
 
     before: dict[int, Callable[..., object] | int | None] = {}
-    for number in HANDLED:
+    for number in signals:
         if signal.getsignal(number) is not signal.SIG_IGN:
             before[number] = signal.signal(number, take)
     try:

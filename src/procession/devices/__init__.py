@@ -132,7 +132,7 @@ def deal(
     }
     merged = {**base, **common}
     ours = {name: value for name, value in merged.items() if value is not None}
-    told = _of_this_machine(kind, spec.nproc, ours, root)
+    told = _of_this_machine(kind, spec, ours, root)
     lists = _known(kind).lists
     env: list[Variables] = []
     for rank in range(spec.nproc):
@@ -142,6 +142,8 @@ def deal(
             kind,
             local_rank=rank,
             local_world_size=spec.nproc,
+            rank=spec.node.first(spec.nproc) + rank,
+            world_size=spec.node.count * spec.nproc,
             inherited={n: v for n, v in ours.items() if n not in by_hand},
             count=None if by_hand else told.count,
             endpoint=told.endpoint,
@@ -152,6 +154,19 @@ def deal(
     return replace(spec, env=tuple(env))
 
 
+def deal_unseen(spec: Spec, kind: str, inherited: Mapping[str, str] = os.environ) -> Spec:
+    """Give each rank of a group its device without a look at what this machine has.
+
+    What `spec.env` says stands. Raises SpecError if `inherited` names too few devices.
+    """
+    env: list[Variables] = []
+    for rank, own in enumerate(spec.env):
+        found = {**inherited, **{n: v for n, v in own.items() if v is not None}}
+        dealt = environment(kind, local_rank=rank, local_world_size=spec.nproc, inherited=found)
+        env.append({**own, **dealt})
+    return replace(spec, env=tuple(env))
+
+
 @dataclass(frozen=True)
 class _Told:
     count: int | None = None
@@ -159,19 +174,25 @@ class _Told:
     topology: Topology | None = None
 
 
-def _of_this_machine(kind: str, nproc: int, inherited: Mapping[str, str], root: str) -> _Told:
+def _of_this_machine(kind: str, spec: Spec, inherited: Mapping[str, str], root: str) -> _Told:
     """Learn what `environment` does not look at by itself."""
     known = _known(kind)
     topology = None
-    if kind == "tpu" and nproc > 1:
+    if kind == "tpu" and spec.nproc > 1:
         from procession.devices.metadata import find_topology
 
         topology = find_topology(inherited)
     return _Told(
         count=_count(known.found_as, root, inherited),
-        endpoint=f"127.0.0.1:{free_port()}" if known.meets else "",
+        endpoint=_endpoint(spec) if known.meets else "",
         topology=topology,
     )
+
+
+def _endpoint(spec: Spec) -> str:
+    """Give a meeting point beside that of MASTER_PORT, on several machines the port after it."""
+    node = spec.node
+    return f"{node.address}:{node.port + 1 if node.count > 1 else free_port()}"
 
 
 def _count(found_as: str, root: str, inherited: Mapping[str, str]) -> int | None:
@@ -184,4 +205,4 @@ def _count(found_as: str, root: str, inherited: Mapping[str, str]) -> int | None
     return here[0].count if here else 0
 
 
-__all__ = ["AUTO", "KINDS", "Topology", "deal", "detect", "environment"]
+__all__ = ["AUTO", "KINDS", "Topology", "deal", "deal_unseen", "detect", "environment"]

@@ -9,6 +9,10 @@ from typing import Any, Protocol
 from procession.output.rundir import RunDir
 from procession.policy import Logs, Route
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.output.duplicate import Duplicates
+
 
 class Files(Protocol):
     """The files of a run; `RunDir` lays them out as torch does, others as they like.
@@ -63,16 +67,36 @@ class Files(Protocol):
 
 @dataclass(frozen=True)
 class Output:
-    """Routes of stdout and stderr, and the prefix of lines on the console, by rank; the files."""
+    """Routes of stdout and stderr, and the prefix of lines on the console, by rank; the files.
+
+    duplicates: what copies some of the teed lines; the group closes it.
+    """
 
     routes: list[tuple[Route, Route]]
     prefixes: list[str]
     files: Files
+    duplicates: Duplicates | None = None
 
 
-def output_of(logs: Logs, nproc: int, name: str, directory_name: str) -> Output:
-    """Plan the output of a group by its `Logs`; makes the run's directory. Raises OSError."""
+def output_of(
+    logs: Logs, nproc: int, name: str, directory_name: str, world: tuple[int, int] | None = None
+) -> Output:
+    """Plan the output of a group by its `Logs`; makes the run's directory. Raises OSError.
+
+    world: where the group is one of several of a job, the number that its rank 0 has in the job,
+        and the size of the job.
+    """
     template = logs.template(nproc) or ""
-    width = len(str(nproc - 1))
-    prefixes = [template.format(rank=r, local_rank=r, width=width, name=name) for r in range(nproc)]
-    return Output(logs.route(nproc), prefixes, RunDir(logs, nproc, directory_name))
+    first, size = world or (0, nproc)
+    width = len(str(size - 1))
+    prefixes = [
+        template.format(rank=first + r, local_rank=r, width=width, name=name) for r in range(nproc)
+    ]
+    files = RunDir(logs, nproc, directory_name)
+    duplicates = None
+    if logs.duplicate_stdout or logs.duplicate_stderr:
+        from procession.output.duplicate import Duplicates
+
+        texts = {"stdout": logs.duplicate_stdout, "stderr": logs.duplicate_stderr}
+        duplicates = Duplicates(texts, files.filtered_file)
+    return Output(logs.route(nproc), prefixes, files, duplicates)

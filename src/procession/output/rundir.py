@@ -104,6 +104,10 @@ class RunDir:
         """Give the path of a rank's `stdout` or `stderr`."""
         return os.path.join(self.rank_dir(attempt, rank), f"{stream}.log")
 
+    def filtered_file(self, attempt: int, stream: str) -> str:
+        """Give the path of the copies of lines that some texts pick out, of all ranks."""
+        return os.path.join(self.path, f"attempt_{attempt}", f"filtered_{stream}.log")
+
     def open_log(self, attempt: int, rank: int, stream: str) -> int:
         """Open that file for the rank. Raises OSError."""
         return os.open(self.log_file(attempt, rank, stream), LOG_FLAGS, 0o600)

@@ -30,6 +30,7 @@ class Wiring:
         self._prefixes = output.prefixes
         self._stdin = stdin
         self._run = output.files
+        self._duplicates = output.duplicates
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._consoles: tuple[Console, Console] | None = None
         if any(route in (Route.PREFIX, Route.TEE) for pair in self._routes for route in pair):
@@ -81,7 +82,10 @@ class Wiring:
         opened.append(fd)
         if route is Route.TEE:
             path = self._run.log_file(attempt, rank, stream)
-            self._follow().add_file(path, self._source(rank, stream))
+            source = self._source(rank, stream)
+            self._follow().add_file(path, source)
+            if self._duplicates is not None:
+                self._duplicates.follow(attempt, stream, path, source)
         return fd
 
     def _source(self, rank: int, stream: str) -> Source:
@@ -111,6 +115,8 @@ class Wiring:
 
     def drain(self, timeout: float) -> bool:
         """Show what is still to be shown, within `timeout` seconds; False if it was cut off."""
+        if self._duplicates is not None:
+            self._duplicates.drain(timeout)
         return self._follower is None or self._follower.drain(timeout)
 
     def log_paths(self, attempt: int, rank: int) -> tuple[str, str]:
@@ -132,6 +138,8 @@ class Wiring:
 
     def close(self) -> None:
         """Close everything."""
+        if self._duplicates is not None:
+            self._duplicates.close()
         if self._follower is not None:
             self._follower.close()
             self._follower = None

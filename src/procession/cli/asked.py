@@ -1,0 +1,186 @@
+"""What a command line asks for, put together from what is said in it and elsewhere.
+
+What reads the options of one subject is imported if one of them is said: a plain launch needs few.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from procession.cli.options import DEFAULTS, TORCHRUN, make_parser
+from procession.cli.parts import by_rank, is_number, read_parts
+from procession.cli.settings import Settings, gather
+from procession.errors import SpecError
+from procession.output.plan import Output
+from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
+from procession.rankenv import ALONE, Node
+from procession.spec import Spec, make_spec
+
+RUN = "procession run"
+OF_NODES = (
+    "nnodes", "node_rank", "master_addr", "master_port", "rdzv_endpoint", "rdzv_backend",
+    "rdzv_id", "rdzv_conf", "standalone", "local_addr", "role",
+)  # fmt: skip
+OF_OUTPUT = (
+    "log_dir", "redirects", "tee", "local_ranks_filter", "duplicate_stdout_filters",
+    "duplicate_stderr_filters", "prefix",
+)  # fmt: skip
+OF_LIFE = (
+    "max_restarts", "shutdown_timeout", "signals_to_handle", "start_method", "monitor_interval",
+    "event_log_handler", "numa_binding",
+)  # fmt: skip
+PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's
+SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
+TORCHS_TIMEOUT = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+
+
+class Life(NamedTuple):
+    """How a group lives and ends. signals: to this command, by which the group is ended."""
+
+    stop: Stop = DEFAULT_STOP
+    restart: Restart = NO_RESTART
+    signals: Sequence[int] = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+    start_method: str = DEFAULTS["start_method"]
+
+
+class Asked(NamedTuple):
+    """What a command line asks for.
+
+    dry: only to say what would be run. json: the result on stdout. signals: those that end the
+    group. notes: what is to be said before it runs. logs_specs: the entry point that lays out logs.
+    """
+
+    spec: Spec
+    dry: bool = False
+    json: bool = False
+    signals: Sequence[int] = ()
+    notes: Sequence[str] = ()
+    logs_specs: str = ""
+
+    def plan(self) -> tuple[Spec, Output | None]:
+        """Plan the output where an entry point does; what it says of variables is in the group's.
+
+        Raises SpecError, and whatever the entry point raises.
+        """
+        if not self.logs_specs:
+            return self.spec, None
+        from procession.cli.logs_specs import plan_output
+
+        return plan_output(self.spec, self.logs_specs)
+
+
+def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
+    """Say what to run by the words behind `procession run`.
+
+    torchrun: the words are those behind torchrun: only its options, and PROGRAM is for Python.
+
+    Raises SpecError for what cannot be done, and SystemExit for a wrong command line and --help.
+    """
+    parser = make_parser(torchrun=torchrun)
+    given, rest = parser.read(words)
+    notes: list[str] = []
+    if torchrun:
+        for name in sorted(vars(given).keys() - TORCHRUN):
+            option = "/".join(parser.options[name].option_strings)
+            parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
+    s = gather(parser, given)
+    node = _node(s)
+    parts = read_parts(parser, s, rest, torchrun=torchrun)
+    nproc = sum(part.nproc for part in parts)
+    logs = _logs(s, nproc, notes, torchrun)
+    life = _life(s, notes)
+    spec = make_spec(
+        nproc=nproc,
+        start_method=life.start_method,
+        stdin=_stdin(s, nproc),
+        logs=logs,
+        stop=life.stop,
+        restart=life.restart,
+        preload=_preload(s.text("preload")),
+        learn=not s.flag("no_learn"),
+        node=node,
+        **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}),
+    )
+    return Asked(
+        _dealt(spec, s),
+        dry=s.flag("dry_run"),
+        json=s.flag("json"),
+        signals=life.signals,
+        notes=notes,
+        logs_specs=s.text("logs_specs"),
+    )
+
+
+def _node(s: Settings) -> Node:
+    if not s.given(OF_NODES):
+        return ALONE
+    from procession.cli.rendezvous import read_node
+
+    return read_node(s)
+
+
+def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:
+    if not s.given(OF_OUTPUT) and PREFIX_TEMPLATE not in os.environ:
+        return DEFAULT_LOGS
+    from procession.cli.output import read_logs
+
+    logs, said = read_logs(s, nproc, torchrun=torchrun)
+    notes += said
+    return logs
+
+
+def _life(s: Settings, notes: list[str]) -> Life:
+    if not s.given(OF_LIFE) and not os.environ.get(TORCHS_TIMEOUT):
+        return Life()
+    from procession.cli.life import read_life
+
+    life, said = read_life(s)
+    notes += said
+    return life
+
+
+def _stdin(s: Settings, nproc: int) -> int | None:
+    text = s.text("stdin")
+    if text == "none":
+        return None
+    if not is_number(text) or int(text) >= nproc:
+        raise SpecError(
+            f"{s.where('stdin')} must be a rank from 0 to {nproc - 1}, or none, not {text!r}"
+        )
+    return int(text)
+
+
+def _preload(text: str) -> Literal["auto"] | list[str] | None:
+    if text == "auto":
+        return "auto"
+    if text == "none":
+        return None
+    names = text.split(",")
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise SpecError(f"--preload must be names of modules, none or auto, not {name!r}")
+    return names
+
+
+def _dealt(spec: Spec, s: Settings) -> Spec:
+    """Give ranks their devices, as far as that is asked for."""
+    if s.flag("virtual_local_rank"):
+        if s.said("devices"):
+            raise SpecError(
+                f"{s.where('virtual_local_rank')} and {s.where('devices')} cannot go together: "
+                "--devices gives each rank one device as number 0, too"
+            )
+        from procession.devices import deal_unseen
+
+        return deal_unseen(spec, "cuda")
+    if s.said("devices"):
+        from procession.devices import deal
+
+        return deal(spec, s.text("devices"))
+    return spec
+
+
+__all__ = ["Asked", "read_command_line"]

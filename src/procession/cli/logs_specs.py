@@ -1,0 +1,112 @@
+"""`--logs-specs`: logs as an installed package lays them out, by torchrun's kind of entry point.
+
+The entry point, of the group `torchrun.logs_specs`, is a class with the constructor and the `reify`
+of `procession.elastic.LogsSpecs`, or of torch's class of that name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from dataclasses import replace
+from typing import Any
+
+from procession.cli.output import chosen_streams
+from procession.elastic.logs import DefaultLogsSpecs, LogsDest
+from procession.elastic.plan import DestFiles, output_to
+from procession.errors import SpecError
+from procession.output.plan import Output
+from procession.policy import Std
+from procession.spawner import variables_of
+from procession.spec import Spec
+
+GROUP = "torchrun.logs_specs"
+TORCHS = "torch.distributed.elastic.multiprocessing.api"
+
+
+def plan_output(spec: Spec, name: str) -> tuple[Spec, Output]:
+    """Have the entry point plan the output of a group. Raises SpecError."""
+    made: Any = _load(name)
+    std = getattr(sys.modules.get(TORCHS), "Std", Std)  # torch's class tells them apart by type
+    redirect, tee = (_of_type(chosen, std) for chosen in chosen_streams(spec.logs))
+    try:
+        specs = made(
+            log_dir=spec.logs.dir,
+            redirects=redirect,
+            tee=tee,
+            local_ranks_filter=None if spec.logs.ranks is None else set(spec.logs.ranks),
+        )
+    except (OSError, ValueError, TypeError) as e:
+        raise SpecError(f"--logs-specs {name}: {type(e).__name__}: {e}") from None
+    run_id = spec.node.run_id or uuid.uuid4().hex
+    spec = replace(spec, node=replace(spec.node, run_id=run_id))
+    files = _Files(spec, specs)
+    template = spec.logs.template(spec.nproc) or ""
+    first = spec.node.first(spec.nproc)
+    width = len(str(spec.node.count * spec.nproc - 1))
+    prefixes = {
+        rank: template.format(rank=first + rank, local_rank=rank, width=width, name=spec.name)
+        for rank in range(spec.nproc)
+    }
+    output = replace(output_to(spec.name, spec.nproc, files.first, prefixes), files=files)
+    env = tuple({**files.added[rank], **own} for rank, own in enumerate(spec.env))
+    return replace(spec, env=env), output
+
+
+def _load(name: str) -> object:
+    from importlib.metadata import entry_points
+
+    if name == "default":  # torch's own: ours is the same, and needs no torch
+        return DefaultLogsSpecs
+    found = entry_points(group=GROUP)
+    names = [each.name for each in found]
+    if name not in names:
+        there = f"; there are {', '.join(sorted(names))}" if names else "; none is installed"
+        raise SpecError(f"--logs-specs: there is no entry point {name!r} in {GROUP}{there}")
+    try:
+        return next(each for each in found if each.name == name).load()
+    except Exception as e:
+        raise SpecError(f"--logs-specs {name}: {type(e).__name__}: {e}") from None
+
+
+def _of_type(chosen: Std | dict[int, Std], std: Any) -> Any:
+    if isinstance(chosen, dict):
+        return {rank: std(int(each)) for rank, each in chosen.items()}
+    return std(int(chosen))
+
+
+class _Files(DestFiles):
+    """The files of a `LogsSpecs`, which plans each attempt anew.
+
+    first: the plan of the first attempt. added: what it adds to each rank's variables.
+    """
+
+    def __init__(self, spec: Spec, specs: Any) -> None:
+        self._specs = specs
+        self._variables = variables_of(spec, os.environ)
+        self._plans: dict[int, LogsDest] = {}
+        self.added: dict[int, dict[str, str]] = {}
+        self.first = self._plan(0)
+        super().__init__(spec.name, self.first)
+
+    def _plan(self, attempt: int) -> LogsDest:
+        if attempt not in self._plans:
+            count = {"TORCHELASTIC_RESTART_COUNT": str(attempt)}
+            envs = {rank: {**env, **count} for rank, env in enumerate(self._variables)}
+            self._plans[attempt] = self._specs.reify(envs)
+            if not attempt:
+                for rank, before in enumerate(self._variables):
+                    news = {n: v for n, v in envs[rank].items() if before.get(n) != v}
+                    for name in ("TORCHELASTIC_ERROR_FILE", *count):  # they are the attempt's
+                        news.pop(name, None)
+                    self.added[rank] = news
+        return self._plans[attempt]
+
+    def make_rank_dir(self, attempt: int, rank: int) -> None:
+        """Make the directories of a rank's log files. Raises OSError."""
+        self._dest = self._plan(attempt)
+        super().make_rank_dir(attempt, rank)
+
+
+__all__ = ["plan_output"]

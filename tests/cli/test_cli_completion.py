@@ -1,0 +1,111 @@
+"""Completion in shells: what bash offers, and that the others can read their script."""
+
+import shutil
+import subprocess
+
+import pytest
+from commandline import command
+
+from procession.cli.completion import parsers
+from support import write
+
+
+def script(shell):
+    done = command("completion", shell)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def bash():
+    return script("bash")
+
+
+@pytest.fixture
+def offered(bash, tmp_path):
+    """Give a function: what bash offers for the last of these words."""
+    (tmp_path / "bash").write_text(bash)
+    write(tmp_path / "here" / "train.py", "")
+    (tmp_path / "here" / "logs").mkdir()
+
+    def ask(*words):
+        quoted = " ".join(f"'{word}'" for word in ("procession", *words))
+        code = (
+            f"source {tmp_path / 'bash'}; COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; "
+            '_procession; printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        done = subprocess.run(
+            ["bash", "--norc", "-c", code],
+            cwd=tmp_path / "here", capture_output=True, text=True, timeout=20, check=True,
+        )  # fmt: skip
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    return ask
+
+
+def test_commands(offered):
+    assert {"run", "doctor", "completion", "--version"} <= set(offered(""))
+    assert offered("do") == ["doctor"]
+
+
+def test_options(offered):
+    assert offered("run", "--nproc") == ["--nproc-per-node"]
+    assert offered("run", "-n", "2", "--log") == ["--log-dir", "--logs-specs"]
+    assert offered("doctor", "--") == ["--help", "--json"]
+    assert offered("doctor", "--nproc") == []
+
+
+def test_every_option_is_offered(offered):
+    known = {name for option in parsers()["run"].options.values() for name in option.option_strings}
+    assert set(offered("run", "-")) == known
+
+
+def test_values(offered):
+    assert offered("run", "--rdzv-backend", "") == ["static", "c10d"]
+    assert offered("run", "-t", "") == ["0", "1", "2", "3"]
+    assert offered("run", "--devices", "=", "cu") == ["cuda"]
+    assert offered("run", "--rdzv-backend", "=") == ["static", "c10d"]
+    assert offered("run", "--log-dir", "") == ["logs"]
+    assert offered("run", "--config", "tr") == ["train.py"]
+    assert offered("run", "--role", "") == []
+    assert offered("completion", "") == ["bash", "zsh", "fish"]
+
+
+def test_the_program_and_its_arguments(offered):
+    assert "train.py" in offered("run", "-n", "2", "tr")
+    assert offered("run", "-n", "2", "train.py", "--lo") == []
+    assert offered("run", "--log-dir", "=", "logs", "x", "tr") == ["train.py"]
+    assert offered("run", "--", "x", "lo") == ["logs"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_can_read_it(shell, tmp_path):
+    text = script(shell)
+    for word in ("nproc-per-node", "rdzv-backend", "doctor", "completion", "virtual-local-rank"):
+        assert word in text
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} here to read its script")
+    (tmp_path / "script").write_text(text)
+    subprocess.run([shell, "-n", tmp_path / "script"], timeout=20, check=True)
+
+
+@pytest.mark.parametrize("words", [[], ["tcsh"], ["bash", "zsh"]])
+def test_which_shell(words):
+    done = command("completion", *words)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert "say for which shell: bash, zsh, fish" in done.stderr
+
+
+def test_fish_offers(tmp_path):
+    if shutil.which("fish") is None:
+        pytest.skip("there is no fish here")
+    (tmp_path / "script").write_text(script("fish"))
+    ask = f"source {tmp_path / 'script'}; complete -C 'procession run --log-'; complete -C 'procession run --rdzv-backend '"  # noqa: E501
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", ask],
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, timeout=20, check=True,
+    )  # fmt: skip
+    names = [line.split("\t")[0] for line in done.stdout.splitlines()]
+    assert names == ["--log-dir", "c10d", "static"]

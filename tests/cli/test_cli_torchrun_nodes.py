@@ -1,0 +1,194 @@
+"""Several launchers as the nodes of one job: on this machine, and on two by network namespaces."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from commandline import PROCESSION, Watched, run
+
+from procession.system.ports import free_port
+from support import write
+
+SEE = """
+import json, os, sys
+names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+         "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
+         "TORCHELASTIC_RUN_ID"]
+print(json.dumps({name: os.environ[name] for name in names}), flush=True)
+"""
+REDUCE = """
+import os
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+total = torch.tensor([10.0 ** rank])
+dist.all_reduce(total)
+print(f"rank {rank} of {size}: {int(total.item())}", flush=True)
+dist.destroy_process_group()
+"""
+
+
+def node(rank, port, *words, address="127.0.0.1", nproc=2):
+    """Give the words of a launcher that is one of two nodes."""
+    return ["run", "--nnodes", "2", "--node-rank", rank, "--master-addr", address,
+            "--master-port", port, "-n", nproc, *words]  # fmt: skip
+
+
+def test_ranks_are_numbered_over_nodes(tmp_path):
+    script = write(tmp_path / "see.py", SEE)
+    done = run(*node(1, 29555, "--role", "actor", "--prefix", "", script, address="head")[1:])
+    assert done.returncode == 0, done.stderr
+    seen = sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda s: s["RANK"])
+    common = {
+        "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2",
+        "ROLE_WORLD_SIZE": "4", "ROLE_NAME": "actor", "MASTER_ADDR": "head", "MASTER_PORT": "29555",
+        "TORCHELASTIC_RUN_ID": "none",
+    }  # fmt: skip
+    assert seen == [
+        {**common, "RANK": "2", "LOCAL_RANK": "0", "ROLE_RANK": "2"},
+        {**common, "RANK": "3", "LOCAL_RANK": "1", "ROLE_RANK": "3"},
+    ]
+
+
+def test_prefixes_and_the_report_speak_of_ranks_of_the_job(tmp_path):
+    source = """
+        import os, sys, time
+        print("here", flush=True)
+        if os.environ["LOCAL_RANK"] == "1":
+            raise ValueError("no such batch")
+        time.sleep(60)
+    """
+    script = write(tmp_path / "fail.py", source)
+    words = ["--nnodes", "4", "--node-rank", "3", "--master-addr", "head", "-n", "2", script]
+    done = run(*words)
+    assert done.returncode == 1
+    assert "[7] here\n" in done.stdout
+    assert "fail.py failed on node 3 of 4: rank 7 of 8 (pid " in done.stderr
+    assert "\n  rank 6 (pid " in done.stderr
+
+
+def test_files_are_laid_out_by_local_rank(tmp_path):
+    words = ["--log-dir", tmp_path / "logs", "-r", "1:3", "--rdzv-id", "job5", "echo", "hello"]
+    done = run(*node(1, 29555, *words)[1:])
+    assert done.stdout == "[2] hello\n", done.stderr
+    (path,) = (tmp_path / "logs").iterdir()
+    assert path.name.startswith("job5_")
+    assert (path / "attempt_0" / "1" / "stdout.log").read_text() == "hello\n"
+    assert json.loads((path / "run.json").read_text())["node"]["rank"] == 1
+
+
+@pytest.mark.torch
+def test_two_launchers_on_loopback_reduce(tmp_path):
+    pytest.importorskip("torch")
+    script = write(tmp_path / "reduce.py", REDUCE)
+    port = free_port()
+    with Watched(*node(1, port, script)) as second, Watched(*node(0, port, script)) as first:
+        assert (first.end(50), second.end(50)) == (0, 0), (first.err, second.err)
+    said = sorted((first.out + second.out).decode().splitlines())
+    assert said == [f"[{rank}] rank {rank} of 4: 1111" for rank in range(4)]
+
+
+@pytest.mark.torch
+def test_a_backend_that_finds_nodes_will_do_where_the_number_is_given(tmp_path):
+    pytest.importorskip("torch")
+    script = write(tmp_path / "reduce.py", REDUCE)
+    port = free_port()
+
+    def words(rank):
+        return ["run", "--nnodes=2", f"--node_rank={rank}", "--rdzv_backend=c10d",
+                f"--rdzv_endpoint=127.0.0.1:{port}", "--rdzv_id=7", script]  # fmt: skip
+
+    with Watched(*words(0)) as first, Watched(*words(1)) as second:
+        assert (first.end(50), second.end(50)) == (0, 0), (first.err, second.err)
+    assert first.out == b"rank 0 of 2: 11\n"
+    assert second.out == b"rank 1 of 2: 11\n"
+
+
+# -- two hosts
+
+
+def ip(*words, check=True):
+    return subprocess.run(["ip", *words], capture_output=True, text=True, check=check)
+
+
+@pytest.fixture
+def hosts():
+    """Two network namespaces with a cable between them; gives (name, address) of each."""
+    if shutil.which("ip") is None:
+        pytest.skip("there is no `ip` (Debian package iproute2)")
+    names = [f"procession{os.getpid()}{end}" for end in "ab"]
+    cables = [f"prc{os.getpid() % 100000}{end}" for end in "ab"]
+    addresses = ["10.213.77.1", "10.213.77.2"]
+    made = []
+    try:
+        for name in names:
+            done = ip("netns", "add", name, check=False)
+            if done.returncode:
+                why = done.stderr.strip()
+                pytest.skip(f"network namespaces are not permitted here: {why}")
+            made.append(name)
+        done = ip("link", "add", cables[0], "netns", names[0], "type", "veth",
+                  "peer", "name", cables[1], "netns", names[1], check=False)  # fmt: skip
+        if done.returncode:
+            pytest.skip(f"no virtual cable can be had here: {done.stderr.strip()}")
+        for name, cable, address in zip(names, cables, addresses, strict=True):
+            ip("-n", name, "addr", "add", f"{address}/24", "dev", cable)
+            ip("-n", name, "link", "set", cable, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield list(zip(names, addresses, cables, strict=True))
+    finally:
+        for name in made:
+            ip("netns", "del", name)
+
+
+@pytest.mark.torch
+def test_two_hosts_reduce(tmp_path, hosts):
+    pytest.importorskip("torch")
+    script = write(tmp_path / "reduce.py", REDUCE)
+    port, master = free_port(), hosts[0][1]
+
+    def launcher(rank):
+        name, _, cable = hosts[rank]
+        return Watched(
+            *node(rank, port, script, address=master),
+            program=("ip", "netns", "exec", name, *PROCESSION),
+            env={**os.environ, "GLOO_SOCKET_IFNAME": cable},
+        )
+
+    with launcher(0) as first, launcher(1) as second:
+        assert (first.end(50), second.end(50)) == (0, 0), (first.err, second.err)
+    assert sorted(first.out.decode().splitlines()) == [
+        f"[{rank}] rank {rank} of 4: 1111" for rank in (0, 1)
+    ]
+    assert sorted(second.out.decode().splitlines()) == [
+        f"[{rank}] rank {rank} of 4: 1111" for rank in (2, 3)
+    ]
+
+
+@pytest.mark.torch
+def test_a_failure_on_one_host_ends_the_job_on_both(tmp_path, hosts):
+    pytest.importorskip("torch")
+    source = REDUCE + "if rank == 3: raise ValueError('bad batch')\n"
+    source = source.replace("dist.destroy_process_group()", "again = 'see below'")
+    source += "dist.all_reduce(total)\n"
+    script = write(tmp_path / "reduce.py", source)
+    port, master = free_port(), hosts[0][1]
+
+    def launcher(rank):
+        name, _, cable = hosts[rank]
+        return Watched(
+            *node(rank, port, script, address=master),
+            program=("ip", "netns", "exec", name, *PROCESSION),
+            env={**os.environ, "GLOO_SOCKET_IFNAME": cable},
+        )
+
+    with launcher(0) as first, launcher(1) as second:
+        assert second.end(50) == 1
+        assert first.end(50) == 1  # its ranks lose their peers
+    assert b"failed on node 1 of 2: rank 3 of 4" in second.err
+    assert b"ValueError: bad batch" in second.err
+    assert b"failed on node 0 of 2: rank " in first.err
