@@ -38,7 +38,7 @@ def plan_of(spec: Spec, named: Named) -> Plan | None:
     if isinstance(spec.program, Function):
         from procession.preload.function import plan_function
 
-        return plan_function(*named, sys.modules, sys.path)
+        return plan_function(named.modules, named.functions, sys.modules, sys.path)
     from procession.preload import imports
 
     if isinstance(spec.program, Script):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Literal, NamedTuple
 
 from procession.cli.parser import Parser
 from procession.cli.program import choose_program
@@ -11,6 +10,11 @@ from procession.errors import SpecError
 from procession.policy import DEFAULT_STOP, Logs, Std, Stop
 from procession.ranks import parse_ranks
 from procession.spec import START_METHODS, Spec, make_spec
+from procession.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
 
 USAGE = "procession run [-n N] [options] [-m | --no-python] PROGRAM [ARGS ...]"
 
@@ -41,7 +45,7 @@ NPROC, LOG_DIR, PREFIX = "-n/--nproc-per-node", "--log-dir", "--prefix"
 REDIRECTS, TEE, FILTER = "-r/--redirects", "-t/--tee", "--local-ranks-filter"
 
 
-class Asked(NamedTuple):
+class Asked(Value):
     """What a command line asks for. dry: only to say what would be run."""
 
     spec: Spec

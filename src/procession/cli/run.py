@@ -25,8 +25,9 @@ def main(words: list[str]) -> int:
     """Run the group that the words describe; returns the exit code."""
     spec = None
     try:
-        spec, dry = read_command_line(words)
-        if dry:
+        asked = read_command_line(words)
+        spec = asked.spec
+        if asked.dry:
             from procession.cli.dry_run import describe
 
             say(describe(spec), sys.stdout)

@@ -7,10 +7,14 @@ import sys
 from collections.abc import Callable
 
 from procession.output.console import Console, leads_to
-from procession.output.follow import Follower, Source
 from procession.output.plan import Output
 from procession.output.rundir import open_regular
 from procession.policy import Route
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.output.feed import Source
+    from procession.output.follow import Follower
 
 TAIL_LINES = 20
 TAIL_BYTES = 1 << 16
@@ -85,6 +89,8 @@ class Wiring:
         return fd
 
     def _source(self, rank: int, stream: str) -> Source:
+        from procession.output.feed import Source
+
         return Source(
             rank=rank,
             stream="out" if stream == "stdout" else "err",
@@ -94,6 +100,8 @@ class Wiring:
 
     def _follow(self) -> Follower:
         if self._follower is None:
+            from procession.output.follow import Follower
+
             assert self._consoles is not None
             self._follower = Follower(*self._consoles)
         return self._follower

@@ -14,9 +14,15 @@ import os
 import stat
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, cast
 
 from procession.preload import safe
+from procession.typed import cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    _Stamp = list[Any]  # file, time of its last change in ns, size, inode
 
 MOST_PROGRAMS = 200
 LARGEST = 256 << 10  # bytes of one file
@@ -119,9 +125,6 @@ def forget(program_key: str) -> None:
         os.close(directory)
 
 
-_Stamp = list[Any]  # file, time of its last change in ns, size, inode
-
-
 def _stamp(file: str) -> _Stamp | None:
     try:
         status = os.stat(file)
@@ -183,18 +186,18 @@ def _read(directory: int, name: str) -> tuple[list[str], dict[str, _Stamp]]:
         return [], {}
     if not isinstance(said, dict):
         return [], {}
-    record = cast(dict[str, Any], said)
+    record = cast("dict[str, Any]", said)
     if record.get("format") != _FORMAT:
         return [], {}
     modules, packages = record.get("modules"), record.get("packages")
     if not isinstance(modules, list) or not isinstance(packages, dict):
         return [], {}
     stamps = {
-        top: cast(_Stamp, stamp)
-        for top, stamp in cast(dict[str, Any], packages).items()
+        top: cast("_Stamp", stamp)
+        for top, stamp in cast("dict[str, Any]", packages).items()
         if isinstance(stamp, list) and stamp and isinstance(stamp[0], str)
     }
-    return [name for name in cast(list[Any], modules) if isinstance(name, str)], stamps
+    return [name for name in cast("list[Any]", modules) if isinstance(name, str)], stamps
 
 
 def _write(directory: int, name: str, text: bytes) -> None:
