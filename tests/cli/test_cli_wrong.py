@@ -10,7 +10,14 @@ from support import run_python, write
 # Runs the command, and tells of every process that it starts (but for the forkserver, which boots
 # while the command line is read), and of any that is left.
 HOOKED = """
-import os, sys
+import atexit, os, sys
+def look():
+    try:
+        os.waitpid(-1, os.WNOHANG)
+        os.write(2, b"STARTED WHAT IS LEFT\\n")
+    except ChildProcessError:
+        pass
+atexit.register(look)  # the first of all, so the last to be called
 def tell(event, args):
     if event in ("os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen", "os.exec"):
         if event != "os.posix_spawn" or boot.CODE not in args[1]:
@@ -19,14 +26,7 @@ sys.addaudithook(tell)
 sys.argv[0] = "procession"
 from procession.cli import main
 from procession.forkserver import boot
-try:
-    sys.exit(main())
-finally:
-    try:
-        os.waitpid(-1, os.WNOHANG)
-        os.write(2, b"STARTED WHAT IS LEFT\\n")
-    except ChildProcessError:
-        pass
+sys.exit(main())
 """
 
 

@@ -24,7 +24,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, hint: str = "", **texts: Any) -> None:
         super().__init__(
             prog=prog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            # Each option that is declared makes one, and that would ask for the terminal's width.
+            formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
             allow_abbrev=False,
             **texts,
         )
@@ -85,6 +86,7 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, file: Any = None) -> None:
         """Print the help on the standard output."""
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
         say(self.format_help(), file or sys.stdout)
 
 

@@ -75,9 +75,10 @@ class Wiring:
         return number
 
     def _pipe(self, rank: int, stream: str, opened: list[int]) -> int:
+        follower, source = self._follow(), self._source(rank, stream)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         opened.append(write_end)
-        self._follow().add_pipe(read_end, self._source(rank, stream))
+        follower.add_pipe(read_end, source)
         return write_end
 
     def _file(self, attempt: int, rank: int, stream: str, route: Route, opened: list[int]) -> int:
