@@ -15,9 +15,9 @@ import procession
 ROOT = Path(procession.__file__).parent
 FACE = 9  # imports lazily, by table; nothing of the project may import it but for its version
 LAYERS = {
-    0: "ranks policy exit errors events spec rankenv",
+    0: "values typed ranks policy exit errors events spec rankenv",
     1: "lifecycle report",
-    2: "system/ output/ forkserver/ worker/ results payload devices/ preload/",
+    2: "system/ output/ forkserver/ worker/ results payload pickling devices/ preload/",
     3: "preloading learning spawner ends journal supervisor",
     4: "group launch processes",
     5: "cli/ elastic/ multiprocessing/ xla/ jax",

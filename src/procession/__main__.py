@@ -1,7 +1,5 @@
 """`python -m procession` is the command `procession`."""
 
-import sys
+from procession.cli import command
 
-from procession.cli import main
-
-sys.exit(main())
+command()

@@ -5,18 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import time
-from dataclasses import dataclass, field
-from typing import Any
 
 from procession.errors import GroupEnd, Outcome, RankEnd, StartFailed
 from procession.exit import UNKNOWN_EXIT, Exit, signal_name
 from procession.lifecycle import Ended, Lifecycle, Rank
-from procession.output.escape import harmless
 from procession.output.rundir import disk_is_full, read_error_file
-from procession.report import format_report
 from procession.results import ResultReader, Told
 from procession.spawner import Spawner
 from procession.spec import Function, Spec
+from procession.values import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 START_HINTS = {
     errno.ENOENT: "check the name of the program, its interpreter line (#!) and its directory",
@@ -30,8 +31,7 @@ START_HINTS = {
 CODES = {"interrupted": 130}  # of a kind of failure, where it was not told; else 1
 
 
-@dataclass
-class Silence:
+class Silence(Record):
     """When a result pipe ended without a word: between `after` and `until`; `seen`: when we saw."""
 
     after: int
@@ -39,8 +39,7 @@ class Silence:
     seen: int
 
 
-@dataclass
-class RankRecord:
+class RankRecord(Record):
     """What the supervisor has seen of a rank in this attempt; -1, None and 0: nothing yet."""
 
     rank: int
@@ -51,7 +50,7 @@ class RankRecord:
     told: Told | None = None
     torn: bool = False
     silent: Silence | None = None
-    signals: set[int] = field(default_factory=set[int])  # that we sent
+    signals: frozenset[int] = frozenset()  # that we sent
     exit: Exit = UNKNOWN_EXIT
     start_fault: tuple[str, int, str] | None = None  # stage, errno, text
     started_at: int = 0
@@ -230,4 +229,7 @@ def start_failed(spec: Spec, e: OSError) -> StartFailed:
 
 def harmless_report(end: GroupEnd) -> str:
     """Write the report, with whatever ranks wrote made harmless for a terminal."""
+    from procession.output.escape import harmless
+    from procession.report import format_report
+
     return harmless(format_report(end).encode(errors="backslashreplace")).decode()

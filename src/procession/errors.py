@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
 
 from procession.exit import UNKNOWN_EXIT, Exit
+from procession.values import Value
 
 
 class Outcome(enum.Enum):
@@ -26,8 +26,7 @@ class Outcome(enum.Enum):
     UNKNOWN = "vanished: its exit status is not known"
 
 
-@dataclass(frozen=True)
-class RankEnd:
+class RankEnd(Value):
     """All that is known about the end of one rank.
 
     Times are nanoseconds of the machine's monotonic clock; memory is in bytes.
@@ -70,8 +69,7 @@ class RankEnd:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class GroupEnd:
+class GroupEnd(Value):
     """How a group ended: its ranks by how they ended, and what is to be said about the whole.
 
     name: the group's name. nproc: its size. attempt: which life of it, from 0.
@@ -87,7 +85,7 @@ class GroupEnd:
     ended: tuple[RankEnd, ...] = ()
     finished: tuple[RankEnd, ...] = ()
     run_dir: str = ""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     node: int = 0
     nodes: int = 1
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from procession.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(Value):
     """Something that happened to a rank or to the whole group.
 
     kind: a rank's `spawned`, `spawn_failed`, `cancelled`, `ready`, `reported`, `stop_sent`,

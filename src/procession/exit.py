@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal as signals
-from dataclasses import dataclass
+
+from procession.values import Value
 
 
 def signal_name(number: int) -> str:
@@ -17,8 +18,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-@dataclass(frozen=True)
-class Exit:
+class Exit(Value):
     """The exit status of a process.
 
     code: the exit code, None if a signal ended it or if the status is not known.

@@ -7,9 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from signal import valid_signals
-from typing import Any
 
 from procession.ends import harmless_report, start_failed
 from procession.errors import (
@@ -31,12 +29,16 @@ from procession.results import exception_of, value_of
 from procession.spawner import Spawner
 from procession.spec import Function, Spec
 from procession.supervisor import Supervisor
+from procession.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MARGIN = 15.0  # seconds beyond all deadlines of a group, for the launcher's own work
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Value):
     """A group that ended without a failure.
 
     values: by rank; None for commands, scripts and modules, and for ranks that were ended before

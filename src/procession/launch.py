@@ -6,9 +6,7 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
 
 from procession.ends import start_failed
 from procession.errors import SpecError
@@ -18,6 +16,10 @@ from procession.output.plan import Output
 from procession.policy import Logs, Restart, Stop
 from procession.spawner import fork_server
 from procession.spec import Function, Program, Spec, make_spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
 
 
 def start(
@@ -112,8 +114,11 @@ def begin(spec: Spec, output: Output | None = None) -> Group:
     try:
         if spec.start_method == "fork" and isinstance(spec.program, Function):
             # The ranks are forks of the thread that asks for them.
-            with _interrupt_held() as mask:
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            try:
                 making.server = fork_server(spec, mask)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         making.start()
     except BaseException:
         making.give_up()
@@ -236,13 +241,3 @@ class _Making:
                 return
         if self.group is not None:
             self.group.kill()
-
-
-@contextmanager
-def _interrupt_held() -> Generator[set[Any]]:
-    """Keep SIGINT waiting for the time of the block; gives what was blocked before."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield before
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-from procession.forkserver.client import interpreter_flags
+from procession.forkserver.boot import interpreter_flags
 from procession.preload import learned
 from procession.preload.plan import Plan
 from procession.spec import Function, Module, Script, Spec

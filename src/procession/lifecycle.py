@@ -31,8 +31,9 @@ died a moment earlier would be taken for one that we ended).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+
+from procession.values import Record, Value
 
 
 class Worker(enum.Enum):
@@ -173,8 +174,7 @@ class DeadlineKind(enum.Enum):
 # -- events: what the caller tells
 
 
-@dataclass(frozen=True)
-class RankEvent:
+class RankEvent(Value):
     """Something happened to a rank, `at` nanoseconds; `ok`: its report or exit is a good one."""
 
     kind: WorkerEvent
@@ -183,8 +183,7 @@ class RankEvent:
     ok: bool = True
 
 
-@dataclass(frozen=True)
-class Deadline:
+class Deadline(Value):
     """A deadline of an attempt has passed."""
 
     kind: DeadlineKind
@@ -192,8 +191,7 @@ class Deadline:
     at: int = 0
 
 
-@dataclass(frozen=True)
-class StopWanted:
+class StopWanted(Value):
     """Somebody wants the group to end.
 
     kill: at once, by SIGKILL. hurry: the caller has another stop signal, or less time: if the group
@@ -204,8 +202,7 @@ class StopWanted:
     hurry: bool = False
 
 
-@dataclass(frozen=True)
-class Swept:
+class Swept(Value):
     """Nothing that the ranks of this attempt started is left."""
 
     attempt: int
@@ -217,42 +214,36 @@ Event = RankEvent | Deadline | StopWanted | Swept
 # -- actions: what the caller must do
 
 
-@dataclass(frozen=True)
-class Spawn:
+class Spawn(Value):
     """Start the processes of this attempt."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
-class Cancel:
+class Cancel(Value):
     """Start none of the processes that do not exist yet, and tell which those are."""
 
 
-@dataclass(frozen=True)
-class Signal:
+class Signal(Value):
     """Send the stop signal (or SIGKILL) to these ranks, and tell when it was sent."""
 
     ranks: tuple[int, ...]
     kill: bool = False
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(Value):
     """End what the ranks left behind: by the stop signal, or at once by SIGKILL."""
 
     kill: bool = False
 
 
-@dataclass(frozen=True)
-class Arm:
+class Arm(Value):
     """Tell this deadline when its time has passed; it replaces one of the same kind."""
 
     deadline: Deadline
 
 
-@dataclass(frozen=True)
-class End:
+class End(Value):
     """The group has ended."""
 
     phase: Phase
@@ -265,8 +256,7 @@ class IllegalEvent(Exception):
     """An event came that the tables do not allow in this state: a defect of the caller."""
 
 
-@dataclass
-class Rank:
+class Rank(Record):
     """What the lifecycle knows of a rank in this attempt."""
 
     state: Worker = Worker.PENDING
@@ -280,8 +270,7 @@ class Rank:
     ended: Ended | None = None
 
 
-@dataclass
-class Lifecycle:
+class Lifecycle(Record):
     """The joint state of a group. Tell it events with `handle`; do what it returns."""
 
     nproc: int
@@ -293,8 +282,8 @@ class Lifecycle:
     waiting: bool = False  # in STOPPING, and nobody was told to stop yet
     killing: bool = False
     left_behind: bool = False
-    ranks: list[Rank] = field(default_factory=list[Rank])
-    _last_asked: int = field(default=0, compare=False, repr=False)
+    ranks: Sequence[Rank] = ()
+    _last_asked = 0  # no field: it says nothing of the state
 
     def begin(self) -> list[Action]:
         """Give the actions that start the first attempt. To be called once."""

@@ -6,10 +6,14 @@ import enum
 import os
 import signal as signals
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
 
 from procession.ranks import by_rank
+from procession.typed import cast
+from procession.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Std(enum.IntFlag):
@@ -45,8 +49,7 @@ class Std(enum.IntFlag):
 _STD_DIGITS = ("0", "1", "2", "3")
 
 
-@dataclass(frozen=True)
-class Logs:
+class Logs(Value):
     """Where the output of the ranks goes.
 
     dir: the directory under which a run makes its own: `<dir>/<run>/attempt_0/<local rank>/` with
@@ -149,8 +152,7 @@ class Route(enum.Enum):
     DROP = "nowhere"
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(Value):
     """How a group is ended: a signal to every rank's processes, time to obey, then SIGKILL.
 
     signal: the stop signal.
@@ -182,8 +184,7 @@ class Stop:
                 raise ValueError(f"stop: {name} must be seconds, 0 or more, not {seconds!r}")
 
 
-@dataclass(frozen=True)
-class Restart:
+class Restart(Value):
     """When a failed group starts again, with new processes.
 
     max: how many times.

@@ -44,7 +44,7 @@ def plan_of(spec: Spec, named: Named) -> Plan | None:
         if program.main is None:
             from procession.preload.function import plan_function
 
-            return plan_function(*named, sys.modules, sys.path)
+            return plan_function(named.modules, named.functions, sys.modules, sys.path)
         program = program.main
     from procession.preload import imports
 

@@ -7,11 +7,11 @@ https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from procession.values import Value
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Value):
     """Where a group runs: its address for rendezvous, its run, and the cores it may use.
 
     address, port: of rank 0's rendezvous. run_id: names the run. attempt, restarts: which life of
@@ -26,8 +26,7 @@ class Place:
     cores: int
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Value):
     """A group's place among the groups of one job, one on each of several machines.
 
     rank: this machine's number. count: how many machines there are, each with as many ranks.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from procession.errors import GroupEnd, Outcome, RankEnd
 from procession.exit import UNKNOWN_EXIT, signal_name
@@ -55,10 +54,9 @@ def _numbered_globally(end: GroupEnd) -> GroupEnd:
     first = end.node * end.nproc
 
     def numbered(ranks: tuple[RankEnd, ...]) -> tuple[RankEnd, ...]:
-        return tuple(replace(r, rank=first + r.rank) for r in ranks)
+        return tuple(r.__replace__(rank=first + r.rank) for r in ranks)
 
-    return replace(
-        end,
+    return end.__replace__(
         nproc=end.nproc * end.nodes,
         failures=numbered(end.failures),
         ended=numbered(end.ended),

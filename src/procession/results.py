@@ -6,27 +6,27 @@ function gave. Whatever a script or a module tells is read as data.
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-import pickle
-from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Any, cast
 
 from procession.errors import RemoteError
-from procession.worker.outcome import ACCOUNT, DONE, ERROR, FAILED, HEADER, VALUE
+from procession.typed import cast
+from procession.values import Value
+from procession.worker.frames import ACCOUNT, DONE, ERROR, FAILED, HEADER, VALUE
 
-Record = dict[str, Any]  # as `worker.description` describes an error
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Record = dict[str, Any]  # as `worker.description` describes an error
 
 BLOCK = 1 << 20
 LARGEST_ACCOUNT = 256 << 10  # bytes
 BLOCKS_AT_ONCE = 16  # so that one large value does not keep the others waiting
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(Value):
     """A rank's outcome as it told it: its kind, when it happened, and the body of its frame."""
 
     kind: bytes
@@ -45,6 +45,8 @@ class Told:
             return _early_record(bytes(self.body))
         if self.kind != ERROR:
             return {}
+        import json
+
         try:
             record = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -137,7 +139,11 @@ class ResultReader:
 
 def value_of(told: Told) -> Any:
     """Unpickle the value of a function; None where the program has none."""
-    return pickle.loads(told.body) if told.kind == VALUE else None
+    if told.kind != VALUE:
+        return None
+    import pickle
+
+    return pickle.loads(told.body)
 
 
 def exception_of(record: Record) -> BaseException | None:
@@ -179,6 +185,9 @@ def _rebuild(parts: list[Record]) -> BaseException:
 
 
 def _unpickled(part: Record) -> BaseException:
+    import base64
+    import pickle
+
     try:
         if "pickle" in part:
             error = pickle.loads(base64.b64decode(part["pickle"]))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from procession.forkserver import pool
-from procession.forkserver.client import ForkServer, Jobs, fresh_interpreter
-from procession.output.plan import Files, Output, output_of
+from procession.forkserver.boot import fresh_interpreter
+from procession.forkserver.client import ForkServer, Jobs
+from procession.output.plan import Output, output_of
 from procession.output.rundir import masked, masked_words
 from procession.output.wiring import Wiring
 from procession.payload import Payload
@@ -27,7 +27,10 @@ from procession.system.ports import free_port
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from procession.learning import Learning
+    from procession.output.plan import Files
     from procession.preload.plan import Plan
 
 
@@ -42,10 +45,13 @@ class Spawner:
         early = [self._early(rank) for rank in range(spec.nproc)]
         # Whether one interpreter can stand at the beginning of all ranks.
         self._common_start = all(e == early[0] for e in early)
+        self._filled = fill_standard()
+        if not self._forks_launcher:
+            # It boots while what the ranks need is made. If it does not start, `lease` says why.
+            pool.prepare(self._server_env())
         self._plan: Plan | None = None
         self._learning: Learning | None = None
         self._account: ResultReader | None = None
-        self._filled = fill_standard()
         self._owned: list[Payload | Files | Wiring] = []  # to be closed in this order
         try:
             self.payload = Payload(spec)
@@ -90,18 +96,25 @@ class Spawner:
 
     def lease(self) -> ForkServer:
         """Get the forkserver for this group. Raises OSError."""
-        if self._spec.start_method == "fork" and isinstance(self._spec.program, Function):
+        if self._forks_launcher:
             return fork_server(self._spec)
-        env = self._env
-        if self._spec.is_python and self._common_start:
-            env = {**env, **self._early(0)}
-            env = {name: value for name, value in env.items() if value is not None}
         preload = pool.NOTHING
         if self._common_start:
             known = self._learning.known if self._learning is not None else ()
             preload = preload_of(self._spec, self._plan, known, variables_of(self._spec, self._env))
-        self._lease = pool.lease(env, preload)
+        self._lease = pool.lease(self._server_env(), preload)
         return self._lease.server
+
+    @property
+    def _forks_launcher(self) -> bool:
+        return self._spec.start_method == "fork" and isinstance(self._spec.program, Function)
+
+    def _server_env(self) -> dict[str, str]:
+        """Give the variables with which its forkserver is started."""
+        if not (self._spec.is_python and self._common_start):
+            return self._env
+        env = {**self._env, **self._early(0)}
+        return {name: value for name, value in env.items() if value is not None}
 
     def no_fork(self) -> None:
         """Take note that the forkserver's imports keep it from forking ranks."""
@@ -114,6 +127,9 @@ class Spawner:
 
     def begin(self, server: ForkServer, attempt: int) -> None:
         """Tell the forkserver what is common to the ranks of an attempt. Raises OSError."""
+        if self._spec.is_python:
+            # What ranks tell is read with it; when they do, no descriptor may be left to import.
+            import json  # noqa: F401 # pyright: ignore[reportUnusedImport]
         place = Place(
             address=self._spec.node.address,
             port=self._spec.node.port or free_port(),

@@ -3,46 +3,46 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
 
 from procession.errors import SpecError
 from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
 from procession.rankenv import ALONE, Node
 from procession.ranks import by_rank, is_by_rank
+from procession.typed import cast
+from procession.values import Value
 
-StartMethod = Literal["forkserver", "spawn", "fork"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
+    StartMethod = Literal["forkserver", "spawn", "fork"]
+
 MOST_RANKS = 32768  # the numbers that processes have, unless somebody raised kernel.pid_max
 START_METHODS: tuple[StartMethod, ...] = ("forkserver", "spawn", "fork")
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Value):
     """A program, started by exec. argv: its name or path, and its arguments."""
 
     argv: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(Value):
     """A Python script (or a directory or zip file with a `__main__.py`), as `python PATH ARGS`."""
 
     path: str
     args: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Module:
+class Module(Value):
     """A Python module, as `python -m NAME ARGS`."""
 
     name: str
     args: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(Value):
     """A callable, called with each rank's arguments; its value is the rank's.
 
     main: the main program, where unpickling imports it again, as under `multiprocessing`; what
@@ -56,8 +56,7 @@ class Function:
 Program = Command | Script | Module | Function
 
 
-@dataclass(frozen=True)
-class Spec:
+class Spec(Value):
     """A group to be started; made and checked by `make_spec`.
 
     program: what rank 0 runs, and all others too, unless `programs` says it by rank. args, kwargs
@@ -327,12 +326,19 @@ def program_problem(word: str, cwd: str | None = None, path: str | None = None) 
         if not os.access(place, os.X_OK):
             return f"{word!r} is not executable; chmod +x it, or name its interpreter"
         return ""
-    if shutil.which(word, path=path) is None:
+    if not is_on_path(word, path):
         hint = ""
         if len(word.split()) > 1:
             hint = f"; for a command with arguments give a list: {word.split()!r}"
         return f"there is no program {word!r} on the PATH{hint}"
     return ""
+
+
+def is_on_path(word: str, path: str | None = None) -> bool:
+    """Tell whether a program of this name is found; path: the PATH, this process's if None."""
+    path = os.environ.get("PATH", os.defpath) if path is None else path
+    places = [os.path.join(directory, word) for directory in path.split(os.pathsep) if path]
+    return any(os.access(place, os.X_OK) and not os.path.isdir(place) for place in places)
 
 
 def words_of(target: Program) -> list[str]:

@@ -21,7 +21,6 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from procession import lifecycle
 from procession.ends import RankRecord, Silence, group_end
@@ -50,6 +49,10 @@ from procession.spec import Function, Spec
 from procession.system.deaths import MOMENT, Deaths
 from procession.system.eventloop import EventLoop
 from procession.system.memory import OomWatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 START_SECONDS = 300.0
 LISTEN_EVERY = 32  # ranks that are asked for
@@ -290,7 +293,7 @@ class Supervisor:
 
     def _signal(self, ranks: list[int], number: int) -> None:
         for rank in ranks:
-            self.records[rank].signals.add(int(number))
+            self.records[rank].signals |= {int(number)}
         if not self._server.lost:
             self._server.wake()
             self._tell("signal", int(number), ranks)

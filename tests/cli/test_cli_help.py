@@ -66,13 +66,23 @@ def test_installed_command_is_the_module():
     assert done.stdout == command("--help").stdout
 
 
+def test_import_imports_little():
+    done = run_python("-c", "import sys; import procession; procession.run; print(*sys.modules)")
+    heavy = {"dataclasses", "inspect", "typing", "socket", "pickle", "json", "shutil", "tempfile",
+             "random", "ctypes", "re", "argparse", "contextlib", "cloudpickle"}  # fmt: skip
+    alone = run_python("-c", "import sys; print(*sys.modules)")  # what `site` brings
+    assert (heavy & set(done.stdout.split())) - set(alone.stdout.split()) == set()
+
+
 def test_launch_imports_little():
     code = """
 import sys
 before = set(sys.modules)
 from procession.cli import main
 assert main(["run", "-n", "2", "true"]) == 0
-heavy = {"cloudpickle", "tblib", "asyncio", "multiprocessing", "rich", "psutil", "torch", "numpy",
+heavy = {"dataclasses", "inspect", "typing", "socket", "pickle", "json", "shutil", "tempfile",
+         "random", "ctypes", "cloudpickle", "tblib", "asyncio",
+         "multiprocessing", "rich", "psutil", "torch", "numpy",
          "concurrent.futures", "logging", "typing_extensions", "difflib"}
 print(sorted(heavy & (set(sys.modules) - before)))
 """

@@ -97,6 +97,7 @@ def world_of(key):
     life = world.life
     life.phase, life.attempt, life.waiting = PHASES[phase], attempt, waiting
     life.stop_wanted, life.killing, life.left_behind = stop_wanted, killing, left
+    life.ranks = []
     for i, (number, reported, good, asked, failed, ended) in enumerate(ranks):
         state = WORKERS[number]
         life.ranks.append(

@@ -11,6 +11,7 @@ from following import Rank, following, piped, terminal, until
 
 from procession.output import loop
 from procession.output.console import Console
+from procession.system import inotify
 
 NEVER = 1000.0  # seconds: a deadline that is not part of the test
 
@@ -220,7 +221,7 @@ def test_files_at_the_limits_of_inotify(console, tmp_path, monkeypatch):
     def refused(*_):
         raise OSError(24, "limit")
 
-    monkeypatch.setattr(loop, "Inotify", refused)
+    monkeypatch.setattr(inotify, "Inotify", refused)
     with following(console) as follower:
         ranks = [Rank(follower, i, file=tmp_path / str(i)) for i in range(3)]
         for rank in ranks:
@@ -230,7 +231,9 @@ def test_files_at_the_limits_of_inotify(console, tmp_path, monkeypatch):
 
 
 def test_overflow_of_notifications(console, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop.Inotify, "read", lambda self: os.read(self.fileno(), 1 << 16) and None)
+    monkeypatch.setattr(
+        inotify.Inotify, "read", lambda self: os.read(self.fileno(), 1 << 16) and None
+    )
     with following(console) as follower, Rank(follower, 0, file=tmp_path / "log") as rank:
         for i in range(3):
             rank.write(b"%d\n" % i)

@@ -33,7 +33,8 @@ def planned(tmp_path, code, call, **modules):
         "from procession.preload.function import plan_function\n"
         "from procession.spec import make_spec\n"
         f"payload = Payload(make_spec({call}))\n"
-        "plan = plan_function(*payload.named, sys.modules, sys.path)\n"
+        "named = payload.named\n"
+        "plan = plan_function(named.modules, named.functions, sys.modules, sys.path)\n"
         "payload.close()\n"
         "print(json.dumps([plan.modules, plan.skipped, plan.stopped_at]))\n"
     )

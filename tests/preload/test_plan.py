@@ -147,7 +147,7 @@ def test_what_comes_after_the_stop_is_left(programs):
     plan = programs.script("import json\nf(\n  1)\nimport numpy as np\nfrom torch.nn import Module")
     assert plan.modules == ("json",)
     file = str(programs.directory / "main.py")
-    assert plan.stopped_at == (file, 2, "f(", "it calls f()")
+    assert plan.stopped_at == imports.StoppedAt(file, 2, "f(", "it calls f()")
     assert plan.skipped == tuple((n, "it comes after main.py:2") for n in ("numpy", "torch.nn"))
 
 

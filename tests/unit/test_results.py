@@ -15,7 +15,8 @@ from procession.errors import RemoteError
 from procession.results import ResultReader, exception_of, value_of
 from procession.worker import outcome
 from procession.worker.description import describe
-from procession.worker.outcome import DONE, ERROR, FAILED, HEADER, VALUE, ResultPipe
+from procession.worker.frames import DONE, ERROR, FAILED, HEADER, VALUE
+from procession.worker.outcome import ResultPipe
 
 GROUPS = pytest.mark.skipif(sys.version_info < (3, 11), reason="groups and notes are newer")
 

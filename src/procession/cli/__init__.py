@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
 
-from procession.cli.parser import Parser, near
-from procession.cli.say import refuse, say
+from procession.forkserver.boot import end_early, start_early
+
+TELLING = {"-h", "--help", "--version", "--dry-run", "--dry_run"}  # no group comes of these
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from threading import Thread
+    from typing import NoReturn
 
 DESCRIPTION = """\
 Launch n copies of a program as one group of ranks: they start together, fail
@@ -30,18 +34,64 @@ examples:
   procession run -n 2 ./a.out input.dat       any program
   procession doctor                           what this machine offers
 """
-INTERRUPTED = 128 + signal.SIGINT
+INTERRUPTED = 130  # 128 + SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Raises SystemExit(2) for a wrong one."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["run"] and not TELLING.intersection(words):
+        start_early()
     try:
-        return _command(list(sys.argv[1:] if argv is None else argv))
+        return _command(words)
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        end_early()
+
+
+def command() -> NoReturn:
+    """Be the command `procession`."""
+    leave_after(main)
+
+
+def leave_after(main: Callable[[], int]) -> NoReturn:
+    """Call `main`, and leave with its code, without tidying up an interpreter that goes anyway."""
+    try:
+        code = main()
+    except SystemExit as e:
+        code = e.code
+    import threading
+
+    watched = sys.gettrace() or sys.getprofile() or sys.flags.inspect
+    if not isinstance(code, int) or watched or any(map(_is_waited_for, threading.enumerate())):
+        sys.exit(code)
+    import atexit
+    import os
+
+    # Ours, and those of who watches this interpreter from outside.
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            pass  # closed, or not there
+    os._exit(code)
+
+
+def _is_waited_for(thread: Thread) -> bool:
+    import threading
+
+    return not thread.daemon and thread is not threading.main_thread()
 
 
 def _command(words: list[str]) -> int:
+    if words[:1] == ["run"]:
+        from procession.cli import run
+
+        return run.main(words[1:])
+    from procession.cli.parser import Parser
+
     parser = Parser(
         "procession",
         hint="; the options of a run stand behind `procession run`",
@@ -53,25 +103,26 @@ def _command(words: list[str]) -> int:
     options, rest = parser.read(words)
     if options.version:
         from procession import __version__
+        from procession.cli.say import say
 
         say(f"procession {__version__}\n", sys.stdout)
         return 0
     if not rest:
         parser.print_help()
         return 2
-    command, *words = rest
-    if command == "run":
-        from procession.cli import run
-
-        return run.main(words)
-    if command == "doctor":
-        return _doctor(words)
-    if command == "completion":
-        return _completion(words)
-    return _unknown(command)
+    if rest[0] == "run":
+        return _command(rest)
+    if rest[0] == "doctor":
+        return _doctor(rest[1:])
+    if rest[0] == "completion":
+        return _completion(rest[1:])
+    return _unknown(rest[0])
 
 
 def _unknown(command: str) -> NoReturn:
+    from procession.cli.parser import near
+    from procession.cli.say import refuse
+
     meant = near(command, COMMANDS, 0.6)
     hint = f"to run a program, write `procession run {command}`"
     if meant:
@@ -81,6 +132,8 @@ def _unknown(command: str) -> NoReturn:
 
 def _completion(words: list[str]) -> int:
     from procession.cli import completion
+    from procession.cli.parser import Parser
+    from procession.cli.say import say
 
     shells = ", ".join(completion.SHELLS)
     parser = Parser(
@@ -98,6 +151,7 @@ def _completion(words: list[str]) -> int:
 
 def _doctor(words: list[str]) -> int:
     from procession.cli import doctor
+    from procession.cli.parser import Parser
 
     parser = Parser("procession doctor", description=f"{COMMANDS['doctor'].capitalize()}.")
     doctor.add_arguments(parser)

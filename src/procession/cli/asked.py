@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
 
 from procession.cli.options import DEFAULTS, TORCHRUN, make_parser
 from procession.cli.parts import by_rank, is_number, read_parts
@@ -18,6 +17,11 @@ from procession.output.plan import Output
 from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
 from procession.rankenv import ALONE, Node
 from procession.spec import Spec, make_spec
+from procession.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
 
 RUN = "procession run"
 OF_NODES = (
@@ -37,7 +41,7 @@ SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 TORCHS_TIMEOUT = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 
 
-class Life(NamedTuple):
+class Life(Value):
     """How a group lives and ends. signals: to this command, by which the group is ended."""
 
     stop: Stop = DEFAULT_STOP
@@ -46,7 +50,7 @@ class Life(NamedTuple):
     start_method: str = DEFAULTS["start_method"]
 
 
-class Asked(NamedTuple):
+class Asked(Value):
     """What a command line asks for.
 
     dry: only to say what would be run. json: the result on stdout. signals: those that end the

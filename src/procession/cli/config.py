@@ -16,11 +16,15 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, cast
 
 from procession.cli.parser import near
 from procession.cli.settings import NOT_ELSEWHERE, Settings, Value
 from procession.errors import SpecError
+from procession.typed import cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 Options = Mapping[str, argparse.Action]
 TABLE = "tool.procession"

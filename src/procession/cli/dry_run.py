@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 
-from procession.forkserver.client import interpreter_flags
+from procession.forkserver.boot import interpreter_flags
 from procession.learning import Learning
 from procession.output.rundir import masked, masked_words
 from procession.payload import Named

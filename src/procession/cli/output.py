@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import cast
 
 from procession.cli.asked import PREFIX_TEMPLATE
 from procession.cli.settings import Settings
 from procession.errors import SpecError
 from procession.policy import Logs, Std
 from procession.ranks import format_ranks, parse_ranks
+from procession.typed import cast
 
 
 def read_logs(s: Settings, nproc: int, *, torchrun: bool = False) -> tuple[Logs, list[str]]:

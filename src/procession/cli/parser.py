@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
 
 from procession.cli.say import refuse, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,7 +27,8 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         super().__init__(
             prog=prog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            # Each option that is declared makes one, and that would ask for the terminal's width.
+            formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
             allow_abbrev=False,
             **texts,
         )
@@ -95,6 +99,7 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, file: Any = None) -> None:
         """Print the help on the standard output."""
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
         say(self.format_help(), file or sys.stdout)
 
 

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 
 from procession.cli.parser import Parser
 from procession.cli.program import choose_program
 from procession.cli.settings import Settings
 from procession.errors import SpecError
 from procession.spec import Command, Module, Program, Script
+from procession.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 OF_A_PART = ("nproc_per_node", "env", "module", "no_python", "run_path")
 BEGINS_A_PART = ("-n", "-x", "--nproc-per-node", "--env")
 MACRO = "local_rank"
 
 
-class Part(NamedTuple):
+class Part(Value):
     """A program and its ranks. words: its name and its arguments. only_python: as for torchrun."""
 
     nproc: int

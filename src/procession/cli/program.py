@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 
 from procession.cli.parser import near
 from procession.errors import SpecError
-from procession.spec import Command, Module, Program, Script, program_problem
+from procession.spec import Command, Module, Program, Script, is_on_path, program_problem
 
 SCRIPT_ENDINGS = (".py", ".pyw", ".pyc", ".pyz")
 
@@ -38,7 +37,7 @@ def choose_program(word: str, args: list[str], *, module: bool, no_python: bool)
             return Script(word, tuple(args))
         if ends:
             raise SpecError(f"there is no script {word!r}{_similar(word)}")
-    if word and "/" not in word and shutil.which(word) is None:
+    if word and "/" not in word and not is_on_path(word):
         kind = "program" if no_python else "script or program"
         raise SpecError(f"there is no {kind} {word!r} on the PATH{_nearby(word)}")
     problem = program_problem(word)

@@ -6,66 +6,24 @@ takes it, so that launcher and forkserver cannot wait for each other.
 
 from __future__ import annotations
 
-import errno
+import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
 import select
 import signal
-import socket
 import sys
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
-from procession.forkserver import protocol
+from procession.forkserver import boot, protocol
 from procession.system.descriptors import fill_standard
+from procession.values import Record
 
-SOCKET_FD = 3
-CODE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from procession.forkserver.server import main; del sys.path[0]; "
-    f"main({SOCKET_FD}, int(sys.argv[2]))"
-)
-FRESH_CODE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from procession.worker.bootstrap import run_fresh; del sys.path[0]; "
-    "run_fresh(int(sys.argv[2]))"
-)
-PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 JOBS_AT_ONCE, FDS_AT_ONCE = 32, 64  # in one message: the forkserver begins with it the sooner
 GOING_TIME = 10.0  # seconds that a forkserver may take to end what is below it, and go
-
-
-def interpreter_flags() -> list[str]:
-    """Give the flags with which this interpreter was started, for another one like it."""
-    flags = sys.flags
-    simple = {
-        "d": flags.debug,
-        "O": flags.optimize,
-        "B": 0 if flags.isolated else flags.dont_write_bytecode,
-        "b": flags.bytes_warning,
-        "v": flags.verbose,
-        "q": flags.quiet,
-    }
-    given = [f"-{letter * count}" for letter, count in simple.items() if count]
-    if flags.isolated:
-        given.append("-I")
-    else:
-        given += ["-E"] * bool(flags.ignore_environment) + ["-s"] * bool(flags.no_user_site)
-        given += ["-P"] * bool(getattr(flags, "safe_path", False))
-    given += ["-S"] * bool(flags.no_site)
-    warnings = list[str](sys.warnoptions)
-    if flags.dev_mode and warnings == ["default"]:
-        warnings = []
-    given += [f"-W{option}" for option in warnings]
-    for name, value in getattr(sys, "_xoptions", {}).items():
-        given.append(f"-X{name}" if value is True else f"-X{name}={value}")
-    return given
-
-
-def fresh_interpreter() -> list[str]:
-    """Give the command that runs one job in a new interpreter, but for the job's descriptor."""
-    return [sys.executable, *interpreter_flags(), "-u", "-c", FRESH_CODE, PACKAGE_ROOT]
 
 
 class Jobs:
@@ -105,8 +63,7 @@ class Jobs:
         self.close = []
 
 
-@dataclass
-class _Waiting:
+class _Waiting(Record):
     """A frame, or the rest of one, that the socket has not taken yet."""
 
     message: protocol.Message
@@ -133,33 +90,12 @@ class ForkServer:
     @classmethod
     def start(cls, env: Mapping[str, str] | None = None) -> ForkServer:
         """Start one by exec. env: its environment, this process's if None. Raises OSError."""
-        if not sys.executable:
-            raise OSError(errno.ENOENT, "Python does not know its own path (sys.executable)")
-        ours, theirs = socket.socketpair()
-        try:
-            command = [sys.executable, *interpreter_flags(), "-c", CODE, PACKAGE_ROOT]
-            high = _duplicate_above(theirs.fileno(), SOCKET_FD)
-            try:
-                pid = os.posix_spawn(
-                    sys.executable,
-                    [*command, str(os.getpid())],
-                    os.environ if env is None else env,
-                    # Ctrl-C on the terminal is for the launcher to take.
-                    setsid=True,
-                    file_actions=[
-                        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-                        (os.POSIX_SPAWN_DUP2, 0, 1),
-                        (os.POSIX_SPAWN_DUP2, high, SOCKET_FD),
-                    ],
-                )
-            finally:
-                os.close(high)
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        return cls(pid, ours)
+        return cls.of(boot.start(os.environ if env is None else env))
+
+    @classmethod
+    def of(cls, started: boot.Started) -> ForkServer:
+        """Take hold of one that was started."""
+        return cls(started.pid, started.sock)
 
     @classmethod
     def fork(cls, live: Any, mask: set[Any] | None = None) -> ForkServer:
@@ -306,18 +242,6 @@ class ForkServer:
         except ChildProcessError:
             pass  # the user's own waitpid(-1) took it
         return True
-
-
-def _duplicate_above(fd: int, number: int) -> int:
-    """Duplicate a descriptor onto a number above this one. Raises OSError."""
-    import fcntl
-
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, number + 1)
-    except OSError as e:
-        if e.errno == errno.EINVAL:  # the limit of open files is no higher
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
-        raise
 
 
 def _wait(pid: int) -> bool:

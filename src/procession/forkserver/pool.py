@@ -16,9 +16,16 @@ import sys
 import threading
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
 
-from procession.forkserver.client import ForkServer, interpreter_flags
+from procession.forkserver import boot
+from procession.forkserver.client import ForkServer
+from procession.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Key = tuple[Any, ...]
 
 MOST_RESTING = 2
 REST_SECONDS = 300.0
@@ -31,10 +38,8 @@ LIMITS = tuple(
     sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
 )
 
-Key = tuple[Any, ...]
 
-
-class Preload(NamedTuple):
+class Preload(Value):
     """What a forkserver imports before it forks.
 
     modules: in order. late: how many of them, at the end, the program imports later than at its
@@ -90,7 +95,7 @@ def seen(reads: tuple[str, ...], env: Mapping[str, str]) -> dict[str, str]:
     return {n: v for n, v in env.items() if n in names or n.startswith(beginnings)}
 
 
-class Lease(NamedTuple):
+class Lease(Value):
     """A forkserver at work for one group: what it is like, and what it has imported."""
 
     key: Key
@@ -113,12 +118,36 @@ def key(env: Mapping[str, str]) -> Key:
     """Say what an interpreter that is started now with `env`, by this thread, would be like."""
     early = tuple(sorted(i for i in env.items() if is_early(i[0])))
     limits = tuple(resource.getrlimit(limit) for limit in LIMITS)
-    flags = tuple(interpreter_flags())
+    flags = tuple(boot.interpreter_flags())
     affinity = frozenset(os.sched_getaffinity(0))
     blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     ignored = tuple(n for n in SIGNALS if signal.getsignal(n) is signal.SIG_IGN)
     who = os.getuid(), os.getgid(), os.nice(0)
     return (sys.executable, flags, early, limits, affinity, blocked, ignored, who)
+
+
+def prepare(env: Mapping[str, str]) -> None:
+    """Have a forkserver rest here that `lease` can take, by starting one if there is none.
+
+    It starts meanwhile. Nothing is raised: if none can be started, `lease` will say so.
+    """
+    wanted = key(env)
+    with _lock:
+        _take_early()
+        if any(entry.key == wanted for entry in _resting):
+            return
+        try:
+            server = ForkServer.start(env)
+        except OSError:
+            return
+        _resting.append(Lease(wanted, NOTHING, server))
+
+
+def _take_early() -> None:
+    """Take what the command has started; nothing that `key` looks at has changed since then."""
+    while boot.early:
+        started = boot.early.pop()
+        _resting.append(Lease(key(started.env), NOTHING, ForkServer.of(started)))
 
 
 def lease(env: Mapping[str, str], preload: Preload = NOTHING) -> Lease:

@@ -34,10 +34,10 @@ packets (a job with a large environment does not fit into one).
 
 from __future__ import annotations
 
+import _socket as socket  # the module `socket` around it takes 2 ms to import
 import array
 import marshal
 import os
-import socket
 import struct
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay

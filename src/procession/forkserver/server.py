@@ -28,10 +28,10 @@ walking the process tree before killing it (not atomic: processes were lost); a 
 
 from __future__ import annotations
 
+import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
 import select
 import signal
-import socket
 import sys
 import time
 
@@ -52,6 +52,11 @@ if TYPE_CHECKING:
 ENDURED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
            signal.SIGUSR2, signal.SIGALRM)  # fmt: skip
 TELL_WITHIN_NS = 2_000_000  # while ranks are being forked
+REST_SECONDS = 300.0
+# What ranks need; see `bootstrap.warm_up`.
+NEEDED = ("procession.worker.setup", "procession.worker.bootstrap", "importlib.machinery",
+          "faulthandler", "json", "pickle", "traceback",
+          "procession.worker.description")  # fmt: skip
 
 
 class Server:
@@ -69,7 +74,7 @@ class Server:
         self._sweep_of = 0  # its number
         self._swept: set[int] = set()  # pids that got it
         self._groups: set[int] = set()  # process groups that got the stop signal as ranks
-        self._patience: float | None = None
+        self._patience: float | None = REST_SECONDS  # until it is told something
         self._preloaded: Preloaded | None = None
         self._told: list[protocol.Message] = []  # that are still to be sent
         self._told_fds: list[int] = []
@@ -341,14 +346,26 @@ def main(sock_fd: int, launcher: int) -> None:
     os.set_inheritable(sock_fd, False)
     os.chdir("/")
     os.dup2(0, 2)  # up to here, a failure to start could be read on the launcher's stderr
-    with socket.socket(fileno=sock_fd) as sock:
-        job = Server(sock, launcher).serve()
+    sock = socket.socket(fileno=sock_fd)
+    _import_ahead(sock)
+    job = Server(sock, launcher).serve()
+    sock.close()
     if job is not None:
         from procession.worker.bootstrap import run_in_fork
 
         run_in_fork(job)
     else:
         os._exit(0)  # there is nothing to be ended in an orderly way, and it would take its time
+
+
+def _import_ahead(sock: socket.socket) -> None:
+    """Import what ranks need while there is nothing else to do."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    for name in NEEDED:
+        if poll.poll(0):
+            return
+        __import__(name)
 
 
 def main_forked(

@@ -23,12 +23,15 @@ import errno
 import io
 import os
 import select
-import socket
 import stat
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from typing import Any
 
 # poll(2) finds a terminal or pipe writable if at least so many bytes fit.
 _CAUTIOUS = 512
@@ -85,12 +88,7 @@ class Console:
         try:
             found = os.fstat(fd)
             self.place = (found.st_dev, found.st_ino)
-            if stat.S_ISSOCK(found.st_mode) and socket.getdefaulttimeout() is None:
-                # With a default timeout, this class would make the shared description
-                # non-blocking.
-                self._socket = socket.socket(fileno=os.dup(fd))
-                self._fd = self._socket.fileno()
-                self._put = self._send
+            if stat.S_ISSOCK(found.st_mode) and self._open_socket(fd):
                 return
             if stat.S_ISREG(found.st_mode):
                 self._fd = os.dup(fd)
@@ -104,6 +102,16 @@ class Console:
         except OSError:
             self.quiet = True
 
+    def _open_socket(self, fd: int) -> bool:
+        import socket
+
+        if socket.getdefaulttimeout() is not None:
+            return False  # this class would make the shared description non-blocking
+        self._socket = socket.socket(fileno=os.dup(fd))
+        self._fd = self._socket.fileno()
+        self._put = self._send
+        return True
+
     def _write(self, data: memoryview) -> int:
         return os.write(self._fd, data)
 
@@ -113,6 +121,8 @@ class Console:
         return os.write(self._fd, data[:_CAUTIOUS])
 
     def _send(self, data: memoryview) -> int:
+        import socket
+
         assert self._socket is not None
         return self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 

@@ -14,21 +14,23 @@ from __future__ import annotations
 
 import re
 
+# The expressions are compiled when they are first used: most programs' output needs none.
+
 # Everything below the space but tab and newline, and DEL.
 # And \xc2, which only ever begins a character in UTF-8: every C1 control, and some letters.
 _SUSPECTS = tuple(bytes((c,)) for c in (*range(0x20), 0x7F, 0xC2) if c not in b"\t\n")
 
-_HARMFUL = re.compile(
+_HARMFUL = (
     rb"\x1b(?!\[[0-9;:]*m)"  # an escape that does not begin a colour sequence
     rb"|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]"
     rb"|\xc2[\x80-\x9f]"
 )
 
 # From the first colour sequence of a line to the line's end.
-_COLOURED_LINE = re.compile(rb"(\x1b\[[^\n]*)\n")
+_COLOURED_LINE = rb"(\x1b\[[^\n]*)\n"
 
 # An escape sequence or a character of which only the beginning is there.
-_UNFINISHED = re.compile(
+_UNFINISHED = (
     rb"(?:\x1b(?:\[[0-9;:]*)?|[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z"
 )
 _LONGEST_UNFINISHED = 40
@@ -58,16 +60,16 @@ def harmless(block: bytes) -> bytes:
             break
     else:
         return block
-    if not _HARMFUL.search(block):
+    if not re.search(_HARMFUL, block):
         return block
-    return _HARMFUL.sub(_visible, block)
+    return re.sub(_HARMFUL, _visible, block)
 
 
 def end_colours(lines: bytes) -> bytes:
     """Give whole, harmless lines so that no line's colours reach beyond its end."""
     if b"\x1b" not in lines:
         return lines
-    return _COLOURED_LINE.sub(rb"\1" + RESET + b"\n", lines)
+    return re.sub(_COLOURED_LINE, rb"\1" + RESET + b"\n", lines)
 
 
 def unfinished(text: bytes) -> int:
@@ -75,7 +77,7 @@ def unfinished(text: bytes) -> int:
 
     They should be shown together with what follows; at most 40 bytes are looked at.
     """
-    found = _UNFINISHED.search(text[-_LONGEST_UNFINISHED:])
+    found = re.search(_UNFINISHED, text[-_LONGEST_UNFINISHED:])
     return len(found.group()) if found else 0
 
 

@@ -8,10 +8,13 @@ import stat
 import struct
 import termios
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
 
+from procession.values import Value
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Literal
+
     from procession.output.screen import Screen
     from procession.output.tail import Tail
 
@@ -19,8 +22,7 @@ BLOCK = 64 << 10  # bytes per read: stays in the processor's cache; larger ones 
 _TAIL_ONLY = 128 << 10  # bytes at the end of a file that are read when nothing is shown any more
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Value):
     """A stream of a rank.
 
     prefix: stands before each of its lines on the console.

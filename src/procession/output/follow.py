@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from procession.output.feed import Feed, Source
 from procession.output.loop import Loop
 from procession.output.screen import Screen
 from procession.output.tail import Tail
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.output.console import Console
 

@@ -24,8 +24,8 @@ from procession.output.escape import unfinished
 LONGEST_LINE = 64 << 20
 
 # Each expression can only begin at one place of a run or line: no input makes it quadratic.
-_RETURNS_AT_END = re.compile(rb"(?<!\r)\r+\n")
-_OUTDATED = re.compile(rb"^[^\n]*\r", re.MULTILINE)
+_RETURNS_AT_END = rb"(?<!\r)\r+\n"
+_OUTDATED = rb"(?m)^[^\n]*\r"
 
 
 class LineSplitter:
@@ -73,7 +73,7 @@ class LineSplitter:
             head = block[: block.find(b"\n")].rstrip(b"\r")
             outdated = b"\r" in head or (self._return and head)
             lines = bytes(self._rest) + (b"\r" if self._return else b"") + block[:cut]
-            lines = _OUTDATED.sub(b"", _RETURNS_AT_END.sub(b"\n", lines))
+            lines = re.sub(_OUTDATED, b"", re.sub(_RETURNS_AT_END, b"\n", lines))
             self._begin(lines_continue=0 if outdated else self._taken)
         self._add_to_rest(block[cut:])
         if not cut and len(self._rest) > self._longest:

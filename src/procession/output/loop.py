@@ -31,13 +31,13 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from procession.output.feed import BLOCK, Feed
-from procession.system.inotify import Inotify
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.output.screen import Screen
+    from procession.system.inotify import Inotify
 
 _LOOK_AT_FILES = 0.1  # seconds, where there is no notification
 _REST_MS = 1
@@ -222,6 +222,8 @@ class Loop:
             raise OSError
         if self._inotify is None:
             try:
+                from procession.system.inotify import Inotify
+
                 self._inotify = Inotify()
             except OSError:
                 self._no_inotify = True

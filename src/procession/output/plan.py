@@ -3,70 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
 
 from procession.output.rundir import RunDir
 from procession.policy import Logs, Route
+from procession.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Protocol
+
     from procession.output.duplicate import Duplicates
 
+    class Files(Protocol):
+        """The files of a run; `RunDir` lays them out as torch does, others as they like.
 
-class Files(Protocol):
-    """The files of a run; `RunDir` lays them out as torch does, others as they like.
+        path: the run's directory. kept: whether its files stay when the run is over. fault: what
+        the launcher could not write there, "" if nothing. (No attributes: `RunDir` may change its
+        own.)
+        """
 
-    path: the run's directory. kept: whether its files stay when the run is over. fault: what the
-    launcher could not write there, "" if nothing. (No attributes: `RunDir` may change its own.)
-    """
+        @property
+        def path(self) -> str:
+            """The run's directory."""
+            ...
 
-    @property
-    def path(self) -> str:
-        """The run's directory."""
-        ...
+        @property
+        def kept(self) -> bool:
+            """Whether the files stay."""
+            ...
 
-    @property
-    def kept(self) -> bool:
-        """Whether the files stay."""
-        ...
+        @property
+        def fault(self) -> str:
+            """What could not be written."""
+            ...
 
-    @property
-    def fault(self) -> str:
-        """What could not be written."""
-        ...
+        def make_rank_dir(self, attempt: int, rank: int) -> None:
+            """Make the directory of a rank's files. Raises OSError."""
+            ...
 
-    def make_rank_dir(self, attempt: int, rank: int) -> None:
-        """Make the directory of a rank's files. Raises OSError."""
-        ...
+        def error_file(self, attempt: int, rank: int) -> str:
+            """Give the path of a rank's error file."""
+            ...
 
-    def error_file(self, attempt: int, rank: int) -> str:
-        """Give the path of a rank's error file."""
-        ...
+        def log_file(self, attempt: int, rank: int, stream: str) -> str:
+            """Give the path of a rank's `stdout` or `stderr`."""
+            ...
 
-    def log_file(self, attempt: int, rank: int, stream: str) -> str:
-        """Give the path of a rank's `stdout` or `stderr`."""
-        ...
+        def open_log(self, attempt: int, rank: int, stream: str) -> int:
+            """Open that file for the rank. Raises OSError."""
+            ...
 
-    def open_log(self, attempt: int, rank: int, stream: str) -> int:
-        """Open that file for the rank. Raises OSError."""
-        ...
+        def write_run(self, asked: Mapping[str, Any]) -> None:
+            """Write down what was asked."""
+            ...
 
-    def write_run(self, asked: Mapping[str, Any]) -> None:
-        """Write down what was asked."""
-        ...
+        def write_event(self, event: Mapping[str, Any]) -> None:
+            """Write down what happened."""
+            ...
 
-    def write_event(self, event: Mapping[str, Any]) -> None:
-        """Write down what happened."""
-        ...
-
-    def close(self) -> None:
-        """Close everything, and remove what does not stay."""
-        ...
+        def close(self) -> None:
+            """Close everything, and remove what does not stay."""
+            ...
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Value):
     """Routes of stdout and stderr, and the prefix of lines on the console, by rank; the files.
 
     duplicates: what copies some of the teed lines; the group closes it.

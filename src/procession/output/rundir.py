@@ -11,15 +11,17 @@ What the launcher itself writes here never stops a group: a full disk is noted o
 from __future__ import annotations
 
 import errno
-import json
 import os
-import shutil
 import stat
-import tempfile
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO, cast
 
 from procession.policy import Logs, Route
+from procession.typed import cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
 
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE")
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -63,17 +65,17 @@ class RunDir:
         if logs.dir is not None:
             os.makedirs(logs.dir, exist_ok=True)
             base = os.path.abspath(logs.dir)
-            self.path = tempfile.mkdtemp(prefix=f"{name}_", dir=base)
+            self.path = _new_directory(base, name)
         elif self.kept:
-            self.path = tempfile.mkdtemp(prefix=f"procession_{name}_")
+            self.path = _new_directory(temporary_directory(), f"procession_{name}")
         else:  # made when the forkserver has been told of it, and will remove it if we cannot
             unique = f"procession_{name}_{os.urandom(6).hex()}"
-            self.path = os.path.join(tempfile.gettempdir(), unique)
+            self.path = os.path.join(temporary_directory(), unique)
         if self.kept:
             try:
                 self._events = os.open(os.path.join(self.path, "events.jsonl"), LOG_FLAGS, 0o600)
             except BaseException:
-                shutil.rmtree(self.path, ignore_errors=True)
+                _remove(self.path)
                 raise
 
     def rank_dir(self, attempt: int, rank: int) -> str:
@@ -116,6 +118,8 @@ class RunDir:
         """Write `run.json`."""
         if not self.kept:
             return
+        import json
+
         try:
             fd = os.open(os.path.join(self.path, "run.json"), LOG_FLAGS, 0o600)
             with os.fdopen(fd, "w") as f:
@@ -128,6 +132,8 @@ class RunDir:
         """Append an event to `events.jsonl`."""
         if self._events < 0:
             return
+        import json
+
         try:
             os.write(self._events, json.dumps(event).encode() + b"\n")
         except OSError as e:
@@ -143,7 +149,37 @@ class RunDir:
             os.close(self._events)
             self._events = -1
         if self._made:
-            shutil.rmtree(self.path, ignore_errors=True)
+            _remove(self.path)
+
+
+def temporary_directory() -> str:
+    """Give what `tempfile.gettempdir` gives, in most cases without its import."""
+    if "tempfile" not in sys.modules:
+        directory = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - only a new name in it is used
+        try:
+            os.rmdir(_new_directory(directory, "procession"))  # it has room, and lets us write
+            return os.path.abspath(directory)
+        except OSError:
+            pass  # there are other places
+    import tempfile
+
+    return tempfile.gettempdir()
+
+
+def _new_directory(where: str, name: str) -> str:
+    """Make a directory with a name that nobody can guess. Raises OSError."""
+    path = os.path.join(where, f"{name}_{os.urandom(6).hex()}")
+    os.mkdir(path, 0o700)
+    return path
+
+
+def _remove(directory: str) -> None:
+    try:
+        os.rmdir(directory)
+    except OSError:  # there is something in it
+        import shutil
+
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def disk_is_full(path: str) -> bool:
@@ -160,6 +196,8 @@ def read_error_file(path: str) -> str:
     "" if there is no such file, or it is not one.
     """
     try:
+        import json
+
         with open_regular(path) as f:
             data = json.loads(f.read(1 << 24))
     except (OSError, ValueError, RecursionError):

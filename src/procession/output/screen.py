@@ -8,10 +8,9 @@ because they share the line in which the cursor stands.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from procession.output.escape import RESET, end_colours, harmless
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.output.console import Console
 

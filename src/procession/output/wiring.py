@@ -7,10 +7,14 @@ import sys
 from collections.abc import Callable
 
 from procession.output.console import Console, leads_to
-from procession.output.follow import Follower, Source
 from procession.output.plan import Output
 from procession.output.rundir import open_regular
 from procession.policy import Route
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.output.feed import Source
+    from procession.output.follow import Follower
 
 TAIL_LINES = 20
 TAIL_BYTES = 1 << 16
@@ -72,9 +76,10 @@ class Wiring:
         return number
 
     def _pipe(self, rank: int, stream: str, opened: list[int]) -> int:
+        follower, source = self._follow(), self._source(rank, stream)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         opened.append(write_end)
-        self._follow().add_pipe(read_end, self._source(rank, stream))
+        follower.add_pipe(read_end, source)
         return write_end
 
     def _file(self, attempt: int, rank: int, stream: str, route: Route, opened: list[int]) -> int:
@@ -89,6 +94,8 @@ class Wiring:
         return fd
 
     def _source(self, rank: int, stream: str) -> Source:
+        from procession.output.feed import Source
+
         return Source(
             rank=rank,
             stream="out" if stream == "stdout" else "err",
@@ -98,6 +105,8 @@ class Wiring:
 
     def _follow(self) -> Follower:
         if self._follower is None:
+            from procession.output.follow import Follower
+
             assert self._consoles is not None
             self._follower = Follower(*self._consoles)
         return self._follower

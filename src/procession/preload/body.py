@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import os
-from typing import TYPE_CHECKING
 
 from procession.preload import harmless, known
 from procession.preload.scope import FALSE, UNKNOWN, Scope, full_name
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.preload.reader import Reader
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from enum import Enum
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
-from typing import NamedTuple
+
+from procession.values import Value
 
 _SUFFIXES = (*EXTENSION_SUFFIXES, ".py", ".pyc")  # the order in which Python looks
 _STANDARD = os.path.dirname(os.path.realpath(os.__file__))
@@ -38,7 +39,7 @@ class Kind(Enum):
     MISSING = "not found"
 
 
-class Found(NamedTuple):
+class Found(Value):
     """A module as it would be found.
 
     file: its file; "" for one that has none (built into the interpreter, a namespace package).

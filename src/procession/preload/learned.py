@@ -15,9 +15,15 @@ import stat
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, cast
 
 from procession.preload import safe
+from procession.typed import cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    _Stamp = list[Any]  # file, time of its last change in ns, size, inode
 
 MOST_PROGRAMS = 200
 LARGEST = 256 << 10  # bytes of one file
@@ -133,9 +139,6 @@ def _is_unfit(directory: int, name: str) -> bool:
     return unfit and all(_stamp(stamp[0]) == stamp for stamp in packages.values())
 
 
-_Stamp = list[Any]  # file, time of its last change in ns, size, inode
-
-
 def _stamp(file: str) -> _Stamp | None:
     try:
         status = os.stat(file)
@@ -201,18 +204,18 @@ def _read(directory: int, name: str) -> tuple[list[str], dict[str, _Stamp], bool
         return _NOTHING
     if not isinstance(said, dict):
         return _NOTHING
-    record = cast(dict[str, Any], said)
+    record = cast("dict[str, Any]", said)
     if record.get("format") != _FORMAT:
         return _NOTHING
     modules, packages = record.get("modules"), record.get("packages")
     if not isinstance(modules, list) or not isinstance(packages, dict):
         return _NOTHING
     stamps = {
-        top: cast(_Stamp, stamp)
-        for top, stamp in cast(dict[str, Any], packages).items()
+        top: cast("_Stamp", stamp)
+        for top, stamp in cast("dict[str, Any]", packages).items()
         if isinstance(stamp, list) and stamp and isinstance(stamp[0], str)
     }
-    names = [name for name in cast(list[Any], modules) if isinstance(name, str)]
+    names = [name for name in cast("list[Any]", modules) if isinstance(name, str)]
     return names, stamps, record.get("unfit") is True
 
 

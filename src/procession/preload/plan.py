@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+
+from procession.values import Value
 
 
-class StoppedAt(NamedTuple):
+class StoppedAt(Value):
     """The first place at which a program may change, or see, what is imported."""
 
     file: str
@@ -15,7 +16,7 @@ class StoppedAt(NamedTuple):
     reason: str
 
 
-class Plan(NamedTuple):
+class Plan(Value):
     """Which modules the forkserver may import before it forks.
 
     modules: in the order in which the program imports them, packages before their submodules. A

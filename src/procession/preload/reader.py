@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import NoReturn
 
 from procession.preload import safe
 from procession.preload.body import Body, Stopped
@@ -21,6 +20,10 @@ from procession.preload.find import Found, Kind, Search, with_packages
 from procession.preload.plan import Plan, StoppedAt, nothing
 from procession.preload.scope import UNKNOWN, Scope
 from procession.preload.source import parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 MOST_FILES = 200  # of one program
 

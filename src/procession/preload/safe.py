@@ -14,12 +14,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import NamedTuple
 
 from procession.preload.find import with_packages
+from procession.values import Value
 
 
-class Verdict(NamedTuple):
+class Verdict(Value):
     """Whether a module may be imported before the fork.
 
     reason: why not, or with which version it was shown.
@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
     unless: tuple[str, ...] = ()
 
 
-class _Entry(NamedTuple):
+class _Entry(Value):
     shown: str = ""  # the version with which it was shown
     reads: str = ""
     sets: str = ""

@@ -6,15 +6,14 @@ Read from /proc and /sys. Nothing here raises: what cannot be read is None, or i
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from procession.system.files import read
+from procession.values import Value
 
 UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2**63
 
 
-@dataclass(frozen=True)
-class Cgroups:
+class Cgroups(Value):
     """The cgroups of this process.
 
     version: "1", "2", "1 and 2", or None if unknown. paths: by controller of version 1, and by ""

@@ -27,7 +27,11 @@ class EventLoop:
         self._deadlines: dict[Hashable, tuple[float, Call]] = {}
         self._requests: deque[Call] = deque()
         self._lock = threading.RLock()  # a signal handler may ask while its thread asks
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        except OSError:
+            self._epoll.close()
+            raise
         self.watch(self._wake, self._take_requests)
 
     def watch(self, fd: int, call: Call) -> None:

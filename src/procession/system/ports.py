@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _socket as socket  # the module `socket` around it takes 2 ms to import
 import errno
-import random
-import socket
+import os
 
 # Below the kernel's default range for outgoing connections (32768 to 60999), so that no connection
 # of anybody takes the port between this look and rank 0's listen.
@@ -12,7 +12,6 @@ FIRST, LAST = 20000, 32000
 TRIES = 200
 
 _given: list[int] = []
-_random = random.SystemRandom()
 
 
 def free_port() -> int:
@@ -21,7 +20,7 @@ def free_port() -> int:
     Raises OSError when none is found.
     """
     for _ in range(TRIES):
-        port = _random.randrange(FIRST, LAST)
+        port = FIRST + int.from_bytes(os.urandom(4), "big") % (LAST - FIRST)
         if port not in _given and _is_free(port):
             _given.append(port)
             del _given[:-1000]
@@ -32,11 +31,14 @@ def free_port() -> int:
 def _is_free(port: int) -> bool:
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):  # noqa: S104 - only looked at, never listened on
         try:
-            with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe = socket.socket(family, socket.SOCK_STREAM)
+            try:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
                     probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 probe.bind((address, port))
+            finally:
+                probe.close()
         except OSError as e:
             if e.errno in (errno.EMFILE, errno.ENFILE):
                 raise

@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import os
 import pickle
-import struct
 import sys
 import time
 
-HEADER = struct.Struct("<cQq")
-DONE, VALUE, FAILED, ERROR, ACCOUNT = b"D", b"V", b"F", b"E", b"A"
+from procession.worker.frames import ACCOUNT, DONE, ERROR, FAILED, HEADER, VALUE
 
 # The exit code that this process has told its launcher it is going to have, because it failed; for
 # exit handlers that would otherwise wait for other ranks.

@@ -1,0 +1,70 @@
+"""Values are what frozen dataclasses of the same fields would be."""
+
+import copy
+import dataclasses
+import inspect
+import pickle
+
+import pytest
+
+from procession import Logs, Restart, Std, Stop
+from procession.values import Record, Value
+
+
+class Point(Value):
+    x: int
+    y: int = 2
+
+
+class Counter(Record):
+    count: int = 0
+
+
+def test_equal_by_fields():
+    assert Point(1) == Point(x=1, y=2) != Point(1, 3)
+    assert len({Point(1), Point(1, 2)}) == 1
+    assert Point(1) != (1, 2)
+    assert repr(Point(1)) == "Point(x=1, y=2)"
+
+
+@pytest.mark.parametrize("words", [(), (1, 2, 3)])
+def test_wrong_values(words):
+    with pytest.raises(TypeError, match="Point"):
+        Point(*words)
+
+
+@pytest.mark.parametrize("words", [{"z": 1}, {"x": 2}])
+def test_wrong_names(words):
+    with pytest.raises(TypeError, match="Point"):
+        Point(1, **words)
+
+
+def test_frozen():
+    point = Point(1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        point.x = 2
+    with pytest.raises(AttributeError):
+        del point.x
+    assert point == Point(1)
+
+
+def test_a_record_changes():
+    counter = Counter()
+    counter.count += 1
+    assert counter == Counter(1)
+    with pytest.raises(TypeError):
+        hash(counter)
+
+
+@pytest.mark.parametrize("value", [Point(1), Logs(tee=Std.ALL), Stop(grace=1.0), Restart(2)])
+def test_copies(value):
+    assert pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == value
+
+
+def test_what_dataclasses_asks_for():
+    assert dataclasses.is_dataclass(Stop)
+    assert [f.name for f in dataclasses.fields(Point)] == ["x", "y"]
+    assert dataclasses.replace(Point(1), y=5) == Point(1, 5) == Point(1).__replace__(y=5)
+    assert dataclasses.asdict(Point(1)) == {"x": 1, "y": 2}
+    assert list(inspect.signature(Point).parameters) == ["x", "y"]
+    assert Point.__match_args__ == ("x", "y")
