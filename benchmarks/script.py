@@ -99,6 +99,8 @@ def _equal_environment(scratch: str) -> None:
     """Let all ways have the same variables, and caches and temporary files of their own."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
+    # An installed package has its bytecode; that of a source tree is written by its first run.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in ("cache", "tmp"):
         os.mkdir(os.path.join(scratch, name))
     os.environ["XDG_CACHE_HOME"] = os.path.join(scratch, "cache")

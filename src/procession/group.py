@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import weakref
 from collections.abc import Callable, Generator, Iterator
 from signal import valid_signals
 
@@ -29,6 +28,7 @@ from procession.results import exception_of, value_of
 from procession.spawner import Spawner
 from procession.spec import Function, Spec
 from procession.supervisor import Supervisor
+from procession.system.latch import Latch
 from procession.values import Value
 
 TYPE_CHECKING = False
@@ -70,7 +70,7 @@ class Group:
         self._crash: BaseException | None = None
         self._outcome: Result | GroupFailed | None = None
         self._lock = threading.Lock()
-        self._done = threading.Event()
+        self._done = Latch()
         self._callbacks: list[Callable[[], None]] = []
         self._owner = os.getpid()
         self.unread = False
@@ -96,8 +96,10 @@ class Group:
         except BaseException as e:
             self._crash = e
         finally:
+            _groups.discard(self)
             with self._lock:
                 self._done.set()
+                self._supervisor.started.set()
                 callbacks, self._callbacks = self._callbacks, []
             self._supervisor.journal.wake()
             for call in callbacks:
@@ -346,10 +348,8 @@ class Group:
 
     def wait_started(self) -> None:
         """Wait until every rank has reached its program. Raises StartFailed if one did not."""
-        changed = self._supervisor.journal.changed
         try:
-            with changed:
-                changed.wait_for(lambda: self.state is not Phase.STARTING or self._done.is_set())
+            self._supervisor.started.wait()
         except KeyboardInterrupt:
             self._stop_on_interrupt()
             raise
@@ -363,12 +363,12 @@ class Group:
         return any(r.start_failed for r in self._supervisor.lifecycle.ranks)
 
 
-_groups: weakref.WeakSet[Group] = weakref.WeakSet()
+_groups: set[Group] = set()  # that run; weak references would swallow an interrupt now and then
 
 
 def _stop_all() -> None:
     """Stop what still runs when the interpreter exits, all at the same time."""
-    running = [g for g in _groups if not g.state.final]
+    running = [g for g in list(_groups) if not g.state.final]
     for group in running:
         group.stop(wait=False)
     for group in running:

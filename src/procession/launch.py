@@ -16,6 +16,7 @@ from procession.output.plan import Output
 from procession.policy import Logs, Restart, Stop
 from procession.spawner import fork_server
 from procession.spec import Function, Program, Spec, make_spec
+from procession.system.latch import Latch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,12 +95,17 @@ def start(
 
 def start_spec(spec: Spec) -> Group:
     """Start a group that is described by a checked `Spec`; see `start`."""
+    making = _Making(spec, None)
     try:
-        group = begin(spec)
-    except OSError as e:
-        raise SpecError(f"cannot prepare the run: {e}") from e
-    group.wait_started()
-    return group
+        try:
+            group = _made_by(making)
+        except OSError as e:
+            raise SpecError(f"cannot prepare the run: {e}") from e
+        group.wait_started()
+        return group
+    except BaseException:
+        making.give_up()
+        raise
 
 
 def begin(spec: Spec, output: Output | None = None) -> Group:
@@ -112,17 +118,22 @@ def begin(spec: Spec, output: Output | None = None) -> Group:
     """
     making = _Making(spec, output)
     try:
-        if spec.start_method == "fork" and isinstance(spec.program, Function):
-            # The ranks are forks of the thread that asks for them.
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-            try:
-                making.server = fork_server(spec, mask)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        making.start()
+        return _made_by(making)
     except BaseException:
         making.give_up()
         raise
+
+
+def _made_by(making: _Making) -> Group:
+    spec = making.spec
+    if spec.start_method == "fork" and isinstance(spec.program, Function):
+        # The ranks are forks of the thread that asks for them.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            making.server = fork_server(spec, mask)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    making.start()
     if making.fault is not None:
         raise making.fault
     assert making.group is not None
@@ -204,7 +215,7 @@ class _Making:
         self.group: Group | None = None
         self.fault: BaseException | None = None
         self._unwanted = False
-        self._made = threading.Event()
+        self._made = Latch()
         self._thread = threading.Thread(target=self._run, name="procession", daemon=True)
 
     def start(self) -> None:
@@ -212,6 +223,8 @@ class _Making:
         try:
             self._thread.start()
         except RuntimeError as e:
+            if isinstance(e.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None  # it came in the middle of a lock's release
             fault = OSError(errno.EAGAIN, f"its supervisor gets no thread ({e})")
             raise start_failed(self.spec, fault) from e
         self._made.wait()

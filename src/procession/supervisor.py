@@ -48,6 +48,7 @@ from procession.spawner import Spawner
 from procession.spec import Function, Spec
 from procession.system.deaths import MOMENT, Deaths
 from procession.system.eventloop import EventLoop
+from procession.system.latch import Latch
 from procession.system.memory import OomWatch
 
 TYPE_CHECKING = False
@@ -72,6 +73,7 @@ class Supervisor:
         self.records: list[RankRecord] = []
         self.lifecycle = Lifecycle(spec.nproc, spec.restart.max, patient=spec.stop.patience != 0)
         self.journal = Journal(self._write_event)
+        self.started = Latch()  # set when it has left its first phase, or has ended
         self.lost_server = ""
         self.drain_seconds: float | None = DRAIN_SECONDS
         self._spawner = spawner
@@ -512,6 +514,8 @@ class Supervisor:
 
     def _note_phase(self) -> None:
         self.journal.note(self.phase.name.lower(), None, self.lifecycle.attempt)
+        if self.phase is not Phase.STARTING:
+            self.started.set()
 
     def _write_event(self, event: Event) -> None:
         if self._spawner.run_dir.kept:

@@ -16,7 +16,7 @@ import json, os, sys
 names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
          "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
          "TORCHELASTIC_RUN_ID"]
-print(json.dumps({name: os.environ[name] for name in names}), flush=True)
+sys.stdout.write(json.dumps({name: os.environ[name] for name in names}) + "\\n")
 """
 REDUCE = """
 import os

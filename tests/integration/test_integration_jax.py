@@ -134,7 +134,8 @@ def test_a_rank_that_raises_ends_the_group_at_once(who):
     assert (failed.cause.rank, failed.cause.exit.code) == (who, 1)
     assert isinstance(failed.__cause__, ValueError)
     assert {end.exit.signal for end in failed.ended} == {15}
-    assert len(failed.ended) == 3
+    # On a busy machine, some have noticed by themselves, before the signal came to them.
+    assert len(failed.ended) + len(failed.failures) == 4
     assert ended_at - failed.cause.happened_at / 1e9 < 10  # under a second on an idle machine
 
 

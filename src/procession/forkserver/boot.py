@@ -129,11 +129,13 @@ def end_early() -> None:
 
 def _duplicate_above(fd: int, number: int) -> int:
     """Duplicate a descriptor onto a number above this one. Raises OSError."""
-    import fcntl
-
     try:
+        import fcntl
+
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, number + 1)
     except OSError as e:
         if e.errno == errno.EINVAL:  # the limit of open files is no higher
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
         raise
+    except ImportError:  # it is a file, which could not be opened either
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
