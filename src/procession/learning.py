@@ -37,9 +37,9 @@ class Learning:
         """Keep the account of a rank, if it says something new."""
         try:
             modules, files, changed = json.loads(account)
-            new = not {*modules} <= {*self.known, *self._planned}
+            new = [name for name in modules if name not in {*self.known, *self._planned}]
             if new and self._planned:
-                learned.store(self._key, modules, files, changed)
+                learned.store(self._key, [*self.known, *new], files, changed)
         except (ValueError, TypeError, AttributeError):
             pass  # there is none, or it is not our bootstrap's
 

@@ -17,9 +17,10 @@ class Account:
     def __init__(self, packages: list[str]) -> None:
         self._packages = frozenset(packages)
         self._environment = dict(os.environ)
+        self._there = frozenset(sys.modules)  # what was preloaded
 
     def __call__(self) -> bytes:
-        """Give, as JSON, the modules, the files of their packages, and the variables that changed.
+        """Give, as JSON, new modules, the files of the packages, and the variables that changed.
 
         Empty if it cannot be had.
         """
@@ -27,8 +28,9 @@ class Account:
         names = [n for n in then.keys() | now.keys() if then.get(n) != now.get(n)]
         changed = {n: now.get(n) for n in names}
         try:
-            modules = [n for n in list(sys.modules) if n.partition(".")[0] in self._packages]
-            files = {n: _file(sys.modules[n]) for n in modules if "." not in n}
+            new = [n for n in list(sys.modules) if n not in self._there]
+            modules = [n for n in new if n.partition(".")[0] in self._packages]
+            files = {n: _file(sys.modules[n]) for n in self._packages if n in sys.modules}
             return json.dumps([modules, files, changed]).encode()
         except Exception:
             return b""  # it is no concern of the program
