@@ -40,6 +40,8 @@ class Birth:
         self.modules = dict(sys.modules)
         self.packages = frozenset(name.partition(".")[0] for name in self.modules) - {"__main__"}
         self.libraries = _libraries()
+        ctypes: Any = sys.modules.get("ctypes")
+        self.flush_c = None if ctypes is None else ctypes.CDLL(None).fflush
 
 
 _birth: Birth | None = None
@@ -79,7 +81,9 @@ def leave(code: int) -> None:
     except Exception:
         return  # the interpreter says so, and has an exit code for it
     ctypes: Any = sys.modules.get("ctypes")
-    if ctypes is not None:  # otherwise, who would have written to a stream of the C library?
+    if birth.flush_c is not None:
+        birth.flush_c(None)
+    elif ctypes is not None:  # otherwise, who would have written to a stream of the C library?
         ctypes.CDLL(None).fflush(None)
     os._exit(code)
 

@@ -90,6 +90,8 @@ def _prefer(directory: str) -> None:
     except OSError:
         return  # an archive
     hidden = own & sys.stdlib_module_names - LOADED_AT_START - set(sys.builtin_module_names)
+    if not hidden:
+        return  # to look at all modules would copy the pages that their names lie in
     for name in list(sys.modules):
         if name.partition(".")[0] in hidden:
             del sys.modules[name]
