@@ -268,6 +268,7 @@ class Rank(Record):
     failed_nth: int = 0  # in the order in which failures were heard of, from 1
     start_failed: bool = False
     ended: Ended | None = None
+    reported_at: int = 0
 
 
 class Lifecycle(Record):
@@ -367,7 +368,7 @@ class Lifecycle(Record):
         kind = event.kind
         before_stop = rank.stop_at is None or event.at < rank.stop_at
         if kind is WorkerEvent.REPORTED and not rank.reported and before_stop:
-            rank.reported, rank.reported_ok = True, event.ok
+            rank.reported, rank.reported_ok, rank.reported_at = True, event.ok, event.at
             if not event.ok and (rank.failed_at is None or event.at < rank.failed_at):
                 rank.failed_at = event.at
         elif kind in (WorkerEvent.STOP_SENT, WorkerEvent.KILL_SENT) and rank.stop_at is None:
@@ -376,6 +377,8 @@ class Lifecycle(Record):
             if told_late and rank.failed_at is not None and rank.failed_at >= event.at:
                 # Its own word for the signal overtook the news that it was sent.
                 rank.failed_at, rank.reported = None, False
+            elif rank.reported_ok and rank.reported_at > event.at:
+                rank.reported = rank.reported_ok = False  # so it obeyed
         elif kind in (WorkerEvent.SPAWN_FAILED, WorkerEvent.START_DEADLINE):
             rank.start_failed = True
             if rank.failed_at is None and rank.stop_at is None:

@@ -133,7 +133,7 @@ def test_a_rank_that_raises_ends_the_group_at_once(who):
     ended_at = time.monotonic()
     assert (failed.cause.rank, failed.cause.exit.code) == (who, 1)
     assert isinstance(failed.__cause__, ValueError)
-    assert {end.exit.signal for end in failed.ended} == {15}
+    assert {end.exit.signal for end in failed.ended} <= {15}
     # On a busy machine, some have noticed by themselves, before the signal came to them.
     assert len(failed.ended) + len(failed.failures) == 4
     assert ended_at - failed.cause.happened_at / 1e9 < 10  # under a second on an idle machine
@@ -145,7 +145,7 @@ def test_a_rank_that_exits_ends_the_group_too():
     assert failed.cause.rank == 1
     assert failed.cause.type_name == "SystemExit"
     assert failed.cause.exit.code == 3
-    assert [end.exit.signal for end in failed.ended] == [15]
+    assert [end.exit.signal for end in failed.ended] in ([15], [])  # [] if it noticed by itself
     assert ended_at - failed.cause.happened_at / 1e9 < 10
 
 

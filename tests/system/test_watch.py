@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from rankwork import whoami
@@ -62,8 +63,9 @@ def test_pids_are_those_of_the_ranks():
         pids = group.pids()
         assert list(pids) == [0, 1, 2]
         for rank, pid in pids.items():
-            with open(f"/proc/{pid}/environ") as f:
-                assert f"RANK={rank}" in f.read().split("\0")
+            # Just after its exec, the kernel shows nothing.
+            until(Path(f"/proc/{pid}/environ").read_text, "an environment")
+            assert f"RANK={rank}" in Path(f"/proc/{pid}/environ").read_text().split("\0")
 
 
 def kinds(group, rank):

@@ -272,6 +272,7 @@ class Server:
             reached.append(rank)
         if reached:
             self._tell("signalled", number, reached, at)
+            self._send()  # before a rank has something to say to it
 
     def _reap(self) -> None:
         """Take every exit that there is, tell those of ranks, and go on with a sweep."""
