@@ -8,10 +8,6 @@ from collections.abc import Callable, Iterator
 
 from procession.events import Event
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
 
 class Journal:
     """The events of one group, in order. Written in one thread, read in any.

@@ -373,12 +373,10 @@ class Lifecycle(Record):
                 rank.failed_at = event.at
         elif kind in (WorkerEvent.STOP_SENT, WorkerEvent.KILL_SENT) and rank.stop_at is None:
             rank.stop_at = event.at
-            told_late = rank.reported and not rank.reported_ok and not rank.start_failed
-            if told_late and rank.failed_at is not None and rank.failed_at >= event.at:
+            if rank.reported and rank.reported_at >= event.at and not rank.start_failed:
                 # Its own word for the signal overtook the news that it was sent.
-                rank.failed_at, rank.reported = None, False
-            elif rank.reported_ok and rank.reported_at > event.at:
-                rank.reported = rank.reported_ok = False  # so it obeyed
+                rank.reported = rank.reported_ok = False
+                rank.failed_at = None
         elif kind in (WorkerEvent.SPAWN_FAILED, WorkerEvent.START_DEADLINE):
             rank.start_failed = True
             if rank.failed_at is None and rank.stop_at is None:

@@ -19,7 +19,7 @@ from collections import ChainMap
 from types import FunctionType
 
 from procession.errors import SpecError
-from procession.payload import Named
+from procession.named import Named
 from procession.typed import cast
 from procession.worker.inherit import InheritedFd
 

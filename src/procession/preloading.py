@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from procession.forkserver.pool import NOTHING, Preload
-from procession.payload import Named
+from procession.named import Named
 from procession.spec import Function, Module, Script, Spec
 
 BY_VALUE = ("cloudpickle", "cloudpickle.cloudpickle")  # what functions that travel so need
@@ -75,16 +75,15 @@ def _search_path(first: str) -> list[str]:
 
 
 def preload_of(
-    spec: Spec, plan: Plan | None, learned: Sequence[str], envs: Sequence[Mapping[str, str]]
+    spec: Spec, plan: Plan, learned: Sequence[str], envs: Sequence[Mapping[str, str]]
 ) -> Preload:
     """Say what a forkserver is to import: what is planned, then what was learned.
 
     envs: the variables of each rank. What reads a variable as it is imported is left to the ranks
     if they do not agree on it.
     """
-    if plan is None or not plan.modules:
-        return NOTHING
     from procession.preload import safe
+    from procession.preload.variables import among
 
     common = {n: v for n, v in envs[0].items() if all(e.get(n) == v for e in envs[1:])}
     differ = {n for e in envs for n in e if n not in common}
@@ -94,7 +93,7 @@ def preload_of(
     for name in (*plan.modules, *learned):
         variables = safe.verdict(name).variables
         if id(variables) not in agreed:
-            agreed[id(variables)] = not any(safe.reads(variables, n) for n in differ)
+            agreed[id(variables)] = not any(among(variables, n) for n in differ)
             if agreed[id(variables)]:
                 read.update(variables)
         if agreed[id(variables)]:

@@ -99,7 +99,7 @@ class Spawner:
         if self._forks_launcher:
             return fork_server(self._spec)
         preload = pool.NOTHING
-        if self._common_start:
+        if self._common_start and self._plan is not None and self._plan.modules:
             known = self._learning.known if self._learning is not None else ()
             preload = preload_of(self._spec, self._plan, known, variables_of(self._spec, self._env))
         self._lease = pool.lease(self._server_env(), preload)

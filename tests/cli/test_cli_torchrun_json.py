@@ -73,7 +73,7 @@ def test_a_wrong_command_line_prints_nothing():
     assert (done.returncode, done.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("most", range(7, 12))
+@pytest.mark.parametrize("most", range(6, 12))
 def test_a_group_that_cannot_be_started(most):
     # The fewer there are, the earlier it fails.
     limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (most, most))

@@ -1,5 +1,6 @@
 """Several launchers as the nodes of one job: on this machine, and on two by network namespaces."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -145,10 +146,9 @@ def hosts():
             ip("netns", "del", name)
 
 
-@pytest.mark.torch
-def test_two_hosts_reduce(tmp_path, hosts):
-    pytest.importorskip("torch")
-    script = write(tmp_path / "reduce.py", REDUCE)
+@contextlib.contextmanager
+def launched_on(hosts, script):
+    """A launcher on each host, as somebody starts them by hand."""
     port, master = free_port(), hosts[0][1]
 
     def launcher(rank):
@@ -160,6 +160,14 @@ def test_two_hosts_reduce(tmp_path, hosts):
         )
 
     with launcher(0) as first, launcher(1) as second:
+        yield first, second
+
+
+@pytest.mark.torch
+def test_two_hosts_reduce(tmp_path, hosts):
+    pytest.importorskip("torch")
+    script = write(tmp_path / "reduce.py", REDUCE)
+    with launched_on(hosts, script) as (first, second):
         assert (first.end(50), second.end(50)) == (0, 0), (first.err, second.err)
     assert sorted(first.out.decode().splitlines()) == [
         f"[{rank}] rank {rank} of 4: 1111" for rank in (0, 1)
@@ -176,17 +184,7 @@ def test_a_failure_on_one_host_ends_the_job_on_both(tmp_path, hosts):
     source = source.replace("dist.destroy_process_group()", "again = 'see below'")
     source += "dist.all_reduce(total)\n"
     script = write(tmp_path / "reduce.py", source)
-    port, master = free_port(), hosts[0][1]
-
-    def launcher(rank):
-        name, _, cable = hosts[rank]
-        return Watched(
-            *node(rank, port, script, address=master),
-            program=("ip", "netns", "exec", name, *PROCESSION),
-            env={**os.environ, "GLOO_SOCKET_IFNAME": cable},
-        )
-
-    with launcher(0) as first, launcher(1) as second:
+    with launched_on(hosts, script) as (first, second):
         assert second.end(50) == 1
         assert first.end(50) == 1  # its ranks lose their peers
     assert b"failed on node 1 of 2: rank 3 of 4" in second.err

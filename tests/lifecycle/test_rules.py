@@ -174,15 +174,18 @@ def test_a_rank_that_was_signalled_before_it_ended_is_no_failure(sent):
     assert group.endings == [Ended.STOPPED, Ended.STOPPED]
 
 
-def test_a_word_for_our_signal_that_overtook_the_news_of_it_is_no_failure():
+@pytest.mark.parametrize("at", [1000, 1001])
+@pytest.mark.parametrize("ok", [False, True], ids=["raised", "returned"])
+@pytest.mark.parametrize("sent", ["stop sent", "kill sent"])
+def test_a_word_for_our_signal_that_overtook_the_news_of_it_is_no_outcome(sent, ok, at):
     group = Script(2).running()
-    group("stop wanted")
-    assert group("reported", 0, at=1001, ok=False) == []
-    assert group.life.failures == [0]  # as far as is known
-    group("stop sent", 0, at=1000)
+    group("stop wanted", kill=sent == "kill sent")
+    assert group("reported", 0, at=at, ok=ok) == []
+    assert group.life.failures == ([] if ok else [0])  # as far as is known
+    group(sent, 0, at=1000)
     assert group.life.failures == []
-    group("exited", 0, at=1002, ok=False)
-    group("stop sent", 1, at=1000)
+    group("exited", 0, at=1002, ok=ok)
+    group(sent, 1, at=1000)
     group("exited", 1, at=1003, ok=False)
     assert group("swept") == [End(Phase.STOPPED)]
     assert group.endings == [Ended.STOPPED, Ended.STOPPED]

@@ -35,13 +35,15 @@ KINDS = list(DeadlineKind)
 WORKERS, PHASES, ENDINGS = list(Worker), list(Phase), [None, *Ended]
 NUMBER = {m: i for kind in (WORKERS, PHASES, ENDINGS) for i, m in enumerate(kind)}
 SENT = (Worker.STOPPING, Worker.KILLING)
+LATE = "after our signal"  # of which we have not heard yet
+NO_START = "did not start"
 
 
 def key_of(world):
     """Give what tells a state from others. Left out, because nothing reads it any more:
 
     - of a rank that is gone, all but how it ended;
-    - which rank did not start: one is enough to forbid a restart;
+    - which of those that are gone did not start: one is enough to forbid a restart;
     - the order of failures: the walk makes one before the cause and one after it from each state;
     - the number of the attempt where no restart can follow: the state with the most attempts left
       stands for all, so that a restart against the rules would be seen;
@@ -60,8 +62,13 @@ def key_of(world):
         starting = starting or state in NOT_THERE_YET
         unasked = unasked or (state in ALIVE and not rank.asked)
         if failed and rank.stop_at is None and rank.failed_at >= NOW:
-            failed = "after our signal"  # of which we have not heard yet
-        ranks.append((NUMBER[state], rank.reported, rank.reported_ok, rank.asked, failed, 0))
+            failed = LATE
+        reported = rank.reported
+        if reported and rank.stop_at is None and rank.reported_at >= NOW:
+            reported = LATE
+        if failed and rank.start_failed:
+            failed = NO_START
+        ranks.append((NUMBER[state], reported, rank.reported_ok, rank.asked, failed, 0))
     doomed = life.stop_wanted or start_failed
     may_fail = life.phase in (Phase.STARTING, Phase.RUNNING) or (
         life.attempt < RESTARTS and not doomed and not life.phase.final
@@ -98,17 +105,19 @@ def world_of(key):
     life.phase, life.attempt, life.waiting = PHASES[phase], attempt, waiting
     life.stop_wanted, life.killing, life.left_behind = stop_wanted, killing, left
     life.ranks = []
+    known = not start_failed or any(failed == NO_START for *_, failed, _ in ranks)
     for i, (number, reported, good, asked, failed, ended) in enumerate(ranks):
         state = WORKERS[number]
         life.ranks.append(
             Rank(
                 state,
-                reported=reported,
+                reported=bool(reported),
+                reported_at=LATER if reported == LATE else BEFORE_CAUSE,
                 reported_ok=good,
                 asked=asked,
                 stop_at=NOW if state in SENT else None,
-                failed_at=LATER if isinstance(failed, str) else 10 + i if failed else None,
-                start_failed=start_failed and i == 0,
+                failed_at=LATER if failed == LATE else 10 + i if failed else None,
+                start_failed=failed == NO_START or (i == 0 and not known),
                 ended=ENDINGS[ended],
             )
         )

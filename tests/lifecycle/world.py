@@ -136,6 +136,7 @@ class World:
                 yield RankEvent(E.REPORTED, r, at, ok=False)
             if rank.stop_at is None and r in self.stop_due | self.kill_due:
                 # Its word for our signal may overtake the news that it was sent.
+                yield RankEvent(E.REPORTED, r, after)
                 yield RankEvent(E.REPORTED, r, after, ok=False)
             if rank.stop_at is not None:
                 yield RankEvent(E.REPORTED, r, after)
@@ -172,7 +173,7 @@ def taken_back(before, event):
     rank = before.ranks[event.rank]
     told = rank.failed_at is not None and rank.reported and not rank.start_failed
     first = rank.stop_at is None
-    return {event.rank} if told and first and event.at <= rank.failed_at else set()
+    return {event.rank} if told and first and event.at <= rank.reported_at else set()
 
 
 def a_failure_never_moves_to_a_later_time(before, event, after, actions):

@@ -40,10 +40,18 @@ INTERRUPTED = 130  # 128 + SIGINT
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Raises SystemExit(2) for a wrong one."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["run"] and not TELLING.intersection(words):
+    return surrounded(lambda: _command(words), words if words[:1] == ["run"] else None)
+
+
+def surrounded(call: Callable[[], int], launch: Sequence[str] | None) -> int:
+    """Call what a command does, with a forkserver that boots meanwhile if it will launch a group.
+
+    launch: the words of a launch. Gives the exit code, also after Ctrl-C.
+    """
+    if launch is not None and not TELLING.intersection(launch):
         start_early()
     try:
-        return _command(words)
+        return call()
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:

@@ -8,8 +8,8 @@ import sys
 
 from procession.forkserver.boot import interpreter_flags
 from procession.learning import Learning
+from procession.named import Named
 from procession.output.rundir import masked, masked_words
-from procession.payload import Named
 from procession.preloading import learns, plan_of, preload_of
 from procession.rankenv import given_run_id
 from procession.spawner import variables_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from procession.cli import INTERRUPTED, TELLING, leave_after
-from procession.forkserver.boot import end_early, start_early
+from procession.cli import leave_after, surrounded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,16 +15,13 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line of torchrun; returns the exit code. Raises SystemExit(2)."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if not TELLING.intersection(words):
-        start_early()
-    try:
+
+    def launch() -> int:
         from procession.cli import run
 
         return run.main(words, torchrun=True)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    finally:
-        end_early()
+
+    return surrounded(launch, words)
 
 
 def command() -> NoReturn:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SOCKET_FD = 3
+ROOM = 8  # descriptors that must be left for an early start; the launch itself needs some to fail
 CODE = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from procession.forkserver.server import main; del sys.path[0]; "
@@ -113,9 +114,18 @@ def start(env: Mapping[str, str]) -> Started:
 
 def start_early() -> None:
     """Start one for the launch that is to come, if that can be done; else that will say why."""
+    room: list[int] = []
     try:
         for fd in (0, 1, 2):
             os.fstat(fd)  # without one of them, the socket would become somebody's stream
+        for _ in range(ROOM):
+            room.append(os.dup(0))  # noqa: PERF401 (those before one that fails are closed, too)
+    except OSError:
+        return
+    finally:
+        for fd in room:
+            os.close(fd)
+    try:
         early.append(start(dict(os.environ)))
     except OSError:
         pass

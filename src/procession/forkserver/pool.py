@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from procession.forkserver import boot
 from procession.forkserver.client import ForkServer
+from procession.preload.variables import among
 from procession.values import Value
 
 TYPE_CHECKING = False
@@ -70,8 +71,13 @@ class Preload(Value):
         return (
             (self.path, self.cwd) == (earlier.path, earlier.cwd)
             and earlier.modules == self.modules[: len(earlier.modules)]
-            and seen(earlier.reads, self.env) == seen(earlier.reads, earlier.env)
+            and earlier.seen == {n: v for n, v in self.env.items() if among(earlier.reads, n)}
         )
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """The variables that the modules see when they are imported."""
+        return {n: v for n, v in self.env.items() if among(self.reads, n)}
 
     @property
     def message(self) -> dict[str, Any]:
@@ -86,13 +92,6 @@ class Preload(Value):
             "sets": list(self.sets),
             "listed": self.listed,
         }
-
-
-def seen(reads: tuple[str, ...], env: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables of an environment that are among those read."""
-    names = frozenset(reads)
-    beginnings = tuple(name[:-1] for name in reads if name.endswith("*"))
-    return {n: v for n, v in env.items() if n in names or n.startswith(beginnings)}
 
 
 class Lease(Value):
@@ -140,7 +139,17 @@ def prepare(env: Mapping[str, str]) -> None:
             server = ForkServer.start(env)
         except OSError:
             return
-        _resting.append(Lease(wanted, NOTHING, server))
+        surplus = _rest(Lease(wanted, NOTHING, server))
+    for each in surplus:
+        each.close()
+
+
+def _rest(lease: Lease) -> list[ForkServer]:
+    """Put one to rest; gives those that are too many now, to be closed. To be called locked."""
+    _resting.append(lease)
+    surplus = [e.server for e in _resting[:-MOST_RESTING]]
+    del _resting[:-MOST_RESTING]
+    return surplus
 
 
 def _take_early() -> None:
@@ -195,9 +204,7 @@ def release(lease: Lease) -> None:
     with _lock:
         _working.discard(lease.server)
         lease.server.send(("rest", REST_SECONDS), [], [])
-        _resting.append(lease)
-        surplus = [e.server for e in _resting[:-MOST_RESTING]]
-        del _resting[:-MOST_RESTING]
+        surplus = _rest(lease)
     for each in surplus:
         each.close()
 

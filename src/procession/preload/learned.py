@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from procession.preload import safe
+from procession.preload.variables import among
 from procession.typed import cast
 
 TYPE_CHECKING = False
@@ -92,7 +93,7 @@ def store(
         verdict = safe.verdict(name) if name.partition(".")[0] in known else None
         if verdict is None or not verdict.safe:
             continue
-        if not any(safe.reads(verdict.variables, variable) for variable in by_program):
+        if not any(among(verdict.variables, variable) for variable in by_program):
             kept.append(name)
     tops = {name.partition(".")[0] for name in kept}
     text = json.dumps(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
@@ -291,18 +291,6 @@ def set_by_import(name: str, value: str | None) -> bool:
         user = getpass.getuser().translate({ord(c): "_" for c in '\\/:*?"<>|'})
         return value == os.path.join(tempfile.gettempdir(), f"torchinductor_{user}")
     return (name, value) in (("KMP_DUPLICATE_LIB_OK", "True"), ("KMP_INIT_AT_FORK", "FALSE"))
-
-
-def reads(variables: Iterable[str], name: str) -> bool:
-    """Tell whether the variable `name` is among a verdict's `variables`."""
-    names, beginnings = _taken_apart(tuple(variables))
-    return name in names or name.startswith(beginnings)
-
-
-@cache
-def _taken_apart(variables: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    beginnings = tuple(v[:-1] for v in variables if v.endswith("*"))
-    return frozenset(v for v in variables if not v.endswith("*")), beginnings
 
 
 def _standard(top: str) -> Verdict:
