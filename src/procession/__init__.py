@@ -37,6 +37,8 @@ _PLACES = {
     "SpecError": "errors",
     "RemoteError": "errors",
     "ProcessionError": "errors",
+    "beat": "worker.board",
+    "stopping": "worker.board",
     "Command": "spec",
     "Script": "spec",
     "Module": "spec",
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from procession.lifecycle import Phase
     from procession.policy import Logs, Restart, Std, Stop
     from procession.spec import Command, Function, Module, Script
+    from procession.worker.board import beat, stopping
 
 __all__ = [
     "Command",
@@ -86,8 +89,10 @@ __all__ = [
     "StartFailed",
     "Std",
     "Stop",
+    "beat",
     "run",
     "start",
+    "stopping",
 ]
 
 

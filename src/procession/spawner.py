@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from procession.board import Board
 from procession.forkserver import pool
 from procession.forkserver.boot import fresh_interpreter
 from procession.forkserver.client import ForkServer, Jobs
@@ -52,8 +53,10 @@ class Spawner:
         self._plan: Plan | None = None
         self._learning: Learning | None = None
         self._account: ResultReader | None = None
-        self._owned: list[Payload | Files | Wiring] = []  # to be closed in this order
+        self._owned: list[Payload | Files | Wiring | Board] = []  # to be closed in this order
         try:
+            self.board = Board(spec.nproc)
+            self._owned.append(self.board)
             self.payload = Payload(spec)
             self._owned.append(self.payload)
             self._plan = plan_of(spec, self.payload.named)
@@ -164,7 +167,7 @@ class Spawner:
         roles = dict(zip(("stdin", "stdout", "stderr"), map(jobs.place, streams), strict=True))
         error_file = self.run_dir.error_file(attempt, rank)
         number = self._spec.node.first(self._spec.nproc) + rank
-        own = own_environment(rank, number, error_file)
+        own = own_environment(rank, number, error_file) | self.board.variable(rank)
         env: dict[str, str | None] = {**own, **self._spec.env[rank]}
         args = self._spec.args[rank]
         job: dict[str, Any] = {"rank": rank, "env": env, "fds": roles, "inherit": ()}

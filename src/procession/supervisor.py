@@ -201,6 +201,8 @@ class Supervisor:
             return  # until somebody asks
         if deadline.kind is DeadlineKind.GRACE:  # one deadline: it may only become shorter
             self._grace_ends = min(self._grace_ends, time.monotonic() + self._grace)
+            left = self._grace_ends - time.monotonic()
+            self._spawner.board.tell_stop(0.0, left, self._stop_signal)
         seconds = {
             DeadlineKind.PATIENCE: self._patience or 0.0,
             DeadlineKind.START: START_SECONDS,
@@ -225,6 +227,7 @@ class Supervisor:
         self._grace_ends = math.inf
         if attempt:
             self._spawner.streams.drain(DRAIN_SECONDS)
+            self._spawner.board.forget()
         self._ranks.begin()
         try:
             if self._server.lost:
