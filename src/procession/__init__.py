@@ -26,6 +26,7 @@ _PLACES = {
     "Std": "policy",
     "Stop": "policy",
     "Restart": "policy",
+    "Placement": "placement",
     "Event": "events",
     "Phase": "lifecycle",
     "Exit": "exit",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from procession.group import Group, Result
     from procession.launch import run, start
     from procession.lifecycle import Phase
+    from procession.placement import Placement
     from procession.policy import Logs, Restart, Std, Stop
     from procession.spec import Command, Function, Module, Script
 
@@ -76,6 +78,7 @@ __all__ = [
     "Module",
     "Outcome",
     "Phase",
+    "Placement",
     "ProcessionError",
     "RankEnd",
     "RemoteError",

@@ -23,6 +23,7 @@ from procession.exit import Exit
 from procession.forkserver.client import ForkServer
 from procession.lifecycle import Phase, Worker
 from procession.output.plan import Output
+from procession.placing import Placed
 from procession.policy import Stop
 from procession.results import exception_of, value_of
 from procession.spawner import Spawner
@@ -137,6 +138,16 @@ class Group:
     def run_dir(self) -> str:
         """The run's directory, "" where there is none."""
         return self._spawner.run_dir.path if self._spawner.run_dir.kept else ""
+
+    @property
+    def placed(self) -> Placed:
+        """The CPUs of the ranks, and how many threads they can use."""
+        return self._spawner.places.placed
+
+    @property
+    def notes(self) -> list[str]:
+        """What people should know of how the group is started, one line each."""
+        return list(self._spawner.places.notes)
 
     def pids(self) -> dict[int, int]:
         """Give the process of each rank of the current attempt that has or had one."""

@@ -13,6 +13,7 @@ from procession.errors import SpecError
 from procession.forkserver.client import ForkServer
 from procession.group import Group
 from procession.output.plan import Output
+from procession.placement import Placement
 from procession.policy import Logs, Restart, Stop
 from procession.spawner import fork_server
 from procession.spec import Function, Program, Spec, make_spec
@@ -38,6 +39,7 @@ def start(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
+    placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
 ) -> Group:
@@ -58,7 +60,7 @@ def start(
         per rank) or "fork" (functions: a fork of this process, with its live state). A command is
         started by exec in any case.
     stdin: the rank that gets this process's standard input; the others read nothing.
-    logs, stop, restart: policies; see `Logs`, `Stop`, `Restart`.
+    logs, stop, restart, placement: policies; see `Logs`, `Stop`, `Restart`, `Placement`.
     preload: modules that are imported once, before the ranks are forked (start method
         "forkserver", Python programs): "auto", those that the program is going to import anyway
         (of a function: that this process has imported), as far as the program cannot tell the
@@ -83,6 +85,7 @@ def start(
         logs=logs,
         stop=stop,
         restart=restart,
+        placement=placement,
         preload=preload,
         learn=learn,
     )
@@ -155,6 +158,7 @@ def run(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
+    placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
     timeout: float | None = None,
@@ -181,6 +185,7 @@ def run(
         logs=logs,
         stop=stop,
         restart=restart,
+        placement=placement,
         preload=preload,
         learn=learn,
     )
@@ -239,6 +244,11 @@ class _Making:
             self._made.set()
             return
         self.group = group
+        if group.notes:
+            import logging
+
+            for note in group.notes:
+                logging.getLogger("procession").warning("procession: %s", note)
         if self._unwanted:
             group.kill(wait=False)
         self._made.set()

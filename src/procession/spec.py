@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from procession.errors import SpecError
+from procession.placement import NO_PLACEMENT, Placement
 from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
 from procession.rankenv import ALONE, Node
 from procession.ranks import by_rank, is_by_rank
@@ -64,7 +65,7 @@ class Spec(Value):
     takes the variable away. preload: modules that are imported once, before the ranks are forked;
     "auto": those that the program will import, as far as that is sound. learn: with "auto", take
     those in, too, that the program was seen to import later, and see what it does. node: the
-    group's place among those of other machines.
+    group's place among those of other machines. placement: the ranks' CPUs, priority and memory.
     """
 
     program: Program
@@ -84,6 +85,7 @@ class Spec(Value):
     learn: bool = True
     programs: tuple[Program, ...] = ()
     node: Node = ALONE
+    placement: Placement = NO_PLACEMENT
 
     def program_of(self, rank: int) -> Program:
         """Give what a rank runs."""
@@ -144,6 +146,7 @@ def make_spec(
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
     node: Node = ALONE,
+    placement: Placement | None = None,
 ) -> Spec:
     """Check everything that can be checked before a process is started.
 
@@ -162,6 +165,7 @@ def make_spec(
         ("logs", logs, Logs, "a Logs(...)"),
         ("stop", stop, Stop, "a Stop(...)"),
         ("restart", restart, Restart, "a Restart(...)"),
+        ("placement", placement, Placement, "a Placement(...)"),
     )
     for what, value, kind, wanted in kinds:
         if value is not None and not isinstance(value, kind):
@@ -169,6 +173,7 @@ def make_spec(
     if name is not None and (not name or not name.isprintable()):
         raise SpecError(f"name must be a line of text, not {name!r}")
     logs, stop, restart = logs or DEFAULT_LOGS, stop or DEFAULT_STOP, restart or NO_RESTART
+    placement = placement or NO_PLACEMENT
     if start_method not in START_METHODS:
         raise SpecError(
             f"start_method must be one of {', '.join(START_METHODS)}, not {start_method!r}"
@@ -179,6 +184,8 @@ def make_spec(
         logs.check(nproc)
         stop.check()
         restart.check()
+        if placement is not NO_PLACEMENT:
+            placement.check(nproc)
         args_by_rank = [_arguments(a) for a in by_rank(args, nproc, "args")]
         kwargs_by_rank = [_keywords(k) for k in by_rank(kwargs or {}, nproc, "kwargs", {})]
         env_by_rank = [_environment(e) for e in by_rank(env or {}, nproc, "env", {})]
@@ -203,6 +210,7 @@ def make_spec(
         learn=bool(learn),
         programs=() if all(t is target for t in targets) else tuple(targets),
         node=node,
+        placement=placement,
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
 

@@ -429,7 +429,9 @@ class Supervisor:
         record.cpu_seconds, record.peak_memory, record.exited_at = cpu, peak, at
         ours = self.lifecycle.ranks[rank].state is lifecycle.Worker.KILLING
         if record.exit.signal == signal.SIGKILL and not ours:
-            record.out_of_memory = self._oom.verdict(peak)
+            killed = self._spawner.places.over_limit(self.lifecycle.attempt, rank)
+            record.out_of_memory = killed or self._oom.verdict(peak)
+            record.over_limit = bool(killed)
         self._read_result(rank, everything=True)
         self._forget_rank(record)  # from here on it is over
         ok = record.exit.ok

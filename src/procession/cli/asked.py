@@ -14,6 +14,7 @@ from procession.cli.parts import by_rank, is_number, read_parts
 from procession.cli.settings import Settings, gather
 from procession.errors import SpecError
 from procession.output.plan import Output
+from procession.placement import Placement
 from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
 from procession.rankenv import ALONE, Node
 from procession.spec import Spec, make_spec
@@ -34,8 +35,9 @@ OF_OUTPUT = (
 )  # fmt: skip
 OF_LIFE = (
     "max_restarts", "shutdown_timeout", "signals_to_handle", "start_method", "monitor_interval",
-    "event_log_handler", "numa_binding",
+    "event_log_handler",
 )  # fmt: skip
+OF_PLACE = ("numa_binding", "cpus_per_rank", "nice", "memory_limit")
 PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 TORCHS_TIMEOUT = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
@@ -106,6 +108,7 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         preload=_preload(s.text("preload")),
         learn=not s.flag("no_learn"),
         node=node,
+        placement=_placement(s),
         **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}),
     )
     return Asked(
@@ -144,6 +147,14 @@ def _life(s: Settings, notes: list[str]) -> Life:
     life, said = read_life(s)
     notes += said
     return life
+
+
+def _placement(s: Settings) -> Placement | None:
+    if not s.given(OF_PLACE):
+        return None
+    from procession.cli.place import read_placement
+
+    return read_placement(s)
 
 
 def _stdin(s: Settings, nproc: int) -> int | None:

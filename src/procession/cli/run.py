@@ -64,6 +64,11 @@ def _run(prog: str, asked: Asked) -> tuple[int, Group | None]:
     except OSError as e:
         where = f"--log-dir {spec.logs.dir!r}: " if spec.logs.dir else ""
         refuse(prog, f"{where}cannot prepare the run: {e}")
+    if not asked.json:
+        from procession.cli.place import say_threads
+
+        for note in filter(None, (say_threads(spec, group.placed), *group.notes)):
+            _say(f"procession: {note}")
     if group.run_dir and output is None:
         _say(f"procession: logs in {group.run_dir}")
     group.drain_patiently()
