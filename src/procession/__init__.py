@@ -44,7 +44,7 @@ _PLACES = {
     "Function": "spec",
 }
 
-_FACES = ("devices", "elastic", "forkserver", "jax", "multiprocessing", "xla")
+_FACES = ("devices", "elastic", "forkserver", "jax", "multiprocessing", "telemetry", "xla")
 
 if TYPE_CHECKING:
     from procession.errors import (

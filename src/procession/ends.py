@@ -97,7 +97,7 @@ def rank_end(
     """Say how one rank ended."""
     rank = life.ranks[record.rank]
     told: dict[str, Any] = record.told.record if record.told is not None else {}
-    outcome = _outcome(spec, rank, record, told, forkserver_lost)
+    outcome = outcome_of(spec, rank, record, told, forkserver_lost)
     failed = rank.failed_at is not None or outcome is Outcome.LOST
     out, err = spawner.streams.log_paths(life.attempt, record.rank)
     traceback = str(told.get("traceback", ""))
@@ -142,9 +142,10 @@ def _announced(rank: Rank, record: RankRecord, told: dict[str, Any]) -> int | No
     return code if isinstance(code, int) and code else CODES.get(str(told.get("kind")), 1)
 
 
-def _outcome(
+def outcome_of(
     spec: Spec, rank: Rank, record: RankRecord, told: dict[str, Any], forkserver_lost: bool
 ) -> Outcome:
+    """Say how a rank ended, or UNKNOWN."""
     if rank.ended is Ended.LOST:
         return Outcome.LOST
     if record.start_fault is not None or (rank.start_failed and rank.failed_at is not None):

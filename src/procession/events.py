@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from procession.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Event(Value):
@@ -18,6 +23,8 @@ class Event(Value):
     rank: the rank, None for the group. attempt: which life of the group, from 0.
     at: when it happened, in nanoseconds of the machine's monotonic clock.
     time: the same in seconds since 1970. pid: of the rank. detail: what else is known, in words.
+    facts: what else is known, by name, such as `exit_code`; docs/events.md lists what each kind
+        has.
     """
 
     kind: str
@@ -27,6 +34,12 @@ class Event(Value):
     time: float
     pid: int | None = None
     detail: str = ""
+    facts: Mapping[str, Any] = NO_FACTS
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.rank, self.attempt, self.at))
+
+    __eq__ = Value.__eq__
 
     def as_dict(self) -> dict[str, Any]:
         """Give the event as `events.jsonl` holds it: without the fields that say nothing."""
@@ -39,4 +52,5 @@ class Event(Value):
             "pid": self.pid,
             "detail": self.detail,
         }
-        return {k: v for k, v in given.items() if v is not None and v != ""}
+        known = {k: v for k, v in given.items() if v is not None and v != ""}
+        return {**known, **self.facts}

@@ -21,6 +21,7 @@ from procession.errors import (
 from procession.events import Event
 from procession.exit import Exit
 from procession.forkserver.client import ForkServer
+from procession.handlers import Environment, handlers_of, harmless_environment
 from procession.lifecycle import Phase, Worker
 from procession.output.plan import Output
 from procession.placing import Placed
@@ -64,7 +65,11 @@ class Group:
     """
 
     def __init__(
-        self, spec: Spec, output: Output | None = None, server: ForkServer | None = None
+        self,
+        spec: Spec,
+        output: Output | None = None,
+        server: ForkServer | None = None,
+        on_event: Callable[[Event], object] | None = None,
     ) -> None:
         self.spec = spec
         self._thread: threading.Thread | None = None
@@ -85,6 +90,15 @@ class Group:
         except BaseException:
             self._spawner.close(server, clean=False)
             raise
+        for handler in (*([on_event] if on_event else []), *handlers_of(self._spawner.asked)):
+            self._tell(handler)
+
+    def _tell(self, handler: Callable[[Event], object]) -> None:
+        """Have a handler called with each event; it may also have variables for the ranks."""
+        self._supervisor.journal.subscribe(handler)
+        give: Environment | None = getattr(handler, "environment", None)
+        if callable(give):
+            self._spawner.environments.append(harmless_environment(handler, give))
 
     # -- running it
 
@@ -163,8 +177,8 @@ class Group:
     def subscribe(self, call: Callable[[Event], None]) -> None:
         """Have `call` called with each event, the past ones first.
 
-        In the supervisor's thread, or in this one if the group is over. It must be quick, and what
-        it raises is lost.
+        In the supervisor's thread, or in this one if the group is over. It must be quick. What it
+        raises is logged, the first time.
         """
         self._supervisor.subscribe(call)
 

@@ -23,6 +23,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
+    from procession.events import Event
+
+    OnEvent = Callable[[Event], object]
+
 
 def start(
     program: Callable[..., Any] | Sequence[str] | str | Program,
@@ -42,6 +46,7 @@ def start(
     placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
+    on_event: OnEvent | None = None,
 ) -> Group:
     """Start `nproc` copies of a program as one group, and return when all have reached it.
 
@@ -68,6 +73,10 @@ def start(
         PROCESSION_PRELOAD=none in the environment, "auto" is None.
     learn: with "auto", keep in the user's cache directory what rank 0 had imported of the same
         packages when the program came to its end, and preload that, too, the next time.
+    on_event: called with each `Event` of the group, from the first on, in the thread that
+        supervises it: it must be quick. What it raises is logged, the first time, and harms
+        nothing. It may have a method `environment(attempt, rank)` that gives variables for a rank
+        that is about to start.
 
     Raises SpecError (a ValueError) before anything is started, if what is asked for cannot be done;
     StartFailed, with nothing left running, if a rank could not be started.
@@ -89,16 +98,18 @@ def start(
         preload=preload,
         learn=learn,
     )
+    if on_event is not None and not callable(on_event):  # pyright: ignore[reportUnnecessaryComparison]
+        raise SpecError(f"on_event must be a function of an event, not {on_event!r}")
     if devices is not None:
         from procession.devices import deal
 
         spec = deal(spec, devices)
-    return start_spec(spec)
+    return start_spec(spec, on_event)
 
 
-def start_spec(spec: Spec) -> Group:
+def start_spec(spec: Spec, on_event: OnEvent | None = None) -> Group:
     """Start a group that is described by a checked `Spec`; see `start`."""
-    making = _Making(spec, None)
+    making = _Making(spec, None, on_event)
     try:
         try:
             group = _made_by(making)
@@ -161,6 +172,7 @@ def run(
     placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
+    on_event: OnEvent | None = None,
     timeout: float | None = None,
 ) -> list[Any]:
     """Run `nproc` copies of a program as one group, and return their values by rank.
@@ -188,6 +200,7 @@ def run(
         placement=placement,
         preload=preload,
         learn=learn,
+        on_event=on_event,
     )
     with group:
         try:
@@ -213,8 +226,9 @@ class _Making:
     and the next statement there is always room for one.
     """
 
-    def __init__(self, spec: Spec, output: Output | None) -> None:
+    def __init__(self, spec: Spec, output: Output | None, on_event: OnEvent | None = None) -> None:
         self.spec = spec
+        self._on_event = on_event
         self.output = output
         self.server: ForkServer | None = None
         self.group: Group | None = None
@@ -236,7 +250,7 @@ class _Making:
 
     def _run(self) -> None:
         try:
-            group = Group(self.spec, self.output, self.server)
+            group = Group(self.spec, self.output, self.server, self._on_event)
         except BaseException as e:
             if self.server is not None:
                 self.server.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from procession.forkserver import pool
 from procession.forkserver.boot import fresh_interpreter
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from procession.output.plan import Files
     from procession.preload.plan import Plan
 
+    Variables = Callable[[int, int], Mapping[str, str]]
+
 
 class Spawner:
     """Sends the ranks of one group to its forkserver. Owns the files and descriptors for that."""
@@ -42,6 +44,7 @@ class Spawner:
         self._spec = spec
         self._env = dict(os.environ)
         self.places = Places(spec, self._env)
+        self.environments: list[Variables] = []  # what gives ranks more variables
         self._lease: pool.Lease | None = None
         self._jobs = Jobs()  # that are still to be sent
         early = [self._early(rank) for rank in range(spec.nproc)]
@@ -71,7 +74,8 @@ class Spawner:
             self.streams = Wiring(output, spec.stdin)
             self._owned.insert(0, self.streams)
             self.run_id = os.path.basename(self.run_dir.path)
-            self.run_dir.write_run(self._asked())
+            self.asked = self._asked()
+            self.run_dir.write_run(self.asked)
             self.places.prepare()
         except BaseException:
             self._close_all()
@@ -174,6 +178,8 @@ class Spawner:
         number = self._spec.node.first(self._spec.nproc) + rank
         own = own_environment(rank, number, error_file)
         own |= self.places.placed.variables(rank, self._env)
+        for give in self.environments:
+            own |= give(attempt, rank)
         env: dict[str, str | None] = {**own, **self._spec.env[rank]}
         args = self._spec.args[rank]
         job: dict[str, Any] = {"rank": rank, "env": env, "fds": roles, "inherit": ()}

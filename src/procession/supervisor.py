@@ -20,13 +20,14 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from procession import lifecycle
 from procession.ends import RankRecord, Silence, group_end
 from procession.errors import GroupEnd
-from procession.events import Event
+from procession.events import NO_FACTS, Event
 from procession.exit import Exit, signal_name
+from procession.facts import facts_of_group, facts_of_rank
 from procession.forkserver import pool
 from procession.forkserver.client import ForkServer
 from procession.journal import Journal
@@ -508,14 +509,22 @@ class Supervisor:
             detail = signal_name(self._stop_signal)
         elif event.kind is WorkerEvent.REPORTED and record.told is not None:
             detail = str(record.told.record.get("type", ""))
-        self._note(event.kind.name.lower(), event.rank, event.at, detail)
+        facts = facts_of_rank(
+            self.spec, self.lifecycle, event, record, self._stop_signal, bool(self.lost_server)
+        )
+        self._note(event.kind.name.lower(), event.rank, event.at, detail, facts)
 
-    def _note(self, kind: str, rank: int, at: int, detail: str = "") -> None:
+    def _note(
+        self, kind: str, rank: int, at: int, detail: str = "", facts: Mapping[str, Any] = NO_FACTS
+    ) -> None:
         pid = self.records[rank].pid
-        self.journal.note(kind, rank, self.lifecycle.attempt, at, pid, detail)
+        self.journal.note(kind, rank, self.lifecycle.attempt, at, pid, detail, facts)
 
     def _note_phase(self) -> None:
-        self.journal.note(self.phase.name.lower(), None, self.lifecycle.attempt)
+        facts = facts_of_group(
+            self.spec, self.lifecycle, self.records, self._spawner, bool(self.lost_server)
+        )
+        self.journal.note(self.phase.name.lower(), None, self.lifecycle.attempt, facts=facts)
         if self.phase is not Phase.STARTING:
             self.started.set()
 

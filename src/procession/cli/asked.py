@@ -57,6 +57,7 @@ class Asked(Value):
 
     dry: only to say what would be run. json: the result on stdout. signals: those that end the
     group. notes: what is to be said before it runs. logs_specs: the entry point that lays out logs.
+    otel: to trace the run.
     """
 
     spec: Spec
@@ -65,6 +66,7 @@ class Asked(Value):
     signals: Sequence[int] = ()
     notes: Sequence[str] = ()
     logs_specs: str = ""
+    otel: bool = False
 
     def plan(self) -> tuple[Spec, Output | None]:
         """Plan the output where an entry point does; what it says of variables is in the group's.
@@ -118,6 +120,7 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         signals=life.signals,
         notes=notes,
         logs_specs=s.text("logs_specs"),
+        otel=s.flag("otel"),
     )
 
 

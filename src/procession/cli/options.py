@@ -175,6 +175,8 @@ def _declare_output(parser: Parser) -> None:
         help="lay logs out by this entry point of the group torchrun.logs_specs")  # fmt: skip
     add("--json", action="store_true",
         help="at the end, print the result as JSON on stdout; all else goes to stderr")  # fmt: skip
+    add("--otel", action="store_true",
+        help="trace the run with OpenTelemetry; OTEL_TRACES_EXPORTER says where to")  # fmt: skip
     add("--stdin", metavar="RANK",
         help="the rank that reads this command's standard input, or none; the other ranks read "
         "end-of-file (default: 0)")  # fmt: skip
