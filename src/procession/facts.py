@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from procession.ends import RankRecord, outcome_of, rank_end
-from procession.errors import Outcome
+from procession.errors import Outcome, RankEnd
 from procession.exit import Exit
 from procession.lifecycle import Ended, Lifecycle, Phase, RankEvent, WorkerEvent
 from procession.output.rundir import masked_words
@@ -52,20 +52,26 @@ def facts_of_group(
 def _failure(
     spec: Spec, life: Lifecycle, records: list[RankRecord], spawner: Spawner, lost: bool
 ) -> Facts:
-    from procession.report import what_happened
-
     gone = [rank for rank, known in enumerate(life.ranks) if known.ended is Ended.LOST]
     first = (*life.failures, *gone)[0]
     end = rank_end(spec, life, records[first], spawner, lost)
     facts: Facts = {
         "failed_rank": first,
         "outcome": end.outcome.name.lower(),
-        "message": what_happened(end),
+        "message": _said(end),
         **_exit(end.exit),
         "type": end.type_name,
         "traceback": end.traceback,
     }
     return {name: value for name, value in facts.items() if value != ""}
+
+
+def _said(end: RankEnd) -> str:
+    try:
+        from procession.report import what_happened
+    except (ImportError, OSError):  # no descriptor is left to import with
+        return end.outcome.value
+    return what_happened(end)
 
 
 def facts_of_rank(

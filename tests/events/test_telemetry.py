@@ -108,7 +108,7 @@ def test_each_rank_has_its_own_span_for_a_parent(traced, tmp_path):
     for attempt, ranks in seen.ranks.items():
         for rank, span in enumerate(ranks):
             version, trace, own, flags = (tmp_path / f"{attempt}.{rank}").read_text().split("-")
-            assert (version, flags) == ("00", "01\n")
+            assert (version, int(flags, 16) & 1) == ("00", 1)
             assert int(trace, 16) == span.context.trace_id
             assert int(own, 16) == span.context.span_id
 
@@ -236,9 +236,7 @@ def test_the_command():
 def test_the_command_without_an_exporter():
     done = run_command("--otel", "true", OTEL_TRACES_EXPORTER="nowhere")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(
-        "procession run: error: --otel: OTEL_TRACES_EXPORTER: there is no"
-    )
+    assert "error: --otel: OTEL_TRACES_EXPORTER: there is no exporter 'nowhere'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -246,7 +244,5 @@ def test_the_command_without_opentelemetry(tmp_path):
     write(tmp_path / "opentelemetry" / "__init__.py", "raise ImportError('not here')\n")
     done = run_command("--otel", "true", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
-    said = (
-        "procession run: error: --otel: OpenTelemetry is missing: pip install 'procession[otel]'\n"
-    )
-    assert done.stderr == said
+    said = "--otel: OpenTelemetry is missing: pip install 'procession[otel]'"
+    assert done.stderr == f"procession run: error: {said}\n"

@@ -76,6 +76,9 @@ def _run_and_tell(prog: str, asked: Asked, on_event: OnEvent | None) -> int:
 
 def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group | None]:
     """Run a group; gives the exit code, and the group if there was one."""
+    # Not later, when there may be no descriptor left to import with.
+    from procession.cli.place import say_threads
+
     spec = asked.spec
     try:
         spec, output = asked.plan()
@@ -89,8 +92,6 @@ def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group 
         where = f"--log-dir {spec.logs.dir!r}: " if spec.logs.dir else ""
         refuse(prog, f"{where}cannot prepare the run: {e}")
     if not asked.json:
-        from procession.cli.place import say_threads
-
         for note in filter(None, (say_threads(spec, group.placed), *group.notes)):
             _say(f"procession: {note}")
     if group.run_dir and output is None:
