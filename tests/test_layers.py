@@ -17,9 +17,9 @@ FACE = 9  # imports lazily, by table; nothing of the project may import it but f
 LAYERS = {
     0: "values typed ranks policy placement exit errors events eventkinds spec rankenv",
     1: "lifecycle report cpusets",
-    2: "system/ output/ forkserver/ worker/ results named payload pickling devices/ preload/",
-    3: "preloading learning placing spawner ends facts handlers journal supervisor",
-    4: "group launch processes",
+    2: "system/ output/ forkserver/ worker/ results board named payload pickling devices/ preload/",
+    3: "preloading learning placing spawner ends facts handlers journal rankprocesses supervisor",
+    4: "looking group launch processes",
     5: "cli/ elastic/ multiprocessing/ xla/ jax telemetry",
     FACE: "__init__ __main__",
 }

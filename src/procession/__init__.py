@@ -38,6 +38,8 @@ _PLACES = {
     "SpecError": "errors",
     "RemoteError": "errors",
     "ProcessionError": "errors",
+    "beat": "worker.board",
+    "stopping": "worker.board",
     "Command": "spec",
     "Script": "spec",
     "Module": "spec",
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from procession.placement import Placement
     from procession.policy import Logs, Restart, Std, Stop
     from procession.spec import Command, Function, Module, Script
+    from procession.worker.board import beat, stopping
 
 __all__ = [
     "Command",
@@ -89,8 +92,10 @@ __all__ = [
     "StartFailed",
     "Std",
     "Stop",
+    "beat",
     "run",
     "start",
+    "stopping",
 ]
 
 

@@ -103,6 +103,7 @@ KINDS: dict[str, Kind] = {
     "stop_sent": Kind("the stop signal was sent", True, ("signal",)),
     "kill_sent": Kind("SIGKILL was sent", True, ("signal",)),
     "exited": Kind("its process is gone", True, ("ended", "outcome"), (*_ENDING, *_ERROR)),
+    "hung": Kind("it gave no sign of life for too long", True),
     "lost": Kind("its process is still there, long after SIGKILL", True),
 }
 

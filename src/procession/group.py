@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -37,6 +38,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 MARGIN = 15.0  # seconds beyond all deadlines of a group, for the launcher's own work
 
 
@@ -80,7 +82,12 @@ class Group:
         self._callbacks: list[Callable[[], None]] = []
         self._owner = os.getpid()
         self.unread = False
-        self._spawner = Spawner(spec, output)
+        try:
+            self._spawner = Spawner(spec, output)
+        except OSError as e:
+            if e.errno not in SHORT:
+                raise  # of what was asked for, not of this moment
+            raise start_failed(spec, e) from e
         try:
             server = server or self._spawner.lease()
             self._supervisor = Supervisor(spec, self._spawner, server)
@@ -173,6 +180,12 @@ class Group:
         if not states or states[rank].state is not Worker.EXITED:
             return None
         return self._supervisor.records[rank].exit
+
+    def look(self) -> dict[str, Any]:
+        """Describe the group as it is now, as plain data; see `looking.look_at` for the keys."""
+        from procession.looking import look_at
+
+        return look_at(self.spec, self._supervisor, self._spawner)
 
     def subscribe(self, call: Callable[[Event], None]) -> None:
         """Have `call` called with each event, the past ones first.

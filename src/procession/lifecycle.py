@@ -61,6 +61,7 @@ class WorkerEvent(enum.Enum):
     EXITED = "it is gone"
     START_DEADLINE = "it took too long to reach its program"
     REAP_DEADLINE = "it took too long to go after SIGKILL"
+    HUNG = "it gave no sign of life for too long"
 
 
 class Phase(enum.Enum):
@@ -113,6 +114,7 @@ WORKER_TABLE: dict[tuple[Worker, WorkerEvent], Worker] = {
     (_W.RUNNING, _E.KILL_SENT): _W.KILLING,
     (_W.RUNNING, _E.EXITED): _W.EXITED,
     (_W.RUNNING, _E.REAP_DEADLINE): _W.LOST,
+    (_W.RUNNING, _E.HUNG): _W.RUNNING,
     (_W.STOPPING, _E.READY): _W.STOPPING,
     (_W.STOPPING, _E.REPORTED): _W.STOPPING,
     (_W.STOPPING, _E.STOP_SENT): _W.STOPPING,  # once more, in a hurry
@@ -376,10 +378,14 @@ class Lifecycle(Record):
             if rank.reported and rank.reported_at >= event.at and not rank.start_failed:
                 # Its own word for the signal overtook the news that it was sent.
                 rank.reported = rank.reported_ok = False
-                rank.failed_at = None
+                if rank.failed_at == rank.reported_at:
+                    rank.failed_at = None
         elif kind in (WorkerEvent.SPAWN_FAILED, WorkerEvent.START_DEADLINE):
             rank.start_failed = True
             if rank.failed_at is None and rank.stop_at is None:
+                rank.failed_at = event.at
+        elif kind is WorkerEvent.HUNG:
+            if rank.failed_at is None and not rank.reported:
                 rank.failed_at = event.at
         elif kind is WorkerEvent.EXITED:
             if rank.failed_at is None and not event.ok and before_stop:

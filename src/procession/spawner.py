@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from procession.board import Board
 from procession.forkserver import pool
 from procession.forkserver.boot import fresh_interpreter
 from procession.forkserver.client import ForkServer, Jobs
@@ -57,8 +58,11 @@ class Spawner:
         self._plan: Plan | None = None
         self._learning: Learning | None = None
         self._account: ResultReader | None = None
-        self._owned: list[Payload | Files | Wiring | Places] = []  # to be closed in this order
+        # To be closed in this order.
+        self._owned: list[Payload | Files | Wiring | Board | Places] = []
         try:
+            self.board = Board(spec.nproc)
+            self._owned.append(self.board)
             self.payload = Payload(spec)
             self._owned += [self.payload, self.places]
             self._plan = plan_of(spec, self.payload.named)
@@ -176,7 +180,7 @@ class Spawner:
         roles = dict(zip(("stdin", "stdout", "stderr"), map(jobs.place, streams), strict=True))
         error_file = self.run_dir.error_file(attempt, rank)
         number = self._spec.node.first(self._spec.nproc) + rank
-        own = own_environment(rank, number, error_file)
+        own = own_environment(rank, number, error_file) | self.board.variable(rank)
         own |= self.places.placed.variables(rank, self._env)
         for give in self.environments:
             own |= give(attempt, rank)

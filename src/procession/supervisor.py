@@ -6,9 +6,6 @@ its time-out is the next deadline, and without one it waits for ever: there is n
 source is turned into lifecycle events; what is to be done about them is the lifecycle's decision,
 and this file only carries it out.
 
-Exits are told by the forkserver, which reaps; the pidfds tell of a death also when the forkserver
-cannot, and by them ranks are ended when it is lost.
-
 The loop runs in a thread of its own (`Group`), or in the main thread of the command.
 """
 
@@ -16,17 +13,16 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import signal
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 
 from procession import lifecycle
-from procession.ends import RankRecord, Silence, group_end
+from procession.ends import RankRecord, group_end
 from procession.errors import GroupEnd
 from procession.events import NO_FACTS, Event
-from procession.exit import Exit, signal_name
+from procession.exit import signal_name
 from procession.facts import facts_of_group, facts_of_rank
 from procession.forkserver import pool
 from procession.forkserver.client import ForkServer
@@ -44,13 +40,11 @@ from procession.lifecycle import (
     Swept,
     WorkerEvent,
 )
-from procession.results import Told
+from procession.rankprocesses import Processes
 from procession.spawner import Spawner
-from procession.spec import Function, Spec
-from procession.system.deaths import MOMENT, Deaths
+from procession.spec import Spec
 from procession.system.eventloop import EventLoop
 from procession.system.latch import Latch
-from procession.system.memory import OomWatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,8 +54,6 @@ START_SECONDS = 300.0
 LISTEN_EVERY = 32  # ranks that are asked for
 DRAIN_SECONDS = 2.0
 _sweeps = itertools.count(1)  # a forkserver goes from group to group: no two may be alike
-SILENT_NS = 1_000_000_000  # from the end of a result pipe to that of its process, at the most
-STATUS_SECONDS = 30.0  # for the forkserver to tell the status of a rank that is seen to be dead
 
 
 class Supervisor:
@@ -71,7 +63,6 @@ class Supervisor:
         self.spec = spec
         self.end: GroupEnd | None = None
         self.notes: list[str] = []  # about the whole, for the report
-        self.records: list[RankRecord] = []
         self.lifecycle = Lifecycle(spec.nproc, spec.restart.max, patient=spec.stop.patience != 0)
         self.journal = Journal(self._write_event)
         self.started = Latch()  # set when it has left its first phase, or has ended
@@ -85,19 +76,29 @@ class Supervisor:
         self._patience = spec.stop.patience
         self._subscribers: deque[Callable[[Event], None]] = deque()  # that are still to be told
         self._sweep_asked = 0
-        self._heard_at = 0  # the latest time that a report told
         self._crashed = False
         self._stop_asked = False
         self._drained = False
         self._loop = EventLoop()
         try:
-            self._deaths = Deaths(self._loop, self._seen_dead)
+            self._ranks = Processes(
+                spec,
+                self.lifecycle,
+                self._loop,
+                server,
+                self._handle,
+                lambda rank: spawner.places.over_limit(self.lifecycle.attempt, rank),
+            )
         except BaseException:
             self._loop.close()
             raise
         self._actions: deque[lifecycle.Action] = deque()  # the first one is being carried out
-        self._oom = OomWatch()
         self._loop.watch(server.fileno(), self._hear)
+
+    @property
+    def records(self) -> list[RankRecord]:
+        """What was seen of each rank in the current attempt."""
+        return self._ranks.records
 
     # -- from other threads
 
@@ -121,16 +122,7 @@ class Supervisor:
 
     def request_signal(self, rank: int, number: int) -> None:
         """Ask for a signal to one process; from any thread."""
-
-        def take() -> None:
-            record = self.records[rank]
-            if record.pidfd >= 0:
-                try:
-                    signal.pidfd_send_signal(record.pidfd, number)
-                except OSError:
-                    pass  # gone already
-
-        self._loop.request(take)
+        self._loop.request(lambda: self._ranks.send(rank, number))
 
     def request_patience(self, seconds: float) -> None:
         """Ask that a failed group is ended in so many seconds; from any thread."""
@@ -217,6 +209,8 @@ class Supervisor:
             return  # until somebody asks
         if deadline.kind is DeadlineKind.GRACE:  # one deadline: it may only become shorter
             self._grace_ends = min(self._grace_ends, time.monotonic() + self._grace)
+            left = self._grace_ends - time.monotonic()
+            self._spawner.board.tell_stop(0.0, left, self._stop_signal)
         seconds = {
             DeadlineKind.PATIENCE: self._patience or 0.0,
             DeadlineKind.START: START_SECONDS,
@@ -240,16 +234,15 @@ class Supervisor:
     def _spawn(self, attempt: int) -> None:
         self._grace_ends = math.inf
         if attempt:
-            self._oom = OomWatch()
             self._spawner.streams.drain(DRAIN_SECONDS)
-            self._forget_ranks()
-        self.records = [RankRecord(rank) for rank in range(self.spec.nproc)]
+            self._spawner.board.forget()
+        self._ranks.begin()
         try:
             if self._server.lost:
                 self._renew_server()
             self._spawner.begin(self._server, attempt)
         except OSError as e:
-            self._spawn_failed(0, "find a forkserver and a port", e)
+            self._ranks.start_failed(0, "find a forkserver and a port", e)
         for rank, record in enumerate(self.records):
             if self.phase is not Phase.STARTING and not self.lifecycle.waiting:
                 break
@@ -259,7 +252,7 @@ class Supervisor:
                 if rank % LISTEN_EVERY == LISTEN_EVERY - 1:
                     self._hear()  # of many, the first may have failed before the last is asked for
             except OSError as e:
-                self._spawn_failed(rank, "make its streams", e)
+                self._ranks.start_failed(rank, "make its streams", e)
                 break
         self._spawner.all_spawned(self._server, attempt)
         for rank, record in enumerate(self.records):
@@ -272,12 +265,8 @@ class Supervisor:
         pool.discard(self._server)
         self._server = self._spawner.lease()
         self.lost_server = ""
-        self._deaths.moment = MOMENT
+        self._ranks.served_by(self._server)
         self._loop.watch(self._server.fileno(), self._hear)
-
-    def _spawn_failed(self, rank: int, stage: str, e: OSError) -> None:
-        self.records[rank].start_fault = (stage, e.errno or 0, e.strerror or str(e))
-        self._handle(RankEvent(WorkerEvent.SPAWN_FAILED, rank, time.monotonic_ns(), ok=False))
 
     def _cancel(self) -> None:
         for message in self._server.drop_unsent():
@@ -289,7 +278,7 @@ class Supervisor:
 
     def _cancelled(self, ranks: list[int], at: int) -> None:
         for rank in ranks:
-            if self._lives(rank):
+            if self._ranks.lives(rank):
                 self._handle(RankEvent(WorkerEvent.CANCELLED, rank, at))
 
     # -- ending
@@ -303,10 +292,7 @@ class Supervisor:
             if not self._server.lost:
                 return
         for rank in ranks:
-            try:
-                signal.pidfd_send_signal(self.records[rank].pidfd, number)
-            except OSError:
-                pass  # gone already, or never seen
+            self._ranks.send(rank, number)
             kind = WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
             self._handle(RankEvent(kind, rank, time.monotonic_ns()))
 
@@ -342,21 +328,20 @@ class Supervisor:
         kind, rest = message[0], message[1:]
         if kind == "spawned":
             rank, pid, at, sent = rest
-            self._spawned(rank, pid, at, fds.pop(0) if sent >= 0 else -1)
+            self._ranks.spawned(rank, pid, at, fds.pop(0) if sent >= 0 else -1)
         elif kind == "ready":
-            if self._lives(rest[0]):
+            if self._ranks.lives(rest[0]):
                 self._handle(RankEvent(WorkerEvent.READY, rest[0], rest[1]))
         elif kind == "exited":
-            self._exited(*rest)
+            self._ranks.exited(*rest)
         elif kind == "failed":
             rank, stage, errno, text, at = rest
-            self.records[rank].start_fault = (stage, errno, text)
-            self._handle(RankEvent(WorkerEvent.SPAWN_FAILED, rank, at, ok=False))
+            self._ranks.start_failed(rank, stage, OSError(errno, text), at)
         elif kind == "signalled":
             number, ranks, at = rest
             sent = WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
             for rank in ranks:
-                if self._lives(rank):
+                if self._ranks.lives(rank):
                     self._handle(RankEvent(sent, rank, at))
         elif kind == "cancelled":
             self._cancelled(*rest)
@@ -377,124 +362,12 @@ class Supervisor:
         self.notes.append(said)
         logging.getLogger("procession").warning("procession: %s", said)
 
-    def _lives(self, rank: int) -> bool:
-        return self.lifecycle.ranks[rank].state not in lifecycle.GONE
-
-    def _spawned(self, rank: int, pid: int, at: int, pidfd: int) -> None:
-        record = self.records[rank]
-        record.pid, record.started_at = pid, at
-        if record.reader is not None:  # not before: nobody reports who was not spawned
-            self._loop.watch(record.reader.fd, lambda: self._read_result(rank))
-        if pidfd >= 0:
-            record.pidfd = pidfd
-            self._deaths.watch(pidfd, rank)
-        self._handle(RankEvent(WorkerEvent.SPAWNED, rank, at))
-
     def _server_lost(self) -> None:
-        """Ranks of a lost forkserver get their parent-death signal; see them go."""
         self._loop.forget(self._server.fileno())
-        self._deaths.moment = 0.0  # there is no other way any more
         self.lost_server = self.lost_server or "it was killed"
-        for rank, record in enumerate(self.records):
-            state = self.lifecycle.ranks[rank].state
-            if state is lifecycle.Worker.PENDING:
-                self._spawn_failed(rank, "start", OSError(0, "its forkserver is gone"))
-            elif record.pidfd < 0 and self._lives(rank):
-                self._exited(rank, None, None, None, time.monotonic_ns())
+        self._ranks.orphaned()
         if self.phase is Phase.SWEEPING:
             self._handle(Swept(self.lifecycle.attempt))
-
-    # -- ranks
-
-    def _seen_dead(self, rank: int) -> None:
-        """A pidfd says that a rank is dead; its status comes from the forkserver."""
-        seconds = 0.0 if self._server.lost else STATUS_SECONDS
-        at = time.monotonic_ns()
-
-        def nobody_told() -> None:
-            if self._lives(rank):
-                self._exited(rank, None, None, None, at)
-
-        if self._lives(rank):
-            self._server.wake()
-            self._loop.after(("status", rank), seconds, nobody_told)
-
-    def _exited(
-        self, rank: int, status: int | None, cpu: float | None, peak: int | None, at: int
-    ) -> None:
-        record = self.records[rank]
-        self._loop.cancel(("status", rank))
-        if not self._lives(rank):
-            return
-        record.exit = Exit() if status is None else Exit.from_wait_status(status)
-        record.cpu_seconds, record.peak_memory, record.exited_at = cpu, peak, at
-        ours = self.lifecycle.ranks[rank].state is lifecycle.Worker.KILLING
-        if record.exit.signal == signal.SIGKILL and not ours:
-            killed = self._spawner.places.over_limit(self.lifecycle.attempt, rank)
-            record.out_of_memory = killed or self._oom.verdict(peak)
-            record.over_limit = bool(killed)
-        self._read_result(rank, everything=True)
-        self._forget_rank(record)  # from here on it is over
-        ok = record.exit.ok
-        if isinstance(self.spec.program, Function):
-            ok = ok and record.told is not None and record.told.good
-        if not ok:
-            record.exited_at = at = self._death_of(record, at)
-        self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok))
-
-    def _read_result(self, rank: int, everything: bool = False) -> None:
-        record = self.records[rank]
-        if record.reader is None:
-            return
-        news = record.reader.read(everything)
-        if record.reader.ended:
-            self._loop.forget(record.reader.fd)
-            # The result pipe of a command is nobody's: its end tells nothing.
-            if self.spec.runs_python(rank) and record.reader.told is None and record.silent is None:
-                after, seen = max(self._loop.looked_before, self._heard_at), self._loop.looked
-                record.silent = Silence(after, seen, seen)
-        if news:
-            first = record.told is None
-            record.told = told = record.reader.told
-            if told is not None and first and self._lives(rank):
-                self._heard(told)
-                self._handle(RankEvent(WorkerEvent.REPORTED, rank, told.at, told.good))
-
-    def _heard(self, told: Told) -> None:
-        """Take note of the time of a report: silent ends that were seen before it came before it.
-
-        A rank that dies without a word wakes its peers, which raise, and stamp that, before it is a
-        zombie that can be reaped. But its result pipe ends first of all, and epoll tells in order.
-        """
-        self._heard_at = max(self._heard_at, told.at)
-        for record in self.records:
-            silent = record.silent
-            if silent is not None and silent.after < told.at <= silent.until:
-                silent.until = told.at - 1
-
-    def _death_of(self, record: RankRecord, at: int) -> int:
-        """Say when a rank died that was reaped `at`, from what its result pipe shows."""
-        silent = record.silent
-        if silent is None or record.exit.signal in record.signals or at - silent.seen > SILENT_NS:
-            return at
-        for other in range(len(self.records)):  # what they have said until now
-            if other != record.rank and self._lives(other):
-                self._read_result(other)
-        return min(at, silent.until)
-
-    def _forget_rank(self, record: RankRecord) -> None:
-        if record.pidfd >= 0:
-            self._deaths.forget(record.pidfd)
-            os.close(record.pidfd)
-            record.pidfd = -1
-        if record.reader is not None and record.reader.fd >= 0:
-            record.torn = record.reader.torn
-            self._loop.forget(record.reader.fd)
-            record.reader.close()
-
-    def _forget_ranks(self) -> None:
-        for record in self.records:
-            self._forget_rank(record)
 
     # -- what happened
 
@@ -582,10 +455,9 @@ class Supervisor:
 
     def close(self) -> None:
         """Give everything back; whatever is left of the group is killed with its forkserver."""
-        self._forget_ranks()
+        self._ranks.close()
         clean = self.lifecycle.phase.final and not self.lifecycle.left_behind
         self._spawner.close(self._server, clean=clean)
-        self._deaths.close()
         self._loop.close()
         self._take_subscribers()
         self.journal.wake()

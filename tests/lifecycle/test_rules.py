@@ -107,6 +107,28 @@ def test_a_report_may_overtake_the_news_of_its_process():
     assert group.life.failures == [0]
 
 
+@pytest.mark.parametrize("at", [100, 1001])
+def test_a_rank_that_hangs_has_failed_and_is_stopped_with_the_others(at):
+    group = Script(3).running()
+    group("reported", 1, at=50)
+    assert group("hung", 0, at=at, ok=False) == [Signal((0, 2)), arm(LINGER), arm(GRACE)]
+    group("reported", 0, at=1002, ok=False)  # what the signal made of it
+    for rank in (0, 2):
+        group("stop sent", rank, at=1000)
+    assert group.life.failures == [0]
+    for rank in range(3):
+        group("exited", rank, at=2000, ok=rank == 1)
+    assert group("swept") == [End(Phase.FAILED)]
+    assert group.endings == [Ended.FAILED, Ended.FINISHED, Ended.STOPPED]
+
+
+def test_a_rank_that_told_its_outcome_does_not_hang():
+    group = Script(2).running()
+    group("reported", 0, at=50)
+    assert group("hung", 0, at=100, ok=False) == []
+    assert group.life.failures == []
+
+
 # -- the cause
 
 

@@ -29,7 +29,9 @@ from .world import ALIVE, KEPT, NOT_THERE_YET, World
 
 pytestmark = pytest.mark.timeout(300)  # it takes twenty seconds on an idle machine
 
-NPROC, RESTARTS = 3, 2
+RESTARTS = 2
+RANKS = {"three": 3, "two that may hang": 2}
+HUNG = Worker.RUNNING, WorkerEvent.HUNG
 BEFORE_CAUSE, AFTER_CAUSE, NOW, LATER = 5, 50, 1000, 2000
 KINDS = list(DeadlineKind)
 WORKERS, PHASES, ENDINGS = list(Worker), list(Phase), [None, *Ended]
@@ -100,7 +102,7 @@ def world_of(key):
     """Make the world again from its key."""
     phase, attempt, stop_wanted, killing, start_failed, left, cancel, sweep, *rest = key
     patient, waiting, armed, ranks = rest
-    world = World(NPROC, RESTARTS, patient)
+    world = World(len(ranks), RESTARTS, patient, hangs=may_hang(len(ranks)))
     life = world.life
     life.phase, life.attempt, life.waiting = PHASES[phase], attempt, waiting
     life.stop_wanted, life.killing, life.left_behind = stop_wanted, killing, left
@@ -134,6 +136,11 @@ def world_of(key):
     return world
 
 
+def may_hang(nproc):
+    """Tell in which walk ranks may hang: with three of them it would take too long."""
+    return nproc == RANKS["two that may hang"]
+
+
 class Watched(dict):
     """A table that remembers which entries were looked up."""
 
@@ -153,12 +160,13 @@ class Watched(dict):
 class Walk:
     """All states, the steps between them that a clock alone makes, and what was broken."""
 
-    def __init__(self):
+    def __init__(self, nproc):
         todo = []
         for patient in (False, True):
-            world = World(NPROC, RESTARTS, patient)
+            world = World(nproc, RESTARTS, patient, hangs=may_hang(nproc))
             world.begin()
             todo.append(key_of(world))
+        self.nproc = nproc
         self.came_from = dict.fromkeys(todo)  # state -> the state before, and the event
         self.by_clock = {}  # state -> the states that follow when a deadline passes
         self.by_stop = {}  # state -> the state that follows when a stop is requested
@@ -213,14 +221,15 @@ class Walk:
         return " ".join(reversed(events))
 
 
-@pytest.fixture(scope="module")
-def walk():
-    return Walk()
+@pytest.fixture(scope="module", params=RANKS)
+def walk(request):
+    return Walk(RANKS[request.param])
 
 
 def test_all_states_are_visited(walk):
-    assert len(walk.came_from) > 20_000
-    assert walk.steps > 300_000
+    least = {3: 20_000, 2: 2_000}[walk.nproc]
+    assert len(walk.came_from) > least
+    assert walk.steps > 10 * least
     phases = {PHASES[key[0]] for key in walk.came_from}
     assert phases == set(Phase)
     attempts = {key[1] for key in walk.came_from}
@@ -284,7 +293,7 @@ def test_a_request_to_stop_is_always_taken(walk):
 
 
 def test_every_entry_of_the_workers_table_fires(walk):
-    assert set(WORKER_TABLE) - walk.fired == set()
+    assert set(WORKER_TABLE) - walk.fired == (set() if may_hang(walk.nproc) else {HUNG})
 
 
 def test_every_entry_of_the_groups_table_fires(walk):
@@ -301,7 +310,7 @@ def test_who_is_not_signalled_at_once_is_given_until_linger(walk):
 
 def test_only_its_own_deadline_and_a_late_start_end_patience(walk):
     waiting = [key for key in walk.came_from if world_of(key).life.waiting]
-    assert len(waiting) > 500
+    assert len(waiting) > 100
     for key in waiting:
         for kind in (DeadlineKind.LINGER, DeadlineKind.GRACE, DeadlineKind.REAP):
             life, untouched = world_of(key).life, world_of(key).life
@@ -340,7 +349,7 @@ def test_illegal_events_raise_and_change_nothing(walk):
     raised = 0
     for key in kinds.values():
         for kind in WorkerEvent:
-            for rank in range(NPROC):
+            for rank in range(walk.nproc):
                 life, untouched = world_of(key).life, world_of(key).life
                 try:
                     life.handle(RankEvent(kind, rank, LATER, ok=False))
@@ -355,4 +364,4 @@ def test_illegal_events_raise_and_change_nothing(walk):
             with pytest.raises(IllegalEvent):
                 life.handle(Swept(life.attempt))
             assert life == untouched
-    assert raised > 1000
+    assert raised > 500

@@ -36,11 +36,12 @@ class World:
     """A lifecycle, and what it has asked for and not yet heard of.
 
     expires: whether patience has an end; without one the caller never arms its deadline.
+    hangs: whether ranks may hang.
     """
 
-    def __init__(self, nproc, restarts=0, patient=False, expires=True):
+    def __init__(self, nproc, restarts=0, patient=False, expires=True, hangs=True):
         self.life = Lifecycle(nproc, restarts, patient)
-        self.expires = expires
+        self.expires, self.hangs = expires, hangs
         self.stop_due = set()
         self.kill_due = set()
         self.cancel_due = self.sweep_due = False
@@ -122,6 +123,8 @@ class World:
                 yield RankEvent(E.SPAWN_FAILED, r, at, ok=False)
         if state in UNREADY:
             yield RankEvent(E.READY, r, now)
+        if self.hangs and state is Worker.RUNNING:
+            yield RankEvent(E.HUNG, r, moments[-1], ok=False)
         if state in ALIVE:
             yield RankEvent(E.EXITED, r, after)
             for at in moments if rank.failed_at is None and rank.stop_at is None else (after,):
@@ -171,7 +174,7 @@ def taken_back(before, event):
     if getattr(event, "kind", None) not in (WorkerEvent.STOP_SENT, WorkerEvent.KILL_SENT):
         return set()
     rank = before.ranks[event.rank]
-    told = rank.failed_at is not None and rank.reported and not rank.start_failed
+    told = rank.reported and rank.failed_at == rank.reported_at and not rank.start_failed
     first = rank.stop_at is None
     return {event.rank} if told and first and event.at <= rank.reported_at else set()
 

@@ -38,6 +38,9 @@ def run(job: Job) -> None:
     "function" (`sys_path`, `sys_argv`, `authkey`; function and arguments are in the memory files
     `common` and `own`) or "live" (the function lies in memory).
     """
+    board = sys.modules.get("procession.worker.board")
+    if board is not None:
+        board.renew()
     account = None
     if "packages" in job:
         from procession.worker.account import Account

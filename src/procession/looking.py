@@ -1,0 +1,61 @@
+"""What is seen of a running group from outside, as plain data that also a socket can carry."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from procession.spawner import Spawner
+from procession.spec import Spec, words_of
+from procession.supervisor import Supervisor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def look_at(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> dict[str, Any]:
+    """Describe a group as it is now; from any thread.
+
+    Keys: name, run (its id), run_dir ("" for none), words (its command line, or its function),
+    launcher (pid), nproc, node, nodes, state (of `Phase`), attempt, restarts (the most), began
+    (seconds since 1970), and ranks: a list of rank, pid (None), state (of `lifecycle.Worker`),
+    started_at (seconds since 1970, or None), exit (in words, or None), and of its last beat: beats,
+    beat_at (seconds since 1970, or None), step, total, fields.
+    """
+    from procession.output.rundir import masked_words
+
+    offset = time.time() - time.monotonic()
+    life = supervisor.lifecycle
+    ranks: list[dict[str, Any]] = []
+    for record, rank in zip(list(supervisor.records), list(life.ranks), strict=False):
+        beat = spawner.board.beat(record.rank)
+        ranks.append(
+            {
+                "rank": record.rank,
+                "pid": record.pid,
+                "state": rank.state.name,
+                "started_at": record.started_at / 1e9 + offset if record.started_at else None,
+                "exit": str(record.exit) if record.exited_at else None,
+                "beats": beat.beats if beat else 0,
+                "beat_at": beat.at / 1e9 + offset if beat else None,
+                "step": beat.step if beat else None,
+                "total": beat.total if beat else None,
+                "fields": beat.fields if beat else {},
+            }
+        )
+    return {
+        "name": spec.name,
+        "run": spawner.run_id,
+        "run_dir": spawner.run_dir.path if spawner.run_dir.kept else "",
+        "words": masked_words(words_of(spec.program)),
+        "launcher": os.getpid(),
+        "nproc": spec.nproc,
+        "node": spec.node.rank,
+        "nodes": spec.node.count,
+        "state": supervisor.phase.name,
+        "attempt": life.attempt,
+        "restarts": spec.restart.max,
+        "began": supervisor.journal.events[0].time if supervisor.journal.events else time.time(),
+        "ranks": ranks,
+    }

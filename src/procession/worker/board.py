@@ -1,0 +1,202 @@
+"""The board: a page of shared memory for each rank, and one for the group, that no call waits for.
+
+Theory of operation. The launcher owns a memory file and names it in each rank's environment:
+`PROCESSION_BOARD=<path>:<rank>`, with a path below /proc that lasts as long as the launcher. Page 0
+is the group's: the launcher writes there that the group is being ended, and ranks read it. Page
+1 + rank is the rank's: it writes its progress there (`beat`), and whoever watches reads it. Nobody
+is woken, no lock is shared and nothing is copied: a beat costs about a microsecond, and a rank
+that is stopped, or dies in the middle of one, holds nobody up.
+
+A page begins with a counter, which is odd while the page is being written (a sequence lock): who
+reads looks at it before and after. What a reader finds is data of a rank, to be distrusted.
+
+Rejected: a pipe (it fills, and wakes its reader 10,000 times a second); a descriptor that ranks
+inherit (`subprocess` closes it between a launcher of theirs and the program); a file (its disk).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every rank would pay
+if TYPE_CHECKING:
+    from mmap import mmap
+    from typing import Any
+
+VARIABLE = "PROCESSION_BOARD"
+PAGE = 4096  # bytes
+MOST_FIELDS = 32  # beside step and total
+# counter; when the end was asked for, by when it must be over, by when the stop signal comes, all
+# in ns of the monotonic clock, 0: not; the signal that the end was asked for with, 0: none.
+GROUP = struct.Struct("<QqqqI")
+# counter; how many beats; when the last one was (ns); step, total (NaN: none); fields; bytes of
+# their names and of texts
+RANK = struct.Struct("<QQqddHHH")
+COUNTER = struct.Struct("<Q")
+DOUBLE = struct.Struct("<d")
+NAMES = RANK.size + 8 * MOST_FIELDS  # where names begin, then texts
+NONE = float("nan")
+
+
+class Page:
+    """A rank's own page, in the rank. `beat` writes it."""
+
+    def __init__(self, memory: mmap, rank: int) -> None:
+        self._memory = memory
+        self._at = (1 + rank) * PAGE
+        self._names: tuple[str, ...] = ()
+        self._told = 0  # bytes of names
+        self._values = struct.Struct("<0d")
+        self._writing = False
+
+    def beat(self, step: float | None, total: float | None, fields: dict[str, Any]) -> None:
+        """Write progress; see `procession.beat`."""
+        if self._writing:  # another thread's, or one that a signal came into: this one is left out
+            return
+        self._writing = True
+        try:
+            self._write(step, total, fields)
+        finally:
+            self._writing = False
+
+    def _write(self, step: float | None, total: float | None, fields: dict[str, Any]) -> None:
+        memory, at = self._memory, self._at
+        numbers: list[float] = []
+        texts = b""
+        for value in fields.values():
+            try:
+                numbers.append(NONE if isinstance(value, str) else float(value))
+                text = value if isinstance(value, str) else ""
+            except (TypeError, ValueError):
+                numbers.append(NONE)
+                text = str(value)
+            if text:
+                texts += text.encode(errors="replace")[:200].replace(b"\0", b" ")
+            texts += b"\0"
+        names = tuple(fields)
+        del numbers[MOST_FIELDS:]
+        counter, beats = struct.unpack_from("<QQ", memory, at)
+        counter |= 1  # also after one that was broken off
+        COUNTER.pack_into(memory, at, counter)
+        if names != self._names:
+            told = "\0".join(names[:MOST_FIELDS]).encode(errors="replace")[: PAGE // 4]
+            memory[at + NAMES : at + NAMES + len(told)] = told
+            self._names, self._told = names, len(told)
+            self._values = struct.Struct(f"<{len(numbers)}d")
+        if texts.strip(b"\0"):
+            texts = texts[: PAGE // 2]
+            memory[at + NAMES + self._told : at + NAMES + self._told + len(texts)] = texts
+        else:
+            texts = b""
+        self._values.pack_into(memory, at + RANK.size, *numbers)
+        RANK.pack_into(
+            memory,
+            at,
+            counter,
+            beats + 1,
+            time.monotonic_ns(),
+            NONE if step is None else step,
+            NONE if total is None else total,
+            len(numbers),
+            self._told,
+            len(texts),
+        )
+        COUNTER.pack_into(memory, at, counter + 1)
+
+
+class Stopping:
+    """Whether the group is being ended; true if it is.
+
+    seconds_left: until this rank is killed, at the latest; None if nobody wants the end.
+    seconds_to_signal: until the stop signal comes, 0 when it was sent; None likewise.
+    signal: the number of the signal that the launcher got, None if it was something else.
+    """
+
+    def __init__(self, asked: int = 0, ends: int = 0, signalled: int = 0, number: int = 0) -> None:
+        now = time.monotonic_ns()
+        self._asked = asked != 0
+        self.seconds_left = max(0.0, (ends - now) / 1e9) if asked else None
+        self.seconds_to_signal = max(0.0, (signalled - now) / 1e9) if asked else None
+        self.signal = number or None
+
+    def __bool__(self) -> bool:
+        return self._asked
+
+    def __repr__(self) -> str:
+        if not self._asked:
+            return "<not stopping>"
+        return f"<stopping: {self.seconds_left:.1f} s left>"
+
+
+def read_stopping(memory: mmap) -> Stopping:
+    """Read the group's page."""
+    for _ in range(100):
+        before, *told = GROUP.unpack_from(memory, 0)
+        if not before & 1 and COUNTER.unpack_from(memory, 0)[0] == before:
+            return Stopping(*told)
+    return Stopping()
+
+
+_opened: tuple[mmap, Page] | None = None
+_tried = False
+
+
+def renew() -> None:
+    """Forget the board of the process that this one was forked from."""
+    global _opened, _tried
+    _opened, _tried = None, False
+
+
+def _open() -> tuple[mmap, Page] | None:
+    """Find this rank's board by its environment; None outside of a group."""
+    global _opened, _tried
+    if _tried:
+        return _opened
+    _tried = True
+    path, _, rank = os.environ.get(VARIABLE, "").rpartition(":")
+    if not path or not rank.isdecimal():
+        return None
+    import mmap
+
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # Not what another process has under this number, now that the launcher is gone.
+            if "memfd:procession-board" not in os.readlink(f"/proc/self/fd/{fd}"):
+                return None
+            memory = mmap.mmap(fd, 0)
+        finally:
+            os.close(fd)
+    except (OSError, ValueError):
+        return None
+    if len(memory) < (2 + int(rank)) * PAGE:
+        return None
+    _opened = memory, Page(memory, int(rank))
+    return _opened
+
+
+def beat(step: float | None = None, total: float | None = None, **fields: Any) -> None:
+    """Report progress of this rank: it lives, and how far it is.
+
+    Who watches the group sees it (`procession run --live`, `procession ps`), and with a hang
+    time-out a rank that gives no beat for so long is taken for hung. Costs about a microsecond; in
+    a process that is no rank it does nothing. Child processes of a rank may call it, too.
+
+    step: where it is. total: where it will end. fields: up to 32 more, numbers or short texts, by
+    name: `beat(step=i, total=n, loss=loss)`; a value with `__float__` is taken as a number.
+    """
+    opened = _opened if _tried else _open()
+    if opened is not None:
+        opened[1].beat(step, total, fields)
+
+
+def stopping() -> Stopping:
+    """Tell whether this rank's group is being ended; true if it is, with the seconds left.
+
+    A rank may ask as often as it likes (about a microsecond), save its work and return. In a
+    process that is no rank it is always false.
+    """
+    opened = _opened if _tried else _open()
+    return Stopping() if opened is None else read_stopping(opened[0])

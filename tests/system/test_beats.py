@@ -1,0 +1,91 @@
+"""`procession.beat` and `procession.stopping` in real ranks, of every kind."""
+
+import os
+import sys
+
+import pytest
+
+import procession
+from support import until, write
+
+SCRIPT = """
+    import os, subprocess, sys, time
+    import procession
+    rank = int(os.environ["RANK"])
+    child = "import procession; procession.beat(9, 10, child=1)"
+    if rank == 2:
+        subprocess.run([sys.executable, "-c", child], check=True)
+    else:
+        procession.beat(rank, 10, loss=0.5)
+    while not procession.stopping():
+        time.sleep(0.005)
+    told = procession.stopping()
+    assert 0 < told.seconds_left <= 20, told
+    print("told", flush=True)
+    """
+
+
+def beats(group):
+    return [rank["step"] for rank in group.look()["ranks"]]
+
+
+def function(_):
+    rank = int(os.environ["RANK"])
+    procession.beat(rank, 10, loss=0.5)
+    while not procession.stopping():
+        pass
+    return rank
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_functions_beat(method):
+    with procession.start(function, args=(0,), nproc=2, start_method=method) as group:
+        until(lambda: beats(group) == [0, 1])
+        look = group.look()["ranks"][1]
+        assert (look["total"], look["fields"], look["beats"]) == (10, {"loss": 0.5}, 1)
+        assert look["beat_at"] >= look["started_at"]
+
+
+@pytest.mark.parametrize("kind", ["script", "command"])
+def test_scripts_and_children_beat(tmp_path, kind):
+    path = write(tmp_path / "beat.py", SCRIPT)
+    program = procession.Script(str(path)) if kind == "script" else [sys.executable, str(path)]
+    stop = procession.Stop(grace=20)
+    with procession.start(program, nproc=3, stop=stop) as group:
+        until(lambda: beats(group) == [0, 1, 9])
+
+
+def test_a_group_within_a_rank_has_a_board_of_its_own():
+    def inner(_):
+        procession.beat(5)
+        return 0
+
+    def outer():
+        procession.beat(1)
+        procession.run(inner, args=(0,), nproc=2, start_method="fork")
+        while not procession.stopping():
+            pass
+
+    with procession.start(outer, nproc=1) as group:
+        until(lambda: beats(group) == [1])
+        assert beats(group) == [1]
+
+
+def test_what_is_seen_of_a_group():
+    def work():
+        while True:
+            procession.beat()
+
+    group = procession.start(work, nproc=2, name="seen")
+    with group:
+        look = group.look()
+        assert (look["name"], look["nproc"], look["state"], look["attempt"]) == (
+            *("seen", 2, "RUNNING", 0),
+        )
+        assert [r["state"] for r in look["ranks"]] == ["RUNNING"] * 2
+        assert [r["pid"] for r in look["ranks"]] == list(group.pids().values())
+        assert look["launcher"] == os.getpid()
+    look = group.look()
+    assert look["state"] == "STOPPED"
+    for rank in look["ranks"]:
+        assert (rank["state"], rank["exit"]) == ("EXITED", "SIGTERM (signal 15)")

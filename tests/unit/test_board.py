@@ -1,0 +1,141 @@
+"""The board: what a rank writes there is what the launcher reads, whatever happens meanwhile."""
+
+import math
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from procession.board import Board
+from procession.worker import board as rank_side
+from procession.worker.board import PAGE, VARIABLE, Page, read_stopping
+
+
+@pytest.fixture
+def board():
+    made = Board(3)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def memory(board):
+    made = mmap.mmap(board._fd, 4 * PAGE)
+    yield made
+    made.close()
+
+
+def test_a_beat_arrives_with_its_fields_in_order(board, memory):
+    page = Page(memory, 1)
+    began = time.monotonic_ns()
+    page.beat(3, 10, {"loss": 0.5, "phase": "warm up", "lr": 1e-3})
+    page.beat(4, 10, {"loss": 0.25, "phase": "train", "lr": 1e-3})
+    beat = board.beat(1)
+    assert (beat.beats, beat.step, beat.total) == (2, 4, 10)
+    assert list(beat.fields.items()) == [("loss", 0.25), ("phase", "train"), ("lr", 1e-3)]
+    assert began <= beat.at <= time.monotonic_ns()
+    assert board.beat(0) is board.beat(2) is None
+
+
+def test_fields_come_and_go(board, memory):
+    page = Page(memory, 0)
+    page.beat(None, None, {"stage": "a" * 500})
+    assert board.beat(0).fields == {"stage": "a" * 200}
+    page.beat(1.5, None, {})
+    beat = board.beat(0)
+    assert (beat.step, beat.total, beat.fields) == (1.5, None, {})
+    page.beat(1, 2, {f"x{i}": i for i in range(40)})
+    assert board.beat(0).fields == {f"x{i}": float(i) for i in range(32)}
+    page.beat(1, 2, {"nan": math.nan, "inf": math.inf, "odd": object, "ünï": "çödé"})
+    fields = board.beat(0).fields
+    assert math.isnan(fields["nan"])
+    assert fields["inf"] == math.inf
+    assert fields["odd"] == str(object)
+    assert fields["ünï"] == "çödé"
+
+
+def test_what_is_too_much_for_a_page_stays_on_it(board, memory):
+    neighbour = Page(memory, 2)
+    neighbour.beat(7, None, {})
+    Page(memory, 1).beat(1, 2, {f"{i}" * 500: "x" * 500 for i in range(32)})
+    assert board.beat(1) is not None
+    assert board.beat(2).step == 7
+
+
+def test_a_beat_that_is_broken_off_is_none_and_the_next_one_is_one(board, memory):
+    page = Page(memory, 0)
+    page.beat(1, None, {})
+    memory[PAGE] |= 1  # as after death in the middle of one
+    assert board.beat(0) is None
+    page.beat(2, None, {})
+    assert board.beat(0).step == 2
+
+
+@pytest.mark.parametrize("garbage", [b"\xff" * PAGE, bytes(range(256)) * (PAGE // 256)])
+def test_garbage_on_a_page_harms_nobody(board, memory, garbage):
+    memory[PAGE : 2 * PAGE] = b"\2" + garbage[1:]
+    board.beat(0)
+
+
+def test_nobody_reads_half_a_beat(board):
+    """A rank writes as fast as it can; every look sees one beat as it was written."""
+    code = (
+        "import procession\ni = 0\nwhile True:\n i += 1\n procession.beat(i, -i, a=i, b=str(i))\n"
+    )
+    env = {**os.environ, **board.variable(0)}
+    with subprocess.Popen([sys.executable, "-c", code], env=env) as writer:
+        deadline = time.monotonic() + 20
+        seen = 0
+        while seen < 2000 and time.monotonic() < deadline:
+            beat = board.beat(0)
+            if beat is not None:
+                seen += 1
+                n = beat.step
+                if (beat.total, beat.fields) != (-n, {"a": n, "b": str(n)}):
+                    break
+        writer.kill()
+    assert seen == 2000, beat
+
+
+def test_a_new_life_begins_empty(board, memory):
+    for rank in range(3):
+        Page(memory, rank).beat(rank, None, {})
+    board.tell_stop(1, 2)
+    board.forget(1)
+    assert [board.beat(r) is None for r in range(3)] == [False, True, False]
+    assert read_stopping(memory)
+    board.forget()
+    assert [board.beat(r) for r in range(3)] == [None] * 3
+    assert not read_stopping(memory)
+
+
+def test_ranks_are_told_of_the_end(board, memory):
+    assert not read_stopping(memory)
+    assert read_stopping(memory).seconds_left is None
+    board.tell_stop(10.0, 40.0, signal.SIGTERM)
+    told = read_stopping(memory)
+    assert told
+    assert told.signal == signal.SIGTERM
+    assert 30 < told.seconds_left <= 40
+    assert 0 < told.seconds_to_signal <= 10
+    board.tell_stop(0.0, 0.0)
+    told = read_stopping(memory)
+    assert (told.seconds_left, told.seconds_to_signal, told.signal) == (0.0, 0.0, None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "nonsense", "/proc/1/fd/9999:0", "/dev/null:0", "/etc/passwd:1", ":3", "/dev/zero:x"],
+)
+def test_outside_of_a_group_it_does_nothing(monkeypatch, value):
+    monkeypatch.setenv(VARIABLE, value)
+    rank_side.renew()
+    try:
+        rank_side.beat(1, 2, loss=3)
+        assert not rank_side.stopping()
+    finally:
+        rank_side.renew()
