@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from procession.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NO_FACTS: Mapping[str, Any] = MappingProxyType({})
+    _Facts = dict[str, Any]
+else:
+    _Facts = dict
+
+
+class Facts(_Facts):
+    """What an event tells, by name; not to be changed."""
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return hash(frozenset(self))
+
+
+NO_FACTS = Facts()
 
 
 class Event(Value):
@@ -34,12 +43,7 @@ class Event(Value):
     time: float
     pid: int | None = None
     detail: str = ""
-    facts: Mapping[str, Any] = NO_FACTS
-
-    def __hash__(self) -> int:
-        return hash((self.kind, self.rank, self.attempt, self.at))
-
-    __eq__ = Value.__eq__
+    facts: Facts = NO_FACTS
 
     def as_dict(self) -> dict[str, Any]:
         """Give the event as `events.jsonl` holds it: without the fields that say nothing."""

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from procession.events import NO_FACTS, Event
+from procession.events import NO_FACTS, Event, Facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ class Journal:
     ) -> None:
         """Add an event; see `Event`. at: None for now."""
         at = time.monotonic_ns() if at is None else at
-        event = Event(kind, rank, attempt, at, at / 1e9 + self._clock_offset, pid, detail, facts)
+        event = Event(
+            kind, rank, attempt, at, at / 1e9 + self._clock_offset, pid, detail, Facts(facts)
+        )
         self._write(event)
         self.events.append(event)
         self._fresh = True

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import procession
 from procession import Placement, elastic
 from procession.elastic.api import DefaultLogsSpecs
 from procession.errors import SpecError
-from support import failure_of, shell, until
+from support import QUICK, Launcher, failure_of, shell, until, write
 
 CPUS = sorted(os.sched_getaffinity(0))
 METHODS = ("forkserver", "spawn", "fork")
@@ -135,6 +136,69 @@ def test_a_function_that_needs_more_memory_is_explained():
 def test_another_failure_is_not_put_down_to_memory():
     failed = failure_of(int, args=("x",), placement=Placement(memory_limit="1G"))
     assert failed.cause.note == ""
+
+
+class Groups:
+    """Cgroups that are plain directories; the kernel has killed something in that of rank 1."""
+
+    def __init__(self, where):
+        self.where = where
+        self.closed = False
+
+    def path(self, attempt, rank):
+        return str(self.where / f"{attempt}_{rank}")
+
+    def add(self, attempt, rank):
+        os.mkdir(self.path(attempt, rank))
+        Path(self.path(attempt, rank), "cgroup.procs").touch()
+        return self.path(attempt, rank)
+
+    def killed(self, attempt, rank):
+        return rank == 1
+
+    def close(self):
+        self.closed = True
+
+
+def test_ranks_enter_their_cgroups_and_a_kill_in_one_is_explained(monkeypatch, tmp_path, caplog):
+    groups = Groups(tmp_path)
+    monkeypatch.setattr(NO_CGROUP, lambda limit: groups)
+    program = shell("[ $RANK = 1 ] && kill -KILL $$; ulimit -d; sleep 60")
+    failed = failure_of(program, nproc=2, placement=Placement(memory_limit="2G"), stop=QUICK)
+    assert (failed.cause.rank, failed.cause.out_of_memory) == (1, True)
+    assert "was killed by SIGKILL" in str(failed)
+    assert "likely out of memory" in str(failed)
+    assert failed.cause.note == "its memory limit is 2.1 GB"
+    assert [(tmp_path / f"0_{r}" / "cgroup.procs").read_text() for r in (0, 1)] == ["0", "0"]
+    assert "memory limit: 2G for each rank by a cgroup of its own" in caplog.text
+    assert groups.closed
+
+
+KILLED = """
+    import sys
+    from pathlib import Path
+    import procession
+    from procession.system.memory_groups import MemoryGroups
+    from test_place_of_ranks import Groups
+
+    where = Path(sys.argv[1])
+    MemoryGroups.make = lambda limit: Groups(where)
+    program = ["sh", "-c", f"rm {where}/0_$RANK/cgroup.procs; touch {where}/$RANK; sleep 60"]
+    procession.run(program, nproc=2, placement=procession.Placement(memory_limit="1G"))
+    """
+
+
+def test_the_forkserver_removes_cgroups_when_the_launcher_is_killed(tmp_path):
+    script = write(tmp_path / "launcher.py", KILLED)
+    where = tmp_path / "where"
+    where.mkdir()
+    here = os.path.dirname(__file__)
+    path = os.pathsep.join([here, os.path.dirname(here)])
+    with Launcher(script, where, env={**os.environ, "PYTHONPATH": path}) as launcher:
+        until(lambda: (where / "0").exists() and (where / "1").exists(), "the ranks", 30)
+        launcher.signal(signal.SIGKILL)
+        launcher.end()
+    until(lambda: sorted(os.listdir(where)) == ["0", "1"], "the end of the cgroups")
 
 
 def test_a_place_that_is_gone_fails_the_start(monkeypatch):

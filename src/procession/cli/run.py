@@ -91,9 +91,9 @@ def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group 
     except OSError as e:
         where = f"--log-dir {spec.logs.dir!r}: " if spec.logs.dir else ""
         refuse(prog, f"{where}cannot prepare the run: {e}")
-    if not asked.json:
-        for note in filter(None, (say_threads(spec, group.placed), *group.notes)):
-            _say(f"procession: {note}")
+    threads = "" if asked.json else say_threads(spec, group.placed)
+    for note in filter(None, (threads, *group.notes)):
+        _say(f"procession: {note}")
     if group.run_dir and output is None:
         _say(f"procession: logs in {group.run_dir}")
     group.drain_patiently()
