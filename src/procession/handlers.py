@@ -75,8 +75,8 @@ def find() -> list[str]:
     now, changed = time.time_ns(), False
     declared: list[str] = []
     for entry in dict.fromkeys(sys.path):
-        path = os.path.abspath(entry)
         try:
+            path = os.path.abspath(entry)
             at = os.stat(path).st_mtime_ns
         except (OSError, ValueError):
             continue

@@ -202,6 +202,15 @@ def test_without_a_cache_directory(site, monkeypatch):
     assert handlers.find() == ["seen:make"]
 
 
+def test_in_a_directory_that_is_gone(tmp_path, monkeypatch):
+    lost = tmp_path / "lost"
+    lost.mkdir()
+    monkeypatch.chdir(lost)
+    lost.rmdir()
+    monkeypatch.syspath_prepend("")
+    assert handlers.find() == []
+
+
 def test_a_launch_without_any_imports_no_library_for_it():
     done = run_python(
         "-c",
