@@ -76,10 +76,11 @@ def _run_and_tell(prog: str, asked: Asked, on_event: OnEvent | None) -> int:
 
 def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group | None]:
     """Run a group; gives the exit code, and the group if there was one."""
-    # Not later, when there may be no descriptor left to import with.
-    from procession.cli.place import say_threads
-
     spec = asked.spec
+    say_threads = None
+    if spec.nproc > 1 and not asked.json:
+        # Not later, when there may be no descriptor left to import with.
+        from procession.cli.place import say_threads
     try:
         spec, output = asked.plan()
         group = Group(spec, output, on_event=on_event)
@@ -91,7 +92,7 @@ def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group 
     except OSError as e:
         where = f"--log-dir {spec.logs.dir!r}: " if spec.logs.dir else ""
         refuse(prog, f"{where}cannot prepare the run: {e}")
-    threads = "" if asked.json else say_threads(spec, group.placed)
+    threads = say_threads(spec, group.placed) if say_threads is not None else ""
     for note in filter(None, (threads, *group.notes)):
         _say(f"procession: {note}")
     if group.run_dir and output is None:
