@@ -21,6 +21,7 @@ SOURCE = Path(procession.__file__).parent
 VALIDATOR = jsonschema.Draft202012Validator(
     json.loads((DOCS / "events.schema.json").read_text(encoding="utf-8"))
 )
+PATIENT = procession.Stop(grace=20, linger=20)  # who told of its end may exit by itself
 # What only the machine of states is told, and nobody else.
 INSIDE = {"start_deadline", "reap_deadline"}
 
@@ -72,7 +73,7 @@ def events_of(tmp_path, program, **options):
     heard = []
     end = options.pop("end", lambda _: None)
     group = procession.start(
-        program, logs=Logs(dir=tmp_path), stop=QUICK, on_event=heard.append, **options
+        program, logs=Logs(dir=tmp_path), on_event=heard.append, **{"stop": PATIENT, **options}
     )
     end(group)
     try:
@@ -160,7 +161,7 @@ def test_a_rank_that_ignores_the_stop(tmp_path):
         group.stop()
 
     program = shell(f"trap '' TERM; touch {tmp_path}/there; while :; do sleep 0.05; done")
-    events = events_of(tmp_path, program, end=end)
+    events = events_of(tmp_path, program, end=end, stop=QUICK)
     assert one(events, "kill_sent", 0)["signal"] == signal.SIGKILL
     assert events[-1]["kind"] == "stopped"
 
