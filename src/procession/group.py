@@ -97,8 +97,11 @@ class Group:
         except BaseException:
             self._spawner.close(server, clean=False)
             raise
-        for handler in (*([on_event] if on_event else []), *handlers_of(self._spawner.asked)):
-            self._tell(handler)
+        if on_event is not None:
+            self._tell(on_event)
+        if server is None:  # a fork of the caller (start method "fork") is not kept waiting for it
+            for handler in handlers_of(self._spawner.asked):
+                self._tell(handler)
 
     def _tell(self, handler: Callable[[Event], object]) -> None:
         """Have a handler called with each event; it may also have variables for the ranks."""
