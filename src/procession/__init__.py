@@ -26,6 +26,7 @@ _PLACES = {
     "Std": "policy",
     "Stop": "policy",
     "Restart": "policy",
+    "Placement": "placement",
     "Event": "events",
     "Phase": "lifecycle",
     "Exit": "exit",
@@ -45,7 +46,7 @@ _PLACES = {
     "Function": "spec",
 }
 
-_FACES = ("devices", "elastic", "forkserver", "jax", "multiprocessing", "xla")
+_FACES = ("devices", "elastic", "forkserver", "jax", "multiprocessing", "telemetry", "xla")
 
 if TYPE_CHECKING:
     from procession.errors import (
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from procession.group import Group, Result
     from procession.launch import run, start
     from procession.lifecycle import Phase
+    from procession.placement import Placement
     from procession.policy import Logs, Restart, Std, Stop
     from procession.spec import Command, Function, Module, Script
     from procession.worker.board import beat, stopping
@@ -79,6 +81,7 @@ __all__ = [
     "Module",
     "Outcome",
     "Phase",
+    "Placement",
     "ProcessionError",
     "RankEnd",
     "RemoteError",
