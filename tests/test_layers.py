@@ -17,7 +17,8 @@ FACE = 9  # imports lazily, by table; nothing of the project may import it but f
 LAYERS = {
     0: "values typed ranks policy exit errors events spec rankenv",
     1: "lifecycle report",
-    2: "system/ output/ forkserver/ worker/ results board named payload pickling devices/ preload/",
+    2: "system/ output/ view/ forkserver/ worker/ results board named payload pickling devices/ "
+    "preload/",
     3: "preloading learning spawner ends journal rankprocesses supervisor",
     4: "looking group launch processes",
     5: "cli/ elastic/ multiprocessing/ xla/ jax",

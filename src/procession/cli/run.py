@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from procession.cli.asked import RUN, Asked, read_command_line
 from procession.cli.options import TORCHRUN_PROG
@@ -69,8 +69,14 @@ def _run(prog: str, asked: Asked) -> tuple[int, Group | None]:
     group.drain_patiently()
     if not _keeps_output(spec):
         group.stop_when_unread()
-    with stopped_by_signals(group, asked.signals) as received:
-        group.drive()
+    with ExitStack() as watching:
+        viewed = False
+        if asked.live or asked.status is not None:
+            from procession.cli.live import shown
+
+            viewed = watching.enter_context(shown(group, asked, _say))
+        with stopped_by_signals(group, asked.signals, told=not viewed) as received:
+            group.drive()
     return _exit_code(group, received), group
 
 
@@ -100,8 +106,12 @@ def _exit_code(group: Group, received: list[int]) -> int:
 
 
 @contextmanager
-def stopped_by_signals(group: Group, signals: Iterable[int]) -> Generator[list[int]]:
+def stopped_by_signals(
+    group: Group, signals: Iterable[int], *, told: bool = True
+) -> Generator[list[int]]:
     """Let the first of these signals stop the group, a further one kill it; handlers are put back.
+
+    told: say so where that takes its time.
 
     A signal that comes when all ranks have ended cuts off what is left to be shown. Gives the list
     of signals that came. A signal that was ignored (nohup) stays ignored.
@@ -120,7 +130,8 @@ def stopped_by_signals(group: Group, signals: Iterable[int]) -> Generator[list[i
         received.append(number)
         if len(received) == 1:
             group.stop(signal=number, wait=False)
-            patience.start()
+            if told:
+                patience.start()
         else:
             group.kill(wait=False)
 
