@@ -63,7 +63,7 @@ class Drawing:
         widths = _widths(columns, width)
         drawn = [
             "".join(
-                self._styled(_cell(c.title, w, c.right), "title")
+                self._styled(self._cell(c.title, w, c.right), "title")
                 for c, w in zip(columns, widths, strict=True)
             )
         ]
@@ -74,7 +74,7 @@ class Drawing:
                 if column.title == "PROGRESS":
                     line += self._bar(row.ranks, size - GAP) + " " * GAP
                 else:
-                    line += self._styled(self._cut(text, size, column.right), style)
+                    line += self._styled(self._cell(text, size, column.right), style)
             drawn.append(line)
         return drawn
 
@@ -100,7 +100,7 @@ class Drawing:
         text = ", ".join([*told, *also])
         space = width - cell_len(f"{head} {text}") - 1
         if share is None or space < LEAST_BAR:
-            return self._styled(self._cut(f"{head} {text}", width), "strong")
+            return self._styled(self._cell(f"{head} {text}", width, gap=0), "strong")
         bar = self._bar([slowest] if slowest else [], min(space, 2 * MOST_BAR))
         return f"{self._styled(head, 'strong')} {bar} {self._styled(text, 'strong')}"
 
@@ -118,7 +118,7 @@ class Drawing:
         elif whole.state == "STOPPING":
             said = f"{still}, which may end by themselves"
         text = ": ".join(part for part in (plain(whole.cause), said) if part)
-        return self._styled(self._cut(text, width), "bad") if text else ""
+        return self._styled(self._cell(text, width, gap=0), "bad") if text else ""
 
     def _bar(self, ranks: Sequence[Seen], size: int) -> str:
         shares = [r.share for r in ranks if r.share is not None]
@@ -128,14 +128,16 @@ class Drawing:
         full, rest = ("━", "─") if self._unicode else ("#", ".")
         return self._styled(full * done, "bar") + self._styled(rest * (size - done), "quiet")
 
-    def _cut(self, text: str, size: int, right: bool = False) -> str:
-        gap = GAP if right else 0
-        if cell_len(text) > size - gap:
-            dots = "…" if self._unicode else "..."
-            text = set_cell_size(text, max(0, size - gap - len(dots) - GAP * (not right))) + dots
+    def _cell(self, text: str, size: int, right: bool = False, gap: int = GAP) -> str:
+        """Make a text `size` columns wide, of which the last `gap` are empty."""
         if not self._unicode:
             text = text.encode("ascii", "replace").decode()
-        return _cell(text, size, right)
+        room = max(0, size - gap)
+        if cell_len(text) > room:
+            dots = "…" if self._unicode else "..."
+            text = set_cell_size(text, max(0, room - len(dots))) + dots
+        space = " " * max(0, room - cell_len(text))
+        return set_cell_size(space + text if right else text, size)
 
     def _styled(self, text: str, style: str) -> str:
         if not style or self._colour is None:
@@ -169,7 +171,7 @@ def _columns(whole: Whole, rows: Sequence[Row]) -> list[Column]:
         column("RATE", 3, of(_rate, _rates)),
         column("LEFT", 4, of(lambda r: r.left, lambda v: words.clock(max(v)))),
     ]
-    names = dict.fromkeys(name for row in rows for r in row.ranks for name in r.fields)
+    names = dict.fromkeys(name for row in rows for r in row.ranks for name in r.fields or ())
     for nth, name in enumerate(list(names)[:MOST_FIELDS]):
         title = plain(name)[:LONGEST_FIELD]
         found.append(column(title, 6 + nth / 10, lambda row, name=name: _field(row, name)))
@@ -208,7 +210,7 @@ def _whole(value: float) -> str:
 
 
 def _field(row: Row, name: str) -> str:
-    values = [r.fields[name] for r in row.ranks if name in r.fields]
+    values = [r.fields[name] for r in row.ranks if r.fields and name in r.fields]
     numbers = [v for v in values if not isinstance(v, str)]
     if len(numbers) == len(values):
         finite = [v for v in numbers if math.isfinite(v)]
@@ -259,12 +261,6 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
     if sizes:
         sizes[0] = min(sizes[0], max(1, width))
     return sizes
-
-
-def _cell(text: str, size: int, right: bool = False) -> str:
-    if right:
-        return " " * max(0, size - GAP - cell_len(text)) + text + " " * GAP
-    return text + " " * max(0, size - cell_len(text))
 
 
 __all__ = ["Drawing"]

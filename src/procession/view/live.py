@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 BUSY, IDLE = 0.25, 1.0  # seconds between two looks
 LONGEST_CLOSE = 3.0  # seconds that a look, or a terminal that does not read, may take at the end
+LONGEST_HIDE = 1.0
 LEAST_ROWS = 5  # of a terminal that has room for more than one line
 
 
@@ -65,7 +66,7 @@ class View:
         self._drawing: Drawing | None = None
         self._seen: Whole | None = None
         self._closing = self._hidden = False
-        self._stands = threading.Event()  # the thread has seen that it is hidden
+        self._gone = False  # from the terminal, while it is hidden
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="procession-view", daemon=True)
 
@@ -93,11 +94,15 @@ class View:
             pass  # then the last state is the one before
 
     def hide(self) -> None:
-        """Take the view off the terminal, until `unhide`; returns when it is gone."""
-        self._stands.clear()
-        self._hidden = True
+        """Take the view off the terminal, until `unhide`; returns when it is gone.
+
+        Without a lock, for it is called by a handler of a signal, which may come into itself.
+        """
+        self._gone, self._hidden = False, True
         self.wake()
-        self._stands.wait(1.0)
+        deadline = time.monotonic() + LONGEST_HIDE
+        while not self._gone and self._thread.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def unhide(self) -> None:
         """Show it again."""
@@ -130,7 +135,7 @@ class View:
                     os.eventfd_read(self._wake)
                 if self._hidden and not self._closing:
                     self._pane.clear()
-                    self._stands.set()
+                    self._gone = True
                     pause = IDLE
                     continue
                 began = time.monotonic()
@@ -169,7 +174,7 @@ class View:
         if ending:
             below.append(ending)
         room = most - len(below) - 1
-        if room < 1:
+        if room < 1 or not whole.ranks:
             return below
         return [*self._drawing.lines(whole, fold(whole.ranks, room), width), *below]
 
@@ -195,8 +200,6 @@ class View:
                 self._on_crash(e)
         except Exception:
             pass  # there is nobody left to be told
-        finally:
-            self._stands.set()
 
 
 def _timeless(whole: Whole) -> object:

@@ -16,8 +16,10 @@ from statistics import median
 from procession.values import Value
 from procession.view.seen import Seen
 
-BEHIND = 0.05  # of all steps, by which a slow rank is behind the middle one; and so apart are
-# those that are not about as far as each other
+BEHIND = 0.05  # of all steps: who is so far behind the middle rank is slow
+SLOWER = 0.8  # of the steps of the middle rank: who has done less is slow, too
+LEAST_BEHIND = 3  # steps
+APART = 0.05  # of all steps: who are so far apart are not about as far as each other
 SILENT = 10.0  # seconds without a beat, where others have one much more often
 MUCH_MORE = 1.5  # times the memory that is usual
 MEMORY_APART = 256 << 20  # bytes
@@ -50,7 +52,7 @@ def oddities(seen: Sequence[Seen]) -> dict[int, str]:
             continue
         elif r.quiet is not None and r.quiet > max(SILENT, 5 * usual_quiet):
             odd[r.rank] = "silent"
-        elif r.step is not None and middle - r.step > max(1.0, BEHIND * (r.total or middle)):
+        elif r.step is not None and _is_slow(r.step, middle, r.total):
             odd[r.rank] = "slow"
         elif (
             r.usage.memory is not None
@@ -59,6 +61,12 @@ def oddities(seen: Sequence[Seen]) -> dict[int, str]:
         ):
             odd[r.rank] = "memory"
     return odd
+
+
+def _is_slow(step: float, middle: float, total: float | None) -> bool:
+    behind = middle - step
+    least = min(BEHIND * (total or middle), (1 - SLOWER) * middle)
+    return behind > max(LEAST_BEHIND, least)
 
 
 def fold(seen: Sequence[Seen], room: int) -> list[Row]:
@@ -74,10 +82,10 @@ def fold(seen: Sequence[Seen], room: int) -> list[Row]:
         if len(alone) + len(others) <= room:
             return alone + others
     for others in (_by_state(usual), _together(usual)):
-        kinds = len(_by_oddity(odd, why))
-        worst = room - len(others) - kinds
-        if kinds and worst >= 0:
-            return alone[:worst] + _by_oddity(odd[worst:], why) + others
+        for worst in range(min(room, len(odd)), -1, -1):
+            rows = alone[:worst] + _by_oddity(odd[worst:], why) + others
+            if len(rows) <= room:
+                return rows
     if room > 1 and odd and usual:
         return [Row(tuple(odd), why[odd[0].rank]), *_together(usual)]
     return [Row((*odd, *usual), why[odd[0].rank] if odd else "")]
@@ -113,7 +121,7 @@ def _by_progress(ranks: Iterable[Seen]) -> list[Row]:
         for before, r in pairwise(far):
             apart = (r.step or 0.0) - (before.step or 0.0)
             of = r.total or r.step or 1.0
-            if (r.step is None) != (before.step is None) or apart > max(1.0, BEHIND * of):
+            if (r.step is None) != (before.step is None) or apart > max(1.0, APART * of):
                 rows.append(Row(tuple(sorted(cluster, key=lambda r: r.rank))))
                 cluster = []
             cluster.append(r)

@@ -36,7 +36,7 @@ class Seen(Value):
     rate: float | None = None
     quiet: float | None = None
     usage: Usage = Usage()
-    fields: Mapping[str, float | str] = {}
+    fields: Mapping[str, float | str] | None = None
     last_line: str = ""
 
     @property
