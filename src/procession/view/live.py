@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 BUSY, IDLE = 0.25, 1.0  # seconds between two looks
 LONGEST_CLOSE = 3.0  # seconds that a look, or a terminal that does not read, may take at the end
+START_OF_LINE = "\r\x1b[K"
 LONGEST_HIDE = 1.0
 LEAST_ROWS = 5  # of a terminal that has room for more than one line
 
@@ -189,7 +190,8 @@ class View:
             return
         size = self._pane.size()
         lines = self._lines(whole, size, max(4, size[1] // 2))
-        start = "\r\n" if self._console.midline else ""
+        # What the terminal itself has put there (^C) is not known to the console.
+        start = "\r\n" if self._console.midline else START_OF_LINE
         text = start + "".join(f"{line.rstrip()}\r\n" for line in lines)
         self._console.write(text.encode(errors="replace"), timeout=1.0)
 
