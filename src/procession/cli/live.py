@@ -6,7 +6,7 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from procession.cli.asked import Asked
@@ -18,6 +18,8 @@ from procession.output.console import Console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from procession.view.live import View
 
 EVERY = 60.0  # seconds between two lines of status, where --live finds no terminal
@@ -46,7 +48,7 @@ def shown(group: Group, asked: Asked, note: Callable[[str], None]) -> Generator[
     with ExitStack() as open_:
         console: Console | None = None
         if asked.live:
-            console, why = _terminal()
+            console, why = find_terminal()
             if console is None:
                 every = every or EVERY
                 note(f"procession: no live view: {why}; a line of status comes every {every:g} s")
@@ -60,8 +62,8 @@ def shown(group: Group, asked: Asked, note: Callable[[str], None]) -> Generator[
         yield console is not None
 
 
-def _terminal() -> tuple[Console | None, str]:
-    """Give the terminal that shows both streams, or why there is none for a view."""
+def find_terminal() -> tuple[Console | None, str]:
+    """Give the terminal that shows both streams, or None, and why there is none for a view."""
     for name, stream in (("output", sys.stdout), ("error", sys.stderr)):
         if stream is None or not stream.isatty():
             return None, f"the standard {name} is no terminal"
@@ -91,24 +93,39 @@ def _status(group: Group, every: float) -> Generator[None]:
 
 @contextmanager
 def _view(group: Group, console: Console) -> Generator[None]:
+    with viewing(group.look, console, group.say) as view:
+
+        def hear(event: Event) -> None:
+            if event.rank is None and event.kind in END:
+                view.remember()
+            view.wake()
+
+        group.subscribe(hear)
+        yield
+
+
+@contextmanager
+def viewing(
+    look: Callable[[], Mapping[str, Any]], console: Console, say: Callable[[str], None]
+) -> Generator[View]:
+    """Show a group on a terminal while the block runs; in the main thread, for its signals.
+
+    look: see `View`. console: from `find_terminal`; all that is written to the terminal meanwhile
+    should go through it. say: takes a line, without its newline, if the view fails.
+    """
     from procession.view.live import View
 
     def crashed(e: Exception) -> None:
-        what = f"{type(e).__name__}: {e}".splitlines()[0]
-        group.say(f"procession: the live view failed and is gone ({what}); the group goes on")
-
-    def hear(event: Event) -> None:
-        if event.rank is None and event.kind in END:
-            view.remember()
-        view.wake()
+        what = (str(e).splitlines() or [""])[0]
+        failed = f"the live view failed and is gone ({type(e).__name__}: {what})"
+        say(f"procession: {failed}; the group goes on")
 
     encoding = str(getattr(sys.stdout, "encoding", "")).lower().replace("-", "")
-    view = View(group.look, console, on_crash=crashed, unicode=encoding == "utf8")
+    view = View(look, console, on_crash=crashed, unicode=encoding == "utf8")
     with _terminals_signals(view):
         try:
             view.start()
-            group.subscribe(hear)
-            yield
+            yield view
         finally:
             view.close()
 
@@ -137,4 +154,4 @@ def _terminals_signals(view: View) -> Generator[None]:
             signal.signal(number, handler)
 
 
-__all__ = ["read_status", "shown"]
+__all__ = ["find_terminal", "read_status", "shown", "viewing"]
