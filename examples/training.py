@@ -25,7 +25,7 @@ for step in range(1, args.steps + 1):
     time.sleep(args.seconds * (2 if rank == args.slow else 1))
     loss = 2.5 * math.exp(-3 * step / args.steps) + random.uniform(0, 0.1)
     procession.beat(step, args.steps, loss=loss)
-    if step % 100 == 0:
+    if step % (args.steps // 10 or 1) == 0:
         print(f"step {step}: loss {loss:.3f}", flush=True)
     if rank == args.fail and step == args.steps // 2:
         raise RuntimeError("the loss is no number")

@@ -23,6 +23,7 @@ GAP = 2
 LEAST_LINE, GOOD_LINE = 14, 30  # columns of a last line of output
 LEAST_BAR, MOST_BAR = 8, 24
 MOST_FIELDS = 6
+OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 LONGEST_FIELD = 16
 STYLES = {
     "title": Style(bold=True, underline=True),
@@ -117,7 +118,8 @@ class Drawing:
             said = f"ending what ranks left behind, {whole.to_kill:.0f} s to SIGKILL"
         elif whole.state == "STOPPING":
             said = f"{still}, which may end by themselves"
-        text = ": ".join(part for part in (plain(whole.cause), said) if part)
+        cause = plain(whole.cause) if whole.state not in OVER else ""  # which its report tells
+        text = ": ".join(part for part in (cause, said) if part)
         return self._styled(self._cell(text, width, gap=0), "bad") if text else ""
 
     def _bar(self, ranks: Sequence[Seen], size: int) -> str:

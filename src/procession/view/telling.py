@@ -23,9 +23,9 @@ def state_of(r: Seen) -> str:
 
 
 def counted(whole: Whole) -> str:
-    """Say how many ranks are in which state: `60 RUNNING, 4 EXITED`."""
+    """Say how many ranks are in which state, the failed ones first: `1 failed, 63 RUNNING`."""
     states: dict[str, int] = {}
-    for r in whole.ranks:
+    for r in sorted(whole.ranks, key=lambda r: not r.failed):
         name = state_of(r)
         states[name] = states.get(name, 0) + 1
     return ", ".join(f"{count} {state}" for state, count in states.items()) or whole.state
