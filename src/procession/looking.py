@@ -38,7 +38,7 @@ def look_at(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> dict[str, A
     ranks: list[dict[str, Any]] = []
     for record, rank in zip(list(supervisor.records), list(life.ranks), strict=False):
         beat = spawner.board.beat(record.rank)
-        line = spawner.streams.last_line(life.attempt, record.rank)
+        line = spawner.streams.last_line(record.attempt, record.rank)
         ranks.append(
             {
                 "rank": record.rank,
