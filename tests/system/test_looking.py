@@ -26,33 +26,36 @@ def test_the_last_line_of_ranks_whose_output_goes_to_files(tmp_path):
         until(lambda: [line[-1:] for line in lines(group)] == ["0", "1"])
 
 
-def test_a_failure_is_seen_while_the_others_end():
+def test_a_failure_is_seen_while_the_others_end(tmp_path):
+    ready = tmp_path / "ready"
+
     def work():
         import os
 
         if os.environ["RANK"] == "1":
+            while not ready.exists():
+                time.sleep(0.01)
             raise ValueError("no more")
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        procession.beat(1)
+        ready.touch()
         while True:
             time.sleep(1000)
 
     stop = procession.Stop(grace=1000, linger=0.1)
-    with procession.start(work, nproc=2, stop=stop) as group:
+    group = procession.start(work, nproc=2, stop=stop)
+    try:
         until(lambda: group.look()["cause"])
         look = until(lambda: group.look()["kill_at"] and group.look())
-        assert look["cause"] == "rank 1 raised ValueError: no more"
-        assert look["state"] == "STOPPING"
-        assert 900 < look["kill_at"] - time.time() <= 1000
         until(lambda: group.look()["ranks"][1]["ended"])
         first, second = group.look()["ranks"]
-        assert (first["failed"], first["ended"]) == (False, None)
-        assert (second["failed"], second["ended"], second["exit"]) == (
-            True,
-            "FAILED",
-            "exit code 1",
-        )
+    finally:
         group.kill()
+    assert look["cause"] == "rank 1 raised ValueError: no more"
+    assert look["state"] == "STOPPING"
+    assert 900 < look["kill_at"] - time.time() <= 1000
+    assert (first["failed"], first["ended"]) == (False, None)
+    assert (second["failed"], second["ended"]) == (True, "FAILED")
+    assert second["exit"] == "exit code 1"
 
 
 def test_of_a_group_that_goes_well_no_end_is_seen():
