@@ -17,7 +17,8 @@ FACE = 9  # imports lazily, by table; nothing of the project may import it but f
 LAYERS = {
     0: "values typed ranks policy placement exit errors events eventkinds spec rankenv",
     1: "lifecycle report cpusets restarting",
-    2: "system/ output/ forkserver/ worker/ results board named payload pickling devices/ preload/",
+    2: "system/ output/ view/ forkserver/ worker/ results board named payload pickling devices/ "
+    "preload/",
     3: "preloading learning placing spawner ends facts handlers journal rankprocesses recovery "
     "supervisor",
     4: "looking group launch processes",

@@ -38,6 +38,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from procession.output.console import Console
+
 SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 MARGIN = 15.0  # seconds beyond all deadlines of a group, for the launcher's own work
 
@@ -151,6 +153,21 @@ class Group:
         is started. Without this, it has two seconds.
         """
         self._supervisor.drain_seconds = None
+
+    def lead_through(self, console: Console | None = None) -> None:
+        """Have what ranks would write to our own streams directly come through the launcher.
+
+        To be used before the group is started. console: shows both streams, in place of
+        `sys.stdout` and `sys.stderr`; it is not closed.
+        """
+        self._spawner.streams.lead_through(console)
+
+    def say(self, line: str) -> None:
+        """Show a line on stderr, where it stands by itself among the lines of the ranks.
+
+        For a group whose output is led through the launcher.
+        """
+        self._spawner.streams.say(line.encode(errors="backslashreplace") + b"\n")
 
     # -- looking
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from procession.ends import rank_end
+from procession.report import what_happened
 from procession.spawner import Spawner
 from procession.spec import Spec, words_of
 from procession.supervisor import Supervisor
@@ -13,16 +15,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+LINE = 300  # characters of a last line
+
 
 def look_at(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> dict[str, Any]:
     """Describe a group as it is now; from any thread.
 
     Keys: name, run (its id), run_dir ("" for none), words (its command line, or its function),
     launcher (pid), nproc, node, nodes, state (of `Phase`), attempt, restarts (the most), began
-    (seconds since 1970), and ranks: a list of rank, pid (None), state (of `lifecycle.Worker`),
-    started_at (seconds since 1970, or None), exit (in words, or None), and of its last beat: beats,
-    beat_at (seconds since 1970, or None), step, total, fields.
+    (seconds since 1970), cause (what failed first, in words, or None), kill_at (seconds since 1970,
+    by when ranks that are being ended get SIGKILL, or None), and ranks: a list of rank, pid (None),
+    state (of `lifecycle.Worker`), started_at (seconds since 1970, or None), exit (in words, or
+    None), ended (of `lifecycle.Ended`, or None), failed (whether by itself), last_line (that it
+    wrote, as far as it passes or is kept by the launcher; harmless and without colours), and of its
+    last beat: beats, beat_at (seconds since 1970, or None), step, total, fields.
     """
+    from procession.output.escape import harmless, uncoloured
     from procession.output.rundir import masked_words
 
     offset = time.time() - time.monotonic()
@@ -30,6 +38,7 @@ def look_at(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> dict[str, A
     ranks: list[dict[str, Any]] = []
     for record, rank in zip(list(supervisor.records), list(life.ranks), strict=False):
         beat = spawner.board.beat(record.rank)
+        line = spawner.streams.last_line(record.attempt, record.rank)
         ranks.append(
             {
                 "rank": record.rank,
@@ -37,6 +46,9 @@ def look_at(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> dict[str, A
                 "state": rank.state.name,
                 "started_at": record.started_at / 1e9 + offset if record.started_at else None,
                 "exit": str(record.exit) if record.exited_at else None,
+                "ended": rank.ended.name if rank.ended is not None else None,
+                "failed": rank.failed_at is not None,
+                "last_line": uncoloured(harmless(line)).decode(errors="replace")[:LINE],
                 "beats": beat.beats if beat else 0,
                 "beat_at": beat.at / 1e9 + offset if beat else None,
                 "step": beat.step if beat else None,
@@ -57,5 +69,18 @@ def look_at(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> dict[str, A
         "attempt": life.attempt,
         "restarts": spec.restart.max,
         "began": supervisor.journal.events[0].time if supervisor.journal.events else time.time(),
+        "cause": _cause(spec, supervisor, spawner),
+        "kill_at": supervisor.kill_at + offset if supervisor.kill_at is not None else None,
         "ranks": ranks,
     }
+
+
+def _cause(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> str | None:
+    life = supervisor.lifecycle
+    failures = life.failures
+    if not failures:
+        return None
+    end = rank_end(
+        spec, life, supervisor.records[failures[0]], spawner, bool(supervisor.lost_server)
+    )
+    return f"rank {spec.node.first(spec.nproc) + end.rank} {what_happened(end)}"

@@ -181,6 +181,11 @@ class Supervisor:
         """Where the group is in its life."""
         return Phase.FAILED if self._crashed else self.lifecycle.phase
 
+    @property
+    def kill_at(self) -> float | None:
+        """When what is being ended gets SIGKILL, in seconds of the monotonic clock."""
+        return self._grace_ends if math.isfinite(self._grace_ends) else None
+
     # -- the loop
 
     def run(self) -> None:

@@ -125,16 +125,16 @@ class Watched:
 class Terminal:
     """A command on a pseudo-terminal of its own.
 
-    screen: what came from it so far, bytes.
+    program: what the words belong to. screen: what came from it so far, bytes.
     """
 
-    def __init__(self, *words, rows=50, columns=200, **options):
+    def __init__(self, *words, rows=50, columns=200, program=PROCESSION, **options):
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.screen = bytearray()
         self._stop, self._stopped = os.pipe()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", ON_TERMINAL, *PROCESSION, *map(str, words)],
+            [sys.executable, "-c", ON_TERMINAL, *map(str, (*program, *words))],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

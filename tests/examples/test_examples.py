@@ -114,5 +114,19 @@ def test_each_example_is_in_the_list_and_in_the_tests():
             "notebook.ipynb",
             "return_values.py",
             "torch_ddp.py",
+            "training.py",
         }
     )
+
+
+def test_training():
+    words = ("--steps", 20, "--seconds", 0.001)
+    done = run("-n", 2, EXAMPLES / "training.py", *words)
+    assert done.returncode == 0, done.stderr
+    for lines in by_rank(done.stdout, 2).values():
+        assert len(lines) == 10
+        assert all(re.fullmatch(r"step \d+: loss \d\.\d{3}", line) for line in lines)
+    done = run("-n", 2, EXAMPLES / "training.py", *words, "--slow", 0, "--fail", 1)
+    assert done.returncode == 1
+    assert "rank 1 of 2" in done.stderr
+    assert "the loss is no number" in done.stderr

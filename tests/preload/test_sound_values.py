@@ -28,6 +28,7 @@ KNOWN = {
     "pid fsspec.AbstractFileSystem._pid",
     "time logging._startTime",
     "directory multiprocessing.process.ORIGINAL_DIR",  # imports happen in the ranks' directory
+    "directory rich._IMPORT_CWD",
     "directory torch._dynamo.config._config['debug_dir_root'].default",
     "directory torch._inductor.config._config['xpu.cutlass_dir'].default",
 }

@@ -64,7 +64,8 @@ class Asked(Value):
 
     dry: only to say what would be run. json: the result on stdout. signals: those that end the
     group. forward, notices: see `Life`. notes: what is to be said before it runs. logs_specs: the
-    entry point that lays out logs. otel: to trace the run.
+    entry point that lays out logs. otel: to trace the run. live: a view of the group while it
+    runs. status: seconds between two lines about it, or None.
     """
 
     spec: Spec
@@ -76,6 +77,8 @@ class Asked(Value):
     notes: Sequence[str] = ()
     logs_specs: str = ""
     otel: bool = False
+    live: bool = False
+    status: float | None = None
 
     def plan(self) -> tuple[Spec, Output | None]:
         """Plan the output where an entry point does; what it says of variables is in the group's.
@@ -132,6 +135,8 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         notes=notes,
         logs_specs=s.text("logs_specs"),
         otel=s.flag("otel"),
+        live=s.flag("live"),
+        status=_status(s),
     )
 
 
@@ -169,6 +174,19 @@ def _placement(s: Settings) -> Placement | None:
     from procession.cli.place import read_placement
 
     return read_placement(s)
+
+
+def _status(s: Settings) -> float | None:
+    if s.flag("live") and s.flag("json"):
+        raise SpecError(
+            f"{s.where('live')} and {s.where('json')} cannot go together: what reads JSON has no "
+            f"terminal; --status SECONDS tells of the group on stderr"
+        )
+    if not s.said("status"):
+        return None
+    from procession.cli.live import read_status
+
+    return read_status(s.text("status"), s.where("status"))
 
 
 def _stdin(s: Settings, nproc: int) -> int | None:

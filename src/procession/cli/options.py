@@ -173,6 +173,11 @@ def _declare_output(parser: Parser) -> None:
         "with one rank)")  # fmt: skip
     add("--logs-specs", metavar="NAME",
         help="lay logs out by this entry point of the group torchrun.logs_specs")  # fmt: skip
+    add("--live", action="store_true",
+        help="show how the ranks are doing below their output, which then comes through this "
+        "command; without a terminal, a line on stderr every minute")  # fmt: skip
+    add("--status", metavar="SECONDS",
+        help="say every SECONDS on stderr, in a line, how the ranks are doing")  # fmt: skip
     add("--json", action="store_true",
         help="at the end, print the result as JSON on stdout; all else goes to stderr")  # fmt: skip
     add("--otel", action="store_true",

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 
 from procession.cli.asked import RUN, Asked, read_command_line
@@ -104,11 +104,17 @@ def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group 
     if not _keeps_output(spec):
         group.stop_when_unread()
     group.subscribe(_say_restart)
-    with (
-        forwarded(group, asked.forward),
-        stopped_by_signals(group, asked.signals, asked.notices) as received,
-    ):
-        group.drive()
+    with ExitStack() as watching:
+        viewed = False
+        if asked.live or asked.status is not None:
+            from procession.cli.live import shown
+
+            viewed = watching.enter_context(shown(group, asked, _say))
+        with (
+            forwarded(group, asked.forward),
+            stopped_by_signals(group, asked.signals, asked.notices, told=not viewed) as received,
+        ):
+            group.drive()
     return _exit_code(group, received), group
 
 
@@ -160,12 +166,17 @@ def forwarded(group: Group, signals: Iterable[int]) -> Generator[None]:
 
 @contextmanager
 def stopped_by_signals(
-    group: Group, signals: Iterable[int], notices: Mapping[int, float] = NO_NOTICES
+    group: Group,
+    signals: Iterable[int],
+    notices: Mapping[int, float] = NO_NOTICES,
+    *,
+    told: bool = True,
 ) -> Generator[list[int]]:
     """Let the first of these signals stop the group, a further one kill it; handlers are put back.
 
     notices: signals that tell of the end, with the seconds that are left then: ranks are told, and
-    those that have a handler for it get the signal, too. They do not kill.
+    those that have a handler for it get the signal, too. They do not kill. told: say so where that
+    takes its time.
 
     A signal that comes when all ranks have ended cuts off what is left to be shown. Gives the list
     of signals that came. A signal that was ignored (nohup) stays ignored.
@@ -190,7 +201,8 @@ def stopped_by_signals(
             group.kill(wait=False)
         else:
             group.stop(signal=number, notice=0.0, wait=False)
-            patience.start()
+            if told:
+                patience.start()
 
     before: dict[int, Callable[..., object] | int | None] = {}
     for number in {*signals, *notices}:

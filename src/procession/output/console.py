@@ -72,6 +72,8 @@ class Console:
         self._fd = -1
         self._socket: socket.socket | None = None
         self._closing = False
+        self._owed = b""  # of what `aside` was given
+        self._taken = 0  # by the last call that wrote
         self._lock = threading.Lock()
         self._put: _Put | None = None
         self.place: tuple[object, ...] = ("object", id(stream))
@@ -144,10 +146,39 @@ class Console:
                 if self._put is None:
                     self._call(data)
                     return True
+                if self._owed and not self._pay(self._put, abandon, timeout):
+                    return False
                 return self._write_all(self._put, data, abandon, timeout)
         finally:
             if self._closing:
                 self._release()
+
+    def aside(self, data: bytes) -> None:
+        """Show what leaves the cursor where it is, as far as it is taken at once.
+
+        The rest of it is shown before anything else that is written later. An object that replaced
+        `sys.stdout`, or a console that is quiet, is not given it.
+        """
+        try:
+            with self._lock:
+                if not (self.quiet or self._closing or self._put is None):
+                    self._owed += data
+                    self._pay(self._put, None, 0.0)
+        finally:
+            if self._closing:
+                self._release()
+
+    @property
+    def owes(self) -> bool:
+        """Whether a part of what `aside` was given is still to be shown."""
+        return bool(self._owed)
+
+    def _pay(self, put: _Put, abandon: int | None, timeout: float | None) -> bool:
+        midline = self.midline
+        paid = self._write_all(put, self._owed, abandon, timeout)
+        self._owed = b"" if paid else self._owed[self._taken :]
+        self.midline = midline
+        return paid
 
     def _write_all(
         self, put: _Put, data: bytes, abandon: int | None, timeout: float | None
@@ -186,6 +217,7 @@ class Console:
                     return False
             return True
         finally:
+            self._taken = done
             if done:
                 self.midline = data[done - 1] != 0x0A
 

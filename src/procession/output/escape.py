@@ -26,6 +26,8 @@ _HARMFUL = (
     rb"|\xc2[\x80-\x9f]"
 )
 
+_COLOUR = rb"\x1b\[[0-9;:]*m"
+
 # From the first colour sequence of a line to the line's end.
 _COLOURED_LINE = rb"(\x1b\[[^\n]*)\n"
 
@@ -72,6 +74,11 @@ def end_colours(lines: bytes) -> bytes:
     return re.sub(_COLOURED_LINE, rb"\1" + RESET + b"\n", lines)
 
 
+def uncoloured(block: bytes) -> bytes:
+    """Give a harmless block without its colours."""
+    return re.sub(_COLOUR, b"", block) if b"\x1b" in block else block
+
+
 def unfinished(text: bytes) -> int:
     """Count the bytes at the end of `text` that begin a character or an escape sequence.
 
@@ -81,4 +88,4 @@ def unfinished(text: bytes) -> int:
     return len(found.group()) if found else 0
 
 
-__all__ = ["RESET", "end_colours", "harmless", "unfinished"]
+__all__ = ["RESET", "end_colours", "harmless", "uncoloured", "unfinished"]

@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.output.console import Console
 
+_SAY = 1.0  # seconds that a console has for a line of our own
 _CLOSE = 2.0  # seconds for what is left at close()
 
 
@@ -84,6 +85,19 @@ class Follower:
         """
         tail = self._tails.get((rank, stream))
         return [] if tail is None else tail.lines()
+
+    def last_line(self, rank: int) -> bytes:
+        """Give the line that a rank wrote last, on either stream; b"" if there is none."""
+        tails = [t for (r, _), t in list(self._tails.items()) if r == rank and t.changed]
+        return max(tails, key=lambda t: t.changed).last() if tails else b""
+
+    def say(self, line: bytes) -> None:
+        """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
+        with self._lock:
+            loop = self._loop
+        if loop is None or not loop.say(line):
+            console = self._err.console
+            console.write((b"\n" if console.midline else b"") + line, timeout=_SAY)
 
     def finish(self, ended: Callable[[], None]) -> None:
         """Begin what `drain` does, and return at once; `drain` is still to be called.

@@ -61,7 +61,8 @@ class Loop:
         self._unwatched: list[Feed] = []  # files that no watch could be had for
         self._ready: dict[Feed, None] = {}  # files that have more, in the order of turns
         self._incoming: list[Feed] = []
-        self._lock = threading.Lock()  # of _incoming and of the two eventfds while open
+        self._said: list[bytes] = []  # lines of our own
+        self._lock = threading.Lock()  # of _incoming, _said and of the two eventfds while open
         self._ended = False
         self._finishing = threading.Event()
         self._given_up = threading.Event()
@@ -90,6 +91,14 @@ class Loop:
                 if not self._incoming:  # or the thread is on its way
                     os.eventfd_write(self._wake, 1)
                 self._incoming.append(feed)
+            return not self._ended
+
+    def say(self, line: bytes) -> bool:
+        """Show a line of our own on the second screen; False if the thread has ended."""
+        with self._lock:
+            if not self._ended:
+                self._said.append(line)
+                os.eventfd_write(self._wake, 1)
             return not self._ended
 
     def begin_end(self, ended: Callable[[], None] | None = None) -> None:
@@ -200,6 +209,9 @@ class Loop:
         """Begin to follow the sources that were added."""
         with self._lock:
             incoming, self._incoming = self._incoming, []
+            said, self._said = self._said, []
+        for line in said:
+            self._screens[1].lines(self, b"", line)
         for feed in incoming:
             self._feeds[feed.fd] = feed
             if not feed.is_file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from procession.output.lines import LineSplitter
 
@@ -21,10 +22,12 @@ class Tail:
         self.splitter = LineSplitter()
         self._lock = threading.Lock()
         self._kept = bytearray()
+        self.changed = 0.0  # when it was last fed, in seconds of the monotonic clock
 
     def feed(self, block: bytes) -> bytes:
         """Give the lines that a block completes, as `LineSplitter.feed`, and keep their end."""
         with self._lock:
+            self.changed = time.monotonic()
             lines = self.splitter.feed(block)
             self._keep(lines)
         return lines
@@ -63,5 +66,16 @@ class Tail:
             text = text[cut:].lstrip(bytes(range(0x80, 0xC0)))
         return [line.decode(errors="replace") for line in text.split(b"\n")[-LINES:]]
 
+    def last(self, most: int = 1000) -> bytes:
+        """Give the last line that is not empty, or its last `most` bytes, as it was written."""
+        with self._lock:
+            return last_line(bytes(self._kept[-most:]) + self.splitter.pending[-most:], most)
 
-__all__ = ["Tail"]
+
+def last_line(text: bytes, most: int) -> bytes:
+    r"""Give the last line of some text that is not empty; of one with `\r`, its latest state."""
+    line = text.rstrip().rpartition(b"\n")[2].rpartition(b"\r")[2]
+    return line[-most:]
+
+
+__all__ = ["Tail", "last_line"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TAIL_LINES = 20
 TAIL_BYTES = 1 << 16
+LINE_BYTES = 1000
 
 
 class Wiring:
@@ -40,7 +41,27 @@ class Wiring:
         if any(route in (Route.PREFIX, Route.TEE) for pair in self._routes for route in pair):
             # In this thread, which wrote there before: it flushes what is still on its way.
             self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
+        self._lent = False
         self._follower: Follower | None = None
+
+    def lead_through(self, console: Console | None = None) -> None:
+        """Have all that would go to our own streams directly come through here, for its lines.
+
+        To be used before ranks are started. console: shows both streams, and stays the caller's.
+        """
+        self._routes = [(_shown(out, False), _shown(err, False)) for out, err in self._routes]
+        if console is not None:
+            self._close_consoles()
+            self._consoles, self._lent = (console, console), True
+        elif self._consoles is None:
+            self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
+
+    def say(self, line: bytes) -> None:
+        """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
+        if self._follower is not None:
+            self._follower.say(line)
+        elif self._consoles is not None:
+            self._consoles[1].write(line, timeout=1.0)
 
     def open(self, attempt: int, rank: int) -> tuple[list[int], list[int]]:
         """Open stdin, stdout and stderr of a rank; also which of them to close when it has them.
@@ -145,6 +166,24 @@ class Wiring:
             return tuple(self._follower.tail(rank, "err"))
         return ()
 
+    def last_line(self, attempt: int, rank: int) -> bytes:
+        """Give the line that a rank wrote last, as far as it passes or lies in a file of ours."""
+        passed = b"" if self._follower is None else self._follower.last_line(rank)
+        if passed:
+            return passed
+        ends: list[tuple[float, bytes]] = []
+        for path in self.log_paths(attempt, rank):
+            end = _end_of(path) if path else None
+            if end is not None and end[1]:
+                ends.append(end)
+        return max(ends)[1] if ends else b""
+
+    def _close_consoles(self) -> None:
+        if not self._lent:
+            for console in self._consoles or ():
+                console.close()
+        self._consoles = None
+
     def close(self) -> None:
         """Close everything."""
         if self._duplicates is not None:
@@ -152,9 +191,7 @@ class Wiring:
         if self._follower is not None:
             self._follower.close()
             self._follower = None
-        for console in self._consoles or ():
-            console.close()
-        self._consoles = None
+        self._close_consoles()
         if self._null >= 0:
             os.close(self._null)
             self._null = -1
@@ -163,6 +200,19 @@ class Wiring:
 def _shown(route: Route, own: bool) -> Route:
     """Lead a stream through us if `sys.stdout` is not (any more) the descriptor that ranks have."""
     return Route.PREFIX if route is Route.INHERIT and not own else route
+
+
+def _end_of(path: str) -> tuple[float, bytes] | None:
+    """Give when a file was written to, and its last line; None for one that cannot be read."""
+    from procession.output.tail import last_line
+
+    try:
+        with open_regular(path) as f:
+            size = f.seek(0, os.SEEK_END)
+            f.seek(max(0, size - LINE_BYTES))
+            return os.fstat(f.fileno()).st_mtime, last_line(f.read(LINE_BYTES), LINE_BYTES)
+    except OSError:
+        return None
 
 
 def _last_lines(path: str) -> tuple[str, ...]:

@@ -1,0 +1,157 @@
+"""`--live` and `--status`: what is shown of a group while it runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from procession.cli.asked import Asked
+from procession.errors import SpecError
+from procession.events import Event
+from procession.group import Group
+from procession.lifecycle import Phase
+from procession.output.console import Console
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.view.live import View
+
+EVERY = 60.0  # seconds between two lines of status, where --live finds no terminal
+LEAST, MOST = 0.1, 7 * 86400.0
+END = {Phase.SUCCEEDED.name.lower(), Phase.FAILED.name.lower(), Phase.STOPPED.name.lower()}
+
+
+def read_status(text: str, where: str) -> float:
+    """Read an interval in seconds. Raises SpecError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not LEAST <= seconds <= MOST:
+        raise SpecError(f"{where} must be seconds between two lines, 0.1 or more, not {text!r}")
+    return seconds
+
+
+@contextmanager
+def shown(group: Group, asked: Asked, note: Callable[[str], None]) -> Generator[bool]:
+    """Show a group while the block runs it; gives whether there is a view on the terminal.
+
+    note: is told, in a line, why there is none although one was asked for.
+    """
+    every = asked.status
+    with ExitStack() as open_:
+        console: Console | None = None
+        if asked.live:
+            console, why = find_terminal()
+            if console is None:
+                every = every or EVERY
+                note(f"procession: no live view: {why}; a line of status comes every {every:g} s")
+            else:
+                open_.callback(console.close)
+        group.lead_through(console)
+        if every is not None:
+            open_.enter_context(_status(group, every))
+        if console is not None:
+            open_.enter_context(_view(group, console))
+        yield console is not None
+
+
+def find_terminal() -> tuple[Console | None, str]:
+    """Give the terminal that shows both streams, or None, and why there is none for a view."""
+    for name, stream in (("output", sys.stdout), ("error", sys.stderr)):
+        if stream is None or not stream.isatty():
+            return None, f"the standard {name} is no terminal"
+    if os.environ.get("TERM", "dumb") == "dumb":
+        return None, "the terminal cannot move its cursor (TERM=dumb)"
+    if importlib.util.find_spec("rich") is None:
+        return None, "rich is not installed (pip install rich)"
+    console, other = Console(sys.stdout), Console(sys.stderr)
+    other.close()
+    if console.place == other.place:
+        return console, ""
+    console.close()
+    return None, "the standard output and error are two terminals"
+
+
+@contextmanager
+def _status(group: Group, every: float) -> Generator[None]:
+    from procession.view.status import Status
+
+    status = Status(group.look, group.say, every)
+    status.start()
+    try:
+        yield
+    finally:
+        status.close()
+
+
+@contextmanager
+def _view(group: Group, console: Console) -> Generator[None]:
+    with viewing(group.look, console, group.say) as view:
+
+        def hear(event: Event) -> None:
+            if event.rank is None and event.kind in END:
+                view.remember()
+            view.wake()
+
+        group.subscribe(hear)
+        yield
+
+
+@contextmanager
+def viewing(
+    look: Callable[[], Mapping[str, Any]], console: Console, say: Callable[[str], None]
+) -> Generator[View]:
+    """Show a group on a terminal while the block runs; in the main thread, for its signals.
+
+    look: see `View`. console: from `find_terminal`; all that is written to the terminal meanwhile
+    should go through it. say: takes a line, without its newline, if the view fails.
+    """
+    from procession.view.live import View
+
+    def crashed(e: Exception) -> None:
+        what = (str(e).splitlines() or [""])[0]
+        failed = f"the live view failed and is gone ({type(e).__name__}: {what})"
+        say(f"procession: {failed}; the group goes on")
+
+    encoding = str(getattr(sys.stdout, "encoding", "")).lower().replace("-", "")
+    view = View(look, console, on_crash=crashed, unicode=encoding == "utf8")
+    with _terminals_signals(view):
+        try:
+            view.start()
+            yield view
+        finally:
+            view.close()
+
+
+@contextmanager
+def _terminals_signals(view: View) -> Generator[None]:
+    """Hear of a change of size, and step aside while the shell has stopped us (Ctrl-Z)."""
+
+    def stop(*_: object) -> None:
+        view.hide()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    wanted: dict[int, Callable[..., None]] = {
+        signal.SIGWINCH: lambda *_: view.wake(),
+        signal.SIGTSTP: stop,
+        signal.SIGCONT: lambda *_: view.unhide(),
+    }
+    before = {number: signal.getsignal(number) for number in wanted}
+    for number, handler in wanted.items():
+        if before[number] is not signal.SIG_IGN:
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+__all__ = ["find_terminal", "read_status", "shown", "viewing"]

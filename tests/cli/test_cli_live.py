@@ -1,0 +1,354 @@
+"""`procession run --live` on a terminal: what is on the screen, and what is left of it."""
+
+import fcntl
+import os
+import re
+import signal
+import struct
+import termios
+
+import pyte
+import pytest
+from commandline import Terminal
+
+from support import PYTHON, alive, until, write
+
+pytestmark = pytest.mark.timeout(120)
+
+WORK = """
+    import os, pathlib, sys, time
+    import procession
+    rank, go = int(os.environ["RANK"]), pathlib.Path(sys.argv[1])
+    lines = int(sys.argv[2])
+    go.with_name(f"pid{rank}").write_text(f"{os.getpid()}\\n")
+    for step in range(1, lines + 1):
+        procession.beat(step, 2 * lines, loss=0.5)
+        print(f"line {step} of {rank}", flush=True)
+    while not go.exists():
+        time.sleep(0.01)
+    for step in range(lines + 1, 2 * lines + 1):
+        procession.beat(step, 2 * lines, loss=0.25)
+        print(f"line {step} of {rank}", flush=True)
+    """
+
+
+class Screen(Terminal):
+    """A command on an emulated terminal of 80 x 24."""
+
+    def __init__(self, *words, rows=24, columns=80, **options):
+        super().__init__(*words, rows=rows, columns=columns, **options)
+        self.emulated = pyte.HistoryScreen(columns, rows, history=100_000)
+        self._stream = pyte.ByteStream(self.emulated)
+        self._fed = 0
+
+    def display(self):
+        """Give the lines on the screen, without the blanks at their ends."""
+        new = bytes(self.screen[self._fed :])
+        self._fed += len(new)
+        self._stream.feed(new)
+        return [line.rstrip() for line in self.emulated.display]
+
+    def everything(self):
+        """Give the lines of the scrollback and of the screen."""
+        shown = self.display()
+        above = self.emulated.history.top
+        columns = range(self.emulated.columns)
+        return ["".join(line[x].data for x in columns).rstrip() for line in above] + shown
+
+    def until_shown(self, *patterns, patience=20):
+        """Wait until each of these is on the screen; gives the screen."""
+
+        def look():
+            text = "\n".join(self.display())
+            found = all(re.search(p, text, re.MULTILINE) for p in patterns)
+            if not found and self.process.poll() is not None and not self._thread.is_alive():
+                pytest.fail(f"it ended ({self.process.returncode}):\n{text}")
+            return found
+
+        until(look, f"{patterns} in\n" + "\n".join(self.display()), patience)
+        return self.display()
+
+    def resize(self, columns, rows):
+        self.display()
+        self.emulated.resize(rows, columns)
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def is_clean(self):
+        """Check that the terminal is as it was, with the cursor below all text."""
+        shown = self.display()
+        screen = self.emulated
+        assert screen.margins is None, "it scrolls as a whole"
+        assert not screen.cursor.hidden
+        assert screen.cursor.x == 0
+        assert not any(shown[screen.cursor.y :]), shown
+        assert bytes(self.screen).rfind(b"\x1b[?25h") >= bytes(self.screen).rfind(b"\x1b[?25l")
+
+
+@pytest.fixture(autouse=True)
+def plain_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.fixture
+def work(tmp_path):
+    return write(tmp_path / "work.py", WORK)
+
+
+def log_of(rank, everything):
+    """Give the numbers of the lines that a rank wrote, as they stand on the terminal."""
+    found = (re.fullmatch(rf"\[ ?{rank}\] line (\d+) of {rank}", line) for line in everything)
+    return [int(match[1]) for match in found if match]
+
+
+def pid_of(directory, rank):
+    """Give the process of a rank that has begun its work."""
+    return int((directory / f"pid{rank}").read_text())
+
+
+def rows_of(shown):
+    """Give the rows of the view: what stands between its titles and its last line."""
+    (top,) = (y for y, line in enumerate(shown) if line.startswith("RANK "))
+    return shown[top + 1 : -1]
+
+
+def test_four_ranks(tmp_path, work):
+    go = tmp_path / "go"
+    with Screen("run", "-n", 4, "--live", work, go, 200) as terminal:
+        shown = terminal.until_shown(*(rf"^{r} +RUNNING +200/400 .*0\.5 .*MB" for r in range(4)))
+        assert len(rows_of(shown)) == 4
+        assert shown[-1].startswith("work.py: 4 RUNNING ")
+        assert "200/400" in shown[-1]
+        assert all(re.search(rf"line 200 of {r}$", line) for r, line in enumerate(rows_of(shown)))
+        go.touch()
+        assert terminal.end() == 0
+        text = terminal.everything()
+    for rank in range(4):
+        assert log_of(rank, text) == list(range(1, 401))
+        assert [line for line in text if re.match(rf"{rank} +finished +400/400", line)]
+    assert sum(line.startswith("RANK ") for line in text) == 1, "parts of the view in the log"
+    terminal.is_clean()
+
+
+def test_64_ranks_fit(tmp_path, work):
+    go = tmp_path / "go"
+    with Screen("run", "-n", 64, "--live", work, go, 5) as terminal:
+        shown = terminal.until_shown(r"^\[0-63\] +RUNNING +5/10 ", patience=40)
+        assert len([row for row in rows_of(shown) if row]) == 1
+        os.kill(pid_of(tmp_path, 40), signal.SIGKILL)
+        assert terminal.end() == 128 + signal.SIGKILL
+        text = terminal.everything()
+    top = max(y for y, line in enumerate(text) if line.startswith("RANK "))
+    assert re.match(r"40 +failed: SIGKILL", text[top + 1])
+    assert re.match(r"\[0-39,41-63\] +stopped", text[top + 2])
+    report = text[top:]
+    assert any(re.match(r"work.py failed: rank 40 of 64 .* was killed by SIGKILL", x)
+               for x in report)  # fmt: skip
+    for rank in range(64):
+        assert log_of(rank, text) == [1, 2, 3, 4, 5]
+    terminal.is_clean()
+
+
+def test_ctrl_c_says_how_long_it_takes_and_a_second_one_kills(tmp_path):
+    script = write(
+        tmp_path / "stay.py",
+        """
+        import signal, time
+        signal.signal(signal.SIGINT, lambda *_: print("I stay", flush=True))
+        print("here", flush=True)
+        while True:
+            time.sleep(3600)
+        """,
+    )
+    with Screen("run", "-n", 2, "--live", script) as terminal:
+        terminal.until_shown(r"^\[0\] here", r"^\[1\] here", r"2 RUNNING")
+        terminal.type(b"\x03")
+        terminal.until_shown(r"^stopping, 2 ranks left, \d+ s to SIGKILL")
+        terminal.type(b"\x03")
+        assert terminal.end() == 130
+        text = terminal.everything()
+    assert sum(line.endswith("[0] I stay") for line in text) == 1
+    assert sum(line.endswith("[1] I stay") for line in text) == 1
+    assert [line for line in text if re.match(r"0 +stopped", line)]
+    assert "procession: stay.py was stopped by SIGINT" in text
+    terminal.is_clean()
+
+
+def test_resize_while_it_runs(tmp_path, work):
+    go = tmp_path / "go"
+    with Screen("run", "-n", 4, "--live", work, go, 30) as terminal:
+        terminal.until_shown(r"^3 +RUNNING +30/60 ")
+        terminal.resize(40, 12)
+        shown = terminal.until_shown(r"\A(.*\n){6}RANK ", r"^3 +RUNNING +30/60")
+        assert len(shown) == 12
+        assert len(rows_of(shown)) == 4 or "[0-3]" in "".join(shown)
+        terminal.resize(100, 30)
+        shown = terminal.until_shown(r"\A(.*\n){24}RANK .*LAST LINE", r"^3 +RUNNING +30/60")
+        assert sum("RANK " in line for line in shown) == 1
+        go.touch()
+        assert terminal.end() == 0
+        text = terminal.everything()
+    for rank in range(4):
+        assert log_of(rank, text)[-30:] == list(range(31, 61))
+    terminal.is_clean()
+
+
+def test_a_terminal_of_few_lines_has_one_for_the_view(tmp_path, work):
+    go = tmp_path / "go"
+    with Screen("run", "-n", 2, "--live", work, go, 10, rows=4, columns=50) as terminal:
+        terminal.until_shown(r"\A(.*\n){3}work.py: 2 RUNNING .*10/20")
+        go.touch()
+        assert terminal.end() == 0
+    terminal.is_clean()
+
+
+def test_a_rank_reads_what_is_typed(tmp_path):
+    script = write(
+        tmp_path / "ask.py",
+        """
+        import procession
+        procession.beat(1, 2)
+        for _ in range(5):
+            print("answer:", input("name? "), flush=True)
+        """,
+    )
+    with Screen("run", "--live", script) as terminal:
+        for nth in range(5):
+            terminal.until_shown(rf"(name\?.*\n+(.*\n)*){{{nth + 1}}}", r"1 RUNNING")
+            terminal.type(b"typed %d\n" % nth)
+            terminal.until_shown(rf"answer: typed {nth}")
+            assert sum(line.startswith("RANK ") for line in terminal.display()) == 1
+        assert terminal.end() == 0
+        text = terminal.everything()
+    assert sum(line.startswith("RANK ") for line in text) == 1
+    terminal.is_clean()
+
+
+def test_what_ranks_print_cannot_break_the_view(tmp_path):
+    script = write(
+        tmp_path / "evil.py",
+        """
+        import os, pathlib, sys, time
+        import procession
+        procession.beat(1, 2, note="\\x1b[2Jx")
+        print("\\x1b[2J\\x1b[r\\x1b[?1049h\\x1b[31mred \\x1b]0;title\\x07", end="", flush=True)
+        while not pathlib.Path(sys.argv[1]).exists():
+            time.sleep(0.01)
+        """,
+    )
+    go = tmp_path / "go"
+    with Screen("run", "-n", 2, "--live", script, go) as terminal:
+        shown = terminal.until_shown(r"^\[0\] \^\[\[2J", r"^\[1\] \^\[\[2J", r"^1 +RUNNING .*1/2")
+        assert shown[-1].startswith("evil.py: 2 RUNNING")
+        go.touch()
+        assert terminal.end() == 0
+    terminal.is_clean()
+
+
+def test_stopped_and_continued_by_the_shell(tmp_path, work):
+    go = tmp_path / "go"
+    with Screen("run", "-n", 2, "--live", work, go, 10) as terminal:
+        terminal.until_shown(r"^1 +RUNNING +10/20 ")
+        os.kill(terminal.pid, signal.SIGTSTP)
+
+        def stopped():
+            with open(f"/proc/{terminal.pid}/stat", "rb") as f:
+                return f.read().rpartition(b")")[2].split()[0] == b"T"
+
+        until(stopped, "the stop")
+        until(lambda: "RANK" not in "".join(terminal.display()), "the end of the view")
+        assert terminal.emulated.margins is None
+        os.kill(terminal.pid, signal.SIGCONT)
+        terminal.until_shown(r"^1 +RUNNING +10/20 ")
+        go.touch()
+        assert terminal.end() == 0
+    terminal.is_clean()
+
+
+def test_no_colours_where_they_are_not_wanted(tmp_path, work, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    go = tmp_path / "go"
+    go.touch()
+    with Screen("run", "-n", 2, "--live", work, go, 5) as terminal:
+        assert terminal.end() == 0
+    assert set(re.findall(rb"\x1b\[[0-9;]*m", bytes(terminal.screen))) <= {b"\x1b[0m"}
+
+
+def test_without_unicode_there_is_none(tmp_path, work, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    go = tmp_path / "go"
+    with Screen("run", "-n", 2, "--live", work, go, 5, columns=120) as terminal:
+        terminal.until_shown(r"2 RUNNING #+\.+ 5/10")
+        go.touch()
+        assert terminal.end() == 0
+    assert bytes(terminal.screen).isascii()
+
+
+def test_a_crash_of_the_view_leaves_the_group_alone(tmp_path, work, monkeypatch):
+    write(tmp_path / "broken" / "rich" / "__init__.py", 'raise ValueError("it is broken")')
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"))
+    go = tmp_path / "go"
+    with Screen("run", "-n", 2, "--live", work, go, 5) as terminal:
+        terminal.until_shown(r"^procession: the live view failed and is gone \(ValueError: it is b")
+        assert terminal.process.poll() is None
+        go.touch()
+        assert terminal.end() == 0
+        text = terminal.everything()
+    assert log_of(0, text) == log_of(1, text) == list(range(1, 11))
+    terminal.is_clean()
+
+
+def test_a_crash_half_way_takes_the_view_off_the_screen(tmp_path):
+    # A view that breaks when a rank beats for the second time.
+    script = write(
+        tmp_path / "launch.py",
+        """
+        import sys
+        from procession.cli import main
+        from procession.view import live
+        see = live.see
+        def broken(look, *args):
+            if any(rank["step"] == 2 for rank in look["ranks"]):
+                raise RuntimeError("no more")
+            return see(look, *args)
+        live.see = broken
+        sys.exit(main(sys.argv[1:]))
+        """,
+    )
+    work = write(
+        tmp_path / "two.py",
+        """
+        import pathlib, sys, time
+        import procession
+        one, two = map(pathlib.Path, sys.argv[1:])
+        procession.beat(1, 2)
+        while not one.exists():
+            time.sleep(0.01)
+        procession.beat(2, 2)
+        while not two.exists():
+            time.sleep(0.01)
+        print("well done")
+        """,
+    )
+    words = ("run", "-n", 2, "--live", work, tmp_path / "one", tmp_path / "two")
+    with Screen(*words, program=(PYTHON, script)) as terminal:
+        terminal.until_shown(r"^1 +RUNNING +1/2 ")
+        (tmp_path / "one").touch()
+        terminal.until_shown(r"^procession: the live view failed and is gone \(RuntimeError: no m")
+        assert not any(line.startswith("RANK ") for line in terminal.display())
+        (tmp_path / "two").touch()
+        assert terminal.end() == 0
+        assert "[1] well done" in terminal.everything()
+    terminal.is_clean()
+
+
+def test_the_launcher_is_stopped_by_a_signal(tmp_path, work):
+    with Screen("run", "-n", 2, "--live", work, tmp_path / "never", 5) as terminal:
+        terminal.until_shown(r"^1 +RUNNING +5/10 ")
+        pids = [pid_of(tmp_path, rank) for rank in range(2)]
+        os.kill(terminal.pid, signal.SIGTERM)
+        assert terminal.end() == 128 + signal.SIGTERM
+    assert not any(map(alive, pids))
+    terminal.is_clean()

@@ -1,0 +1,144 @@
+"""`--status`, and `--live` without a terminal: a line now and then, between lines of ranks."""
+
+import re
+
+import pytest
+from commandline import PROCESSION, Terminal, Watched, run
+
+from support import write
+
+LINE = re.compile(
+    r"procession: \d\d:\d\d running for \d+ s: 2 RUNNING, step 3-5 of 10 \(?.*slowest rank 0; "
+    r"[\d.]+ MB(, \d+ % CPU)?"
+)
+
+
+@pytest.fixture
+def work(tmp_path):
+    """Give a program that waits, in the middle of a line, until a file is there."""
+    return write(
+        tmp_path / "work.py",
+        """
+        import os, pathlib, sys, time
+        import procession
+        rank = int(os.environ["RANK"])
+        procession.beat(3 + 2 * rank, 10)
+        print(f"first half of {rank},", end=" ", flush=True)
+        while not pathlib.Path(sys.argv[1]).exists():
+            time.sleep(0.01)
+        print(f"second half of {rank}", flush=True)
+        """,
+    )
+
+
+def test_status_on_stderr(tmp_path, work):
+    go = tmp_path / "go"
+    with Watched("run", "-n", 2, "--status", 0.1, work, go) as command:
+        command.shows(b"slowest rank 0; ", b"first half of 1")
+        go.touch()
+        assert command.end() == 0
+    said = command.err.decode().splitlines()
+    assert all(line.startswith("procession: ") for line in said)
+    assert any(LINE.fullmatch(line) for line in said), said
+    out = command.out.decode()
+    assert "procession" not in out
+    assert out.count("first half of ") == out.count("second half of ") == 2
+
+
+def test_status_is_never_in_the_middle_of_a_line(tmp_path, work):
+    go = tmp_path / "go"
+    one_place = ("sh", "-c", 'exec "$@" 2>&1', "sh", *PROCESSION)
+    with Watched("run", "-n", 2, "--status", 0.1, work, go, program=one_place) as command:
+        command.shows(b"first half of 0", b"first half of 1", b"slowest rank 0; ")
+        go.touch()
+        assert command.end() == 0
+    for line in command.out.decode().splitlines():
+        assert line.count("procession:") == line.startswith("procession:"), line
+        assert line.startswith(("procession: ", "[0] ", "[1] ")), line
+
+
+def test_live_without_a_terminal_is_a_line_of_status(tmp_path, work):
+    go = tmp_path / "go"
+    go.touch()
+    done = run("-n", 2, "--live", work, go)
+    assert done.returncode == 0
+    assert done.stderr == (
+        "procession: no live view: the standard output is no terminal; "
+        "a line of status comes every 60 s\n"
+    )
+    assert sorted(done.stdout.splitlines()) == [
+        f"[{r}] first half of {r}, second half of {r}" for r in range(2)
+    ]
+
+
+def test_live_without_a_terminal_at_an_interval(tmp_path, work):
+    go = tmp_path / "go"
+    with Watched("run", "-n", 2, "--live", "--status", 0.1, work, go) as command:
+        command.shows(b"every 0.1 s\n", b"slowest rank 0; ")
+        go.touch()
+        assert command.end() == 0
+
+
+def test_live_on_a_dumb_terminal(tmp_path, work, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    go = tmp_path / "go"
+    with Terminal("run", "-n", 2, "--live", "--status", 0.1, work, go) as terminal:
+        terminal.shows(b"no live view: the terminal cannot move its cursor (TERM=dumb)")
+        terminal.shows(b"slowest rank 0; ", b"first half of 1")
+        go.touch()
+        assert terminal.end() == 0
+    assert b"\x1b" not in terminal.screen
+
+
+def test_live_with_one_stream_elsewhere(tmp_path, work, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    go = tmp_path / "go"
+    go.touch()
+    elsewhere = ("/bin/sh", "-c", f'exec "$@" 2>{tmp_path}/err', "sh", *PROCESSION)
+    with Terminal("run", "--live", work, go, program=elsewhere) as terminal:
+        assert terminal.end() == 0
+    assert b"no live view: the standard error is no terminal" in (tmp_path / "err").read_bytes()
+    assert terminal.lines == ["first half of 0, second half of 0"]
+
+
+def test_live_and_json_exclude_each_other(work):
+    done = run("--live", "--json", work, "x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--live and --json cannot go together" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "often", "nan", "inf", "1e9"])
+def test_intervals_that_are_none(work, text):
+    done = run("--status", text, work, "x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "procession run: error: --status must be seconds between two lines, 0.1 or more, "
+        f"not {text!r}\n"
+    )
+
+
+def test_status_beside_json(tmp_path, work):
+    go = tmp_path / "go"
+    with Watched("run", "-n", 2, "--json", "--status", 0.1, work, go) as command:
+        command.shows(b"slowest rank 0; ")
+        go.touch()
+        assert command.end() == 0
+    assert command.out.lstrip().startswith(b"{")
+
+
+def test_status_of_ranks_whose_output_goes_to_files(tmp_path, work):
+    go = tmp_path / "go"
+    words = ("-n", 2, "-r", 3, "--log-dir", tmp_path / "logs", "--status", 0.1)
+    with Watched("run", *words, work, go) as command:
+        command.shows(b"slowest rank 0; ")
+        go.touch()
+        assert command.end() == 0
+    assert command.out == b""
+
+
+def test_nothing_is_said_unasked(tmp_path, work):
+    go = tmp_path / "go"
+    go.touch()
+    done = run("-n", 2, work, go)
+    assert (done.returncode, done.stderr) == (0, "")
