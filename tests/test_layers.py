@@ -17,8 +17,9 @@ FACE = 9  # imports lazily, by table; nothing of the project may import it but f
 LAYERS = {
     0: "values typed ranks policy exit errors events spec rankenv",
     1: "lifecycle report",
-    2: "system/ output/ forkserver/ worker/ results board named payload pickling devices/ preload/",
-    3: "preloading learning spawner ends journal rankprocesses supervisor",
+    2: "system/ output/ forkserver/ worker/ results board named payload pickling devices/ preload/ "
+    "stacks/",
+    3: "preloading learning spawner ends journal rankprocesses lastlook hangs supervisor",
     4: "looking group launch processes",
     5: "cli/ elastic/ multiprocessing/ xla/ jax",
     FACE: "__init__ __main__",

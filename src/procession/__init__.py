@@ -26,6 +26,7 @@ _PLACES = {
     "Std": "policy",
     "Stop": "policy",
     "Restart": "policy",
+    "Hang": "policy",
     "Event": "events",
     "Phase": "lifecycle",
     "Exit": "exit",
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from procession.group import Group, Result
     from procession.launch import run, start
     from procession.lifecycle import Phase
-    from procession.policy import Logs, Restart, Std, Stop
+    from procession.policy import Hang, Logs, Restart, Std, Stop
     from procession.spec import Command, Function, Module, Script
     from procession.worker.board import beat, stopping
 
@@ -75,6 +76,7 @@ __all__ = [
     "Group",
     "GroupEnd",
     "GroupFailed",
+    "Hang",
     "Logs",
     "Module",
     "Outcome",

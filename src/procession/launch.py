@@ -13,7 +13,7 @@ from procession.errors import SpecError
 from procession.forkserver.client import ForkServer
 from procession.group import Group
 from procession.output.plan import Output
-from procession.policy import Logs, Restart, Stop
+from procession.policy import Hang, Logs, Restart, Stop
 from procession.spawner import fork_server
 from procession.spec import Function, Program, Spec, make_spec
 from procession.system.latch import Latch
@@ -38,6 +38,7 @@ def start(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
+    hang: Hang | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
 ) -> Group:
@@ -58,7 +59,7 @@ def start(
         per rank) or "fork" (functions: a fork of this process, with its live state). A command is
         started by exec in any case.
     stdin: the rank that gets this process's standard input; the others read nothing.
-    logs, stop, restart: policies; see `Logs`, `Stop`, `Restart`.
+    logs, stop, restart, hang: policies; see `Logs`, `Stop`, `Restart`, `Hang`.
     preload: modules that are imported once, before the ranks are forked (start method
         "forkserver", Python programs): "auto", those that the program is going to import anyway
         (of a function: that this process has imported), as far as the program cannot tell the
@@ -83,6 +84,7 @@ def start(
         logs=logs,
         stop=stop,
         restart=restart,
+        hang=hang,
         preload=preload,
         learn=learn,
     )
@@ -155,6 +157,7 @@ def run(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
+    hang: Hang | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
     timeout: float | None = None,
@@ -181,6 +184,7 @@ def run(
         logs=logs,
         stop=stop,
         restart=restart,
+        hang=hang,
         preload=preload,
         learn=learn,
     )

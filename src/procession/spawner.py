@@ -93,6 +93,7 @@ class Spawner:
             "start_method": spec.start_method,
             "stop": repr(spec.stop),
             "restart": repr(spec.restart),
+            "hang": repr(spec.hang),
             "logs": repr(spec.logs),
             "launcher": os.getpid(),
         }

@@ -6,7 +6,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from procession.errors import SpecError
-from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
+from procession.policy import (
+    DEFAULT_HANG,
+    DEFAULT_LOGS,
+    DEFAULT_STOP,
+    NO_RESTART,
+    Hang,
+    Logs,
+    Restart,
+    Route,
+    Stop,
+)
 from procession.rankenv import ALONE, Node
 from procession.ranks import by_rank, is_by_rank
 from procession.typed import cast
@@ -79,6 +89,7 @@ class Spec(Value):
     logs: Logs = DEFAULT_LOGS
     stop: Stop = DEFAULT_STOP
     restart: Restart = NO_RESTART
+    hang: Hang = DEFAULT_HANG
     common_args: bool = True
     preload: Literal["auto"] | tuple[str, ...] | None = "auto"
     learn: bool = True
@@ -141,6 +152,7 @@ def make_spec(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
+    hang: Hang | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
     node: Node = ALONE,
@@ -162,6 +174,7 @@ def make_spec(
         ("logs", logs, Logs, "a Logs(...)"),
         ("stop", stop, Stop, "a Stop(...)"),
         ("restart", restart, Restart, "a Restart(...)"),
+        ("hang", hang, Hang, "a Hang(...)"),
     )
     for what, value, kind, wanted in kinds:
         if value is not None and not isinstance(value, kind):
@@ -169,6 +182,7 @@ def make_spec(
     if name is not None and (not name or not name.isprintable()):
         raise SpecError(f"name must be a line of text, not {name!r}")
     logs, stop, restart = logs or DEFAULT_LOGS, stop or DEFAULT_STOP, restart or NO_RESTART
+    hang = hang or DEFAULT_HANG
     if start_method not in START_METHODS:
         raise SpecError(
             f"start_method must be one of {', '.join(START_METHODS)}, not {start_method!r}"
@@ -179,6 +193,9 @@ def make_spec(
         logs.check(nproc)
         stop.check()
         restart.check()
+        hang.check()
+        if hang.silence is not None:
+            _check_seen(logs, nproc)
         args_by_rank = [_arguments(a) for a in by_rank(args, nproc, "args")]
         kwargs_by_rank = [_keywords(k) for k in by_rank(kwargs or {}, nproc, "kwargs", {})]
         env_by_rank = [_environment(e) for e in by_rank(env or {}, nproc, "env", {})]
@@ -199,12 +216,23 @@ def make_spec(
         logs=logs,
         stop=stop,
         restart=restart,
+        hang=hang,
         preload=_preload(preload),
         learn=bool(learn),
         programs=() if all(t is target for t in targets) else tuple(targets),
         node=node,
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
+
+
+def _check_seen(logs: Logs, nproc: int) -> None:
+    """Raise ValueError where output is not seen, so that nobody can tell that there is none."""
+    routes = {route for pair in logs.route(nproc) for route in pair}
+    if Route.INHERIT in routes or routes == {Route.DROP}:
+        raise ValueError(
+            "silence: output that goes straight to the console, or nowhere, is not seen; let it "
+            "have a prefix (Logs(prefix=...), --prefix), or tee it to files (-t 3)"
+        )
 
 
 def _programs(program: Any, nproc: int) -> list[Program]:

@@ -14,7 +14,16 @@ from procession.cli.parts import by_rank, is_number, read_parts
 from procession.cli.settings import Settings, gather
 from procession.errors import SpecError
 from procession.output.plan import Output
-from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
+from procession.policy import (
+    DEFAULT_HANG,
+    DEFAULT_LOGS,
+    DEFAULT_STOP,
+    NO_RESTART,
+    Hang,
+    Logs,
+    Restart,
+    Stop,
+)
 from procession.rankenv import ALONE, Node
 from procession.spec import Spec, make_spec
 from procession.values import Value
@@ -36,6 +45,7 @@ OF_LIFE = (
     "max_restarts", "shutdown_timeout", "signals_to_handle", "start_method", "monitor_interval",
     "event_log_handler", "numa_binding",
 )  # fmt: skip
+OF_HANGS = ("hang_timeout", "silence_timeout", "start_timeout", "no_stacks")
 PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 TORCHS_TIMEOUT = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
@@ -103,6 +113,7 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         logs=logs,
         stop=life.stop,
         restart=life.restart,
+        hang=_hang(s),
         preload=_preload(s.text("preload")),
         learn=not s.flag("no_learn"),
         node=node,
@@ -144,6 +155,14 @@ def _life(s: Settings, notes: list[str]) -> Life:
     life, said = read_life(s)
     notes += said
     return life
+
+
+def _hang(s: Settings) -> Hang:
+    if not s.given(OF_HANGS):
+        return DEFAULT_HANG
+    from procession.cli.hanging import read_hang
+
+    return read_hang(s)
 
 
 def _stdin(s: Settings, nproc: int) -> int | None:

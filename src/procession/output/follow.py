@@ -85,6 +85,11 @@ class Follower:
         tail = self._tails.get((rank, stream))
         return [] if tail is None else tail.lines()
 
+    def last_read(self, rank: int) -> int:
+        """Give when a stream of a rank was last read, in ns of the monotonic clock; 0: never."""
+        tails = (self._tails.get((rank, stream)) for stream in ("out", "err"))
+        return max(0 if tail is None else tail.fed_at for tail in tails)
+
     def finish(self, ended: Callable[[], None]) -> None:
         """Begin what `drain` does, and return at once; `drain` is still to be called.
 

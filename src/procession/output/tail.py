@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from procession.output.lines import LineSplitter
 
@@ -15,15 +16,19 @@ class Tail:
 
     Bytes go in from one thread, which may also use `splitter`, all but its `feed` and `end`;
     `lines` may be called from any.
+
+    fed_at: when there was something last, in nanoseconds of the monotonic clock; 0: never.
     """
 
     def __init__(self) -> None:
         self.splitter = LineSplitter()
+        self.fed_at = 0
         self._lock = threading.Lock()
         self._kept = bytearray()
 
     def feed(self, block: bytes) -> bytes:
         """Give the lines that a block completes, as `LineSplitter.feed`, and keep their end."""
+        self.fed_at = time.monotonic_ns()
         with self._lock:
             lines = self.splitter.feed(block)
             self._keep(lines)
