@@ -27,7 +27,7 @@ from procession.system.procstate import (
     waits_for_signal,
 )
 from procession.values import Record
-from procession.worker.stackfile import SIGNAL, name_of
+from procession.worker.stackfile import FIRST_FD, SIGNAL, name_of
 
 MOST = 1 << 20  # bytes of one rank's dump; it ends with the main thread
 SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks
@@ -39,7 +39,8 @@ class Taken(Record):
     """What was seen of one process.
 
     letter: of its state, as `ps` shows it, before it was asked. state: what it does, as the verb of
-    a sentence, where it gave no dump; "" where it did. text: its dump.
+    a sentence, where it gave no dump; "" where it did. text: its dump. pending: whether a signal
+    that it had before is still to be answered.
     """
 
     rank: int
@@ -47,6 +48,7 @@ class Taken(Record):
     letter: str = ""
     state: str = ""
     text: bytes = b""
+    pending: bool = False
 
 
 class _Asked(Record):
@@ -83,12 +85,18 @@ class Taking:
 
     def start(self) -> None:
         """Ask them."""
+        ready: list[tuple[Taken, int, int]] = []
         for rank, pid, pidfd in self._wanted:
             taken = Taken(rank, pid)
             self._all.append(taken)
-            fd = _ask(taken, pidfd)
+            fd = _look_at(taken, pidfd)
             if fd >= 0:
+                ready.append((taken, pidfd, fd))
+        for taken, pidfd, fd in ready:  # all in one go, for a picture of one moment
+            if _ask(taken, pidfd, fd):
                 self._open.append(_Asked(taken, fd, time.monotonic()))
+            else:
+                os.close(fd)
         self._wait()
 
     def _wait(self) -> None:
@@ -129,8 +137,8 @@ class Taking:
         self._open = []
 
 
-def _ask(taken: Taken, pidfd: int) -> int:
-    """Send the signal to a process that may have it; gives its memory file, -1 if it got none."""
+def _look_at(taken: Taken, pidfd: int) -> int:
+    """Look whether a process may get the signal; gives its memory file then, else -1."""
     state = state_of(taken.pid)
     if state is None or state.letter in DEAD:
         taken.state = "is gone"
@@ -142,25 +150,30 @@ def _ask(taken: Taken, pidfd: int) -> int:
         return -1
     if pidfd < 0 or not state.catches(SIGNAL):
         return -1
-    if state.awaits(SIGNAL) or (state.blocks(SIGNAL) and state.threads == 1):
+    if state.blocks(SIGNAL) and state.threads == 1:
         taken.state = "has its signals blocked"
         return -1
-    fd = _memory_file(taken.pid)
-    if fd >= 0:
-        try:
-            os.ftruncate(fd, 0)
+    taken.pending = state.awaits(SIGNAL)
+    return _memory_file(taken.pid)
+
+
+def _ask(taken: Taken, pidfd: int, fd: int) -> bool:
+    """Ask a process, unless it was asked before and has not answered yet; tells whether it was."""
+    try:
+        os.ftruncate(fd, 0)
+        if not taken.pending:
             signal.pidfd_send_signal(pidfd, SIGNAL)
-        except OSError:
-            os.close(fd)
-            return -1
-    return fd
+    except OSError:
+        return False
+    return True
 
 
 def _memory_file(pid: int) -> int:
     """Open the memory file of a rank, -1 if it has none any more, or it cannot be had."""
     name, place = f"/memfd:{name_of(pid)} (deleted)", f"/proc/{pid}/fd"
     try:
-        for fd in sorted(map(int, os.listdir(place))):  # it is one of the first
+        fds = sorted(map(int, os.listdir(place)), key=lambda fd: (fd < FIRST_FD, fd))
+        for fd in fds:  # it is the first one, as a rule
             if os.readlink(f"{place}/{fd}") == name:
                 return os.open(f"{place}/{fd}", os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -20,6 +20,7 @@ from procession.system.signals import plain as signal
 # A real-time signal that neither the C library (32, 33), valgrind (64) nor Python programs use.
 SIGNAL = signal.SIGRTMAX - 5
 NAME = "procession-stacks"
+FIRST_FD = 60  # the file's number, or a higher one: programs expect the low ones to be free
 
 _fd = -1
 
@@ -36,10 +37,13 @@ def offer() -> None:
     """
     global _fd
     import faulthandler
+    import fcntl
 
     before, _fd = _fd, -1
     try:
         _fd = os.memfd_create(name_of(os.getpid()), os.MFD_CLOEXEC)
+        low, _fd = _fd, fcntl.fcntl(_fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
+        os.close(low)
         faulthandler.register(SIGNAL, file=_fd, all_threads=True, chain=False)
         if before >= 0:
             os.close(before)  # of the process that this one was forked from
