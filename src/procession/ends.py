@@ -182,7 +182,8 @@ def _announced(rank: Rank, record: RankRecord, told: dict[str, Any]) -> int | No
 def _outcome(
     spec: Spec, rank: Rank, record: RankRecord, told: dict[str, Any], forkserver_lost: bool
 ) -> Outcome:
-    if rank.ended is Ended.LOST:
+    never_was = record.pid is None and rank.start_failed
+    if rank.ended is Ended.LOST and not never_was:
         return Outcome.LOST
     if record.start_fault is not None or (rank.start_failed and rank.failed_at is not None):
         return Outcome.NOT_STARTED

@@ -152,6 +152,8 @@ def tree(stacks: Iterable[Stack]) -> list[str]:
     todo = [(0, 0, sorted(stacks, key=lambda s: s.rank))]
     while todo:
         indent, depth, group = todo.pop()
+        if not group:
+            break
         pad = "  " * indent
         lines.append(f"{pad}[{fold_ranks(s.rank for s in group)}]")
         while True:
@@ -165,7 +167,7 @@ def tree(stacks: Iterable[Stack]) -> list[str]:
             (frame,) = parts
             if frame is None:
                 if not depth:
-                    lines += [f"{pad}{said}" for said in dict.fromkeys(map(said_of, group))]
+                    lines += [f"{pad}{each.line}" for each in together(group)]
                 break
             lines.append(f"{pad}{frame[2]} ({frame[0]}:{frame[1]})")
             depth += 1
