@@ -98,7 +98,7 @@ def test_newer_headers():
 
 
 def test_a_rank_that_is_not_in_its_program():
-    assert stack(HEAD + BOTTOM).state == "is on its way to its program, or out of it"
+    assert stack(HEAD + BOTTOM).state == "shows no frame of the program"
     assert stack("").state == "shows no stack"
     assert stack_of(0, 1, "is gone", "Z", b"").state == "is gone"
 

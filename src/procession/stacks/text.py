@@ -81,7 +81,7 @@ def stack_of(rank: int, pid: int | None, state: str, letter: str, dump: bytes) -
     frames = () if main is None else own_frames(main.frames)
     if not frames and not state:
         inside = main is not None and main.frames
-        state = "is on its way to its program, or out of it" if inside else "shows no stack"
+        state = "shows no frame of the program" if inside else "shows no stack"
     return Stack(rank, pid, "" if frames else state, letter, frames, threads, text)
 
 
