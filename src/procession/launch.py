@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from procession.ends import start_failed
-from procession.errors import SpecError
+from procession.errors import GroupEnd, SpecError
 from procession.forkserver.client import ForkServer
 from procession.group import Group
 from procession.output.plan import Output
@@ -41,6 +41,7 @@ def start(
     hang: Hang | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
+    on_failure: Callable[[GroupEnd], object] | None = None,
 ) -> Group:
     """Start `nproc` copies of a program as one group, and return when all have reached it.
 
@@ -67,6 +68,9 @@ def start(
         PROCESSION_PRELOAD=none in the environment, "auto" is None.
     learn: with "auto", keep in the user's cache directory what rank 0 had imported of the same
         packages when the program came to its end, and preload that, too, the next time.
+    on_failure: called after each failure, when its processes are gone and before anything starts
+        again, with the facts; in a thread of procession, which waits for it. If it gives False, or
+        raises, nothing starts again.
 
     Raises SpecError (a ValueError) before anything is started, if what is asked for cannot be done;
     StartFailed, with nothing left running, if a rank could not be started.
@@ -87,6 +91,7 @@ def start(
         hang=hang,
         preload=preload,
         learn=learn,
+        on_failure=on_failure,
     )
     if devices is not None:
         from procession.devices import deal
@@ -160,6 +165,7 @@ def run(
     hang: Hang | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
+    on_failure: Callable[[GroupEnd], object] | None = None,
     timeout: float | None = None,
 ) -> list[Any]:
     """Run `nproc` copies of a program as one group, and return their values by rank.
@@ -187,6 +193,7 @@ def run(
         hang=hang,
         preload=preload,
         learn=learn,
+        on_failure=on_failure,
     )
     with group:
         try:

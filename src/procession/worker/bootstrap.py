@@ -77,7 +77,14 @@ def warm_up() -> None:
 
     Before the program is started, since then there may be no descriptor left to import with.
     """
-    for name in ("faulthandler", "fcntl", "json", "pickle", "traceback", "procession.worker.description"):
+    for name in (
+        "faulthandler",
+        "fcntl",
+        "json",
+        "pickle",
+        "traceback",
+        "procession.worker.description",
+    ):
         __import__(name)
     ending.remember()
 
