@@ -60,7 +60,7 @@ class Hangs:
         """Watch the ranks of an attempt that begins."""
         limits = [s for s in (self._hang.timeout, self._hang.silence) if s is not None]
         if self._hang.silence is not None:
-            self._activity = Activity(self._streams, self._life.attempt, self._life.nproc)
+            self._activity = Activity(self._streams)
         if limits:
             self._loop.after(self, min(limits), self._check)
 
@@ -74,7 +74,11 @@ class Hangs:
 
     def _working(self) -> list[int]:
         ranks = self._life.ranks
-        return [r for r, k in enumerate(ranks) if k.state is Worker.RUNNING and not k.reported]
+        return [
+            r
+            for r, k in enumerate(ranks)
+            if k.state is Worker.RUNNING and not k.reported and k.failed_at is None
+        ]
 
     def _check_beats(self, now: int) -> float | None:
         """Look at the beats; gives the seconds until they are to be looked at again."""
@@ -89,7 +93,7 @@ class Hangs:
         if age < limit:
             return min(limit, limit - age)
         self._hung(rank, f"no beat for {age:.3g} s ({_last_one(oldest)})")
-        return None
+        return limit  # where ranks are single, the others go on
 
     def _check_silence(self, now: int) -> float | None:
         limit = self._hang.silence
@@ -98,7 +102,8 @@ class Hangs:
         if self._life.phase is Phase.STARTING:
             return limit
         began = max(record.started_at for record in self._ranks.records)
-        written = {r: max(began, at) for r, at in self._activity.look(now).items()}
+        attempts = [record.attempt for record in self._ranks.records]
+        written = {r: max(began, at) for r, at in self._activity.look(now, attempts).items()}
         age = (now - max(written.values())) / SECOND
         working = self._working()
         if age < limit or not working:
@@ -106,7 +111,7 @@ class Hangs:
         oldest = min(working, key=lambda r: (written[r], r))
         if not self._hang.stacks:
             self._hung(oldest, f"no rank has written anything for {age:.3g} s")
-            return None
+            return limit
 
         def seen(taken: list[Taken]) -> None:
             self._last_look.keep(taken)
@@ -114,7 +119,7 @@ class Hangs:
             rank = oldest if rank is None else rank
             if self._life.phase in WATCHED and rank in self._working():
                 self._hung(rank, f"no rank has written anything for {age:.3g} s")
-            elif self._life.phase in WATCHED:
+            if self._life.phase in WATCHED:
                 self._loop.after(self, limit, self._check)
 
         self._last_look.look(MOST_SECONDS, seen)

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 
-from procession.lifecycle import GONE, Lifecycle, Signal, Worker
+from procession.lifecycle import GONE, Lifecycle, Phase, Signal, Worker
 from procession.rankprocesses import Processes
 from procession.spec import Spec
 from procession.system.eventloop import EventLoop
@@ -73,8 +73,8 @@ class LastLook:
         life = self._life
         if not self._due or action.kill or life.stop_wanted or not self._spec.hang.stacks:
             return False
-        if not life.failures:
-            return False
+        if not life.failures or life.phase is not Phase.STOPPING:
+            return False  # or a single rank is ended, to start again
         self._due = False
         if any(rank.start_failed for rank in life.ranks):
             return False  # those that work have nothing to do with it

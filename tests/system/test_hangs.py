@@ -166,3 +166,16 @@ def test_nothing_wakes_without_limits():
         loop = group._supervisor._loop
         until(lambda: group.state is procession.Phase.RUNNING)
         assert group._supervisor._hangs not in loop._deadlines
+
+
+def test_a_single_rank_that_hangs_starts_again_alone(tmp_path):
+    place = tmp_path / "once"
+    restart = procession.Restart(max=1, scope="rank")
+    options = {"nproc": 2, "restart": restart, "stop": QUICK}
+    hang = procession.Hang(timeout=0.4)
+    with procession.start(once, args=(str(place),), hang=hang, **options) as group:
+        until(lambda: any(e.kind == "hung" for e in list(group._supervisor.journal.events)))
+        pid = group.pids()[1]
+        until(lambda: group._supervisor.records[0].attempt == 1)
+        assert group.pids()[1] == pid
+        assert group.state is procession.Phase.RUNNING

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 
 from procession.output.wiring import Wiring
 
 
 class Activity:
-    """Looks when the ranks of one attempt last wrote."""
+    """Looks when ranks last wrote."""
 
-    def __init__(self, streams: Wiring, attempt: int, nproc: int) -> None:
+    def __init__(self, streams: Wiring) -> None:
         self._streams = streams
-        self._attempt = attempt
-        self._nproc = nproc
         self._looked = time.monotonic_ns()
         self._files: dict[str, tuple[tuple[int, int], int]] = {}  # size and time, and when
 
-    def look(self, now: int) -> dict[int, int]:
+    def look(self, now: int, attempts: Sequence[int]) -> dict[int, int]:
         """Give, by rank, when it last wrote, in nanoseconds of the monotonic clock; 0: never.
 
-        now: the time.
+        now: the time. attempts: by rank, which one its files are of.
         """
         wall = time.time_ns()
         found: dict[int, int] = {}
-        for rank in range(self._nproc):
-            files = [
-                self._of_file(p, now, wall)
-                for p in self._streams.log_paths(self._attempt, rank)
-                if p
-            ]
+        for rank, attempt in enumerate(attempts):
+            paths = self._streams.log_paths(attempt, rank)
+            files = [self._of_file(path, now, wall) for path in paths if path]
             found[rank] = max((self._streams.last_read(rank), *files))
         self._looked = now
         return found
