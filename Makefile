@@ -28,11 +28,13 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/python docs/draw_lifecycle.py --check
+	$(BIN)/python docs/write_events_schema.py --check
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python docs/draw_lifecycle.py
+	$(BIN)/python docs/write_events_schema.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

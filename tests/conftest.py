@@ -125,7 +125,12 @@ def nothing_left(tmp_path_factory, monkeypatch, request):
 
 
 @pytest.fixture(autouse=True)
-def no_launcher_around(monkeypatch):
-    """Take away what a launcher around the test run may have set."""
+def no_launcher_around(monkeypatch, request):
+    """Take away what a launcher around the test run may have set.
+
+    What the command says of OMP_NUM_THREADS is the subject of test_cli_place alone.
+    """
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
+    if request.path.parent.name == "cli" and request.path.stem != "test_cli_place":
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -15,13 +15,14 @@ import procession
 ROOT = Path(procession.__file__).parent
 FACE = 9  # imports lazily, by table; nothing of the project may import it but for its version
 LAYERS = {
-    0: "values typed ranks policy exit errors events spec rankenv",
-    1: "lifecycle report restarting",
+    0: "values typed ranks policy placement exit errors events eventkinds spec rankenv",
+    1: "lifecycle report cpusets restarting",
     2: "system/ output/ forkserver/ worker/ results board named payload pickling devices/ preload/ "
     "stacks/",
-    3: "preloading learning spawner ends journal rankprocesses recovery lastlook hangs supervisor",
+    3: "preloading learning placing spawner ends facts handlers journal rankprocesses recovery "
+    "lastlook hangs supervisor",
     4: "looking group launch processes",
-    5: "cli/ elastic/ multiprocessing/ xla/ jax",
+    5: "cli/ elastic/ multiprocessing/ xla/ jax telemetry",
     FACE: "__init__ __main__",
 }
 IN_EVERY_RANK = (

@@ -27,6 +27,7 @@ _PLACES = {
     "Stop": "policy",
     "Restart": "policy",
     "Hang": "policy",
+    "Placement": "placement",
     "Event": "events",
     "Phase": "lifecycle",
     "Exit": "exit",
@@ -46,7 +47,7 @@ _PLACES = {
     "Function": "spec",
 }
 
-_FACES = ("devices", "elastic", "forkserver", "jax", "multiprocessing", "xla")
+_FACES = ("devices", "elastic", "forkserver", "jax", "multiprocessing", "telemetry", "xla")
 
 if TYPE_CHECKING:
     from procession.errors import (
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from procession.group import Group, Result
     from procession.launch import run, start
     from procession.lifecycle import Phase
+    from procession.placement import Placement
     from procession.policy import Hang, Logs, Restart, Std, Stop
     from procession.spec import Command, Function, Module, Script
     from procession.worker.board import beat, stopping
@@ -81,6 +83,7 @@ __all__ = [
     "Module",
     "Outcome",
     "Phase",
+    "Placement",
     "ProcessionError",
     "RankEnd",
     "RemoteError",

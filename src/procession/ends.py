@@ -32,6 +32,7 @@ START_HINTS = {
     errno.EMFILE: "the limit of open files is reached: see ulimit -n",
     errno.ENFILE: "the whole machine has too many open files: see fs.file-max",
 }
+LACKS_MEMORY = ("MemoryError", "allocate memory", "bad_alloc", "Cannot allocate")
 CODES = {"interrupted": 130}  # of a kind of failure, where it was not told; else 1
 
 
@@ -64,6 +65,7 @@ class RankRecord(Record):
     cpu_seconds: float | None = None
     peak_memory: int | None = None
     out_of_memory: bool | None = None
+    over_limit: bool = False  # the kernel killed it at its own limit of memory
 
 
 def group_end(
@@ -130,7 +132,7 @@ def rank_end(
     """
     rank = life.ranks[record.rank]
     told: dict[str, Any] = record.told.record if record.told is not None else {}
-    outcome = _outcome(spec, rank, record, told, forkserver_lost)
+    outcome = outcome_of(spec, rank, record, told, forkserver_lost)
     failed = failed or rank.failed_at is not None or outcome is Outcome.LOST
     out, err = spawner.streams.log_paths(record.attempt, record.rank)
     traceback = str(told.get("traceback", ""))
@@ -165,7 +167,7 @@ def rank_end(
         stderr_log=err,
         error_file=error_file if spawner.run_dir.kept and os.path.exists(error_file) else "",
         out_of_memory=record.out_of_memory,
-        note=_note(rank, record, told, out or err, outcome, announced) if failed else "",
+        note=_note(spec, rank, record, told, out or err, outcome, announced) if failed else "",
     )
 
 
@@ -186,9 +188,10 @@ def _announced(rank: Rank, record: RankRecord, told: dict[str, Any]) -> int | No
     return code if isinstance(code, int) and code else CODES.get(str(told.get("kind")), 1)
 
 
-def _outcome(
+def outcome_of(
     spec: Spec, rank: Rank, record: RankRecord, told: dict[str, Any], forkserver_lost: bool
 ) -> Outcome:
+    """Say how a rank ended, or UNKNOWN."""
     never_was = record.pid is None and rank.start_failed
     if rank.ended is Ended.LOST and not never_was:
         return Outcome.LOST
@@ -218,7 +221,14 @@ def _outcome(
     return Outcome.RETURNED if record.told is not None else Outcome.NO_VALUE
 
 
+def _lacked_memory(told: dict[str, Any], outcome: Outcome) -> bool:
+    """Whether a rank says that it was refused memory, as a limit of the process does it."""
+    said = f"{told.get('type')} {told.get('message')}"
+    return any(word in said for word in LACKS_MEMORY)
+
+
 def _note(
+    spec: Spec,
     rank: Rank,
     record: RankRecord,
     told: dict[str, Any],
@@ -246,6 +256,11 @@ def _note(
         notes.append(
             f"it did not exit then; the group ended it by {signal_name(record.exit.signal)}"
         )
+    limit = spec.placement.memory_bytes
+    if limit is not None and (record.over_limit or _lacked_memory(told, outcome)):
+        from procession.report import format_bytes
+
+        notes.append(f"its memory limit is {format_bytes(limit)}")
     if told.get("errno") == errno.ENOSPC or (log and disk_is_full(log)):
         where = f" of {log}" if log else ""
         notes.append(f"no space is left on the disk{where}")

@@ -8,6 +8,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    _Facts = dict[str, Any]
+else:
+    _Facts = dict
+
+
+class Facts(_Facts):
+    """What an event tells, by name; not to be changed."""
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return hash(frozenset(self))
+
+
+NO_FACTS = Facts()
+
 
 class Event(Value):
     """Something that happened to a rank or to the whole group.
@@ -18,6 +32,8 @@ class Event(Value):
     rank: the rank, None for the group. attempt: which life of the group, from 0.
     at: when it happened, in nanoseconds of the machine's monotonic clock.
     time: the same in seconds since 1970. pid: of the rank. detail: what else is known, in words.
+    facts: what else is known, by name, such as `exit_code`; docs/events.md lists what each kind
+        has.
     """
 
     kind: str
@@ -27,6 +43,7 @@ class Event(Value):
     time: float
     pid: int | None = None
     detail: str = ""
+    facts: Facts = NO_FACTS
 
     def as_dict(self) -> dict[str, Any]:
         """Give the event as `events.jsonl` holds it: without the fields that say nothing."""
@@ -39,4 +56,5 @@ class Event(Value):
             "pid": self.pid,
             "detail": self.detail,
         }
-        return {k: v for k, v in given.items() if v is not None and v != ""}
+        known = {k: v for k, v in given.items() if v is not None and v != ""}
+        return {**known, **self.facts}

@@ -22,8 +22,10 @@ from procession.errors import (
 from procession.events import Event
 from procession.exit import Exit
 from procession.forkserver.client import ForkServer
+from procession.handlers import Environment, handlers_of, harmless_environment
 from procession.lifecycle import Phase, Worker
 from procession.output.plan import Output
+from procession.placing import Placed
 from procession.policy import Stop
 from procession.results import exception_of, value_of
 from procession.spawner import Spawner
@@ -65,7 +67,11 @@ class Group:
     """
 
     def __init__(
-        self, spec: Spec, output: Output | None = None, server: ForkServer | None = None
+        self,
+        spec: Spec,
+        output: Output | None = None,
+        server: ForkServer | None = None,
+        on_event: Callable[[Event], object] | None = None,
     ) -> None:
         self.spec = spec
         self._thread: threading.Thread | None = None
@@ -82,6 +88,7 @@ class Group:
             if e.errno not in SHORT:
                 raise  # of what was asked for, not of this moment
             raise start_failed(spec, e) from e
+        forked = server is not None
         try:
             server = server or self._spawner.lease()
             self._supervisor = Supervisor(spec, self._spawner, server)
@@ -91,6 +98,18 @@ class Group:
         except BaseException:
             self._spawner.close(server, clean=False)
             raise
+        if on_event is not None:
+            self._tell(on_event)
+        if not forked:  # a fork of the caller (start method "fork") is not kept waiting for it
+            for handler in handlers_of(self._spawner.asked):
+                self._tell(handler)
+
+    def _tell(self, handler: Callable[[Event], object]) -> None:
+        """Have a handler called with each event; it may also have variables for the ranks."""
+        self._supervisor.journal.subscribe(handler)
+        give: Environment | None = getattr(handler, "environment", None)
+        if callable(give):
+            self._spawner.environments.append(harmless_environment(handler, give))
 
     # -- running it
 
@@ -145,6 +164,16 @@ class Group:
         """The run's directory, "" where there is none."""
         return self._spawner.run_dir.path if self._spawner.run_dir.kept else ""
 
+    @property
+    def placed(self) -> Placed:
+        """The CPUs of the ranks, and how many threads they can use."""
+        return self._spawner.places.placed
+
+    @property
+    def notes(self) -> list[str]:
+        """What people should know of how the group is started, one line each."""
+        return list(self._spawner.places.notes)
+
     def pids(self) -> dict[int, int]:
         """Give the process of each rank of the current attempt that has or had one."""
         return {r.rank: r.pid for r in list(self._supervisor.records) if r.pid is not None}
@@ -184,8 +213,8 @@ class Group:
     def subscribe(self, call: Callable[[Event], None]) -> None:
         """Have `call` called with each event, the past ones first.
 
-        In the supervisor's thread, or in this one if the group is over. It must be quick, and what
-        it raises is lost.
+        In the supervisor's thread, or in this one if the group is over. It must be quick. What it
+        raises is logged, the first time.
         """
         self._supervisor.subscribe(call)
 

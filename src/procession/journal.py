@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from procession.events import Event
+from procession.events import NO_FACTS, Event, Facts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Journal:
@@ -21,7 +25,8 @@ class Journal:
         self.changed = threading.Condition()
         self._write = write
         self._fresh = False  # there are events that `changed` was not notified of
-        self._subscribers: list[Callable[[Event], None]] = []
+        self._subscribers: list[Callable[[Event], object]] = []
+        self._faulty: list[Callable[[Event], object]] = []  # that have raised, which was logged
         self._clock_offset = time.time() - time.monotonic()
 
     def note(
@@ -32,21 +37,32 @@ class Journal:
         at: int | None = None,
         pid: int | None = None,
         detail: str = "",
+        facts: Mapping[str, Any] = NO_FACTS,
     ) -> None:
         """Add an event; see `Event`. at: None for now."""
         at = time.monotonic_ns() if at is None else at
-        event = Event(kind, rank, attempt, at, at / 1e9 + self._clock_offset, pid, detail)
+        event = Event(
+            kind, rank, attempt, at, at / 1e9 + self._clock_offset, pid, detail, Facts(facts)
+        )
         self._write(event)
         self.events.append(event)
         self._fresh = True
         for call in self._subscribers:
-            _call(call, event)
+            self._call(call, event)
 
-    def subscribe(self, call: Callable[[Event], None]) -> None:
+    def subscribe(self, call: Callable[[Event], object]) -> None:
         """Have `call` called with each event, the past ones first; in the thread that writes."""
         for event in self.events:
-            _call(call, event)
+            self._call(call, event)
         self._subscribers.append(call)
+
+    def _call(self, call: Callable[[Event], object], event: Event) -> None:
+        try:
+            call(event)
+        except Exception as e:
+            if call not in self._faulty:
+                self._faulty.append(call)
+                complain(call, e)
 
     def wake(self) -> None:
         """Let those look up who wait for `changed`."""
@@ -73,8 +89,13 @@ class Journal:
             yield from fresh
 
 
-def _call(call: Callable[[Event], None], event: Event) -> None:
-    try:
-        call(event)
-    except Exception:
-        pass  # a subscriber's fault is not the group's
+def complain(call: object, e: Exception) -> None:
+    """Log what a handler of events raised: its fault is not the group's."""
+    import logging
+
+    logging.getLogger("procession").error(
+        "procession: a handler of events raised %s, and further ones of it are not shown: %r",
+        type(e).__name__,
+        call,
+        exc_info=e,
+    )

@@ -13,6 +13,7 @@ from procession.errors import GroupEnd, SpecError
 from procession.forkserver.client import ForkServer
 from procession.group import Group
 from procession.output.plan import Output
+from procession.placement import Placement
 from procession.policy import Hang, Logs, Restart, Stop
 from procession.spawner import fork_server
 from procession.spec import Function, Program, Spec, make_spec
@@ -21,6 +22,10 @@ from procession.system.latch import Latch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
+
+    from procession.events import Event
+
+    OnEvent = Callable[[Event], object]
 
 
 def start(
@@ -39,9 +44,11 @@ def start(
     stop: Stop | None = None,
     restart: Restart | None = None,
     hang: Hang | None = None,
+    placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
     on_failure: Callable[[GroupEnd], object] | None = None,
+    on_event: OnEvent | None = None,
 ) -> Group:
     """Start `nproc` copies of a program as one group, and return when all have reached it.
 
@@ -60,7 +67,8 @@ def start(
         per rank) or "fork" (functions: a fork of this process, with its live state). A command is
         started by exec in any case.
     stdin: the rank that gets this process's standard input; the others read nothing.
-    logs, stop, restart, hang: policies; see `Logs`, `Stop`, `Restart`, `Hang`.
+    logs, stop, restart, placement, hang: policies; see `Logs`, `Stop`, `Restart`, `Placement`,
+        `Hang`.
     preload: modules that are imported once, before the ranks are forked (start method
         "forkserver", Python programs): "auto", those that the program is going to import anyway
         (of a function: that this process has imported), as far as the program cannot tell the
@@ -71,6 +79,10 @@ def start(
     on_failure: called after each failure, when its processes are gone and before anything starts
         again, with the facts; in a thread of procession, which waits for it. If it gives False, or
         raises, nothing starts again.
+    on_event: called with each `Event` of the group, from the first on, in the thread that
+        supervises it: it must be quick. What it raises is logged, the first time, and harms
+        nothing. It may have a method `environment(attempt, rank)` that gives variables for a rank
+        that is about to start.
 
     Raises SpecError (a ValueError) before anything is started, if what is asked for cannot be done;
     StartFailed, with nothing left running, if a rank could not be started.
@@ -89,20 +101,23 @@ def start(
         stop=stop,
         restart=restart,
         hang=hang,
+        placement=placement,
         preload=preload,
         learn=learn,
         on_failure=on_failure,
     )
+    if on_event is not None and not callable(on_event):  # pyright: ignore[reportUnnecessaryComparison]
+        raise SpecError(f"on_event must be a function of an event, not {on_event!r}")
     if devices is not None:
         from procession.devices import deal
 
         spec = deal(spec, devices)
-    return start_spec(spec)
+    return start_spec(spec, on_event)
 
 
-def start_spec(spec: Spec) -> Group:
+def start_spec(spec: Spec, on_event: OnEvent | None = None) -> Group:
     """Start a group that is described by a checked `Spec`; see `start`."""
-    making = _Making(spec, None)
+    making = _Making(spec, None, on_event)
     try:
         try:
             group = _made_by(making)
@@ -163,9 +178,11 @@ def run(
     stop: Stop | None = None,
     restart: Restart | None = None,
     hang: Hang | None = None,
+    placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
     on_failure: Callable[[GroupEnd], object] | None = None,
+    on_event: OnEvent | None = None,
     timeout: float | None = None,
 ) -> list[Any]:
     """Run `nproc` copies of a program as one group, and return their values by rank.
@@ -191,9 +208,11 @@ def run(
         stop=stop,
         restart=restart,
         hang=hang,
+        placement=placement,
         preload=preload,
         learn=learn,
         on_failure=on_failure,
+        on_event=on_event,
     )
     with group:
         try:
@@ -219,8 +238,9 @@ class _Making:
     and the next statement there is always room for one.
     """
 
-    def __init__(self, spec: Spec, output: Output | None) -> None:
+    def __init__(self, spec: Spec, output: Output | None, on_event: OnEvent | None = None) -> None:
         self.spec = spec
+        self._on_event = on_event
         self.output = output
         self.server: ForkServer | None = None
         self.group: Group | None = None
@@ -242,7 +262,7 @@ class _Making:
 
     def _run(self) -> None:
         try:
-            group = Group(self.spec, self.output, self.server)
+            group = Group(self.spec, self.output, self.server, self._on_event)
         except BaseException as e:
             if self.server is not None:
                 self.server.close()
@@ -250,6 +270,11 @@ class _Making:
             self._made.set()
             return
         self.group = group
+        if group.notes:
+            import logging
+
+            for note in group.notes:
+                logging.getLogger("procession").warning("procession: %s", note)
         if self._unwanted:
             group.kill(wait=False)
         self._made.set()

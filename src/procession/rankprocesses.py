@@ -30,9 +30,9 @@ STATUS_SECONDS = 30.0  # for the forkserver to tell the status of a rank that is
 class Processes:
     """The processes of the current attempt, by rank.
 
-    records: what was seen of each. handle: takes what happened to one. starts_again: to be set:
-    tells whether a single rank that failed (its number, when, and whether its exit is a good one)
-    starts again.
+    records: what was seen of each. handle: takes what happened to one. over_limit: tells whether
+    the kernel killed one at its own limit of memory. starts_again: to be set: tells whether a
+    single rank that failed (its number, when, and whether its exit is a good one) starts again.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Processes:
         loop: EventLoop,
         server: ForkServer,
         handle: Callable[[RankEvent], None],
+        over_limit: Callable[[int], bool],
     ) -> None:
         self.records: list[RankRecord] = []
         self._spec = spec
@@ -50,6 +51,7 @@ class Processes:
         self._server = server
         self._handle = handle
         self.starts_again: Callable[[int, int, bool], bool] | None = None
+        self._over_limit = over_limit
         self._heard_at = 0  # the latest time that a report told
         self._oom = OomWatch()
         self._deaths = Deaths(loop, self._seen_dead)
@@ -116,7 +118,8 @@ class Processes:
         record.cpu_seconds, record.peak_memory, record.exited_at = cpu, peak, at
         ours = self._life.ranks[rank].state is lifecycle.Worker.KILLING
         if record.exit.signal == signal.SIGKILL and not ours:
-            record.out_of_memory = self._oom.verdict(peak)
+            record.over_limit = self._over_limit(rank)
+            record.out_of_memory = record.over_limit or self._oom.verdict(peak)
         self._read_result(rank, everything=True)
         self._forget(record)  # from here on it is over
         ok = record.exit.ok

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from procession.board import Board
 from procession.forkserver import pool
@@ -13,6 +13,7 @@ from procession.output.plan import Output, output_of
 from procession.output.rundir import masked, masked_words
 from procession.output.wiring import Wiring
 from procession.payload import Payload
+from procession.placing import Placed, Places
 from procession.preloading import learns, plan_of, preload_of
 from procession.rankenv import (
     Place,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from procession.output.plan import Files
     from procession.preload.plan import Plan
 
+    Variables = Callable[[int, int], Mapping[str, str]]
+
 
 class Spawner:
     """Sends the ranks of one group to its forkserver. Owns the files and descriptors for that."""
@@ -41,6 +44,8 @@ class Spawner:
     def __init__(self, spec: Spec, output: Output | None = None) -> None:
         self._spec = spec
         self._env = dict(os.environ)
+        self.places = Places(spec, self._env)
+        self.environments: list[Variables] = []  # what gives ranks more variables
         self._lease: pool.Lease | None = None
         self._jobs = Jobs()  # that are still to be sent
         early = [self._early(rank) for rank in range(spec.nproc)]
@@ -53,12 +58,13 @@ class Spawner:
         self._plan: Plan | None = None
         self._learning: Learning | None = None
         self._account: ResultReader | None = None
-        self._owned: list[Payload | Files | Wiring | Board] = []  # to be closed in this order
+        # To be closed in this order.
+        self._owned: list[Payload | Files | Wiring | Board | Places] = []
         try:
             self.board = Board(spec.nproc)
             self._owned.append(self.board)
             self.payload = Payload(spec)
-            self._owned.append(self.payload)
+            self._owned += [self.payload, self.places]
             self._plan = plan_of(spec, self.payload.named)
             if self._plan is not None and learns(spec, self._plan):
                 from procession.learning import Learning
@@ -72,7 +78,9 @@ class Spawner:
             self.streams = Wiring(output, spec.stdin)
             self._owned.insert(0, self.streams)
             self.run_id = os.path.basename(self.run_dir.path)
-            self.run_dir.write_run(self._asked())
+            self.asked = self._asked()
+            self.run_dir.write_run(self.asked)
+            self.places.prepare()
         except BaseException:
             self._close_all()
             raise
@@ -95,6 +103,7 @@ class Spawner:
             "restart": repr(spec.restart),
             "hang": repr(spec.hang),
             "logs": repr(spec.logs),
+            "placement": repr(spec.placement),
             "launcher": os.getpid(),
         }
 
@@ -105,9 +114,12 @@ class Spawner:
         preload = pool.NOTHING
         if self._common_start and self._plan is not None and self._plan.modules:
             known = self._learning.known if self._learning is not None else ()
-            preload = preload_of(self._spec, self._plan, known, variables_of(self._spec, self._env))
+            preload = preload_of(self._spec, self._plan, known, self._variables())
         self._lease = pool.lease(self._server_env(), preload)
         return self._lease.server
+
+    def _variables(self) -> list[dict[str, str]]:
+        return variables_of(self._spec, self._env, self.places.placed)
 
     @property
     def _forks_launcher(self) -> bool:
@@ -134,22 +146,23 @@ class Spawner:
         if self._spec.is_python:
             # What ranks tell is read with it; when they do, no descriptor may be left to import.
             import json  # noqa: F401 # pyright: ignore[reportUnusedImport]
-        place = Place(
+        where = Place(
             address=self._spec.node.address,
             port=self._spec.node.port or free_port(),
             run_id=self.run_id,
             attempt=attempt,
             restarts=self._spec.restart.max,
-            cores=len(os.sched_getaffinity(0)),
+            cores=self.places.placed.cores,
         )
         spec = self._spec
-        own = common_environment(place, spec.nproc, _role(self._env), self._env, spec.node)
+        own = common_environment(where, spec.nproc, _role(self._env), self._env, spec.node)
         common = {
             "env": {**self._env, **own},
             "cwd": spec.cwd,
             "umask": _umask(),
             "scratch": None if self.run_dir.kept else self.run_dir.path,
             "python": fresh_interpreter(),
+            "cgroups": self.places.cgroups(attempt),
         }
         server.send(("begin", common), [], [])
 
@@ -171,9 +184,15 @@ class Spawner:
         own = own_environment(rank, number, error_file) | self.board.variable(rank)
         if self._spec.restart.scope == "rank":
             own["TORCHELASTIC_RESTART_COUNT"] = str(attempt)  # of this rank
+        own |= self.places.placed.variables(rank, self._env)
+        for give in self.environments:
+            own |= give(attempt, rank)
         env: dict[str, str | None] = {**own, **self._spec.env[rank]}
         args = self._spec.args[rank]
         job: dict[str, Any] = {"rank": rank, "env": env, "fds": roles, "inherit": ()}
+        place = self.places.of(attempt, rank)
+        if place:
+            job["place"] = place
         if isinstance(program, Command):
             job |= {"kind": "exec", "argv": [*program.argv, *map(os.fspath, args)]}
             jobs.add(job)
@@ -234,18 +253,16 @@ class Spawner:
         self._filled.clear()
 
 
-def variables_of(spec: Spec, env: Mapping[str, str]) -> list[dict[str, str]]:
+def variables_of(spec: Spec, env: Mapping[str, str], placed: Placed) -> list[dict[str, str]]:
     """Give the variables of each rank, as far as they are known before an attempt.
 
-    env: the launcher's.
+    env: the launcher's. placed: what ranks get of the machine.
     """
-    place = Place(
-        spec.node.address, spec.node.port, "", 0, spec.restart.max, len(os.sched_getaffinity(0))
-    )
+    where = Place(spec.node.address, spec.node.port, "", 0, spec.restart.max, placed.cores)
     found: list[dict[str, str]] = []
     for rank, own in enumerate(spec.env):
-        given = rank_environment(place, rank, spec.nproc, _role(env), "", env, spec.node)
-        both = {**env, **given, **own}
+        given = rank_environment(where, rank, spec.nproc, _role(env), "", env, spec.node)
+        both = {**env, **given, **placed.variables(rank, env), **own}
         found.append({name: value for name, value in both.items() if value is not None})
     return found
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from procession.errors import GroupEnd, SpecError
+from procession.placement import NO_PLACEMENT, Placement
 from procession.policy import (
     DEFAULT_HANG,
     DEFAULT_LOGS,
@@ -74,7 +75,8 @@ class Spec(Value):
     takes the variable away. preload: modules that are imported once, before the ranks are forked;
     "auto": those that the program will import, as far as that is sound. learn: with "auto", take
     those in, too, that the program was seen to import later, and see what it does. node: the
-    group's place among those of other machines. on_failure: called with each failure; see `start`.
+    group's place among those of other machines. placement: the ranks' CPUs, priority and memory.
+    on_failure: called with each failure; see `start`.
     """
 
     program: Program
@@ -96,6 +98,7 @@ class Spec(Value):
     programs: tuple[Program, ...] = ()
     node: Node = ALONE
     on_failure: Callable[[GroupEnd], object] | None = None
+    placement: Placement = NO_PLACEMENT
 
     def program_of(self, rank: int) -> Program:
         """Give what a rank runs."""
@@ -158,6 +161,7 @@ def make_spec(
     learn: bool = True,
     node: Node = ALONE,
     on_failure: Callable[[GroupEnd], object] | None = None,
+    placement: Placement | None = None,
 ) -> Spec:
     """Check everything that can be checked before a process is started.
 
@@ -177,6 +181,7 @@ def make_spec(
         ("stop", stop, Stop, "a Stop(...)"),
         ("restart", restart, Restart, "a Restart(...)"),
         ("hang", hang, Hang, "a Hang(...)"),
+        ("placement", placement, Placement, "a Placement(...)"),
     )
     for what, value, kind, wanted in kinds:
         if value is not None and not isinstance(value, kind):
@@ -187,6 +192,7 @@ def make_spec(
     hang = hang or DEFAULT_HANG
     if on_failure is not None and not callable(on_failure):
         raise SpecError(f"on_failure must be a callable, not {on_failure!r}")
+    placement = placement or NO_PLACEMENT
     if start_method not in START_METHODS:
         raise SpecError(
             f"start_method must be one of {', '.join(START_METHODS)}, not {start_method!r}"
@@ -200,6 +206,8 @@ def make_spec(
         hang.check()
         if hang.silence is not None:
             _check_seen(logs, nproc)
+        if placement is not NO_PLACEMENT:
+            placement.check(nproc)
         args_by_rank = [_arguments(a) for a in by_rank(args, nproc, "args")]
         kwargs_by_rank = [_keywords(k) for k in by_rank(kwargs or {}, nproc, "kwargs", {})]
         env_by_rank = [_environment(e) for e in by_rank(env or {}, nproc, "env", {})]
@@ -226,6 +234,7 @@ def make_spec(
         programs=() if all(t is target for t in targets) else tuple(targets),
         node=node,
         on_failure=on_failure,
+        placement=placement,
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
 

@@ -17,13 +17,14 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from procession import lifecycle
 from procession.ends import RankRecord, group_end
 from procession.errors import GroupEnd
-from procession.events import Event
+from procession.events import NO_FACTS, Event
 from procession.exit import signal_name
+from procession.facts import facts_of_group, facts_of_rank
 from procession.forkserver import pool
 from procession.forkserver.client import ForkServer
 from procession.hangs import Hangs
@@ -92,7 +93,14 @@ class Supervisor:
         self._drained = False
         self._loop = EventLoop()
         try:
-            self._ranks = Processes(spec, self.lifecycle, self._loop, server, self._handle)
+            self._ranks = Processes(
+                spec,
+                self.lifecycle,
+                self._loop,
+                server,
+                self._handle,
+                lambda rank: spawner.places.over_limit(self.records[rank].attempt, rank),
+            )
             self._recovery = Recovery(spec, self.lifecycle, self._ranks, spawner)
             self._ranks.starts_again = self._recovery.starts_rank_again
         except BaseException:
@@ -477,17 +485,27 @@ class Supervisor:
             detail = record.hung
         elif event.kind is WorkerEvent.REPORTED and record.told is not None:
             detail = str(record.told.record.get("type", ""))
-        self._note(event.kind.name.lower(), event.rank, event.at, detail)
+        facts = facts_of_rank(
+            self.spec, self.lifecycle, event, record, self._stop_signal, bool(self.lost_server)
+        )
+        self._note(event.kind.name.lower(), event.rank, event.at, detail, facts)
         if self.lifecycle.ranks[event.rank].state is lifecycle.Worker.PENDING and record.exited_at:
             self._note("restarting", event.rank, time.monotonic_ns(), self._recovery.said)
 
-    def _note(self, kind: str, rank: int, at: int, detail: str = "") -> None:
+    def _note(
+        self, kind: str, rank: int, at: int, detail: str = "", facts: Mapping[str, Any] = NO_FACTS
+    ) -> None:
         record = self.records[rank]
-        self.journal.note(kind, rank, record.attempt, at, record.pid, detail)
+        self.journal.note(kind, rank, record.attempt, at, record.pid, detail, facts)
 
     def _note_phase(self) -> None:
         detail = self._recovery.said if self.phase is Phase.BACKOFF else ""
-        self.journal.note(self.phase.name.lower(), None, self.lifecycle.attempt, detail=detail)
+        facts = facts_of_group(
+            self.spec, self.lifecycle, self.records, self._spawner, bool(self.lost_server)
+        )
+        self.journal.note(
+            self.phase.name.lower(), None, self.lifecycle.attempt, detail=detail, facts=facts
+        )
         if self.phase is Phase.RUNNING:
             self._recovery.running_since = time.monotonic_ns()
         if self.phase is not Phase.STARTING:

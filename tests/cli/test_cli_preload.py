@@ -84,6 +84,10 @@ def test_dry_run_leaves_nothing(script):
     assert os.listdir(cache) == []
 
 
+def learned(cache):
+    return os.path.exists(os.path.join(cache, "procession", "learned"))
+
+
 def test_learning(tmp_path):
     pytest.importorskip("numpy")
     source = "import numpy\nprint('x')\nimport numpy.polynomial, numpy.ctypeslib, sys\n"
@@ -92,9 +96,9 @@ def test_learning(tmp_path):
     good("-n", "1", "--no-learn", path)
     good("-n", "1", "--preload", "numpy", path)
     good("-n", "1", "--preload", "none", path)
-    assert os.listdir(cache) == []
+    assert not learned(cache)
     assert "had imported when it ran" not in good("-n", "1", "--dry-run", path)
     good("-n", "1", path)
-    assert os.listdir(cache) == ["procession"]
+    assert learned(cache)
     assert "modules that it had imported when it ran" in good("-n", "1", "--dry-run", path)
     assert "had imported" not in good("-n", "1", "--dry-run", "--no-learn", path)

@@ -269,9 +269,9 @@ def test_arguments_that_are_none(specs):
         start_processes("work", give, {0: 5}, {0: {}}, specs)
 
 
-def test_numa_options(specs):
+def test_numa_options_that_are_none(specs):
     for entrypoint in (give, "true"):
-        with pytest.raises(NotImplementedError, match="numactl"):
+        with pytest.raises(TypeError, match="NumaOptions"):
             start_processes("w", entrypoint, {0: ()}, {0: {}}, specs, numa_options=object())
 
 

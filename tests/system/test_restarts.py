@@ -30,6 +30,11 @@ def lives(tmp_path):
     return sorted(p.name for p in tmp_path.glob("[0-9]*.[0-9]*"))
 
 
+def attempts(tmp_path):
+    """List the attempts in which a rank came to its program; one that fails stops the others."""
+    return sorted({name.partition(".")[2] for name in lives(tmp_path)})
+
+
 def kinds(group, *wanted):
     return [e.kind for e in group if e.kind in wanted]
 
@@ -43,7 +48,7 @@ def test_the_waits_grow_and_are_told(tmp_path):
     group = procession.start(program(tmp_path, "sys.exit(3)"), nproc=2, restart=restart)
     with pytest.raises(GroupFailed) as failed:
         group.wait(30)
-    assert lives(tmp_path) == ["0.0", "0.1", "0.2", "0.3", "1.0", "1.1", "1.2", "1.3"]
+    assert attempts(tmp_path) == ["0", "1", "2", "3"]
     events = list(group)
     backoffs = [e for e in events if e.kind == "backoff"]
     starts = [e for e in events if e.kind == "starting"][1:]
@@ -65,7 +70,7 @@ def test_a_stop_during_the_wait_ends_it(tmp_path):
     group.stop()
     assert time.monotonic() - began < 20
     assert group.state is Phase.FAILED
-    assert lives(tmp_path) == ["0.0", "1.0"]
+    assert attempts(tmp_path) == ["0"]
     with pytest.raises(GroupFailed):
         group.result()
 
@@ -85,14 +90,14 @@ def test_what_fails_twice_in_the_same_place_is_not_started_a_third_time(tmp_path
             nproc=2,
             restart=Restart(max=9, min_uptime=30),
         )
-    assert {name.partition(".")[2] for name in lives(tmp_path)} == {"0", "1"}
+    assert attempts(tmp_path) == ["0", "1"]
     assert "it failed twice in the same place (ValueError in program.py:6)" in str(failed.value)
 
 
 def test_an_exit_code_says_that_it_is_of_no_use(tmp_path):
     with pytest.raises(GroupFailed) as failed:
         procession.run(program(tmp_path, "sys.exit(78)"), nproc=2, restart=Restart(max=9))
-    assert {name.partition(".")[2] for name in lives(tmp_path)} == {"0"}
+    assert attempts(tmp_path) == ["0"]
     assert "not started again: exit code 78 means that it is of no use" in str(failed.value)
 
 

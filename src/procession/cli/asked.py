@@ -15,6 +15,7 @@ from procession.cli.parts import by_rank, is_number, read_parts
 from procession.cli.settings import Settings, gather
 from procession.errors import SpecError
 from procession.output.plan import Output
+from procession.placement import Placement
 from procession.policy import (
     DEFAULT_HANG,
     DEFAULT_LOGS,
@@ -44,10 +45,11 @@ OF_OUTPUT = (
 )  # fmt: skip
 OF_LIFE = (
     "max_restarts", "shutdown_timeout", "signals_to_handle", "start_method", "monitor_interval",
-    "event_log_handler", "numa_binding", "restart_backoff", "restart_window", "min_uptime",
-    "restart_scope", "no_restart_codes", "forward", "preempt",
+    "event_log_handler", "restart_backoff", "restart_window", "min_uptime", "restart_scope",
+    "no_restart_codes", "forward", "preempt",
 )  # fmt: skip
 OF_HANGS = ("hang_timeout", "silence_timeout", "start_timeout", "no_stacks")
+OF_PLACE = ("numa_binding", "cpus_per_rank", "nice", "memory_limit")
 PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 TORCHS_TIMEOUT = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
@@ -72,7 +74,7 @@ class Asked(Value):
 
     dry: only to say what would be run. json: the result on stdout. signals: those that end the
     group. forward, notices: see `Life`. notes: what is to be said before it runs. logs_specs: the
-    entry point that lays out logs.
+    entry point that lays out logs. otel: to trace the run.
     """
 
     spec: Spec
@@ -83,6 +85,7 @@ class Asked(Value):
     notices: Mapping[int, float] = MappingProxyType({})
     notes: Sequence[str] = ()
     logs_specs: str = ""
+    otel: bool = False
 
     def plan(self) -> tuple[Spec, Output | None]:
         """Plan the output where an entry point does; what it says of variables is in the group's.
@@ -127,6 +130,7 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         preload=_preload(s.text("preload")),
         learn=not s.flag("no_learn"),
         node=node,
+        placement=_placement(s),
         **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}),
     )
     return Asked(
@@ -138,6 +142,7 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         notices=life.notices,
         notes=notes,
         logs_specs=s.text("logs_specs"),
+        otel=s.flag("otel"),
     )
 
 
@@ -175,6 +180,14 @@ def _hang(s: Settings) -> Hang:
     from procession.cli.hanging import read_hang
 
     return read_hang(s)
+
+
+def _placement(s: Settings) -> Placement | None:
+    if not s.given(OF_PLACE):
+        return None
+    from procession.cli.place import read_placement
+
+    return read_placement(s)
 
 
 def _stdin(s: Settings, nproc: int) -> int | None:

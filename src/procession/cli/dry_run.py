@@ -10,10 +10,12 @@ from procession.forkserver.boot import interpreter_flags
 from procession.learning import Learning
 from procession.named import Named
 from procession.output.rundir import masked, masked_words
+from procession.placing import place
 from procession.preloading import learns, plan_of, preload_of
 from procession.rankenv import given_run_id
 from procession.spawner import variables_of
 from procession.spec import Command, Module, Spec, words_of
+from procession.system.numa import format_cpus
 
 LATER = ("MASTER_ADDR", "MASTER_PORT", "PROCESSION_RUN", "TORCHELASTIC_RUN_ID",
          "TORCHELASTIC_ERROR_FILE")  # fmt: skip
@@ -22,7 +24,8 @@ LATER = ("MASTER_ADDR", "MASTER_PORT", "PROCESSION_RUN", "TORCHELASTIC_RUN_ID",
 def describe(spec: Spec) -> str:
     """Say what would be run."""
     env = dict(os.environ)
-    by_rank = variables_of(spec, env)
+    placed = place(spec, env)
+    by_rank = variables_of(spec, env, placed)
     commands = [_command(spec, rank) for rank in range(spec.nproc)]
     one = len(set(commands)) == 1
     what = commands[0] if one else "several command lines"
@@ -34,7 +37,8 @@ def describe(spec: Spec) -> str:
     lines.append(f"  all ranks: {_words(common)}")
     for rank, variables in enumerate(by_rank):
         own = {n: v for n, v in _added(spec, env, variables).items() if n not in common}
-        lines.append(f"  rank {rank}: {_words(own)}")
+        cpus = f" on CPUs {format_cpus(placed.cpus[rank])}" if placed.cpus else ""
+        lines.append(f"  rank {rank}: {_words(own)}{cpus}")
         if not one:
             lines.append(f"    runs {commands[rank]}")
     lines.append(f"  when it runs, too: {', '.join(_later(spec))}")

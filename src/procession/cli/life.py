@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NUMA = ("node", "socket", "exclusive", "core-complex")
 OF_RESTARTS = (
     "restart_backoff", "restart_window", "min_uptime", "restart_scope", "no_restart_codes",
 )  # fmt: skip
@@ -153,14 +152,6 @@ def check_without_effect(s: Settings) -> list[str]:
         except ValueError:
             where = s.where("monitor_interval")
             raise SpecError(f"{where} must be seconds, not {interval!r}") from None
-    if s.said("numa_binding"):
-        mode, where = s.text("numa_binding"), s.where("numa_binding")
-        if mode not in NUMA:
-            raise SpecError(f"{where} must be one of {', '.join(NUMA)}, not {mode!r}")
-        raise SpecError(
-            f"{where}: procession does not bind ranks to cores; write --no-python numactl "
-            "--cpunodebind=... python SCRIPT, or call os.sched_setaffinity in the script"
-        )
     handler = s.text("event_log_handler")
     if handler not in ("", "null"):
         return [f"{s.where('event_log_handler')} has no effect: see events.jsonl in --log-dir"]

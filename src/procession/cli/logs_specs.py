@@ -17,6 +17,7 @@ from procession.elastic.logs import DefaultLogsSpecs, LogsDest
 from procession.elastic.plan import DestFiles, output_to
 from procession.errors import SpecError
 from procession.output.plan import Output
+from procession.placing import place
 from procession.policy import Std
 from procession.spawner import variables_of
 from procession.spec import Spec
@@ -84,7 +85,7 @@ class _Files(DestFiles):
 
     def __init__(self, spec: Spec, specs: Any) -> None:
         self._specs = specs
-        self._variables = variables_of(spec, os.environ)
+        self._variables = variables_of(spec, os.environ, place(spec, os.environ))
         self._plans: dict[int, LogsDest] = {}
         self.added: dict[int, dict[str, str]] = {}
         self.first = self._plan(0)

@@ -134,6 +134,14 @@ def _declare_ranks(parser: Parser) -> None:
     add("--devices", metavar="KIND",
         help="give each rank one device of its own: cuda, rocm, intel, ascend, neuron, tpu, jax, "
         "or auto for what there is")  # fmt: skip
+    add("--numa-binding", metavar="MODE",
+        help="run each rank on the CPUs of its GPU's NUMA node (node), of its socket (socket), on "
+        "a share of the node's cores (exclusive), or of one cache (core-complex)")  # fmt: skip
+    add("--cpus-per-rank", metavar="COUNT",
+        help="give each rank so many CPUs that no other rank has")  # fmt: skip
+    add("--nice", metavar="NUMBER", help="what is added to the niceness of ranks (default: 0)")
+    add("--memory-limit", metavar="SIZE",
+        help="the most memory of each rank, for example 4G or 512M")  # fmt: skip
     add("--virtual-local-rank", action="store_true",
         help="LOCAL_RANK is 0 in each rank, and CUDA_VISIBLE_DEVICES names one GPU")  # fmt: skip
     add("--role", metavar="NAME", help="what ranks find in ROLE_NAME (default: default)")
@@ -168,6 +176,8 @@ def _declare_output(parser: Parser) -> None:
         help="lay logs out by this entry point of the group torchrun.logs_specs")  # fmt: skip
     add("--json", action="store_true",
         help="at the end, print the result as JSON on stdout; all else goes to stderr")  # fmt: skip
+    add("--otel", action="store_true",
+        help="trace the run with OpenTelemetry; OTEL_TRACES_EXPORTER says where to")  # fmt: skip
     add("--stdin", metavar="RANK",
         help="the rank that reads this command's standard input, or none; the other ranks read "
         "end-of-file (default: 0)")  # fmt: skip
@@ -222,7 +232,6 @@ def _declare_life(parser: Parser) -> None:
         help="do not keep what PROGRAM had imported at its end, for the next time")  # fmt: skip
     add("--dry-run", action="store_true",
         help="say what would be run and preloaded, and run nothing")  # fmt: skip
-    add("--numa-binding", metavar="MODE", help="refused so far: start ranks under numactl")
     add("--monitor-interval", metavar="SECONDS", help="no effect: nothing is polled here")
     add("--event-log-handler", metavar="NAME", help="no effect: see events.jsonl in --log-dir")
 

@@ -20,6 +20,13 @@ from procession.lifecycle import Phase
 from procession.policy import Route
 from procession.spec import Spec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.events import Event
+
+    OnEvent = Callable[[Event], object]
+
+NO_OTEL = "OpenTelemetry is missing: pip install 'procession[otel]'"
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
 NO_NOTICES: Mapping[int, float] = MappingProxyType({})
 HASTE = 2.0  # seconds for last words, when a signal has come
@@ -42,23 +49,44 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
         refuse(prog, str(e))
     for note in asked.notes:
         _say(f"procession: {note}")
+    if not asked.otel:
+        return _run_and_tell(prog, asked, None)
+    try:
+        try:
+            from procession.telemetry import set_up
+        except ImportError:
+            raise SpecError(NO_OTEL) from None
+        trace, finish = set_up()
+    except SpecError as e:
+        refuse(prog, f"--otel: {e}")
+    try:
+        return _run_and_tell(prog, asked, trace)
+    finally:
+        finish()
+
+
+def _run_and_tell(prog: str, asked: Asked, on_event: OnEvent | None) -> int:
     if not asked.json:
-        return _run(prog, asked)[0]
+        return _run(prog, asked, on_event)[0]
     from procession.cli.told import console_on_stderr, tell
 
     began = time.monotonic()
     with console_on_stderr():
-        code, group = _run(prog, asked)
+        code, group = _run(prog, asked, on_event)
     tell(asked.spec, group, code, began)
     return code
 
 
-def _run(prog: str, asked: Asked) -> tuple[int, Group | None]:
+def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group | None]:
     """Run a group; gives the exit code, and the group if there was one."""
     spec = asked.spec
+    say_threads = None
+    if spec.nproc > 1 and not asked.json:
+        # Not later, when there may be no descriptor left to import with.
+        from procession.cli.place import say_threads
     try:
         spec, output = asked.plan()
-        group = Group(spec, output)
+        group = Group(spec, output, on_event=on_event)
     except SpecError as e:
         refuse(prog, str(e))
     except GroupFailed as e:
@@ -67,6 +95,9 @@ def _run(prog: str, asked: Asked) -> tuple[int, Group | None]:
     except OSError as e:
         where = f"--log-dir {spec.logs.dir!r}: " if spec.logs.dir else ""
         refuse(prog, f"{where}cannot prepare the run: {e}")
+    threads = say_threads(spec, group.placed) if say_threads is not None else ""
+    for note in filter(None, (threads, *group.notes)):
+        _say(f"procession: {note}")
     if group.run_dir and output is None:
         _say(f"procession: logs in {group.run_dir}")
     group.drain_patiently()

@@ -86,7 +86,7 @@ def start_processes(
     log_line_prefixes: by local rank, what stands before each teed line; by default
         `[{name}{rank}]:`.
     start_method: for functions: "spawn", "forkserver" or "fork"; see `MultiprocessContext`.
-    numa_options: None.
+    numa_options: torch's NumaOptions: on which CPUs ranks run; None: where this process does.
     duplicate_stdout_filters, duplicate_stderr_filters: texts; the teed lines that hold one of them
         are also written to the `filtered_stdout`, `filtered_stderr` of the `LogsDest`.
 

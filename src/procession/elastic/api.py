@@ -19,7 +19,7 @@ from procession.elastic.common import Common, validate_full_rank
 from procession.elastic.ended import RunProcsResult
 from procession.elastic.errors import ProcessFailure, record
 from procession.elastic.logs import DefaultLogsSpecs, LogsDest, LogsSpecs, to_map
-from procession.elastic.plan import STOP, command_spec, refuse_numa
+from procession.elastic.plan import STOP, command_spec, placement_of
 from procession.elastic.ranks import Ranks
 from procession.elastic.redirects import redirect_stderr, redirect_stdout
 from procession.elastic.subprocess_handler import SubprocessHandler, get_subprocess_handler
@@ -169,7 +169,8 @@ class MultiprocessContext(Ranks, PContext):
     """Ranks that run a function.
 
     start_method: "spawn" (a fresh interpreter for each), "forkserver" (forks of a small fresh one)
-    or "fork" (forks of this process). numa_options: None. The others are those of `PContext`.
+    or "fork" (forks of this process). numa_options: torch's NumaOptions, or None; each rank runs on
+    the CPUs near its GPU then, see `procession.Placement`. The others are those of `PContext`.
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class MultiprocessContext(Ranks, PContext):
     ) -> None:
         from multiprocessing import get_context  # which programs do not need
 
-        refuse_numa(numa_options)
+        self._placement = placement_of(numa_options, len(args))
         get_context(start_method)  # raises ValueError if there is no such method
         self.start_method = start_method
         super().__init__(
@@ -215,6 +216,7 @@ class MultiprocessContext(Ranks, PContext):
             name=self.name,
             start_method=self.start_method,
             stop=STOP,
+            placement=self._placement,
             output=output,
         )
 
@@ -227,7 +229,8 @@ class MultiprocessContext(Ranks, PContext):
 
 
 class SubprocessContext(Ranks, PContext):
-    """Ranks that run a program; parameters are those of `PContext`, and `numa_options`, None.
+    """Ranks that run a program; parameters are those of `PContext`, and `numa_options`, as
+    those of `MultiprocessContext`.
 
     subprocess_handlers: by local rank; the `proc` of each looks like a `subprocess.Popen`.
     """
@@ -244,7 +247,7 @@ class SubprocessContext(Ranks, PContext):
         duplicate_stdout_filters: list[str] | None = None,
         duplicate_stderr_filters: list[str] | None = None,
     ) -> None:
-        refuse_numa(numa_options)
+        self._placement = placement_of(numa_options, len(args))
         self.subprocess_handlers: dict[int, SubprocessHandler] = {}
         super().__init__(
             name,
@@ -259,7 +262,9 @@ class SubprocessContext(Ranks, PContext):
 
     def _begin(self, envs: list[dict[str, str | None]], output: Output) -> Group:
         words = [self.args[rank] for rank in range(self.nprocs)]
-        return begin(command_spec(self.name, str(self.entrypoint), words, envs), output)
+        return begin(
+            command_spec(self.name, str(self.entrypoint), words, envs, self._placement), output
+        )
 
     def _begun(self, group: Group) -> None:
         self.subprocess_handlers = {

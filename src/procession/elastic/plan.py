@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from procession.elastic.logs import LogsDest
+from procession.errors import SpecError
 from procession.output.plan import Output
+from procession.placement import MODES, Placement
+from procession.placing import place
 from procession.policy import Route, Stop
 from procession.rankenv import callers_environment
 from procession.spec import Spec, make_spec, program_problem
+
+logger = logging.getLogger("procession.elastic.api")
 
 Environment = dict[str, str | None]
 
@@ -138,6 +144,7 @@ def command_spec(
     entrypoint: str,
     args: Sequence[Sequence[Any]],
     envs: Sequence[Mapping[str, str | None]],
+    placement: Placement | None = None,
 ) -> Spec:
     """Describe a group of programs, each with its arguments as text; rank 0 has our stdin.
 
@@ -156,13 +163,28 @@ def command_spec(
         name=name,
         stdin=0,
         stop=STOP,
+        placement=placement,
     )
 
 
-def refuse_numa(numa_options: Any) -> None:
-    """Raise NotImplementedError for NUMA options."""
-    if numa_options is not None:
-        raise NotImplementedError(
-            "numa_options: ranks are not bound to NUMA nodes here; start them under numactl, or "
-            "call os.sched_setaffinity in them"
-        )
+def placement_of(numa_options: Any, nproc: int) -> Placement | None:
+    """Read torch's NumaOptions, or what has its attributes, for a group of `nproc` ranks.
+
+    Raises TypeError for what is none, and SpecError if ranks cannot be bound so; if the options say
+    that this is no reason to fail, it is logged, and None is given.
+    """
+    if numa_options is None:
+        return None
+    mode = getattr(numa_options, "affinity_mode", None)
+    mode = getattr(mode, "value", mode)
+    if mode not in MODES:
+        raise TypeError(f"numa_options must be NumaOptions with an affinity mode: {numa_options!r}")
+    placement = Placement(numa=mode)
+    try:
+        place(make_spec(("true",), nproc=nproc, placement=placement), os.environ)
+    except SpecError as e:
+        if not getattr(numa_options, "should_fall_back_if_binding_fails", False):
+            raise
+        logger.warning("ranks are not bound to CPUs: %s", e)
+        return None
+    return placement

@@ -187,6 +187,10 @@ class Forking:
                 self._programs.close()
                 others = [fd for _, each in self._asked if each is not fds for fd in each]
                 close_all([read_end, *self.status, *others])
+            if "place" in job:
+                stage = "take its place (CPUs, priority, memory)"
+                setup.take_place(job["place"])
+                stage = "set up its streams, directory and environment"
             job = setup.prepare(common, job, fds)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             if job["kind"] != "python":

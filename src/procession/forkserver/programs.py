@@ -3,7 +3,8 @@
 What `worker.setup` does in a forked rank, the forkserver does for all of them: its own directory
 and umask are theirs while they are started. What cannot be started here, or must be explained, is
 left to a fork, which takes the same way to its program: a name that stands for several files or
-for none, a directory that does not exist, variables that no program can have.
+for none, a directory that does not exist, variables that no program can have, a place of its own
+(CPUs, priority, memory) to be taken before.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Programs:
 
         Raises OSError if there is no process.
         """
-        path = self._prepare(common, job)
+        path = self._prepare(common, job) if "place" not in job else None
         if path is None:
             return None
         argv = [os.fsencode(word) for word in job["argv"]]

@@ -184,6 +184,11 @@ class Server:
             poll.register(self._woken, select.POLLIN)
             poll.poll(20)
             self._clear_wakeups()
+        for path in self._common.get("cgroups", ()):
+            try:
+                os.rmdir(path)
+            except OSError:
+                pass  # never made, or removed already
         scratch = self._common.get("scratch")
         if scratch:
             import shutil

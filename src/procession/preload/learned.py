@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from procession.preload import safe
 from procession.preload.variables import among
+from procession.system import cachedir
 from procession.typed import cast
 
 TYPE_CHECKING = False
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 MOST_PROGRAMS = 200
 LARGEST = 256 << 10  # bytes of one file
 
+CACHE = "learned"
 _FORMAT = 1
-_OPEN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def program_key(kind: str, name: str, flags: Sequence[str] = ()) -> str:
@@ -56,7 +56,7 @@ def load(program_key: str, within: Collection[str]) -> tuple[str, ...]:
     Only modules that `safe.verdict` accepts, of packages that have not changed since. Empty if
     nothing is known.
     """
-    directory = _directory(make=False)
+    directory = cachedir.open_directory(CACHE, make=False)
     if directory is None:
         return ()
     try:
@@ -105,13 +105,13 @@ def store(
     ).encode()
     if len(text) > LARGEST:
         return
-    directory = _directory(make=True)
+    directory = cachedir.open_directory(CACHE, make=True)
     if directory is None:
         return
     try:
         if _is_unfit(directory, program_key):
             return
-        _write(directory, program_key, text)
+        cachedir.write_file(directory, f"{program_key}.json", text)
         _forget_oldest(directory)
     except OSError:
         pass  # no space, or no permission any more: then it is not learned
@@ -121,14 +121,14 @@ def store(
 
 def forget(program_key: str) -> None:
     """Keep nothing of a program any more, nor take anything new as long as its packages stay."""
-    directory = _directory(make=False)
+    directory = cachedir.open_directory(CACHE, make=False)
     if directory is None:
         return
     try:
         packages = _read(directory, program_key)[1]
         if packages:
             text = {"format": _FORMAT, "packages": packages, "modules": (), "unfit": True}
-            _write(directory, program_key, json.dumps(text).encode())
+            cachedir.write_file(directory, f"{program_key}.json", json.dumps(text).encode())
     except OSError:
         pass  # nothing is known of it
     finally:
@@ -148,60 +148,15 @@ def _stamp(file: str) -> _Stamp | None:
     return [file, status.st_mtime_ns, status.st_size, status.st_ino]
 
 
-def _directory(*, make: bool) -> int | None:
-    """Open the directory of the files; None if there is none that only this user can change."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(cache):
-        home = os.environ.get("HOME", "")
-        if not os.path.isabs(home):
-            return None
-        cache = os.path.join(home, ".cache")
-    try:
-        if make:
-            os.makedirs(cache, mode=0o700, exist_ok=True)
-        at = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    for name in ("procession", "learned"):
-        try:
-            if make:
-                try:
-                    os.mkdir(name, 0o700, dir_fd=at)
-                except FileExistsError:
-                    pass
-            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _OPEN, dir_fd=at)
-        except OSError:
-            return None
-        finally:
-            os.close(at)
-        at = below
-        if not _is_ours(os.fstat(at)):
-            os.close(at)
-            return None
-    return at
-
-
-def _is_ours(status: os.stat_result) -> bool:
-    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
-
-
 _NOTHING: tuple[list[str], dict[str, _Stamp], bool] = [], {}, False
 
 
 def _read(directory: int, name: str) -> tuple[list[str], dict[str, _Stamp], bool]:
     """Give the modules and packages that a file says, and whether they are of no use."""
+    text = cachedir.read_file(directory, f"{name}.json", LARGEST)
     try:
-        fd = os.open(f"{name}.json", os.O_RDONLY | _OPEN, dir_fd=directory)
-        try:
-            status = os.fstat(fd)
-            if not (stat.S_ISREG(status.st_mode) and _is_ours(status)):
-                return _NOTHING
-            with open(fd, "rb", closefd=False) as f:
-                text = f.read(LARGEST + 1)
-        finally:
-            os.close(fd)
-        said = json.loads(text) if len(text) <= LARGEST else None
-    except (OSError, ValueError, RecursionError):
+        said = json.loads(text) if text is not None else None
+    except (ValueError, RecursionError):
         return _NOTHING
     if not isinstance(said, dict):
         return _NOTHING
@@ -218,20 +173,6 @@ def _read(directory: int, name: str) -> tuple[list[str], dict[str, _Stamp], bool
     }
     names = [name for name in cast("list[Any]", modules) if isinstance(name, str)]
     return names, stamps, record.get("unfit") is True
-
-
-def _write(directory: int, name: str, text: bytes) -> None:
-    """Put a file in the place of another, if there is one; the reader sees one or the other."""
-    draft = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
-    fd = os.open(draft, flags, 0o600, dir_fd=directory)
-    try:
-        with open(fd, "wb") as f:
-            f.write(text)
-        os.rename(draft, f"{name}.json", src_dir_fd=directory, dst_dir_fd=directory)
-    except OSError:
-        os.unlink(draft, dir_fd=directory)
-        raise
 
 
 def _forget_oldest(directory: int) -> None:

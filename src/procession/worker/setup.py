@@ -10,6 +10,7 @@ A job is a dict, made by the launcher (see `launch`), with these keys:
     inherit  places of the descriptors that pickled arguments refer to
     argv     "exec": the program and its arguments
     program  "python" and "fresh": what the bootstrap runs, see `bootstrap.run`
+    place    where it runs, if that is its own, see `take_place`
 What is common to all ranks of an attempt: `env` (all of it), `cwd`, `umask`, and for "fresh" the
 interpreter's command line `python`.
 """
@@ -30,6 +31,30 @@ if TYPE_CHECKING:
 STREAMS = ("stdin", "stdout", "stderr")
 # Python ignores these in itself; a program expects them as the kernel has them.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+def take_place(place: Job) -> None:
+    """Go to the CPUs, the priority and the limit of memory of a rank. Raises OSError.
+
+    cgroup: the directory of its cgroup. cpus: their numbers. nice: what is added to the niceness.
+    data: RLIMIT_DATA in bytes. Each of them may be left out.
+    """
+    if "cgroup" in place:
+        fd = os.open(f"{place['cgroup']}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(fd, b"0")
+        os.close(fd)
+    if "cpus" in place:
+        os.sched_setaffinity(0, place["cpus"])
+    if "nice" in place:
+        os.nice(place["nice"])
+    if "data" in place:
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        limit: int = place["data"]
+        if hard != resource.RLIM_INFINITY:
+            limit = min(limit, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def prepare(common: Job, job: Job, fds: list[int]) -> Job:

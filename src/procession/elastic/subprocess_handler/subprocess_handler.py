@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from procession.elastic.logs import LogsDest
-from procession.elastic.plan import as_text, command_spec, environment, output_to, refuse_numa
+from procession.elastic.plan import as_text, command_spec, environment, output_to
 from procession.events import Event
 from procession.group import Group
 from procession.launch import begin
@@ -108,7 +108,11 @@ class SubprocessHandler:
         local_rank_id: int,
         numa_options: Any = None,
     ) -> None:
-        refuse_numa(numa_options)
+        if numa_options is not None:
+            raise NotImplementedError(
+                "numa_options: one program alone is not bound to CPUs here; use SubprocessContext, "
+                "or call os.sched_setaffinity in it"
+            )
         dest = LogsDest({0: stdout or ""}, {0: stderr or ""})
         spec = command_spec(entrypoint, entrypoint, [args], [environment(as_text(env), dest, 0)])
         group = begin(spec, output_to("", 1, dest, None))

@@ -1,0 +1,80 @@
+"""Small files under the user's cache directory, in directories that nobody else may change."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+OPEN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def open_directory(name: str, *, make: bool) -> int | None:
+    """Open a directory of ours for files; None if there is none that only this user can change."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):
+        home = os.environ.get("HOME", "")
+        if not os.path.isabs(home):
+            return None
+        cache = os.path.join(home, ".cache")
+    try:
+        if make:
+            os.makedirs(cache, mode=0o700, exist_ok=True)
+        at = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    for each in ("procession", name):
+        try:
+            if make:
+                try:
+                    os.mkdir(each, 0o700, dir_fd=at)
+                except FileExistsError:
+                    pass
+            below = os.open(each, os.O_RDONLY | os.O_DIRECTORY | OPEN, dir_fd=at)
+        except OSError:
+            return None
+        finally:
+            os.close(at)
+        at = below
+        if not _is_ours(os.fstat(at)):
+            os.close(at)
+            return None
+    return at
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+def read_file(directory: int, name: str, most: int) -> bytes | None:
+    """Read a file of at most so many bytes; None if it is not there, or not only ours to write."""
+    try:
+        fd = os.open(name, os.O_RDONLY | OPEN, dir_fd=directory)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(fd)
+        if not (stat.S_ISREG(status.st_mode) and _is_ours(status)):
+            return None
+        with open(fd, "rb", closefd=False) as f:
+            text = f.read(most + 1)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return text if len(text) <= most else None
+
+
+def write_file(directory: int, name: str, text: bytes) -> None:
+    """Put a file in the place of another, if there is one; a reader sees one or the other.
+
+    Raises OSError.
+    """
+    draft = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN, 0o600, dir_fd=directory)
+    try:
+        with open(fd, "wb") as f:
+            f.write(text)
+        os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        os.unlink(draft, dir_fd=directory)
+        raise

@@ -1,0 +1,96 @@
+"""Where ranks run, by the command line; and what is said of OMP_NUM_THREADS."""
+
+import json
+import os
+
+import pytest
+from commandline import good, run
+
+CPUS = sorted(os.sched_getaffinity(0))
+OWN = os.getpriority(os.PRIO_PROCESS, 0)
+EACH = max(1, len(CPUS) // 2)
+
+
+def threads(count, of=None):
+    of = of or f"{len(CPUS)} cores"
+    return f"procession: OMP_NUM_THREADS={count} for each of 2 ranks ({of}; set it to choose)"
+
+
+def test_what_is_set_is_said_in_one_line():
+    done = run("-n", 2, "sh", "-c", "echo $OMP_NUM_THREADS")
+    assert done.stderr == threads(EACH) + "\n"
+    assert sorted(done.stdout.splitlines()) == [f"[0] {EACH}", f"[1] {EACH}"]
+
+
+@pytest.mark.parametrize(
+    ("words", "env"),
+    [
+        (["-n", "1"], {}),
+        (["-n", "2"], {"OMP_NUM_THREADS": "3"}),
+        (["-n", "2", "-x", "OMP_NUM_THREADS=3"], {}),
+        (["-n", "2", "--dry-run"], {}),
+    ],
+)
+def test_nothing_is_said_of_what_is_not_set(words, env):
+    done = run(*words, "true", env={**os.environ, **env})
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nor_where_a_program_reads():
+    done = run("--json", "-n", 2, "true")
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["exit_code"] == 0
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
+def test_cpus_of_their_own():
+    see = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])"
+    done = run("-n", 2, "--cpus-per-rank", 1, "python3", "-c", see)
+    assert done.stderr == threads(1, "the CPUs of each") + "\n"
+    shown = sorted(line.partition("] ")[2] for line in done.stdout.splitlines())
+    assert len(set(shown)) == 2
+    assert all(line.endswith("] 1") and "," not in line for line in shown)
+
+
+def test_numa_binding_says_once_that_ranks_are_dealt(tmp_path):
+    done = run("-n", 2, "--numa-binding", "node", "true")
+    assert done.returncode == 0
+    said = [line for line in done.stderr.splitlines() if "OMP_NUM_THREADS" not in line]
+    assert len(said) <= 1
+    assert all("ranks are dealt in turn" in line for line in said)
+
+
+def test_a_niceness():
+    assert good("--nice", "1", "nice") == f"{min(19, OWN + 1)}\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to it")
+def test_a_negative_niceness():
+    assert good("--nice", "-1", "nice") == f"{max(-20, OWN - 1)}\n"
+
+
+def test_a_limit_of_memory_and_which_it_is():
+    done = run("--memory-limit", "300M", "python3", "-c", "bytearray(900 << 20)")
+    assert done.returncode == 1
+    first = done.stderr.splitlines()[0]
+    assert first.startswith("procession: memory limit: 300M for each ")
+    assert ("RLIMIT_DATA" in first) != ("cgroup of its own" in first)
+
+
+def test_a_script_that_needs_more_is_explained(tmp_path):
+    script = tmp_path / "hoard.py"
+    script.write_text("bytearray(900 << 20)\n")
+    done = run("--memory-limit", "300M", script)
+    assert "raised MemoryError" in done.stderr
+    assert "its memory limit is 314.6 MB" in done.stderr
+
+
+def test_dry_run_shows_the_cpus():
+    shown = good("-n", 1, "--cpus-per-rank", 1, "--dry-run", "true")
+    assert f"on CPUs {CPUS[0]}" in shown
+    assert "OMP_NUM_THREADS=1" in shown
+
+
+def test_torchruns_variable():
+    env = {**os.environ, "PET_NUMA_BINDING": "core"}
+    assert "PET_NUMA_BINDING must be one of" in run("true", env=env).stderr

@@ -1,0 +1,26 @@
+"""What ranks of these tests say of their place."""
+
+import os
+import resource
+
+
+def place():
+    """Give this process's CPUs, niceness, limit of data, and OMP_NUM_THREADS."""
+    return {
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "data": resource.getrlimit(resource.RLIMIT_DATA),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+    }
+
+
+def of_torch():
+    """Give the CPUs, and the threads that torch would use."""
+    import torch
+
+    return sorted(os.sched_getaffinity(0)), torch.get_num_threads()
+
+
+def hoard(megabytes):
+    """Have so much memory."""
+    return len(bytearray(megabytes << 20))

@@ -1,0 +1,83 @@
+"""`Placement`: what is refused before anything starts."""
+
+import os
+
+import pytest
+
+import procession
+from procession.errors import SpecError
+from procession.placement import NO_PLACEMENT, Placement, read_size
+from procession.spec import make_spec
+
+CPUS = len(os.sched_getaffinity(0))
+
+
+def test_by_default_ranks_have_no_place_of_their_own():
+    assert make_spec(("true",), nproc=1).placement is NO_PLACEMENT
+    assert procession.Placement() == NO_PLACEMENT
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4G", 4 << 30), ("512M", 512 << 20), ("1.5g", 3 << 29), ("2GiB", 2 << 30),
+        ("64MB", 64 << 20), ("1T", 1 << 40), ("2048K", 2 << 20),
+        ("123456789", 123456789), (" 1 G ", 1 << 30),
+    ],
+)  # fmt: skip
+def test_sizes(text, size):
+    assert read_size(text) == size
+    assert Placement(memory_limit=text).memory_bytes == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "G", "four", "-1G", "0", "1e9", "inf", "nan", "1_000M", "4GG"]
+)
+def test_what_is_no_size(text):
+    with pytest.raises(ValueError, match="is not a size"):
+        read_size(text)
+
+
+@pytest.mark.parametrize(
+    ("placement", "said"),
+    [
+        (Placement(numa="core"), "numa must be one of node, socket, exclusive, core-complex"),
+        (Placement(cpus_per_rank=0), "cpus_per_rank must be a count"),
+        (Placement(cpus_per_rank=True), "cpus_per_rank must be a count"),
+        (Placement(cpus_per_rank=1, numa="node"), "give one"),
+        (Placement(cpus_per_rank=CPUS), f"2 ranks with {CPUS} CPUs each need {2 * CPUS}, but"),
+        (Placement(nice=20), "nice must be a number from -20 to 19"),
+        (Placement(nice=1.0), "nice must be a number"),
+        (Placement(memory_limit="much"), "is not a size"),
+        (Placement(memory_limit=1.5), "must be a size"),
+        (Placement(memory_limit=4096), "less than a program needs"),
+        ("node", "placement must be a Placement"),
+    ],
+)
+def test_refused_in_one_line(placement, said):
+    with pytest.raises(SpecError, match=said) as caught:
+        make_spec(("true",), nproc=2, placement=placement)
+    assert "\n" not in str(caught.value)
+
+
+def test_who_may_not_hurry(monkeypatch):
+    import builtins
+    import io
+    import resource
+
+    real = builtins.open
+
+    def fake(path, *args, **kwargs):
+        if path == "/proc/self/status":
+            return io.BytesIO(b"Name:\tx\nCapEff:\t0000000000000000\n")
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "open", fake)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (0, 0))
+    with pytest.raises(SpecError, match="nice -1: only root may"):
+        make_spec(("true",), nproc=1, placement=Placement(nice=-1))
+    make_spec(("true",), nproc=1, placement=Placement(nice=5))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (25, 25))
+    make_spec(("true",), nproc=1, placement=Placement(nice=-5))
+    with pytest.raises(SpecError, match="nice -6"):
+        make_spec(("true",), nproc=1, placement=Placement(nice=-6))

@@ -1,0 +1,180 @@
+"""Reading how CPUs and GPUs lie, on machines that are made up of files."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from procession import Placement
+from procession.cpusets import Cpu
+from procession.errors import SpecError
+from procession.placing import place
+from procession.spec import make_spec
+from procession.system.localities import Gpu, gpus
+from procession.system.topology import read_cpus
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "doctor"))
+from doctor_machines import amd, intel, tree, two_nodes
+
+CPU = "/sys/devices/system/cpu"
+PCI = "/sys/bus/pci/devices"
+
+
+def cpus(count=16, half=8):
+    """Make 16 CPUs on two sockets: 0-3 and 8-11 on the first one, n and n + 8 of one core."""
+    files = {}
+    for n in range(count):
+        core = n % half
+        first = core // 4 * 4
+        place = f"{CPU}/cpu{n}"
+        files |= {
+            f"{place}/topology/physical_package_id": f"{core // 4}\n",
+            f"{place}/topology/thread_siblings_list": f"{core},{core + half}\n",
+            f"{place}/cache/index0/level": "1\n",
+            f"{place}/cache/index0/type": "Data\n",
+            f"{place}/cache/index0/shared_cpu_list": f"{core},{core + half}\n",
+            f"{place}/cache/index1/level": "1\n",
+            f"{place}/cache/index1/type": "Instruction\n",
+            f"{place}/cache/index1/shared_cpu_list": "0-15\n",
+            f"{place}/cache/index3/level": "3\n",
+            f"{place}/cache/index3/type": "Unified\n",
+            f"{place}/cache/index3/shared_cpu_list": f"{first}-{first + 3}\n",
+        }
+    return files
+
+
+def gpu(address, node=None, uuid="", near=None):
+    files = {f"/proc/driver/nvidia/gpus/{address}/information": f"GPU UUID: \t {uuid}\n"}
+    if node is not None:
+        files[f"{PCI}/{address.lower()}/numa_node"] = f"{node}\n"
+    if near is not None:
+        files[f"{PCI}/{address.lower()}/local_cpulist"] = f"{near}\n"
+    return files
+
+
+def test_cpus_that_may_be_used(tmp_path):
+    root = tree(tmp_path, {**two_nodes(), **cpus()})
+    assert read_cpus({0, 8, 5, 15}, root) == [
+        Cpu(0, 0, 0, 0, 0),
+        Cpu(5, 5, 4, 1, 1),
+        Cpu(8, 0, 0, 0, 0),
+        Cpu(15, 7, 4, 1, 1),
+    ]
+
+
+def test_a_machine_that_tells_nothing(tmp_path):
+    assert read_cpus({1, 3}, str(tmp_path)) == [Cpu(1, 1, 0, 0, 0), Cpu(3, 3, 0, 0, 0)]
+
+
+def test_nodes_without_caches(tmp_path):
+    root = tree(tmp_path, two_nodes())
+    assert read_cpus({4, 12}, root) == [Cpu(4, 4, 4, 1, 0), Cpu(12, 12, 4, 1, 0)]
+
+
+def test_nvidia(tmp_path):
+    files = {
+        **two_nodes(),
+        **gpu("0000:81:00.0", 1, "GPU-b"),
+        **gpu("0000:0A:00.0", 0, "GPU-a"),
+        **gpu("0000:C1:00.0", -1, "GPU-c", "4-7"),
+        **gpu("0000:D1:00.0", -1, "GPU-d", "0-15"),
+    }
+    found = [Gpu("GPU-a", 0), Gpu("GPU-b", 1), Gpu("GPU-c", 1), Gpu("GPU-d", None)]
+    assert gpus(tree(tmp_path, files)) == ("cuda", found)
+
+
+def test_one_node_is_the_node_of_all(tmp_path):
+    files = {"/sys/devices/system/node/node0/cpulist": "0-3\n", **gpu("0000:0A:00.0", -1)}
+    assert gpus(tree(tmp_path, files)) == ("cuda", [Gpu("", 0)])
+
+
+def test_amd(tmp_path):
+    kfd = "/sys/class/kfd/kfd/topology/nodes"
+    files = {**two_nodes(), **amd(0, 0, gpu_id="0"), **amd(1, 128), **amd(2, 129)}
+    files[f"{kfd}/1/properties"] += f"location_id {0xC1 << 8}\ndomain 0\n"
+    files[f"{PCI}/0000:c1:00.0/numa_node"] = "1\n"
+    assert gpus(tree(tmp_path, files)) == ("rocm", [Gpu("", 1), Gpu("", None)])
+
+
+def test_intel(tmp_path):
+    files = {**two_nodes(), **intel(128, "0000:00:02.0"), **intel(129, "0000:4d:00.0")}
+    files["/sys/class/drm/renderD129/device/numa_node"] = "1\n"
+    assert gpus(tree(tmp_path, files)) == ("intel", [Gpu("", 1)])
+
+
+def test_no_gpu(tmp_path):
+    assert gpus(str(tmp_path)) == ("", [])
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """Two nodes of eight CPUs, and four GPUs, the first two of them on node 1."""
+    files = {**two_nodes(), **cpus()}
+    for k, node in enumerate((1, 1, 0, 0)):
+        files |= gpu(f"0000:{k + 1:02x}:00.0", node, f"GPU-{k}{k}")
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return tree(tmp_path, files)
+
+
+NODE = {0: (0, 1, 2, 3, 8, 9, 10, 11), 1: (4, 5, 6, 7, 12, 13, 14, 15)}
+
+
+def placed(server, nproc, env=None, inherited=None, **how):
+    spec = make_spec(("true",), nproc=nproc, env=env, placement=Placement(**how))
+    return place(spec, inherited or {}, server)
+
+
+def test_a_rank_goes_where_its_gpu_is(server):
+    found = placed(server, 4, numa="node")
+    assert found.cpus == (NODE[1], NODE[1], NODE[0], NODE[0])
+    assert found.threads == (4, 4, 4, 4)
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("visible", "nodes"),
+    [("2,0", (0, 1)), ("GPU-33,GPU-0", (0, 1)), ({0: "3", 1: "1"}, (0, 1)), (" 1 , 2 ", (1, 0))],
+)
+def test_the_gpus_that_a_rank_sees(server, visible, nodes):
+    name = "CUDA_VISIBLE_DEVICES"
+    if isinstance(visible, dict):
+        found = placed(server, 2, {r: {name: v} for r, v in visible.items()}, numa="node")
+    else:
+        found = placed(server, 2, inherited={name: visible}, numa="node")
+    assert found.cpus == tuple(NODE[n] for n in nodes)
+
+
+@pytest.mark.parametrize("visible", ["", "-1", "0", "MIG-1,MIG-2", "7,8"])
+def test_where_no_gpu_is_known_ranks_are_dealt_and_it_is_said(server, visible):
+    found = placed(server, 2, {1: {"CUDA_VISIBLE_DEVICES": visible}, 0: {}}, numa="node")
+    if visible == "0":  # its own one
+        assert found.cpus == (NODE[1], NODE[1])
+        return
+    assert found.cpus == (NODE[0], NODE[1])
+    assert len(found.notes) == 1
+    assert "dealt in turn over 2 NUMA nodes" in found.notes[0]
+
+
+def test_exclusive_shares_a_node_among_the_ranks(server):
+    found = placed(server, 3, numa="exclusive")
+    assert found.cpus == ((4, 5, 12, 13), (6, 7, 14, 15), NODE[0])
+    assert found.threads == (4, 4, 8)
+    assert found.variables(2, {}) == {"OMP_NUM_THREADS": "8"}
+    assert found.variables(2, {"OMP_NUM_THREADS": "1"}) == {}
+
+
+def test_too_few_cores_for_an_exclusive_one_each(server):
+    with pytest.raises(SpecError, match="NUMA node 1 has 4 cores for 5 ranks"):
+        placed(server, 5, {r: {"CUDA_VISIBLE_DEVICES": "0"} for r in range(5)}, numa="exclusive")
+
+
+def test_cpus_of_their_own(server):
+    assert placed(server, 2, cpus_per_rank=3).cpus == ((0, 1, 2), (3, 4, 5))
+    assert placed(server, 2, cpus_per_rank=8).cpus == (NODE[0], NODE[1])
+
+
+def test_no_placement(server):
+    found = placed(server, 5)
+    assert (found.cpus, found.threads, found.cores) == ((), (3,) * 5, 16)
+    assert found.variables(0, {}) == {}
