@@ -199,8 +199,8 @@ def test_the_stacks_of_all_threads_are_kept(tmp_path):
     assert f"all stacks: {path}" in str(e)
     with open(path) as f:
         text = f.read()
-    assert text.count(", line ") > 6
-    assert text.count("in sleep\n") == 6
+    assert text.count("(most recent call first)") >= 3
+    assert text.count("in sleep\n") >= 2  # of a thread, too
     assert "fail" not in text
 
 
