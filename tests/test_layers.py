@@ -18,9 +18,9 @@ LAYERS = {
     0: "values typed ranks policy placement exit errors events eventkinds spec rankenv",
     1: "lifecycle report cpusets restarting",
     2: "system/ output/ view/ forkserver/ worker/ results board named payload pickling devices/ "
-    "preload/",
+    "preload/ stacks/",
     3: "preloading learning placing spawner ends facts handlers journal rankprocesses recovery "
-    "supervisor",
+    "lastlook hangs supervisor",
     4: "looking group launch processes",
     5: "cli/ elastic/ multiprocessing/ xla/ jax telemetry",
     FACE: "__init__ __main__",

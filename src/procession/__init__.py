@@ -26,6 +26,7 @@ _PLACES = {
     "Std": "policy",
     "Stop": "policy",
     "Restart": "policy",
+    "Hang": "policy",
     "Placement": "placement",
     "Event": "events",
     "Phase": "lifecycle",
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from procession.launch import run, start
     from procession.lifecycle import Phase
     from procession.placement import Placement
-    from procession.policy import Logs, Restart, Std, Stop
+    from procession.policy import Hang, Logs, Restart, Std, Stop
     from procession.spec import Command, Function, Module, Script
     from procession.worker.board import beat, stopping
 
@@ -77,6 +78,7 @@ __all__ = [
     "Group",
     "GroupEnd",
     "GroupFailed",
+    "Hang",
     "Logs",
     "Module",
     "Outcome",

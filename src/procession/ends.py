@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Sequence
 
 from procession.errors import GroupEnd, Outcome, RankEnd, StartFailed
 from procession.exit import UNKNOWN_EXIT, Exit, signal_name
@@ -13,11 +14,14 @@ from procession.output.rundir import disk_is_full, read_error_file
 from procession.results import ResultReader, Told
 from procession.spawner import Spawner
 from procession.spec import Function, Spec
+from procession.system.procstate import describe
 from procession.values import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from procession.stacks.text import Stack
 
 START_HINTS = {
     errno.ENOENT: "check the name of the program, its interpreter line (#!) and its directory",
@@ -53,6 +57,7 @@ class RankRecord(Record):
     torn: bool = False
     silent: Silence | None = None
     signals: frozenset[int] = frozenset()  # that we sent
+    hung: str = ""  # why it was taken for hung
     exit: Exit = UNKNOWN_EXIT
     start_fault: tuple[str, int, str] | None = None  # stage, errno, text
     started_at: int = 0
@@ -70,14 +75,22 @@ def group_end(
     spawner: Spawner,
     notes: tuple[str, ...],
     forkserver_lost: bool,
+    stacks: Sequence[Stack] = (),
+    stacks_file: str = "",
 ) -> GroupEnd:
-    """Sort the ranks by how they ended, the failures by when they happened."""
-    ends = [rank_end(spec, life, r, spawner, forkserver_lost) for r in records]
+    """Sort the ranks by how they ended, the failures by when they happened.
+
+    stacks: of ranks, by their numbers in the whole job, when it failed; stacks_file: their file.
+    """
+    first = spec.node.first(spec.nproc)
+    at = {stack.rank - first: stack for stack in stacks}
+    ends = [rank_end(spec, life, r, spawner, forkserver_lost, at.get(r.rank)) for r in records]
     failures = life.failures
     others = [e for e in ends if life.ranks[e.rank].failed_at is None]
     lost = [e for e in others if e.outcome is Outcome.LOST]
     finished = [e for e in others if life.ranks[e.rank].ended is Ended.FINISHED]
     own = {e.rank for e in (*lost, *finished)}
+    shown = [s for r, s in at.items() if r not in failures or ends[r].outcome is Outcome.HUNG]
     return GroupEnd(
         name=spec.name,
         nproc=spec.nproc,
@@ -86,10 +99,20 @@ def group_end(
         ended=tuple(e for e in others if e.rank not in own),
         finished=tuple(finished),
         run_dir=spawner.run_dir.path if spawner.run_dir.kept else "",
+        stacks=tuple(_lines_of(shown)),
+        stacks_file=stacks_file,
         notes=notes,
         node=spec.node.rank,
         nodes=spec.node.count,
     )
+
+
+def _lines_of(stacks: list[Stack]) -> list[str]:
+    if not stacks:
+        return []
+    from procession.stacks.merge import lines_of
+
+    return lines_of(stacks)
 
 
 def rank_end(
@@ -98,10 +121,15 @@ def rank_end(
     record: RankRecord,
     spawner: Spawner,
     forkserver_lost: bool,
+    stack: Stack | None = None,
     *,
     failed: bool = False,
 ) -> RankEnd:
-    """Say how one rank ended. failed: it has, though its lifecycle does not say so yet."""
+    """Say how one rank ended.
+
+    stack: where it was when its group failed. failed: it has, though its lifecycle does not say so
+    yet.
+    """
     rank = life.ranks[record.rank]
     told: dict[str, Any] = record.told.record if record.told is not None else {}
     outcome = outcome_of(spec, rank, record, told, forkserver_lost)
@@ -115,6 +143,8 @@ def rank_end(
         message = message or (traceback.strip().splitlines() or [""])[-1]
     if record.start_fault is not None:
         message = f"could not {record.start_fault[0]}: {record.start_fault[2]}"
+    if outcome is Outcome.HUNG:
+        message = _hung(record, stack)
     announced = _announced(rank, record, told)
     happened = rank.failed_at or record.exited_at
     return RankEnd(
@@ -141,6 +171,15 @@ def rank_end(
     )
 
 
+def _hung(record: RankRecord, stack: Stack | None) -> str:
+    """Say why a rank was taken for hung, and where it was."""
+    if stack is None:
+        return record.hung
+    from procession.stacks.merge import said_of
+
+    return f"{record.hung}; it {said_of(stack)}"
+
+
 def _announced(rank: Rank, record: RankRecord, told: dict[str, Any]) -> int | None:
     """Give the exit code that a rank told, where what the kernel tells is our own signal."""
     if not told or rank.stop_at is None or record.exit.signal is None:
@@ -153,10 +192,13 @@ def outcome_of(
     spec: Spec, rank: Rank, record: RankRecord, told: dict[str, Any], forkserver_lost: bool
 ) -> Outcome:
     """Say how a rank ended, or UNKNOWN."""
-    if rank.ended is Ended.LOST:
+    never_was = record.pid is None and rank.start_failed
+    if rank.ended is Ended.LOST and not never_was:
         return Outcome.LOST
     if record.start_fault is not None or (rank.start_failed and rank.failed_at is not None):
         return Outcome.NOT_STARTED
+    if record.hung:
+        return Outcome.HUNG
     if rank.ended is Ended.NEVER_STARTED:
         return Outcome.CANCELLED
     kinds = {
@@ -196,6 +238,8 @@ def _note(
 ) -> str:
     if outcome is Outcome.NOT_STARTED:
         return _start_hint(record)
+    if outcome is Outcome.LOST and record.pid is not None:
+        return f"its process {describe(record.pid)}"
     notes: list[str] = []
     if record.reader is not None and record.reader.garbage:
         notes.append("it wrote to its result pipe, which is not its own: what it told is not known")

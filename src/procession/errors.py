@@ -7,6 +7,8 @@ import enum
 from procession.exit import UNKNOWN_EXIT, Exit
 from procession.values import Value
 
+HUNG_CODE = 124  # which `timeout` of the coreutils has, too
+
 
 class Outcome(enum.Enum):
     """How a rank ended, told apart by what was seen of it."""
@@ -21,6 +23,7 @@ class Outcome(enum.Enum):
     SIGNALLED = "was killed by a signal"
     NOT_STARTED = "could not be started"
     CANCELLED = "was not started"
+    HUNG = "hung"
     LOST = "could not be ended"
     ORPHANED = "was killed when its forkserver was lost"
     UNKNOWN = "vanished: its exit status is not known"
@@ -75,6 +78,8 @@ class GroupEnd(Value):
     name: the group's name. nproc: its size. attempt: which life of it, from 0.
     failures: ranks that failed by themselves, in the order in which it happened.
     ended: ranks that we ended. finished: ranks that finished. run_dir: "" where there is none.
+    stacks: where the ranks were when it failed, in lines, as far as that was seen. stacks_file:
+        the path of all their stacks, "" where there is none.
     notes: remarks about the whole, one line each. node, nodes: which of how many machines.
     """
 
@@ -85,6 +90,8 @@ class GroupEnd(Value):
     ended: tuple[RankEnd, ...] = ()
     finished: tuple[RankEnd, ...] = ()
     run_dir: str = ""
+    stacks: tuple[str, ...] = ()
+    stacks_file: str = ""
     notes: tuple[str, ...] = ()
     node: int = 0
     nodes: int = 1
@@ -155,6 +162,8 @@ class GroupFailed(ProcessionError):
     @property
     def exit_code(self) -> int:
         """What a command that ran this group should exit with: never 0."""
+        if self.cause.outcome is Outcome.HUNG:
+            return HUNG_CODE
         if self.cause.announced is not None:
             return self.cause.announced
         return self.cause.exit.shell_code or 1

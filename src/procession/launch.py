@@ -14,7 +14,7 @@ from procession.forkserver.client import ForkServer
 from procession.group import Group
 from procession.output.plan import Output
 from procession.placement import Placement
-from procession.policy import Logs, Restart, Stop
+from procession.policy import Hang, Logs, Restart, Stop
 from procession.spawner import fork_server
 from procession.spec import Function, Program, Spec, make_spec
 from procession.system.latch import Latch
@@ -43,6 +43,7 @@ def start(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
+    hang: Hang | None = None,
     placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
@@ -66,7 +67,8 @@ def start(
         per rank) or "fork" (functions: a fork of this process, with its live state). A command is
         started by exec in any case.
     stdin: the rank that gets this process's standard input; the others read nothing.
-    logs, stop, restart, placement: policies; see `Logs`, `Stop`, `Restart`, `Placement`.
+    logs, stop, restart, placement, hang: policies; see `Logs`, `Stop`, `Restart`, `Placement`,
+        `Hang`.
     preload: modules that are imported once, before the ranks are forked (start method
         "forkserver", Python programs): "auto", those that the program is going to import anyway
         (of a function: that this process has imported), as far as the program cannot tell the
@@ -98,6 +100,7 @@ def start(
         logs=logs,
         stop=stop,
         restart=restart,
+        hang=hang,
         placement=placement,
         preload=preload,
         learn=learn,
@@ -174,6 +177,7 @@ def run(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
+    hang: Hang | None = None,
     placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
@@ -203,6 +207,7 @@ def run(
         logs=logs,
         stop=stop,
         restart=restart,
+        hang=hang,
         placement=placement,
         preload=preload,
         learn=learn,

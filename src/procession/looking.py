@@ -10,12 +10,16 @@ from procession.report import what_happened
 from procession.spawner import Spawner
 from procession.spec import Spec, words_of
 from procession.supervisor import Supervisor
+from procession.system.latch import Latch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from procession.stacks.taking import Taken
+
 LINE = 300  # characters of a last line
+MARGIN = 0.5  # seconds for the supervisor to answer
 
 
 def look_at(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> dict[str, Any]:
@@ -84,3 +88,24 @@ def _cause(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> str | None:
         spec, life, supervisor.records[failures[0]], spawner, bool(supervisor.lost_server)
     )
     return f"rank {spec.node.first(spec.nproc) + end.rank} {what_happened(end)}"
+
+
+def stacks_of(supervisor: Supervisor, timeout: float) -> list[dict[str, Any]]:
+    """Say where the ranks of a group are; from any thread but the supervisor's.
+
+    See `Group.stacks`.
+    """
+    from procession.stacks.outside import look
+    from procession.stacks.text import stack_of
+
+    answered = Latch()
+    seen: list[Taken] = []
+
+    def done(taken: list[Taken]) -> None:
+        seen.extend(taken)
+        answered.set()
+
+    if supervisor.request_stacks(timeout, done):
+        answered.wait(timeout + MARGIN)
+    stacks = [stack_of(t.rank, t.pid, t.state, t.letter, t.text) for t in list(seen)]
+    return [stack.as_dict() for stack in look(stacks, timeout)]

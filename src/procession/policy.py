@@ -1,4 +1,4 @@
-"""Policies: small frozen values that say how a group logs, stops and restarts."""
+"""Policies: small frozen values that say how a group logs, stops, restarts and hangs."""
 
 from __future__ import annotations
 
@@ -241,8 +241,49 @@ class Restart(Value):
                 raise ValueError(f"restart: never must hold exit codes, 1 to 255, not {code!r}")
 
 
+class Hang(Value):
+    """When a group is taken for hung, which is a failure, and what is told of ranks that hang.
+
+    timeout: seconds without a `procession.beat()` of a rank after which it has hung, counted from
+        its first one: a rank that never beats is not judged by it. None: no limit.
+    silence: seconds after which a group has hung if no rank has written anything in them, counted
+        from when all had begun. Only what goes to files or through this process is seen. The rank
+        that is where no other is takes the blame, else the one that has been silent for the
+        longest time. None: no limit.
+    start: seconds that all ranks together may take to reach their program.
+    stacks: when a rank failed or hung, see where the other ones are before they are stopped, which
+        delays that by some milliseconds, 150 at the most; Python ranks only.
+    """
+
+    timeout: float | None = None
+    silence: float | None = None
+    start: float = 300.0
+    stacks: bool = True
+
+    def check(self) -> None:
+        """Raise ValueError for a time that is not one."""
+        for name in ("timeout", "silence", "start"):
+            seconds = getattr(self, name)
+            if seconds is None and name != "start":
+                continue
+            if type(seconds) not in (int, float) or not 0 < seconds < 1e9:
+                raise ValueError(f"hang: {name} must be seconds, more than 0, not {seconds!r}")
+
+
 NO_RESTART = Restart()
 DEFAULT_STOP = Stop()
 DEFAULT_LOGS = Logs()
+DEFAULT_HANG = Hang()
 
-__all__ = ["DEFAULT_LOGS", "DEFAULT_STOP", "NO_RESTART", "Logs", "Restart", "Route", "Std", "Stop"]
+__all__ = [
+    "DEFAULT_HANG",
+    "DEFAULT_LOGS",
+    "DEFAULT_STOP",
+    "NO_RESTART",
+    "Hang",
+    "Logs",
+    "Restart",
+    "Route",
+    "Std",
+    "Stop",
+]

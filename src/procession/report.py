@@ -33,6 +33,7 @@ def format_report(end: GroupEnd) -> str:
             lines += ["", headline(failure, end.nproc), *details(failure)]
         rest = together[FULL_TRACEBACKS:]
         lines += _others("and also at the same time", rest, cause, what_happened)
+    lines += _stacks(end, cause)
     lines += _others("failed by themselves, later", later, cause, what_happened)
     never = (Outcome.NOT_STARTED, Outcome.CANCELLED)
     unstarted = [e for e in end.ended if e.outcome in never]
@@ -47,6 +48,15 @@ def format_report(end: GroupEnd) -> str:
     if end.run_dir:
         lines += ["", f"run directory: {end.run_dir}"]
     return "\n".join(lines)
+
+
+def _stacks(end: GroupEnd, cause: RankEnd) -> list[str]:
+    if not end.stacks:
+        return []
+    hung = cause.outcome is Outcome.HUNG
+    title = "when it hung, the ranks were:" if hung else "when it failed, the others were:"
+    lines = ["", title, *(f"  {line}" for line in end.stacks)]
+    return [*lines, f"  all stacks: {end.stacks_file}"] if end.stacks_file else lines
 
 
 def _numbered_globally(end: GroupEnd) -> GroupEnd:
@@ -75,7 +85,8 @@ def details(end: RankEnd) -> list[str]:
     facts: list[str] = []
     said = end.announced is not None or end.outcome in (Outcome.NO_VALUE, Outcome.EXITED)
     if not said and end.exit != UNKNOWN_EXIT:
-        facts.append(str(end.exit))
+        ended = "it then ended: " if end.outcome is Outcome.HUNG else ""
+        facts.append(f"{ended}{end.exit}")
     if end.peak_memory is not None:
         facts.append(f"peak memory {format_bytes(end.peak_memory)}")
     if end.cpu_seconds is not None:
@@ -105,6 +116,8 @@ def what_happened(end: RankEnd) -> str:
     if end.outcome is Outcome.SIGNALLED and end.exit.signal is not None:
         core = ", and dumped core" if end.exit.core else ""
         return f"was killed by {signal_name(end.exit.signal)}{core}"
+    if end.outcome is Outcome.HUNG:
+        return f"hung: {_one_line(end.message)}"
     if end.outcome is Outcome.EXITED:
         code = end.exit.code if end.announced is None else end.announced
         said = f': "{_first_line(end.message)}"' if end.message.strip() else ""
@@ -171,7 +184,7 @@ def _who(end: RankEnd, of: str = "") -> str:
 
 
 def _after(end: RankEnd) -> str:
-    if not end.started_at or end.outcome is Outcome.NOT_STARTED:
+    if not end.started_at or end.outcome in (Outcome.NOT_STARTED, Outcome.HUNG):
         return ""
     return f" after {format_seconds(end.seconds)}"
 

@@ -101,6 +101,7 @@ class Spawner:
             "start_method": spec.start_method,
             "stop": repr(spec.stop),
             "restart": repr(spec.restart),
+            "hang": repr(spec.hang),
             "logs": repr(spec.logs),
             "placement": repr(spec.placement),
             "launcher": os.getpid(),

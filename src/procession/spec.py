@@ -7,7 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 from procession.errors import GroupEnd, SpecError
 from procession.placement import NO_PLACEMENT, Placement
-from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
+from procession.policy import (
+    DEFAULT_HANG,
+    DEFAULT_LOGS,
+    DEFAULT_STOP,
+    NO_RESTART,
+    Hang,
+    Logs,
+    Restart,
+    Route,
+    Stop,
+)
 from procession.rankenv import ALONE, Node
 from procession.ranks import by_rank, is_by_rank
 from procession.typed import cast
@@ -81,6 +91,7 @@ class Spec(Value):
     logs: Logs = DEFAULT_LOGS
     stop: Stop = DEFAULT_STOP
     restart: Restart = NO_RESTART
+    hang: Hang = DEFAULT_HANG
     common_args: bool = True
     preload: Literal["auto"] | tuple[str, ...] | None = "auto"
     learn: bool = True
@@ -145,6 +156,7 @@ def make_spec(
     logs: Logs | None = None,
     stop: Stop | None = None,
     restart: Restart | None = None,
+    hang: Hang | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
     node: Node = ALONE,
@@ -168,6 +180,7 @@ def make_spec(
         ("logs", logs, Logs, "a Logs(...)"),
         ("stop", stop, Stop, "a Stop(...)"),
         ("restart", restart, Restart, "a Restart(...)"),
+        ("hang", hang, Hang, "a Hang(...)"),
         ("placement", placement, Placement, "a Placement(...)"),
     )
     for what, value, kind, wanted in kinds:
@@ -176,6 +189,7 @@ def make_spec(
     if name is not None and (not name or not name.isprintable()):
         raise SpecError(f"name must be a line of text, not {name!r}")
     logs, stop, restart = logs or DEFAULT_LOGS, stop or DEFAULT_STOP, restart or NO_RESTART
+    hang = hang or DEFAULT_HANG
     if on_failure is not None and not callable(on_failure):
         raise SpecError(f"on_failure must be a callable, not {on_failure!r}")
     placement = placement or NO_PLACEMENT
@@ -189,6 +203,9 @@ def make_spec(
         logs.check(nproc)
         stop.check()
         restart.check()
+        hang.check()
+        if hang.silence is not None:
+            _check_seen(logs, nproc)
         if placement is not NO_PLACEMENT:
             placement.check(nproc)
         args_by_rank = [_arguments(a) for a in by_rank(args, nproc, "args")]
@@ -211,6 +228,7 @@ def make_spec(
         logs=logs,
         stop=stop,
         restart=restart,
+        hang=hang,
         preload=_preload(preload),
         learn=bool(learn),
         programs=() if all(t is target for t in targets) else tuple(targets),
@@ -219,6 +237,16 @@ def make_spec(
         placement=placement,
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
+
+
+def _check_seen(logs: Logs, nproc: int) -> None:
+    """Raise ValueError where output is not seen, so that nobody can tell that there is none."""
+    routes = {route for pair in logs.route(nproc) for route in pair}
+    if Route.INHERIT in routes or routes == {Route.DROP}:
+        raise ValueError(
+            "silence: output that goes straight to the console, or nowhere, is not seen; let it "
+            "have a prefix (Logs(prefix=...), --prefix), or tee it to files (-t 3)"
+        )
 
 
 def _programs(program: Any, nproc: int) -> list[Program]:

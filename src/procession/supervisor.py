@@ -27,7 +27,9 @@ from procession.exit import signal_name
 from procession.facts import facts_of_group, facts_of_rank
 from procession.forkserver import pool
 from procession.forkserver.client import ForkServer
+from procession.hangs import Hangs
 from procession.journal import Journal
+from procession.lastlook import LastLook
 from procession.lifecycle import (
     Arm,
     Cancel,
@@ -53,7 +55,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-START_SECONDS = 300.0
+    from procession.stacks.taking import Taken
+
 LISTEN_EVERY = 32  # ranks that are asked for
 DRAIN_SECONDS = 2.0
 _sweeps = itertools.count(1)  # a forkserver goes from group to group: no two may be alike
@@ -103,6 +106,18 @@ class Supervisor:
         except BaseException:
             self._loop.close()
             raise
+        run, board, streams = spawner.run_dir, spawner.board, spawner.streams
+        self.last_look = LastLook(spec, self.lifecycle, self._loop, self._ranks, run)
+        self._hangs = Hangs(
+            spec,
+            self.lifecycle,
+            self._loop,
+            self._ranks,
+            board,
+            streams,
+            self.last_look,
+            self._handle,
+        )
         self._actions: deque[lifecycle.Action] = deque()  # the first one is being carried out
         self._loop.watch(server.fileno(), self._hear)
 
@@ -148,6 +163,13 @@ class Supervisor:
                 self._ranks.send(rank, number)
 
         self._loop.request(take)
+
+    def request_stacks(self, seconds: float, done: Callable[[list[Taken]], None]) -> bool:
+        """Ask where the ranks are; from any thread. `done` is called in the loop's thread.
+
+        False if the group is over.
+        """
+        return self._loop.request(lambda: self.last_look.look(seconds, done))
 
     def request_patience(self, seconds: float) -> None:
         """Ask that a failed group is ended in so many seconds; from any thread."""
@@ -206,6 +228,8 @@ class Supervisor:
     # -- the lifecycle
 
     def _handle(self, event: lifecycle.Event) -> None:
+        if isinstance(event, StopWanted):
+            self.last_look.end_now()
         before = self.phase, self.lifecycle.attempt
         actions = self.lifecycle.handle(event)
         if isinstance(event, RankEvent):
@@ -218,7 +242,10 @@ class Supervisor:
         """Carry out actions in order; what they lead to comes after them."""
         self._actions += actions
         if len(self._actions) > len(actions) or not actions:
-            return  # a call further up carries them out
+            return  # a call further up carries them out, or they wait for stacks
+        self._carry_out()
+
+    def _carry_out(self) -> None:
         while self._actions:
             action = self._actions[0]
             if isinstance(action, lifecycle.Spawn):
@@ -229,6 +256,8 @@ class Supervisor:
             elif isinstance(action, Cancel):
                 self._cancel()
             elif isinstance(action, lifecycle.Signal):
+                if self.last_look.hold(action, self._go_on):
+                    return
                 number = signal.SIGKILL if action.kill else self._stop_signal
                 self._signal(list(action.ranks), number)
             elif isinstance(action, Sweep):
@@ -236,6 +265,11 @@ class Supervisor:
             elif isinstance(action, Arm):
                 self._arm(action.deadline)
             self._actions.popleft()
+        self.last_look.write()
+
+    def _go_on(self) -> None:
+        """Carry out what waited for the stacks of the ranks."""
+        self._carry_out()
 
     def _arm(self, deadline: Deadline) -> None:
         if deadline.kind is DeadlineKind.PATIENCE and self._patience is None:
@@ -251,7 +285,7 @@ class Supervisor:
             DeadlineKind.PATIENCE: self._patience or 0.0,
             DeadlineKind.NOTICE: self._notice,
             DeadlineKind.BACKOFF: delay,
-            DeadlineKind.START: START_SECONDS + (delay if self.lifecycle.single else 0.0),
+            DeadlineKind.START: self.spec.hang.start + (delay if self.lifecycle.single else 0.0),
             DeadlineKind.LINGER: min(self.spec.stop.linger, self._grace),
             DeadlineKind.GRACE: self._grace_ends - time.monotonic(),
             DeadlineKind.REAP: self.spec.stop.reap,
@@ -274,6 +308,8 @@ class Supervisor:
         if attempt:
             self._spawner.board.forget()
         self._ranks.begin()
+        self.last_look.begin()
+        self._hangs.begin()
         try:
             if self._server.lost:
                 self._renew_server()
@@ -345,7 +381,8 @@ class Supervisor:
 
     # -- ending
 
-    def _signal(self, ranks: list[int], number: int) -> None:
+    def _signal(self, chosen: list[int], number: int) -> None:
+        ranks = [r for r in chosen if self._ranks.lives(r)]  # it may have waited for stacks
         for rank in ranks:
             self.records[rank].signals |= {int(number)}
         if not self._server.lost:
@@ -449,6 +486,8 @@ class Supervisor:
             detail = record.start_fault[2]
         elif event.kind is WorkerEvent.STOP_SENT:
             detail = signal_name(self._stop_signal)
+        elif event.kind is WorkerEvent.HUNG:
+            detail = record.hung
         elif event.kind is WorkerEvent.REPORTED and record.told is not None:
             detail = str(record.told.record.get("type", ""))
         facts = facts_of_rank(
@@ -527,10 +566,13 @@ class Supervisor:
             self._spawner,
             tuple(notes),
             forkserver_lost=bool(self.lost_server),
+            stacks=self.last_look.stacks,
+            stacks_file=self.last_look.file,
         )
 
     def close(self) -> None:
         """Give everything back; whatever is left of the group is killed with its forkserver."""
+        self.last_look.close()
         self._ranks.close()
         clean = self.lifecycle.phase.final and not self.lifecycle.left_behind
         self._spawner.close(self._server, clean=clean)

@@ -18,8 +18,8 @@ START, PATIENCE, NOTICE, LINGER, GRACE, REAP, BACKOFF = DeadlineKind
 class Script:
     """A lifecycle that is told events in words; `at` grows by ten where it is not given."""
 
-    def __init__(self, nproc, restarts=0, patient=False):
-        self.life = Lifecycle(nproc, restarts, patient)
+    def __init__(self, nproc, restarts=0, patient=False, single=False):
+        self.life = Lifecycle(nproc, restarts, patient, single)
         self.first = self.life.begin()
         self.at = 0
 

@@ -15,7 +15,7 @@ from procession.lifecycle import (
     Worker,
 )
 
-from .script import GRACE, LINGER, PATIENCE, REAP, START, Script, arm
+from .script import BACKOFF, GRACE, LINGER, PATIENCE, REAP, START, Script, arm
 
 
 def waiting(nproc=3, restarts=0):
@@ -197,7 +197,8 @@ def test_the_last_rank_cannot_be_started_while_the_others_are_gone():
 def test_a_restart_begins_without_it_and_is_patient_anew():
     group = waiting(2, restarts=1)
     group("exited", 1)
-    assert group("swept") == [Spawn(1), arm(START, 1)]
+    assert group("swept") == [arm(BACKOFF)]
+    assert group("backoff deadline") == [Spawn(1), arm(START, 1)]
     assert not group.life.waiting
     assert group.phase is Phase.STARTING
     group.running()

@@ -10,13 +10,16 @@ from procession.lifecycle import (
     Ended,
     IllegalEvent,
     Phase,
+    RankEvent,
     Signal,
     Spawn,
     Sweep,
+    Swept,
     Worker,
+    WorkerEvent,
 )
 
-from .script import GRACE, LINGER, REAP, START, Script, arm
+from .script import BACKOFF, GRACE, LINGER, NOTICE, REAP, START, Script, arm
 
 # -- a good life
 
@@ -454,11 +457,20 @@ def test_a_kill_during_a_sweep():
 
 
 def failing_once(group):
+    """Let an attempt fail; gives what begins the next one."""
     group("exited", 0, ok=False)
     for r in range(1, group.life.nproc):
         group("stop sent", r)
         group("exited", r, ok=False)
-    return group("swept")
+    return swept(group)
+
+
+def swept(group):
+    actions = group("swept")
+    if actions != [arm(BACKOFF, group.life.attempt)]:
+        return actions
+    assert group.phase is Phase.BACKOFF
+    return group("backoff deadline")
 
 
 def test_a_failed_group_starts_again_with_new_ranks():
@@ -484,9 +496,110 @@ def test_a_restart_gives_the_stop_signal_and_grace_anew():
     group("grace deadline")
     group("kill sent", 1)
     assert group("exited", 1, ok=False) == [Sweep(kill=True)]
-    group("swept")
+    swept(group)
     group.running()
     assert group("exited", 0, ok=False) == [Signal((1,), kill=False), arm(GRACE, 1)]
+
+
+@pytest.mark.parametrize("wish", [{}, {"kill": True}, {"hurry": True}, {"notice": True}], ids=str)
+def test_a_stop_ends_a_group_that_waits_for_its_next_attempt(wish):
+    group = Script(1, restarts=1).running()
+    group("exited", 0, ok=False)
+    assert group("swept") == [arm(BACKOFF, 0)]
+    assert group("stop wanted", **wish) == [End(Phase.FAILED)]
+    assert group.life.attempt == 0
+
+
+def test_the_caller_may_say_that_there_is_no_further_attempt():
+    group = Script(1, restarts=5).running()
+    group("exited", 0, ok=False)
+    assert group.life.handle(Swept(0, again=False)) == [End(Phase.FAILED)]
+
+
+# -- single ranks
+
+
+def single(nproc):
+    group = Script(nproc, single=True).running()
+    assert group.life.single
+    return group
+
+
+def fails(group, rank, again):
+    return group.life.handle(RankEvent(WorkerEvent.EXITED, rank, 500, ok=False, again=again))
+
+
+def test_a_single_rank_that_fails_starts_again_and_the_others_go_on():
+    group = single(3)
+    assert fails(group, 1, again=True) == [Spawn(0, 1), arm(START)]
+    assert group.states == [Worker.RUNNING, Worker.PENDING, Worker.RUNNING]
+    assert group.phase is Phase.RUNNING
+    assert group.life.failures == []
+
+
+def test_a_single_rank_that_is_not_to_start_again_ends_the_group():
+    group = single(2)
+    assert fails(group, 1, again=False) == [Signal((0,)), arm(GRACE)]
+    assert group.life.failures == [1]
+
+
+def test_a_single_rank_that_fails_and_stays_is_killed_and_starts_again():
+    group = single(2)
+    assert group("reported", 0, ok=False) == [arm(LINGER)]
+    assert group.phase is Phase.RUNNING
+    assert group("linger deadline") == [Signal((0,), kill=True), arm(REAP)]
+    group("kill sent", 0)
+    assert fails(group, 0, again=True) == [Spawn(0, 0), arm(START)]
+
+
+def test_a_single_rank_that_hangs_is_killed():
+    group = single(2)
+    assert group("hung", 0, ok=False) == [Signal((0,), kill=True), arm(REAP)]
+    group("kill sent", 0)
+    assert fails(group, 0, again=True) == [Spawn(0, 0), arm(START)]
+
+
+def test_a_single_rank_that_cannot_be_killed_ends_the_group():
+    group = single(2)
+    group("hung", 0, ok=False)
+    assert group("reap deadline") == [Signal((1,)), arm(GRACE)]
+    assert group.states[0] is Worker.LOST
+    group("exited", 1)
+    assert group.phase is Phase.SWEEPING
+
+
+# -- notice
+
+
+def test_with_notice_nobody_is_told_to_stop_until_it_is_over():
+    group = Script(2).running()
+    assert group("stop wanted", notice=True) == [arm(NOTICE)]
+    assert group("stop wanted") == []
+    group("exited", 0)
+    assert group("notice deadline") == [Signal((1,)), arm(GRACE)]
+
+
+def test_who_all_end_within_the_notice_have_succeeded():
+    group = Script(2).running()
+    group("stop wanted", notice=True)
+    group("exited", 0)
+    assert group("exited", 1) == [Sweep(kill=False), arm(GRACE)]
+    assert group("swept") == [End(Phase.SUCCEEDED)]
+
+
+@pytest.mark.parametrize(
+    ("wish", "kill"), [({"kill": True}, True), ({"hurry": True}, False)], ids=["kill", "hurry"]
+)
+def test_haste_ends_the_notice(wish, kill):
+    group = Script(2).running()
+    group("stop wanted", notice=True)
+    assert Signal((0, 1), kill=kill) in group("stop wanted", **wish)
+
+
+def test_a_group_that_is_starting_gets_no_notice():
+    group = Script(2)
+    group("spawned", 0)
+    assert group("stop wanted", notice=True) == [Cancel(), Signal((0,)), arm(GRACE)]
 
 
 @pytest.mark.parametrize("kill", [False, True])

@@ -68,7 +68,7 @@ for name in NAMES:
     f = getattr(sys, name)
     seen[name] = [f.name, f.encoding, f.errors, f.mode, f.fileno(), f.newlines, f.isatty()]
     seen[f"{name} buffering"] = [f.line_buffering, f.write_through, type(f.buffer).__name__]
-seen["descriptors"] = sorted(map(int, os.listdir("/proc/self/fd")))[:-1]
+seen["descriptors"] = [f for f in sorted(map(int, os.listdir("/proc/self/fd"))) if f < 60][:-1]
 os.write(1, b"a")
 print("b", end="")
 os.write(1, b"c")

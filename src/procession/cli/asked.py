@@ -16,7 +16,16 @@ from procession.cli.settings import Settings, gather
 from procession.errors import SpecError
 from procession.output.plan import Output
 from procession.placement import Placement
-from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
+from procession.policy import (
+    DEFAULT_HANG,
+    DEFAULT_LOGS,
+    DEFAULT_STOP,
+    NO_RESTART,
+    Hang,
+    Logs,
+    Restart,
+    Stop,
+)
 from procession.rankenv import ALONE, Node
 from procession.spec import Spec, make_spec
 from procession.values import Value
@@ -39,6 +48,7 @@ OF_LIFE = (
     "event_log_handler", "restart_backoff", "restart_window", "min_uptime", "restart_scope",
     "no_restart_codes", "forward", "preempt",
 )  # fmt: skip
+OF_HANGS = ("hang_timeout", "silence_timeout", "start_timeout", "no_stacks")
 OF_PLACE = ("numa_binding", "cpus_per_rank", "nice", "memory_limit")
 PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
@@ -119,6 +129,7 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         logs=logs,
         stop=life.stop,
         restart=life.restart,
+        hang=_hang(s),
         preload=_preload(s.text("preload")),
         learn=not s.flag("no_learn"),
         node=node,
@@ -166,6 +177,14 @@ def _life(s: Settings, notes: list[str]) -> Life:
     life, said = read_life(s)
     notes += said
     return life
+
+
+def _hang(s: Settings) -> Hang:
+    if not s.given(OF_HANGS):
+        return DEFAULT_HANG
+    from procession.cli.hanging import read_hang
+
+    return read_hang(s)
 
 
 def _placement(s: Settings) -> Placement | None:

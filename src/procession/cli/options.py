@@ -35,7 +35,7 @@ table [tool.procession] in pyproject.toml, here or in a directory above.
 exit codes: 0 if every rank succeeded, else that of the rank that failed first (128 + the number
 of the signal that killed it); 130 after Ctrl-C, 143 after SIGTERM; 141 if the group was stopped
 because nobody reads its output any more (as in: procession run ... | head), unless files keep it;
-2 for a wrong command line.
+2 for a wrong command line; 124 if the group hung.
 
 examples:
   procession run -n 4 train.py --epochs 3
@@ -55,6 +55,7 @@ DEFAULTS = {
     "start_method": "forkserver",
     "preload": "auto",
     "max_restarts": "0",
+    "start_timeout": "300",
     "signals_to_handle": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
 }
 
@@ -210,6 +211,16 @@ def _declare_life(parser: Parser) -> None:
     add("--signals-to-handle", metavar="SIGNALS",
         help="signals to this command that end the group by the same signal "
         f"(default: {DEFAULTS['signals_to_handle']})")  # fmt: skip
+    add("--hang-timeout", metavar="SECONDS",
+        help="a rank that gave no procession.beat() for so long, after its first one, has hung: "
+        "the group has failed")  # fmt: skip
+    add("--silence-timeout", metavar="SECONDS",
+        help="a group of which no rank has written anything for so long has hung")  # fmt: skip
+    add("--start-timeout", metavar="SECONDS",
+        help="for all ranks to reach their program "
+        f"(default: {DEFAULTS['start_timeout']})")  # fmt: skip
+    add("--no-stacks", action="store_true",
+        help="when a rank has failed, do not look where the others are")  # fmt: skip
     add("--forward", metavar="SIGNALS",
         help="signals to this command that every rank gets, and that do nothing else")  # fmt: skip
     add("--preempt", metavar="WHO",

@@ -54,6 +54,8 @@ def tell(spec: Spec, group: Group | None, code: int, began: float) -> None:
         "seconds": round(ended - began, 6),
         "cause": None,
         "failures": [],
+        "stacks": [],
+        "stacks_file": "",
         "ranks": [],
     }
     if group is not None:
@@ -71,6 +73,7 @@ def _add_ranks(run: dict[str, Any], group: Group, began: float) -> None:
         run["failures"] = [first + end.rank for end in e.failures]
         ranks = sorted((*e.failures, *e.ended, *e.finished), key=lambda end: end.rank)
         run["cause"] = _rank(e.cause, first, began)
+        run["stacks"], run["stacks_file"] = list(e.end.stacks), e.end.stacks_file
     run["ranks"] = [_rank(end, first, began) for end in ranks]
 
 

@@ -65,6 +65,10 @@ class DestFiles:
     def write_event(self, event: Mapping[str, Any]) -> None:
         """Drop it: a `LogsDest` has no place for it."""
 
+    def write_stacks(self, attempt: int, text: str) -> str:
+        """Drop it, too."""
+        return ""
+
     def close(self) -> None:
         """Nothing is open."""
 

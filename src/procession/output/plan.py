@@ -61,6 +61,10 @@ if TYPE_CHECKING:
             """Write down what happened."""
             ...
 
+        def write_stacks(self, attempt: int, text: str) -> str:
+            """Write down where ranks were when an attempt failed; gives the path, "" for none."""
+            ...
+
         def close(self) -> None:
             """Close everything, and remove what does not stay."""
             ...

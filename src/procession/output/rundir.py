@@ -139,6 +139,23 @@ class RunDir:
         except OSError as e:
             self._note(e)
 
+    def write_stacks(self, attempt: int, text: str) -> str:
+        """Write where ranks were when an attempt failed; gives the path, "" if it is not whole."""
+        path = os.path.join(self.path, f"attempt_{attempt}", "stacks.txt")
+        try:
+            fd = os.open(path, LOG_FLAGS, 0o600)
+        except OSError as e:
+            self._note(e)
+            return ""
+        try:
+            with os.fdopen(fd, "wb") as f:
+                f.write(text.encode(errors="replace"))
+        except OSError as e:
+            self._note(e)
+            os.unlink(path)
+            return ""
+        return path
+
     def _note(self, e: OSError) -> None:
         if not self.fault:
             self.fault = f"cannot write to the run's directory {self.path}: {e.strerror}"

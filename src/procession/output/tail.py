@@ -16,18 +16,20 @@ class Tail:
 
     Bytes go in from one thread, which may also use `splitter`, all but its `feed` and `end`;
     `lines` may be called from any.
+
+    fed_at: when there was something last, in nanoseconds of the monotonic clock; 0: never.
     """
 
     def __init__(self) -> None:
         self.splitter = LineSplitter()
+        self.fed_at = 0
         self._lock = threading.Lock()
         self._kept = bytearray()
-        self.changed = 0.0  # when it was last fed, in seconds of the monotonic clock
 
     def feed(self, block: bytes) -> bytes:
         """Give the lines that a block completes, as `LineSplitter.feed`, and keep their end."""
         with self._lock:
-            self.changed = time.monotonic()
+            self.fed_at = time.monotonic_ns()
             lines = self.splitter.feed(block)
             self._keep(lines)
         return lines

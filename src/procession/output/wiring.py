@@ -157,6 +157,10 @@ class Wiring:
         )
         return out, err
 
+    def last_read(self, rank: int) -> int:
+        """Give when we last read what a rank wrote, in ns of the monotonic clock; 0: never."""
+        return 0 if self._follower is None else self._follower.last_read(rank)
+
     def stderr_tail(self, attempt: int, rank: int) -> tuple[str, ...]:
         """Give the last lines of a rank's stderr, as far as they passed or lie in its file."""
         route = self._routes[rank][1]

@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 
-from procession.worker import ending, outcome, program, streams
+from procession.worker import ending, outcome, program, stackfile, streams
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def run(job: Job) -> None:
         account = Account(job["packages"])
     pipe = outcome.ResultPipe(job["fds"]["result"], job.get("error_file", ""), account)
     _explain_crashes()
+    stackfile.offer()
     kind: str = job["program"]["kind"]
     is_function = kind in ("function", "live")
     try:
@@ -76,7 +77,14 @@ def warm_up() -> None:
 
     Before the program is started, since then there may be no descriptor left to import with.
     """
-    for name in ("faulthandler", "json", "pickle", "traceback", "procession.worker.description"):
+    for name in (
+        "faulthandler",
+        "fcntl",
+        "json",
+        "pickle",
+        "traceback",
+        "procession.worker.description",
+    ):
         __import__(name)
     ending.remember()
 

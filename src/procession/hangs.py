@@ -1,0 +1,147 @@
+"""Finds ranks that hang: those that stopped to beat, and groups that fell silent.
+
+Theory of operation. Nobody tells that nothing happens. So there is one timer, at the earliest time
+at which a limit can be passed: for a rank that beats, so long after its last beat; for one that has
+never beaten, so long after now, since it might begin. When it comes, the board and the files are
+looked at once, which costs the same whether there were ten beats since, or millions.
+
+A rank is judged by its beats from its first one on. Output is judged for the group as a whole: it
+hangs when no rank has written anything for so long. Who is to blame then is told by the stacks: the
+one that is where no other is; else the one that has been silent for the longest time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from procession.board import Beat, Board
+from procession.lastlook import MOST_SECONDS, LastLook
+from procession.lifecycle import Lifecycle, Phase, RankEvent, Worker, WorkerEvent
+from procession.output.activity import Activity
+from procession.output.wiring import Wiring
+from procession.rankprocesses import Processes
+from procession.spec import Spec
+from procession.system.eventloop import EventLoop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.stacks.taking import Taken
+
+SECOND = 1_000_000_000
+WATCHED = (Phase.STARTING, Phase.RUNNING)
+
+
+class Hangs:
+    """Watches the ranks of one group. handle: takes the news that one hangs."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        life: Lifecycle,
+        loop: EventLoop,
+        ranks: Processes,
+        board: Board,
+        streams: Wiring,
+        last_look: LastLook,
+        handle: Callable[[RankEvent], None],
+    ) -> None:
+        self._hang = spec.hang
+        self._life = life
+        self._loop = loop
+        self._ranks = ranks
+        self._board = board
+        self._streams = streams
+        self._last_look = last_look
+        self._handle = handle
+        self._activity: Activity | None = None
+
+    def begin(self) -> None:
+        """Watch the ranks of an attempt that begins."""
+        limits = [s for s in (self._hang.timeout, self._hang.silence) if s is not None]
+        if self._hang.silence is not None:
+            self._activity = Activity(self._streams)
+        if limits:
+            self._loop.after(self, min(limits), self._check)
+
+    def _check(self) -> None:
+        if self._life.phase not in WATCHED:
+            return
+        now = time.monotonic_ns()
+        waits = [w for w in (self._check_beats(now), self._check_silence(now)) if w is not None]
+        if waits and self._life.phase in WATCHED:
+            self._loop.after(self, max(0.001, min(waits)), self._check)
+
+    def _working(self) -> list[int]:
+        ranks = self._life.ranks
+        return [
+            r
+            for r, k in enumerate(ranks)
+            if k.state is Worker.RUNNING and not k.reported and k.failed_at is None
+        ]
+
+    def _check_beats(self, now: int) -> float | None:
+        """Look at the beats; gives the seconds until they are to be looked at again."""
+        limit = self._hang.timeout
+        if limit is None:
+            return None
+        beats = [(r, b) for r in self._working() if (b := self._board.beat(r)) is not None]
+        if not beats:
+            return limit
+        rank, oldest = min(beats, key=lambda each: each[1].at)
+        age = (now - oldest.at) / SECOND  # what a rank wrote may be of the future
+        if age < limit:
+            return min(limit, limit - age)
+        self._hung(rank, f"no beat for {age:.3g} s ({_last_one(oldest)})")
+        return limit  # where ranks are single, the others go on
+
+    def _check_silence(self, now: int) -> float | None:
+        limit = self._hang.silence
+        if limit is None or self._activity is None or self._life.phase not in WATCHED:
+            return None
+        if self._life.phase is Phase.STARTING:
+            return limit
+        began = max(record.started_at for record in self._ranks.records)
+        attempts = [record.attempt for record in self._ranks.records]
+        written = {r: max(began, at) for r, at in self._activity.look(now, attempts).items()}
+        age = (now - max(written.values())) / SECOND
+        working = self._working()
+        if age < limit or not working:
+            return max(0.0, limit - age) or limit
+        oldest = min(working, key=lambda r: (written[r], r))
+        if not self._hang.stacks:
+            self._hung(oldest, f"no rank has written anything for {age:.3g} s")
+            return limit
+
+        def seen(taken: list[Taken]) -> None:
+            self._last_look.keep(taken)
+            rank = self._odd_one() if self._life.nproc > 1 else None
+            rank = oldest if rank is None else rank
+            if self._life.phase in WATCHED and rank in self._working():
+                self._hung(rank, f"no rank has written anything for {age:.3g} s")
+            if self._life.phase in WATCHED:
+                self._loop.after(self, limit, self._check)
+
+        self._last_look.look(MOST_SECONDS, seen)
+        return None
+
+    def _odd_one(self) -> int | None:
+        from procession.stacks.merge import odd_one
+
+        stacks = self._last_look.stacks
+        odd = odd_one(stacks)
+        return None if odd is None else odd - self._last_look.first
+
+    def _hung(self, rank: int, why: str) -> None:
+        self._ranks.records[rank].hung = why
+        self._handle(RankEvent(WorkerEvent.HUNG, rank, time.monotonic_ns(), ok=False))
+
+
+def _last_one(beat: Beat) -> str:
+    if beat.step is None:
+        return f"it had given {beat.beats}"
+    of = "" if beat.total is None else f" of {beat.total:g}"
+    return f"the last one at step {beat.step:g}{of}"
+
+
+__all__ = ["Hangs"]

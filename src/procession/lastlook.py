@@ -1,0 +1,187 @@
+"""Where the ranks of a group are: asked for at any time, and before a group that failed is ended.
+
+Theory of operation. A failed group's first stop signal is put off while its ranks write their
+stacks, a few milliseconds as a rule, for where they were says more than how they died. The
+lifecycle knows nothing of it: to it, the signal is merely carried out a moment later, and what
+happens to a rank until then is its own doing, as ever between a failure and the signal. The wait
+has a limit, and a wish to stop ends it. What it costs to read the stacks, and to write them down,
+comes after the signal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+
+from procession.lifecycle import GONE, Lifecycle, Phase, Signal, Worker
+from procession.rankprocesses import Processes
+from procession.spec import Spec
+from procession.system.eventloop import EventLoop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.output.plan import Files
+    from procession.stacks.taking import Taken, Taking
+    from procession.stacks.text import Stack
+
+    Done = Callable[[list[Taken]], None]
+
+MOST_SECONDS = 0.15  # by which stacks may delay the stop signal
+FRESH_NS = 1_000_000_000  # what was seen so long ago need not be looked at again
+
+
+class LastLook:
+    """Takes the stacks of a group's ranks; one taking at a time, the others wait.
+
+    file: the path of those of the last look, "" where there is none.
+    """
+
+    def __init__(
+        self, spec: Spec, life: Lifecycle, loop: EventLoop, ranks: Processes, run: Files
+    ) -> None:
+        self._spec = spec
+        self._life = life
+        self._loop = loop
+        self._ranks = ranks
+        self._run = run
+        self._taking: Taking | None = None
+        self._queue: deque[tuple[Collection[int] | None, float, Done]] = deque()
+        self._asked: list[tuple[Collection[int] | None, float, Done]] = []  # being taken
+        self._due = True  # there was no last look in this attempt
+        self._holding = False
+        self._written = False
+        self.file = ""
+        self._taken: list[Taken] = []
+        self._taken_at = 0
+        self._read: list[Stack] | None = None
+
+    @property
+    def first(self) -> int:
+        """The number that rank 0 has in the whole job."""
+        return self._spec.node.first(self._spec.nproc)
+
+    def begin(self) -> None:
+        """Forget what was seen in the attempt before."""
+        self._due, self._written, self.file = True, False, ""
+        self._taken, self._taken_at, self._read = [], 0, None
+
+    # -- before the stop signal
+
+    def hold(self, action: Signal, go_on: Callable[[], None]) -> bool:
+        """Tell whether a signal has to wait for stacks; `go_on` is then called when it has not."""
+        life = self._life
+        if not self._due or action.kill or life.stop_wanted or not self._spec.hang.stacks:
+            return False
+        if not life.failures or life.phase is not Phase.STOPPING:
+            return False  # or a single rank is ended, to start again
+        self._due = False
+        if any(rank.start_failed for rank in life.ranks):
+            return False  # those that work have nothing to do with it
+        wanted = [r for r in action.ranks if self._answers(r)]
+        if not wanted or time.monotonic_ns() - self._taken_at < FRESH_NS:
+            return False
+        if self._taking is not None:
+            self._taking.finish()
+        self._holding = True
+        at_once = True
+
+        def seen(taken: list[Taken]) -> None:
+            self._holding = False
+            self.keep(taken)
+            if not at_once:
+                go_on()
+
+        self._queue.appendleft((wanted, MOST_SECONDS, seen))
+        self._next()
+        at_once = False
+        return self._holding
+
+    def _answers(self, r: int) -> bool:
+        rank = self._life.ranks[r]
+        failed = rank.failed_at is not None and not self._ranks.records[r].hung
+        return rank.state is Worker.RUNNING and not failed and self._spec.runs_python(r)
+
+    def end_now(self) -> None:
+        """Let a signal that waits go out at once."""
+        if self._holding and self._taking is not None:
+            self._taking.finish()
+
+    # -- at any time
+
+    def look(self, seconds: float, done: Done) -> None:
+        """Take the stacks of all ranks that have a process, within `seconds`."""
+        self._queue.append((None, seconds, done))
+        self._next()
+
+    def _next(self) -> None:
+        if self._taking is not None or not self._queue:
+            return
+        self._asked = [self._queue.popleft()]
+        chosen, seconds, done = self._asked[0]
+        records = self._ranks.records
+        wanted = [
+            (r.rank, r.pid, r.pidfd)
+            for r in records
+            if r.pid is not None
+            and (chosen is None or r.rank in chosen)
+            and self._life.ranks[r.rank].state not in GONE
+        ]
+
+        def over(taken: list[Taken]) -> None:
+            self._taking = None
+            self._asked.clear()
+            done(taken)
+            self._next()
+
+        try:
+            from procession.stacks.taking import Taking
+        except (ImportError, OSError):  # there is no descriptor left to import with
+            over([])
+            return
+        self._taking = Taking(self._loop, wanted, seconds, self._ranks.lives, over)
+        self._taking.start()
+
+    # -- what was seen
+
+    def keep(self, taken: list[Taken]) -> None:
+        """Take this for the last look of this attempt."""
+        self._taken, self._taken_at, self._read = taken, time.monotonic_ns(), None
+        self._written = False
+
+    @property
+    def stacks(self) -> list[Stack]:
+        """What was seen of ranks at the last look of this attempt, in their order."""
+        if self._read is None:
+            try:
+                from procession.stacks.text import stack_of
+            except (ImportError, OSError):
+                return []
+            self._read = [
+                stack_of(self.first + t.rank, t.pid, t.state, t.letter, t.text) for t in self._taken
+            ]
+        return self._read
+
+    def write(self) -> None:
+        """Write down what was seen, if files are kept."""
+        if self._written or not self._taken:
+            return
+        self._written = True
+        if self._run.kept and self.stacks:
+            from procession.stacks.merge import whole
+
+            self.file = self._run.write_stacks(self._life.attempt, whole(self.stacks))
+
+    def close(self) -> None:
+        """Take nothing any more; who still waits gets nothing."""
+        if self._taking is not None:
+            self._taking.drop()
+            self._taking = None
+        waiting, self._queue = [*self._asked, *self._queue], deque()
+        self._asked.clear()
+        for _, _, done in waiting:
+            if not self._holding:
+                done([])
+
+
+__all__ = ["LastLook"]

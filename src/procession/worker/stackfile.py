@@ -1,0 +1,53 @@
+"""How a rank lets its launcher see where it is: a signal, by which it writes its stacks to memory.
+
+Theory of operation. `faulthandler` answers the signal in C, from the handler itself: also while a
+thread holds the interpreter's lock, or waits in native code. It writes to a memory file of the
+rank, which takes all that is written, where a pipe could be full and hold the rank up in its
+handler. The launcher opens that file through /proc when it asks, so that a launch pays for nothing
+but the registration; it is told from others by its name, which holds the process's number: a fork
+of a rank has the descriptor too, but answers for nobody.
+
+Rejected: a file that the launcher makes (a descriptor more for each rank in the one process that
+has the most of them); a handler in Python (it waits until the main thread runs Python code).
+"""
+
+from __future__ import annotations
+
+import os
+
+from procession.system.signals import plain as signal
+
+# A real-time signal that neither the C library (32, 33), valgrind (64) nor Python programs use.
+SIGNAL = signal.SIGRTMAX - 5
+NAME = "procession-stacks"
+FIRST_FD = 60  # the file's number, or a higher one: programs expect the low ones to be free
+
+_fd = -1
+
+
+def name_of(pid: int) -> str:
+    """Give the name of a rank's memory file."""
+    return f"{NAME}-{pid}"
+
+
+def offer() -> None:
+    """Have this process write its stacks when it gets the signal.
+
+    Where no descriptor is left, it does not: nothing but an explanation is lost.
+    """
+    global _fd
+    import faulthandler
+    import fcntl
+
+    before, _fd = _fd, -1
+    try:
+        _fd = os.memfd_create(name_of(os.getpid()), os.MFD_CLOEXEC)
+        low, _fd = _fd, fcntl.fcntl(_fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
+        os.close(low)
+        faulthandler.register(SIGNAL, file=_fd, all_threads=True, chain=False)
+        if before >= 0:
+            os.close(before)  # of the process that this one was forked from
+    except (OSError, RuntimeError, ValueError):
+        if _fd >= 0:
+            os.close(_fd)
+            _fd = -1

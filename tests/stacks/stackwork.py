@@ -1,0 +1,137 @@
+"""What ranks do in the tests of stacks."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import procession
+from procession.worker.stackfile import SIGNAL
+
+LONG = 1000
+
+
+def nothing():
+    """Come to a good end."""
+
+
+def sleep():
+    time.sleep(LONG)
+
+
+def wait():
+    threading.Event().wait()
+
+
+def hold_the_lock():
+    """Never let go of the interpreter's lock: one call of C code."""
+    re.match(r"(a*)*b", "a" * 60)
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def block():
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    sleep()
+
+
+def handle():
+    signal.signal(SIGNAL, lambda *_: os.environ.update(HANDLED="1"))
+    sleep()
+
+
+def ignore():
+    signal.signal(SIGNAL, signal.SIG_IGN)
+    sleep()
+
+
+def become():
+    os.execv(sys.executable, [sys.executable, "-c", f"import time; time.sleep({LONG})"])
+
+
+def pause():
+    signal.pause()
+    os._exit(9)  # it must not have been woken
+
+
+def write_garbage():
+    for fd in os.listdir("/proc/self/fd"):
+        if int(fd) >= 60:
+            os.write(int(fd), b'\0 \xff garbage\n  File "x.py", line 1 in nobody\n' * 100)
+    sleep()
+
+
+def close_all():
+    os.closerange(3, 1000)
+    sleep()
+
+
+def exhaust():
+    kept = []
+    try:
+        while True:
+            kept.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        sleep()
+
+
+def fork():
+    if not os.fork():
+        sleep()
+    os.wait()
+
+
+def threads():
+    for _ in range(5):
+        threading.Thread(target=sleep, daemon=True).start()
+    wait()
+
+
+def deep(levels=300):
+    if levels:
+        deep(levels - 1)
+    sleep()
+
+
+def child():
+    subprocess.run(["sleep", str(LONG)], check=False)
+
+
+WORK = (sleep, wait, hold_the_lock, stop, block, handle, ignore, become, pause, write_garbage,
+        close_all, exhaust, fork, threads, deep, child)  # fmt: skip
+NUMBERS = {work.__name__: number for number, work in enumerate(WORK)}
+
+
+def do(names, place=""):
+    """Do what the name of this rank says; "fail" fails when all others have begun."""
+    rank = int(os.environ["RANK"])
+    name = names[rank]
+    if name == "fail":
+        while sum(os.path.exists(f"{place}/{r}") for r in range(len(names))) < len(names) - 1:
+            time.sleep(0.005)
+        while any(_runs(f"{place}/{r}") for r in range(len(names)) if r != rank):
+            time.sleep(0.005)
+        raise ValueError("meant to fail")
+    if place:
+        with open(f"{place}/{rank}.new", "w") as f:
+            f.write(str(os.getpid()))
+        os.rename(f"{place}/{rank}.new", f"{place}/{rank}")
+    procession.beat(1)
+    WORK[NUMBERS[name]]()
+
+
+def _runs(path):
+    """Whether a rank has not come to rest yet; one that holds the lock never does."""
+    with open(path) as f:
+        pid = f.read()
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            before = f.read().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return before[0] == "R" and int(before[11]) < 20  # a fifth of a second of work is no start

@@ -1,0 +1,134 @@
+"""Programs that cannot answer are looked at from outside, as far as that is possible."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import procession
+from procession.stacks import merge, outside
+from procession.stacks.text import Stack
+from support import QUICK, shell, until, write
+
+THREAD = {
+    "pid": 7,
+    "thread_id": 140,
+    "thread_name": "MainThread",
+    "os_thread_id": 7,
+    "active": False,
+    "owns_gil": False,
+    "frames": [
+        {"name": "wait", "filename": "/usr/lib/python3.11/threading.py", "line": 3},
+        {"name": "f", "filename": "/home/me/a.py", "line": 4},
+    ],
+}
+
+
+def said(*threads):
+    return json.dumps(threads).encode()
+
+
+def test_what_pyspy_says_is_read():
+    other = {**THREAD, "thread_name": "worker", "os_thread_id": 8, "frames": []}
+    for threads in ((THREAD, other), (other, THREAD)):
+        seen = outside.read_spied(7, said(*threads), b"")
+        assert seen.threads[seen.main].number == "MainThread"
+        assert seen.threads[seen.main].frames[-1] == ("/home/me/a.py", 4, "f")
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "fault"),
+    [
+        (b"", b"Error: Permission denied (os error 13)\n", "not permitted"),
+        (b"", b"Error: Failed to find python version\nReason: ...", "Failed to find python"),
+        (b"[", b"", "it said nothing"),
+        (b"[]", b"", "it said nothing"),
+        (b'{"a": 1}', b"", "it said nothing"),
+        (said({**THREAD, "frames": [{}]}), b"", "it said nothing"),
+        (b"\xff", b"\xff", "\ufffd"),
+        (b"[" * 100_000, b"", "it said nothing"),
+    ],
+)
+def test_what_is_no_answer(out, err, fault):
+    assert outside.read_spied(7, out, err).fault.startswith(fault)
+
+
+def test_without_pyspy_the_kernel_is_asked_and_the_extra_named(monkeypatch):
+    monkeypatch.setattr(outside, "find_pyspy", lambda: None)
+    with procession.start(["sleep", "1000"], nproc=2, stop=QUICK) as group:
+        stacks = group.stacks()
+    assert [s["rank"] for s in stacks] == [0, 1]
+    for found in stacks:
+        assert found["frames"] == []
+        assert found["state"].startswith("sleeps")
+        assert found["state"].endswith("its stack needs py-spy: pip install 'procession[stacks]'")
+    assert merge.format(stacks).startswith("2 ranks [0-1] sleep ")
+
+
+def test_a_pyspy_that_hangs_is_ended(monkeypatch, tmp_path):
+    spy = write(tmp_path / "py-spy", "#!/bin/sh\nexec sleep 1000\n")
+    spy.chmod(0o755)
+    monkeypatch.setattr(outside, "find_pyspy", lambda: str(spy))
+    with procession.start(["sleep", "1000"], nproc=1, stop=QUICK) as group:
+        (found,) = group.stacks(0.2)
+    assert found["state"].endswith("py-spy: it took too long")
+
+
+def test_a_pyspy_that_cannot_be_run(tmp_path):
+    stack = Stack(0, 1, "sleeps")
+    seen = outside._spied(str(tmp_path / "none"), [stack.pid], 1.0)
+    assert "No such file" in seen[1].fault
+
+
+def may_trace(tmp_path):
+    """Say why py-spy cannot look at a program here, "" if it can."""
+    spy = outside.find_pyspy()
+    if spy is None:
+        return "py-spy is not installed"
+    path = write(tmp_path / "probe.py", "print(1, flush=True)\ninput()\n")
+    with subprocess.Popen(
+        [sys.executable, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as probe:
+        probe.stdout.read(1)
+        seen = outside._spied(spy, [probe.pid], 20.0)[probe.pid]
+        probe.stdin.close()
+    return seen.fault
+
+
+@pytest.fixture
+def tracing(tmp_path):
+    why = may_trace(tmp_path)
+    if why:
+        pytest.skip(f"py-spy cannot look at other processes here: {why}")
+
+
+SCRIPT = """
+    import time
+    def here():
+        time.sleep(1000)
+    here()
+    """
+
+
+def test_python_that_was_started_as_a_command(tmp_path, tracing):
+    path = write(tmp_path / "slow.py", SCRIPT)
+    with procession.start([sys.executable, str(path)], nproc=2, stop=QUICK) as group:
+
+        def look():
+            stacks = [merge.from_dict(s) for s in group.stacks(10.0)]
+            return all(s.frames and s.frames[0][2] == "here" for s in stacks) and stacks
+
+        lines = merge.lines_of(until(look, "both in here()", 30))
+        assert lines == ["2 ranks [0-1] are in here (slow.py:3)"]
+
+
+def test_native_programs_beside_python(tmp_path, tracing):
+    path = write(tmp_path / "slow.py", SCRIPT)
+    programs = {0: procession.Script(str(path)), 1: procession.Command(tuple(shell("sleep 1000")))}
+    spec = procession.spec.make_spec(programs, nproc=2, stop=QUICK)
+    with procession.launch.start_spec(spec) as group:
+        python, native = until(lambda: (s := group.stacks(10.0))[0]["frames"] and s, patience=30)
+        assert python["frames"][0][2] == "here"
+        assert native["frames"] == []
+        assert "py-spy: " in native["state"]

@@ -1,0 +1,174 @@
+"""Where many ranks are, in few lines."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from procession.ranks import parse_ranks
+from procession.stacks import merge
+from procession.stacks.text import Stack, stack_of
+
+DUMPS = Path(__file__).parent / "dumps"
+SITE = "/venv/lib/python3.11/site-packages"
+
+
+def dumped(rank, name, letter="S"):
+    return stack_of(rank, 100 + rank, "", letter, (DUMPS / f"{name}.txt").read_bytes())
+
+
+def stack(rank, *frames, state="", letter="S"):
+    return Stack(rank, 100 + rank, state, letter, frames)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("all_reduce", "waits in all_reduce (train.py:42)"),
+        ("barrier", "waits in barrier (train.py:41)"),
+        ("ddp", "waits in _verify_param_shape_across_processes (train.py:33)"),
+        ("backward", "is in backward (train.py:30)"),
+        ("dataloader", "waits in _try_get_data (train.py:10)"),
+        ("queue", "waits in get (train.py:12)"),
+        ("lock", "is in via_lock (train.py:14)"),
+        ("sleep", "is in load_batch (train.py:4)"),
+        ("popen_wait", "waits in wait (train.py:16)"),
+        ("subprocess_run", "waits in run (train.py:18)"),
+        ("asyncio", "waits in run (train.py:21)"),
+        ("join", "waits in join (train.py:23)"),
+    ],
+)
+def test_where_real_programs_are(name, said):
+    assert merge.said_of(dumped(0, name)) == said
+
+
+def test_the_odd_one_out_comes_first():
+    stacks = [dumped(r, "sleep" if r == 3 else "all_reduce") for r in range(8)]
+    assert merge.lines_of(stacks) == [
+        "rank 3 is in load_batch (train.py:4)",
+        "7 ranks [0-2,4-7] wait in all_reduce (train.py:42)",
+    ]
+    assert merge.odd_one(stacks) == 3
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["sleep"],
+        ["sleep", "lock"],
+        ["sleep", "lock", "queue", "queue"],
+        ["queue", "queue"],
+        ["queue", "queue", "lock", "lock"],
+    ],
+)
+def test_without_one_that_is_odd(names):
+    assert merge.odd_one([dumped(r, name) for r, name in enumerate(names)]) is None
+
+
+def test_who_works_does_not_wait():
+    assert merge.said_of(dumped(0, "barrier", "R")) == "is in barrier (train.py:41)"
+    both = [dumped(0, "barrier", "R"), dumped(1, "barrier", "S")]
+    assert merge.lines_of(both) == ["2 ranks [0-1] wait in barrier (train.py:41)"]
+
+
+def test_a_program_that_is_an_installed_package():
+    frames = (
+        (f"{SITE}/torch/distributed/c10d.py", 5, "all_reduce"),
+        (f"{SITE}/mine/train.py", 7, "step"),
+        (f"{SITE}/mine/__main__.py", 2, "<module>"),
+    )
+    assert merge.said_of(stack(0, *frames)) == "waits in all_reduce (train.py:7)"
+
+
+def test_a_program_of_the_standard_library_that_calls_the_user():
+    frames = (
+        ("/home/me/work.py", 7, "step"),
+        ("/usr/lib/python3.12/timeit.py", 180, "timeit"),
+    )
+    assert merge.said_of(stack(0, *frames)) == "is in step (work.py:7)"
+    frames = (("/usr/lib/python3.12/timeit.py", 180, "timeit"),)
+    assert merge.said_of(stack(0, *frames)) == "is in timeit (timeit.py:180)"
+
+
+def test_code_at_the_top_and_lines_that_are_not_known():
+    assert merge.said_of(stack(0, ("/a/b.py", 7, "<module>"))) == "is at b.py:7"
+    assert merge.said_of(stack(0, ("/a/b.py", 0, "f"))) == "is in f (b.py)"
+
+
+def test_ranks_without_a_stack():
+    stacks = [
+        stack(0, state="is stopped (as by SIGSTOP, or by a debugger)"),
+        stack(1, state="sleeps (in ep_poll)"),
+        stack(2, state="sleeps (in ep_poll)"),
+    ]
+    assert merge.lines_of(stacks) == [
+        "rank 0 is stopped (as by SIGSTOP, or by a debugger)",
+        "2 ranks [1-2] sleep (in ep_poll)",
+    ]
+    assert merge.tree(stacks) == ["[0-2]", *merge.lines_of(stacks)]
+    assert merge.tree([]) == []
+
+
+def test_too_many_places_are_cut():
+    stacks = [stack(r, ("/a.py", r + 1, f"f{r}")) for r in range(20)]
+    lines = merge.lines_of(stacks)
+    assert len(lines) == merge.MOST_LINES
+    assert lines[-1] == "11 more ranks [9-19] are elsewhere"
+    assert len(merge.lines_of(stacks, 20)) == 20
+
+
+def test_the_tree_parts_where_ranks_do():
+    common = ("/a.py", 1, "<module>")
+    stacks = [stack(r, ("/a.py", 5, "f"), common) for r in (0, 2)]
+    stacks.append(stack(1, ("/a.py", 6, "g"), common))
+    assert merge.tree(stacks) == [
+        "[0-2]",
+        "<module> (/a.py:1)",
+        "  [0,2]",
+        "  f (/a.py:5)",
+        "  [1]",
+        "  g (/a.py:6)",
+    ]
+
+
+def test_the_whole_has_each_rank_with_all_its_threads():
+    stacks = [dumped(0, "sleep"), dumped(1, "dataloader")]
+    text = merge.whole(stacks)
+    assert "rank 1 (pid 101) waits in _try_get_data (train.py:10)" in text
+    assert "in _feed" in text  # of another thread
+    assert text.startswith("rank 0 is in load_batch (train.py:4)\n")
+
+
+FRAMES = st.lists(
+    st.tuples(
+        st.sampled_from(["/a.py", f"{SITE}/torch/x.py", "/usr/lib/python3.11/t.py", "<string>"]),
+        st.integers(0, 3),
+        st.sampled_from(["f", "_g", "<module>", "wrapper"]),
+    ),
+    max_size=4,
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(FRAMES, st.sampled_from(["S", "R"])), max_size=12), st.integers(1, 12))
+def test_every_rank_appears_once(parts, most):
+    stacks = [
+        stack(r, *frames, state="" if frames else "is gone", letter=letter)
+        for r, (frames, letter) in enumerate(parts)
+    ]
+    groups = merge.together(stacks)
+    assert sorted(r for group in groups for r in group.ranks) == list(range(len(parts)))
+    lines = merge.lines_of(stacks, most)
+    assert len(lines) <= most
+    told = []
+    for line in lines:
+        word = line.split("[")[1].split("]")[0] if line[0].isdecimal() else line.split()[1]
+        told += parse_ranks(word)
+    assert sorted(told) == list(range(len(parts)))
+    leaves = [line.strip() for line in merge.tree(stacks) if line.strip().startswith("[")]
+    assert not stacks or parse_ranks(leaves[0].strip("[]")) == set(range(len(parts)))
+    data = [s.as_dict() for s in stacks]
+    assert [merge.from_dict(d) for d in data] == stacks
+    text = merge.format(data, first=5)
+    assert all(line in text for line in merge.lines_of([merge.from_dict(d, 5) for d in data], 12))

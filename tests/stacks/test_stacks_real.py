@@ -1,0 +1,278 @@
+"""The stacks of real ranks, in whatever state they are: asked for, and when their group failed."""
+
+import os
+import signal
+import threading
+import time
+
+import psutil
+import pytest
+import stackwork
+
+import procession
+from procession.stacks import merge
+from support import QUICK, failure_of, gone, until
+
+KINDS = {
+    "sleep": "is in sleep (stackwork.py:N)",
+    "wait": "waits in wait (stackwork.py:N)",
+    "hold_the_lock": "is in match (stackwork.py:N)",
+    "stop": "is stopped (as by SIGSTOP, or by a debugger)",
+    "block": "has its signals blocked",
+    "handle": "sleeps (in hrtimer_nanosleep)",
+    "ignore": "sleeps (in hrtimer_nanosleep)",
+    "become": "sleeps (in hrtimer_nanosleep)",
+    "pause": "waits for a signal",
+    "write_garbage": "is in sleep (stackwork.py:N)",
+    "close_all": "sleeps (in hrtimer_nanosleep)",
+    "exhaust": "is in sleep (stackwork.py:N)",
+    "fork": "is in fork (stackwork.py:N)",
+    "threads": "waits in wait (stackwork.py:N)",
+    "deep": "is in sleep (stackwork.py:N)",
+    "child": "waits in run (stackwork.py:N)",
+}
+
+
+def plain(said):
+    import re
+
+    return re.sub(r"\(in \w*sleep\w*\)", "(in hrtimer_nanosleep)", re.sub(r":\d+\)", ":N)", said))
+
+
+def settled(group, rank, kind):
+    """Wait until a rank is where its work leads it."""
+
+    def look():
+        (found,) = [s for s in group.stacks(5.0) if s["rank"] == rank]
+        said = merge.said_of(merge.from_dict(found)).partition("; ")[0]
+        return found if plain(said) == KINDS[kind] else None
+
+    return until(look, f"{kind} at its place", 30)
+
+
+@pytest.fixture
+def no_spy(monkeypatch):
+    monkeypatch.setattr("procession.stacks.outside.find_pyspy", lambda: None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_asked_for(kind, no_spy):
+    with procession.start(stackwork.do, args=([kind],), nproc=1, stop=QUICK) as group:
+        found = settled(group, 0, kind)
+        assert found["pid"] == group.pids()[0]
+        assert group.exit_of(0) is None
+        again = group.stacks(5.0)[0]  # it goes on as before, and answers again
+        assert bool(again["frames"]) == bool(found["frames"])
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_every_start_method(method):
+    options = {"nproc": 2, "stop": QUICK, "start_method": method}
+    with procession.start(stackwork.do, args=(["sleep", "wait"],), **options) as group:
+        settled(group, 0, "sleep")
+        found = settled(group, 1, "wait")
+        file, line, function = found["frames"][-1]
+        assert file == stackwork.__file__
+        assert line > 1
+        assert function == "do"
+
+
+def test_threads_are_told():
+    with procession.start(stackwork.do, args=(["threads"],), nproc=1, stop=QUICK) as group:
+        found = settled(group, 0, "threads")
+        assert len(found["threads"]) == 6
+        assert sum(t["frames"][0][2] == "sleep" for t in found["threads"]) == 5
+
+
+def test_a_rank_that_closed_its_descriptors_has_no_harm_done(tmp_path, no_spy):
+    """What has the number of its memory file then is not written to."""
+    path = tmp_path / "its"
+
+    def work():
+        os.closerange(3, 1000)
+        fd = os.open(path, os.O_CREAT | os.O_RDWR)
+        for number in range(40, 100):
+            os.dup2(fd, number)
+        time.sleep(1000)
+
+    with procession.start(work, nproc=1, stop=QUICK) as group:
+        until(lambda: path.exists() and group.look()["ranks"][0]["state"] == "RUNNING")
+        until(lambda: len(os.listdir(f"/proc/{group.pids()[0]}/fd")) > 60)
+        (found,) = group.stacks()
+        assert not found["frames"]
+        assert path.read_bytes() == b""
+
+
+def test_many_ask_at_the_same_time():
+    with procession.start(stackwork.do, args=(["sleep"] * 4,), nproc=4, stop=QUICK) as group:
+        settled(group, 3, "sleep")
+        found = []
+        threads = [
+            threading.Thread(target=lambda: found.append(group.stacks(10.0))) for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 8
+        assert all(len(stacks) == 4 for stacks in found)
+        assert all(s["frames"] for stacks in found for s in stacks)
+
+
+def test_memory_does_not_grow_with_each_look():
+    with procession.start(stackwork.do, args=(["sleep"],), nproc=1, stop=QUICK) as group:
+        settled(group, 0, "sleep")
+        place = f"/proc/{group.pids()[0]}/fd"
+        (fd,) = [f for f in os.listdir(place) if "procession-stacks" in os.readlink(f"{place}/{f}")]
+        for _ in range(50):
+            group.stacks(5.0)
+        assert os.stat(f"{place}/{fd}").st_blocks * 512 <= 3 * 4096
+
+
+def test_a_group_that_is_over_has_no_stacks():
+    group = procession.start(stackwork.nothing, nproc=2)
+    group.wait()
+    assert group.stacks() == []
+
+
+def test_who_is_told_of_events_cannot_ask():
+    raised = []
+
+    def told(_):
+        try:
+            group.stacks()
+        except procession.ProcessionError as e:
+            raised.append(str(e))
+
+    with procession.start(stackwork.do, args=(["sleep"],), nproc=1, stop=QUICK) as group:
+        group.subscribe(told)
+        until(lambda: raised)
+    assert "cannot wait for its stacks" in raised[0]
+
+
+# -- when a group failed
+
+
+def failure(names, tmp_path, **options):
+    """Let the last rank fail when the others are at their places."""
+    names = [*names, "fail"]
+    options = {"stop": QUICK, **options}
+    args = (names, str(tmp_path))
+    return failure_of(stackwork.do, args=args, nproc=len(names), **options)
+
+
+def test_the_others_are_told_of(tmp_path):
+    e = failure(["sleep", "wait", "wait", "deep"], tmp_path)
+    assert e.cause.rank == 4
+    (block,) = [b for b in str(e).split("\n\n") if b.startswith("when it failed")]
+    assert [plain(line) for line in block.splitlines()] == [
+        "when it failed, the others were:",
+        "  2 ranks [0,3] are in sleep (stackwork.py:N)",
+        "  2 ranks [1-2] wait in wait (stackwork.py:N)",
+    ]
+    assert len(e.ended) == 4
+    assert all(end.exit.signal == signal.SIGTERM for end in e.ended)
+
+
+def test_without_stacks(tmp_path):
+    e = failure(["sleep"], tmp_path, hang=procession.Hang(stacks=False))
+    assert "others were" not in str(e)
+    assert e.end.stacks == ()
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "child"])
+def test_every_kind_of_rank_is_ended_as_ever(kind, tmp_path):
+    """By the stop signal or SIGKILL; none of ours wakes, ends or harms it before."""
+    e = failure([kind, "wait"], tmp_path)
+    assert e.cause.rank == 2
+    (end,) = [end for end in e.ended if end.rank == 0]
+    assert end.exit.signal in (signal.SIGTERM, signal.SIGKILL)
+    assert any("rank 0 " in line or "[0-" in line for line in e.end.stacks), e.end.stacks
+
+
+def test_the_stacks_of_all_threads_are_kept(tmp_path):
+    (tmp_path / "a").mkdir()
+    logs = procession.Logs(dir=tmp_path / "runs")
+    e = failure(["threads", "sleep"], tmp_path / "a", logs=logs)
+    path = e.end.stacks_file
+    assert path == os.path.join(e.end.run_dir, "attempt_0", "stacks.txt")
+    assert f"all stacks: {path}" in str(e)
+    with open(path) as f:
+        text = f.read()
+    assert text.count("(most recent call first)") >= 3
+    assert text.count("in sleep\n") >= 2  # of a thread, too
+    assert "fail" not in text
+
+
+def test_each_attempt_has_its_own(tmp_path):
+    (tmp_path / "a").mkdir()
+    logs = procession.Logs(dir=tmp_path / "runs")
+    restart = procession.Restart(max=1)
+    e = failure(["sleep"], tmp_path / "a", logs=logs, restart=restart)
+    for attempt in (0, 1):
+        path = os.path.join(e.end.run_dir, f"attempt_{attempt}", "stacks.txt")
+        with open(path) as f:
+            assert "rank 0 " in f.read()
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_stop_ends_the_wait_for_stacks(tmp_path, monkeypatch, kill):
+    """Also when nobody answers: it does not take the whole time that stacks may take."""
+    monkeypatch.setattr("procession.lastlook.MOST_SECONDS", 3600.0)
+    group = procession.start(
+        stackwork.do, args=(["handle", "fail"], str(tmp_path)), nproc=2, stop=QUICK
+    )
+    until(lambda: any(e.kind == "reported" for e in group._supervisor.journal.events))
+    assert group.exit_of(0) is None
+    (group.kill if kill else group.stop)()
+    with pytest.raises(procession.GroupFailed) as caught:
+        group.wait(20)
+    assert [end.rank for end in caught.value.failures] == [1]
+    assert [end.rank for end in caught.value.ended] == [0]
+
+
+def test_a_rank_that_dies_meanwhile_has_failed_by_itself(tmp_path, monkeypatch):
+    """What happens between the failure and the signal is the rank's own doing, as ever."""
+    monkeypatch.setattr("procession.lastlook.MOST_SECONDS", 30.0)
+    group = procession.start(
+        stackwork.do, args=(["handle", "wait", "fail"], str(tmp_path)), nproc=3, stop=QUICK
+    )
+    with group:
+        until(lambda: any(e.kind == "reported" for e in group._supervisor.journal.events))
+        os.kill(group.pids()[1], signal.SIGKILL)
+        until(lambda: group.exit_of(1) is not None)
+        os.kill(group.pids()[0], signal.SIGKILL)  # and who does not answer is waited for no more
+        with pytest.raises(procession.GroupFailed) as caught:
+            group.wait(20)
+    assert [end.rank for end in caught.value.failures] == [2, 1, 0]
+    assert all(end.exit.signal in (None, signal.SIGKILL) for end in caught.value.failures)
+    assert not [e for e in group if e.kind == "stop_sent"]
+
+
+def test_a_patient_group_is_looked_at_when_its_patience_ends(tmp_path):
+    stop = procession.Stop(grace=0.3, linger=0.2, patience=0.2)
+    e = failure(["sleep"], tmp_path, stop=stop)
+    assert [plain(line) for line in e.end.stacks] == ["rank 0 is in sleep (stackwork.py:N)"]
+
+
+def test_a_stop_that_was_asked_for_takes_no_stacks(tmp_path):
+    logs = procession.Logs(dir=tmp_path)
+    with procession.start(stackwork.do, args=(["sleep"],), nproc=1, logs=logs) as group:
+        group.stop()
+    assert not os.path.exists(os.path.join(group.run_dir, "attempt_0", "stacks.txt"))
+
+
+def test_commands_are_not_waited_for(tmp_path):
+    e = failure_of(["sh", "-c", 'test "$RANK" = 1 || exec sleep 100; exit 3'], nproc=2)
+    assert e.end.stacks == ()
+    assert e.cause.rank == 1
+
+
+def test_children_of_ranks_are_left_alone(tmp_path):
+    """A fork of a rank has the handler and the descriptor, and gets no signal."""
+    with procession.start(stackwork.do, args=(["fork"],), nproc=1, stop=QUICK) as group:
+        found = settled(group, 0, "fork")
+        (child,) = psutil.Process(found["pid"]).children()
+        assert found["pid"] != child.pid
+        assert len(found["threads"]) == 1
+    gone([child.pid])

@@ -1,0 +1,45 @@
+"""What ranks do in the tests of hangs; in a file of its own, which is imported quickly."""
+
+import os
+import threading
+import time
+
+import procession
+
+
+def load_batch():
+    threading.Event().wait()
+
+
+def beat_until(stuck, place=None):
+    """Beat for ever, but for one rank, which stops."""
+    rank = int(os.environ["RANK"])
+    for step in range(10**9):
+        if rank == stuck and step == 20:
+            if place:
+                open(place, "w").close()
+            load_batch()
+        procession.beat(step, 100)
+        time.sleep(0.005)
+
+
+def once(place):
+    """Hang in the first attempt."""
+    if not os.path.exists(place):
+        beat_until(0, place)
+
+
+def never_beat():
+    time.sleep(1000)
+
+
+def talk(quiet):
+    """Write until all is quiet; the last rank is then where no other is."""
+    rank = int(os.environ["RANK"])
+    for _ in range(10 if quiet else 10**9):
+        if rank == 0:
+            print("here", flush=True)
+        time.sleep(0.01)
+    if rank == 2:
+        load_batch()
+    time.sleep(1000)

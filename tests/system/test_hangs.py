@@ -1,0 +1,181 @@
+"""Ranks that stop to beat, and groups that fall silent."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+from hangwork import beat_until, never_beat, once, talk
+
+import procession
+from procession.errors import HUNG_CODE
+from support import QUICK, failure_of, shell, until, write
+
+PREFIX = procession.Logs(prefix="[{rank}] ")
+
+
+def test_a_rank_that_stops_to_beat_has_hung():
+    hang = procession.Hang(timeout=0.5)
+    e = failure_of(beat_until, args=(2,), nproc=4, hang=hang, stop=QUICK)
+    assert (e.cause.rank, e.cause.outcome) == (2, procession.Outcome.HUNG)
+    assert e.exit_code == HUNG_CODE == 124
+    first = str(e).splitlines()[0]
+    assert first.startswith(f"beat_until failed: rank 2 of 4 (pid {e.cause.pid}) hung: no beat for")
+    assert "(the last one at step 19 of 100); it waits in wait (hangwork.py:" in first
+    assert "when it hung, the ranks were:\n  rank 2 waits in wait (hangwork.py:" in str(e)
+    assert len(e.ended) == 3
+
+
+def test_who_never_beats_is_not_judged():
+    hang = procession.Hang(timeout=0.1)
+    with procession.start(never_beat, nproc=2, hang=hang, stop=QUICK) as group:
+        watch = group._supervisor._hangs
+        looks = []
+        look = watch._check_beats
+        watch._check_beats = lambda now: looks.append(now) or look(now)
+        until(lambda: len(looks) >= 3)
+        assert group.state is procession.Phase.RUNNING
+
+
+def test_who_has_told_its_outcome_does_not_hang():
+    def work():
+        import atexit
+
+        procession.beat()
+        atexit.register(time.sleep, 0.6)
+
+    procession.run(work, nproc=2, hang=procession.Hang(timeout=0.2), start_method="spawn")
+
+
+def test_a_hung_group_starts_again(tmp_path):
+    place = tmp_path / "once"
+
+    with procession.start(
+        once,
+        args=(str(place),),
+        nproc=2,
+        hang=procession.Hang(timeout=0.4),
+        restart=procession.Restart(max=1),
+        stop=QUICK,
+    ) as group:
+        assert group.wait(30).state is procession.Phase.SUCCEEDED
+        hung = [e for e in group if e.kind == "hung"]
+    assert [(e.rank, e.attempt) for e in hung] == [(0, 0)]
+    assert hung[0].detail.startswith("no beat for ")
+
+
+def test_a_hung_rank_that_cannot_be_asked(tmp_path):
+    def work():
+        procession.beat()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    e = failure_of(work, nproc=1, hang=procession.Hang(timeout=0.3), stop=QUICK)
+    assert "it had given 1); it is stopped (as by SIGSTOP, or by a debugger)" in str(e)
+    assert e.cause.exit.signal == signal.SIGKILL or e.cause.exit.signal == signal.SIGTERM
+    assert e.exit_code == 124
+
+
+def test_commands_beat_too(tmp_path):
+    path = write(tmp_path / "a.py", "import procession, time\nprocession.beat(3)\ntime.sleep(99)\n")
+    hang = procession.Hang(timeout=0.3)
+    e = failure_of([sys.executable, str(path)], nproc=2, hang=hang, stop=QUICK)
+    assert e.cause.outcome is procession.Outcome.HUNG
+    assert "(the last one at step 3)" in str(e)
+    assert e.end.stacks == ()
+
+
+# -- silence
+
+
+ROUTES = {
+    "pipes": PREFIX,
+    "files": procession.Logs(redirect=procession.Std.ALL),
+    "both": procession.Logs(tee=procession.Std.ALL),
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_group_that_falls_silent_has_hung(route, tmp_path):
+    logs = ROUTES[route].__replace__(dir=tmp_path)
+    hang = procession.Hang(silence=1.5)
+    e = failure_of(talk, args=(True,), nproc=3, hang=hang, stop=QUICK, logs=logs)
+    assert e.cause.outcome is procession.Outcome.HUNG
+    assert e.cause.rank == 2  # not who wrote last, nor who never wrote, but who is not with others
+    assert "hung: no rank has written anything for 1.5" in str(e)
+    assert "it waits in wait (hangwork.py:" in str(e)
+    assert "2 ranks [0-1] are in talk (hangwork.py:" in str(e)
+    assert os.path.exists(e.end.stacks_file)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_one_rank_that_writes_is_enough(route, tmp_path):
+    logs = ROUTES[route].__replace__(dir=tmp_path)
+    hang = procession.Hang(silence=1.5)
+    options = {"nproc": 3, "hang": hang, "stop": QUICK, "logs": logs}
+    with procession.start(talk, args=(False,), **options) as group:
+        watch = group._supervisor._hangs
+        looks = []
+        look = watch._check_silence
+        watch._check_silence = lambda now: looks.append(now) or look(now)
+        until(lambda: len(looks) >= 2, patience=30)
+        assert group.state is procession.Phase.RUNNING
+
+
+def test_without_stacks_the_longest_silence_is_to_blame():
+    hang = procession.Hang(silence=1.5, stacks=False)
+    e = failure_of(talk, args=(True,), nproc=3, hang=hang, stop=QUICK)
+    assert e.cause.rank in (1, 2)
+    assert e.end.stacks == ()
+
+
+def test_silent_commands():
+    hang = procession.Hang(silence=0.3)
+    e = failure_of(shell("echo begun; sleep 1000"), nproc=2, hang=hang, stop=QUICK)
+    assert e.cause.outcome is procession.Outcome.HUNG
+
+
+@pytest.mark.parametrize(
+    ("nproc", "logs"),
+    [(1, None), (2, procession.Logs(prefix=None)), (2, procession.Logs(ranks=[]))],
+)
+def test_silence_that_nobody_could_hear_is_refused(nproc, logs):
+    with pytest.raises(procession.SpecError, match="silence: output that goes straight"):
+        procession.start(["true"], nproc=nproc, logs=logs, hang=procession.Hang(silence=1))
+
+
+# -- the start
+
+
+def test_the_time_for_the_start(tmp_path):
+    """The forkserver does not come up: its site customization never ends."""
+    write(tmp_path / "sitecustomize.py", "import time\ntime.sleep(1000)\n")
+    e = failure_of(
+        never_beat,
+        kind=procession.StartFailed,
+        nproc=2,
+        env={"PYTHONPATH": str(tmp_path)},
+        hang=procession.Hang(start=0.5),
+        stop=procession.Stop(grace=0.2, reap=0.2),
+    )
+    assert "it did not reach its program in time" in str(e)
+
+
+def test_nothing_wakes_without_limits():
+    with procession.start(never_beat, nproc=2, stop=QUICK) as group:
+        loop = group._supervisor._loop
+        until(lambda: group.state is procession.Phase.RUNNING)
+        assert group._supervisor._hangs not in loop._deadlines
+
+
+def test_a_single_rank_that_hangs_starts_again_alone(tmp_path):
+    place = tmp_path / "once"
+    restart = procession.Restart(max=1, scope="rank")
+    options = {"nproc": 2, "restart": restart, "stop": QUICK}
+    hang = procession.Hang(timeout=0.4)
+    with procession.start(once, args=(str(place),), hang=hang, **options) as group:
+        until(lambda: any(e.kind == "hung" for e in list(group._supervisor.journal.events)))
+        pid = group.pids()[1]
+        until(lambda: group._supervisor.records[0].attempt == 1)
+        assert group.pids()[1] == pid
+        assert group.state is procession.Phase.RUNNING
