@@ -101,6 +101,9 @@ def nothing_left(tmp_path_factory, monkeypatch, request):
     monkeypatch.setenv(name, value)
     monkeypatch.setenv("TMPDIR", str(scratch))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    runtime = tmp_path_factory.mktemp("runtime")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     fds, threads, before = descriptors(), set(threading.enumerate()), handlers()
     yield
@@ -121,6 +124,7 @@ def nothing_left(tmp_path_factory, monkeypatch, request):
         time.sleep(0.01)
     left += [f"handler of signal {n}" for n, h in handlers().items() if h != before[n]]
     left += [f"temporary file {name}" for name in os.listdir(scratch)]
+    left += [f"in the runtime directory: {name}" for name in os.listdir(runtime)]
     assert not left, "left behind: " + "; ".join(left)
 
 

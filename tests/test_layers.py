@@ -18,8 +18,8 @@ LAYERS = {
     0: "values typed ranks policy exit errors events spec rankenv",
     1: "lifecycle report",
     2: "system/ output/ forkserver/ worker/ results board named payload pickling devices/ preload/",
-    3: "preloading learning spawner ends journal rankprocesses supervisor",
-    4: "looking group launch processes",
+    3: "preloading learning spawner ends journal rankprocesses supervisor summary",
+    4: "looking group control/ launch processes",
     5: "cli/ elastic/ multiprocessing/ xla/ jax",
     FACE: "__init__ __main__",
 }

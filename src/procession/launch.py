@@ -40,6 +40,7 @@ def start(
     restart: Restart | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
+    control: bool | None = None,
 ) -> Group:
     """Start `nproc` copies of a program as one group, and return when all have reached it.
 
@@ -66,6 +67,8 @@ def start(
         PROCESSION_PRELOAD=none in the environment, "auto" is None.
     learn: with "auto", keep in the user's cache directory what rank 0 had imported of the same
         packages when the program came to its end, and preload that, too, the next time.
+    control: whether the group can be seen and steered from other terminals (`procession ps`), by
+        this user and root. None: if PROCESSION_CONTROL=1 is in the environment.
 
     Raises SpecError (a ValueError) before anything is started, if what is asked for cannot be done;
     StartFailed, with nothing left running, if a rank could not be started.
@@ -90,12 +93,12 @@ def start(
         from procession.devices import deal
 
         spec = deal(spec, devices)
-    return start_spec(spec)
+    return start_spec(spec, control)
 
 
-def start_spec(spec: Spec) -> Group:
+def start_spec(spec: Spec, control: bool | None = None) -> Group:
     """Start a group that is described by a checked `Spec`; see `start`."""
-    making = _Making(spec, None)
+    making = _Making(spec, None, control)
     try:
         try:
             group = _made_by(making)
@@ -157,6 +160,7 @@ def run(
     restart: Restart | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
+    control: bool | None = None,
     timeout: float | None = None,
 ) -> list[Any]:
     """Run `nproc` copies of a program as one group, and return their values by rank.
@@ -183,6 +187,7 @@ def run(
         restart=restart,
         preload=preload,
         learn=learn,
+        control=control,
     )
     with group:
         try:
@@ -208,8 +213,9 @@ class _Making:
     and the next statement there is always room for one.
     """
 
-    def __init__(self, spec: Spec, output: Output | None) -> None:
+    def __init__(self, spec: Spec, output: Output | None, control: bool | None = None) -> None:
         self.spec = spec
+        self.control = control
         self.output = output
         self.server: ForkServer | None = None
         self.group: Group | None = None
@@ -231,7 +237,7 @@ class _Making:
 
     def _run(self) -> None:
         try:
-            group = Group(self.spec, self.output, self.server)
+            group = Group(self.spec, self.output, self.server, self.control)
         except BaseException as e:
             if self.server is not None:
                 self.server.close()

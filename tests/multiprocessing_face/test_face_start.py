@@ -114,6 +114,7 @@ def test_environment_is_the_callers(tmp_path, method, monkeypatch):
     for told in notes(tmp_path, 2):
         env = ast.literal_eval(told)
         assert env.pop("PROCESSION_RUN")
+        assert env.pop("PROCESSION_LAUNCHER")
         assert env.pop("LC_CTYPE", None) == os.environ.get("LC_CTYPE") or method != "fork"
         env["LC_CTYPE"] = os.environ.get("LC_CTYPE")
         assert env == {**os.environ, "LC_CTYPE": os.environ.get("LC_CTYPE")}

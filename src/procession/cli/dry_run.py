@@ -15,8 +15,8 @@ from procession.rankenv import given_run_id
 from procession.spawner import variables_of
 from procession.spec import Command, Module, Spec, words_of
 
-LATER = ("MASTER_ADDR", "MASTER_PORT", "PROCESSION_RUN", "TORCHELASTIC_RUN_ID",
-         "TORCHELASTIC_ERROR_FILE")  # fmt: skip
+LATER = ("MASTER_ADDR", "MASTER_PORT", "PROCESSION_RUN", "PROCESSION_LAUNCHER",
+         "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE")  # fmt: skip
 
 
 def describe(spec: Spec) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -13,7 +14,7 @@ from procession.cli.asked import RUN, Asked, read_command_line
 from procession.cli.options import TORCHRUN_PROG
 from procession.cli.say import refuse, say
 from procession.errors import GroupFailed, SpecError
-from procession.group import Group
+from procession.group import CONTROL, Group
 from procession.lifecycle import Phase
 from procession.policy import Route
 from procession.spec import Spec
@@ -37,6 +38,10 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
             return 0
     except SpecError as e:
         refuse(prog, str(e))
+    if asked.detach and asked.told is None:
+        from procession.cli.detach import detach
+
+        return detach(words, torchrun=torchrun)
     for note in asked.notes:
         _say(f"procession: {note}")
     if not asked.json:
@@ -55,7 +60,12 @@ def _run(prog: str, asked: Asked) -> tuple[int, Group | None]:
     spec = asked.spec
     try:
         spec, output = asked.plan()
-        group = Group(spec, output)
+        control = os.environ.get(CONTROL) != "0"
+        if asked.told is None:
+            group = Group(spec, output, control=control)
+        else:
+            with asked.told.settled(spec) as output:
+                group = Group(spec, output, control=control)
     except SpecError as e:
         refuse(prog, str(e))
     except GroupFailed as e:
@@ -64,14 +74,24 @@ def _run(prog: str, asked: Asked) -> tuple[int, Group | None]:
     except OSError as e:
         where = f"--log-dir {spec.logs.dir!r}: " if spec.logs.dir else ""
         refuse(prog, f"{where}cannot prepare the run: {e}")
-    if group.run_dir and output is None:
+    if group.run_dir and output is None and asked.told is None:
         _say(f"procession: logs in {group.run_dir}")
     group.drain_patiently()
     if not _keeps_output(spec):
         group.stop_when_unread()
-    with stopped_by_signals(group, asked.signals) as received:
-        group.drive()
-    return _exit_code(group, received), group
+    if asked.told is not None:
+        asked.told.watch(group)
+    group.conclude_later()
+    code = 1
+    try:
+        with stopped_by_signals(group, asked.signals) as received:
+            group.drive()
+        code = _exit_code(group, received)
+    finally:
+        group.conclude(code)
+        if asked.told is not None:
+            asked.told.end(code, group)
+    return code, group
 
 
 def _keeps_output(spec: Spec) -> bool:
@@ -93,6 +113,10 @@ def _exit_code(group: Group, received: list[int]) -> int:
         how = "was stopped by" if stopped else "had done its work before"
         _say(f"procession: {group.spec.name} {how} {signal.Signals(received[0]).name}", patience)
         return 128 + received[0]
+    if stopped and group.stopped_by:
+        name = signal.Signals(group.stopped_by).name
+        _say(f"procession: {group.spec.name} was stopped from another terminal ({name})")
+        return 128 + group.stopped_by
     if stopped and group.unread:
         _say("procession: nobody reads the standard output any more; the group was stopped")
         return 128 + signal.SIGPIPE

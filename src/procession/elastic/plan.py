@@ -59,6 +59,9 @@ class DestFiles:
     def write_event(self, event: Mapping[str, Any]) -> None:
         """Drop it: a `LogsDest` has no place for it."""
 
+    def write_end(self, result: Mapping[str, Any], report: str) -> None:
+        """Drop it: a `LogsDest` has no place for it."""
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -61,6 +61,10 @@ if TYPE_CHECKING:
             """Write down what happened."""
             ...
 
+        def write_end(self, result: Mapping[str, Any], report: str) -> None:
+            """Write down how it ended."""
+            ...
+
         def close(self) -> None:
             """Close everything, and remove what does not stay."""
             ...
