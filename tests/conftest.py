@@ -10,6 +10,7 @@ import uuid
 import pytest
 
 import procession.forkserver
+from procession.control.leftover import dead_sockets
 
 # A test run in the background has these ignored, and so would have all that it starts.
 for number, action in (
@@ -124,6 +125,7 @@ def nothing_left(tmp_path_factory, monkeypatch, request):
         time.sleep(0.01)
     left += [f"handler of signal {n}" for n, h in handlers().items() if h != before[n]]
     left += [f"temporary file {name}" for name in os.listdir(scratch)]
+    dead_sockets(remove=True)  # of launchers that the test has killed
     left += [f"in the runtime directory: {name}" for name in os.listdir(runtime)]
     assert not left, "left behind: " + "; ".join(left)
 

@@ -131,14 +131,17 @@ class Group:
                 call()
 
     def _become_reachable(self) -> None:
-        from procession.control.reach import Reach
-
         run = self._spawner.run_id
-        self._reach = Reach(self, self._supervisor, self._spawner.streams, run)
-        if self._has_directory:
-            from procession.control.index import note_run
+        try:
+            from procession.control.reach import Reach
 
-            note_run(run, self.run_dir, self.spec.name)
+            self._reach = Reach(self, self._supervisor, self._spawner.streams, run)
+            if self._has_directory:
+                from procession.control.index import note_run
+
+                note_run(run, self.run_dir, self.spec.name)
+        except (OSError, ImportError):
+            pass  # no descriptor is left, of which the start will have more to say
 
     def conclude_later(self) -> None:
         """Leave it to the caller of `drive` to call `conclude`. To be used before it."""
@@ -149,10 +152,17 @@ class Group:
 
         code: that of the command that ran it; None: what it should be.
         """
-        if self._reach is not None or (self.end is not None and self._has_directory):
-            from procession.control.ending import conclude
+        reach = self._reach
+        try:
+            if (reach is not None and reach.visited) or (self.end and self._has_directory):
+                from procession.control.ending import conclude
 
-            conclude(self, self._reach, self.end, code)
+                conclude(self, reach, self.end, code)
+        except (OSError, ImportError):
+            pass  # no descriptor is left
+        finally:
+            if reach is not None:
+                reach.close()
 
     def write_end(self, result: dict[str, Any], report: str) -> None:
         """Write into the run's directory how it ended."""

@@ -111,6 +111,8 @@ def open_door(run: str) -> Door | None:
     try:
         return Door(run)
     except (Refused, OSError) as e:
+        if isinstance(e, OSError) and e.errno in (errno.EMFILE, errno.ENFILE):
+            return None  # none is left, of which the start will have more to say
         import logging
 
         said = str(e) if isinstance(e, Refused) else f"{e.strerror or e}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from procession.errors import GroupEnd
 from procession.lifecycle import Phase
 from procession.summary import report_of, summary
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.control.reach import Reach
     from procession.group import Group

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
 
 from procession.control.door import open_door
-from procession.output.recent import Recent
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from procession.group import Group
+    from procession.output.recent import Recent
     from procession.output.wiring import Wiring
     from procession.supervisor import Supervisor
 
@@ -22,7 +22,8 @@ _JOIN = 1.0  # seconds for the thread to say its last words; it takes a third of
 class Reach:
     """The door of a group, and the thread behind it. Made in the supervisor's thread.
 
-    recent: what its console has shown last. seen: whether what ranks write passes us at all.
+    recent: what its console has shown last, None if what ranks write does not pass us.
+    prefixes: of the lines of each rank.
     stopped_by: the signal by which somebody stopped the group from elsewhere, 0: nobody did.
     ending: how it ended, for the last line to clients; None until then.
     """
@@ -30,7 +31,6 @@ class Reach:
     def __init__(self, group: Group, supervisor: Supervisor, streams: Wiring, run: str) -> None:
         self.stopped_by = 0
         self.ending: dict[str, Any] | None = None
-        self.recent = Recent()
         self.prefixes = streams.prefixes
         self._group = group
         self._supervisor = supervisor
@@ -39,8 +39,9 @@ class Reach:
         self._lock = threading.Lock()
         self._door = open_door(run)
         self.name = self._door.name if self._door is not None else ""
-        self.seen = streams.tap(self.recent) if self._door is not None else False
+        self.recent: Recent | None = None
         if self._door is not None:
+            self.recent = streams.tap()
             supervisor.watch(self._door.fileno(), self._knocked)
 
     def _knocked(self) -> None:
@@ -49,7 +50,8 @@ class Reach:
         self._supervisor.unwatch(self._door.fileno())
         try:
             self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-            self.recent.wake_by(self.wake)
+            if self.recent is not None:
+                self.recent.wake_by(self.wake)
             self._thread = threading.Thread(
                 target=self._serve, name="procession-control", daemon=True
             )
@@ -70,19 +72,25 @@ class Reach:
             if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
 
+    @property
+    def visited(self) -> bool:
+        """Whether anybody has ever looked."""
+        return self._thread is not None
+
     def note_stop(self, number: int) -> None:
         """Take note that somebody else stops the group."""
         self.stopped_by = self.stopped_by or number
 
-    def close(self, ending: dict[str, Any]) -> None:
-        """Tell clients how it ended, and close the door behind them."""
-        self.ending = ending
+    def close(self, ending: dict[str, Any] | None = None) -> None:
+        """Tell clients how it ended, and close the door behind them; may be called again."""
+        self.ending = self.ending or ending or {}
         if self._door is not None:
             self._door.hide()
         self.wake()
         if self._thread is not None:
             self._thread.join(_JOIN)
-        self.recent.wake_by(None)
+        if self.recent is not None:
+            self.recent.wake_by(None)
         with self._lock:
             wake, self._wake = self._wake, -1
             if wake >= 0 and not (self._thread is not None and self._thread.is_alive()):

@@ -199,8 +199,9 @@ class Server:
         self._epoll.modify(client.socket.fileno(), client.events)
 
     def _give_log(self, client: _Client) -> None:
-        while client.place is not None and len(client.out) < ROOM:
-            client.place, missed, blocks = self._reach.recent.read(client.place)
+        recent = self._reach.recent
+        while recent is not None and client.place is not None and len(client.out) < ROOM:
+            client.place, missed, blocks = recent.read(client.place)
             if missed:
                 self._say(client, {"event": "left_out", "lines": missed})
             if not blocks:
@@ -240,13 +241,14 @@ class Server:
         return describe(self._group.look(), time.time())
 
     def _on_log(self, client: _Client, lines: int | None = None, follow: bool | None = None) -> Any:
-        place, blocks = self._reach.recent.last(lines or 0)
-        value = {"prefixes": self._reach.prefixes, "seen": self._reach.seen}
+        recent = self._reach.recent
+        value = {"prefixes": self._reach.prefixes, "seen": recent is not None}
         self._say(client, {"to": "log", "value": value})
-        self._say_blocks(client, blocks)
-        if follow:
-            client.place = place
-        else:
+        if recent is not None:
+            place, blocks = recent.last(lines or 0)
+            self._say_blocks(client, blocks)
+            client.place = place if follow else client.place
+        if not follow:
             self._say(client, {"event": "log_end"})
 
     def _on_stop(self, _: _Client, signal: int | None = None, grace: float | None = None) -> Any:
@@ -320,9 +322,9 @@ class Server:
                 self._turn(min(until, time.monotonic() + 0.05))
 
     def _behind(self, client: _Client) -> bool:
-        assert client.place is not None
         self._give_log(client)
-        return self._reach.recent.last(0)[0] != client.place
+        recent = self._reach.recent
+        return recent is not None and recent.last(0)[0] != client.place
 
 
 __all__ = ["Server"]

@@ -45,14 +45,19 @@ class Wiring:
             self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
         self._follower: Follower | None = None
 
-    def tap(self, recent: Recent) -> bool:
-        """Let all that is shown be seen there, too; False if ranks write past us.
+    def tap(self) -> Recent | None:
+        """Keep what is shown last for others to see; None if ranks write past us.
 
         To be used before ranks are started.
         """
-        for console, stream in zip(self._consoles or (), ("out", "err"), strict=False):
+        if self._consoles is None:
+            return None
+        from procession.output.recent import Recent
+
+        recent = Recent()
+        for console, stream in zip(self._consoles, ("out", "err"), strict=True):
             console.seen_by = partial(recent.add, stream=stream)
-        return self._consoles is not None
+        return recent
 
     def open(self, attempt: int, rank: int) -> tuple[list[int], list[int]]:
         """Open stdin, stdout and stderr of a rank; also which of them to close when it has them.
