@@ -18,6 +18,14 @@ WAIT = """
     print("went")
 """
 
+FAIL = """
+    import os, sys, time
+    print("ready")
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    raise ValueError("too bad")
+"""
+
 
 @pytest.fixture
 def waiting(tmp_path):
@@ -59,15 +67,7 @@ def test_detached_and_back_again(waiting):
 
 
 def test_the_code_and_the_report_are_kept(tmp_path):
-    script = write(
-        tmp_path / "fail.py",
-        """
-        import sys, time
-        while not __import__("os").path.exists(sys.argv[1]):
-            time.sleep(0.01)
-        raise ValueError("too bad")
-        """,
-    )
+    script = write(tmp_path / "fail.py", FAIL)
     run = detached("-n", 2, "--log-dir", tmp_path / "logs", script, tmp_path / "go")
     with Watched("attach", run) as attached:
         (tmp_path / "go").touch()
@@ -162,11 +162,12 @@ def test_attach_to_a_run_on_another_terminal(waiting):
 
 
 def test_a_report_comes_over_the_socket(tmp_path):
-    script = write(tmp_path / "fail.py", 'input(); raise ValueError("too bad")')
-    with Terminal("run", "-n", 2, script) as terminal:
-        until(lambda: json.loads(command("ps", "--json").stdout), "the run")
+    script = write(tmp_path / "fail.py", FAIL)
+    with Terminal("run", "-n", 2, script, tmp_path / "go") as terminal:
+        terminal.shows(b"ready")
         with Watched("attach", "last") as attached:
-            terminal.type(b"go\n")
+            attached.shows(b"ready")
+            (tmp_path / "go").touch()
             assert attached.end() == terminal.end() == 1
         assert b"ValueError: too bad" in attached.err
 
@@ -215,18 +216,22 @@ def test_clean_ends_what_a_killed_launcher_and_forkserver_left(tmp_path, waiting
         os.kill(launcher.pid, signal.SIGKILL)
         launcher.process.wait()
         scratch = [n for n in os.listdir(os.environ["TMPDIR"]) if n.startswith("procession_leave")]
-        assert alive(daemon)
-        assert len(scratch) == 1
-        done = command("clean", "--dry-run")
-        assert f"would end pid {daemon} " in done.stdout
-        assert scratch[0] in done.stdout
-        assert alive(daemon)
-        done = command("clean")
-        assert done.returncode == 0, done.stdout
-        assert f"ended pid {daemon} " in done.stdout
-        assert "removed the socket of leave.py_" in done.stdout
-        assert scratch[0] in done.stdout
-        gone([daemon])
+        try:
+            assert alive(daemon)
+            assert len(scratch) == 1
+            done = command("clean", "--dry-run")
+            assert f"would end pid {daemon} " in done.stdout
+            assert scratch[0] in done.stdout
+            assert alive(daemon)
+            done = command("clean")
+            assert done.returncode == 0, done.stdout
+            assert f"ended pid {daemon} " in done.stdout
+            assert "removed the socket of leave.py_" in done.stdout
+            assert scratch[0] in done.stdout
+            gone([daemon])
+        finally:
+            if alive(daemon):  # it holds our pipes
+                os.kill(daemon, signal.SIGKILL)
     assert not [n for n in os.listdir(os.environ["TMPDIR"]) if n.startswith("procession_leave")]
     assert all(map(alive, living_ranks))  # that run is none of its business
     assert str(daemon) not in command("clean").stdout

@@ -83,8 +83,15 @@ def _attach(run: Run, connection: Connection, lines: int) -> int:
     with _interrupts() as interrupted, view(lambda: _look(run)):
         if files is not None:
             files.follow()
-        while connection.end is None and not connection.closed:
-            select.select([connection, interrupted.fd], [], [])
+        while True:
+            for said in connection.events(0):
+                live.take(said)
+                if interrupted.came:
+                    break
+            if connection.end is not None or connection.closed:
+                break
+            if not interrupted.came:
+                select.select([connection, interrupted.fd], [], [])
             if interrupted.taken():
                 choice = ask()
                 if choice == "s":
@@ -95,10 +102,6 @@ def _attach(run: Run, connection: Connection, lines: int) -> int:
                         files.close()
                     say(f"procession: {run.id} goes on; see procession attach\n", sys.stderr)
                     return 0
-            for said in connection.events(0):
-                live.take(said)
-                if interrupted.came:
-                    break
     if files is not None:
         files.close()
     live.close()
