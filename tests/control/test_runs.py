@@ -49,7 +49,7 @@ def test_not_found(word, said):
 
 
 def test_of_none():
-    with pytest.raises(NotFound, match="there is no run$"):
+    with pytest.raises(NotFound, match=r"there is no run$"):
         choose("last", [])
     with pytest.raises(NotFound, match="there is none at all"):
         choose("x", [])
@@ -57,5 +57,5 @@ def test_of_none():
 
 def test_many_are_not_all_listed():
     runs = [Run(f"x_{i:02}", f"x{i}", "RUNNING", began=i, socket="s") for i in range(30)]
-    with pytest.raises(NotFound, match="22 more$"):
+    with pytest.raises(NotFound, match=r"22 more$"):
         choose("nothing", runs)

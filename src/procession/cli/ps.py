@@ -16,6 +16,7 @@ from procession.control.foreign import Foreign, group_foreign
 from procession.control.processes import Process, below, read_processes
 from procession.control.runs import Run, ended, living
 from procession.control.words import alive, step, table, used
+from procession.system.identity import lives, pid_of
 
 SAMPLE = 0.2  # seconds over which the use of CPU is measured
 EPILOG = """\
@@ -55,7 +56,7 @@ def main(words: list[str]) -> int:
     others = ended(running)
     known = {run.launcher for run in running}
     found += [_row_of(run, usage) for run in others if run.runs and run.launcher not in known]
-    found += _unseen(now, {row["id"] for row in found}, usage)
+    found += _unseen(now, {row["launcher"] for row in found if row["launcher"]}, usage)
     found += [_row_of_foreign(group, usage) for group in group_foreign(now)]
     if options.all:
         found += [_row_of(run, usage) for run in others if not run.runs]
@@ -117,23 +118,30 @@ def _row_of(run: Run, usage: _Usage) -> dict[str, Any]:
 
 
 def _unseen(
-    processes: Mapping[int, Process], shown: set[str], usage: _Usage
+    processes: Mapping[int, Process], shown: set[int], usage: _Usage
 ) -> list[dict[str, Any]]:
-    """Give the groups of programs that let nobody look at them, by what their ranks carry."""
-    members: dict[tuple[str, str], list[Process]] = {}
+    """Give the groups of programs that let nobody look at them, by what their ranks carry.
+
+    shown: launchers whose runs are known. A rank that is a fork carries the mark of its launcher
+    only, which its forkserver has, too.
+    """
+    members: dict[str, list[Process]] = {}
     for process in processes.values():
-        run, mark = (process.env.get(f"PROCESSION_{each}", "") for each in ("RUN", "LAUNCHER"))
-        if run and mark and run not in shown and process.pid != os.getpid():
-            members.setdefault((run, mark), []).append(process)
+        mark = process.env.get("PROCESSION_LAUNCHER", "")
+        launcher = pid_of(mark)
+        if mark and launcher not in shown and launcher != process.parent:
+            members.setdefault(mark, []).append(process)
     found: list[dict[str, Any]] = []
-    for (run, mark), each in members.items():
-        ranks = {p.env["RANK"]: p.pid for p in each if "RANK" in p.env}
-        launcher = int(mark.partition("-")[0])
-        state = "UNSEEN" if launcher in processes else "LOST"
-        world = next((p.env["WORLD_SIZE"] for p in each if "WORLD_SIZE" in p.env), "")
+    for mark, each in members.items():
+        launcher = pid_of(mark)
+        state = "LOST" if lives(mark) is False else "UNSEEN"
+        ranks = [p for p in each if processes.get(p.parent) not in each]
+        run = next((r for p in each if (r := p.env.get("PROCESSION_RUN"))), "")
+        world = next((w for p in ranks if (w := p.env.get("LOCAL_WORLD_SIZE"))), "")
+        above = processes.get(launcher, ranks[0] if ranks else each[0])
         cpu, memory = usage.of([p.pid for p in each])
         found.append(
-            _row(run, "procession", run.rpartition("_")[0] or run, state)
+            _row(run, "procession", run.rpartition("_")[0] or command_line(above.words), state)
             | {"alive": len(ranks), "nproc": int(world) if world.isdecimal() else None}
             | {"launcher": launcher, "cpu": cpu, "memory": memory}
             | {"began": min(_began(p) for p in each)}

@@ -68,7 +68,7 @@ def _launcher(
 
 def _place(process: Process) -> _Place | None:
     env = process.env
-    if "PROCESSION_RUN" in env:
+    if "PROCESSION_RUN" in env or "PROCESSION_LAUNCHER" in env:
         return None
     if {"RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"} <= env.keys():
         by_accelerate = any(name.startswith("ACCELERATE_") for name in env)
