@@ -16,9 +16,9 @@ ROOT = Path(procession.__file__).parent
 FACE = 9  # imports lazily, by table; nothing of the project may import it but for its version
 LAYERS = {
     0: "values typed ranks policy exit errors events spec rankenv",
-    1: "lifecycle report",
+    1: "lifecycle report restarting",
     2: "system/ output/ forkserver/ worker/ results board named payload pickling devices/ preload/",
-    3: "preloading learning spawner ends journal rankprocesses supervisor summary",
+    3: "preloading learning spawner ends journal rankprocesses recovery supervisor summary",
     4: "looking group control/ launch processes",
     5: "cli/ elastic/ multiprocessing/ xla/ jax",
     FACE: "__init__ __main__",

@@ -43,6 +43,7 @@ class RankRecord(Record):
     """What the supervisor has seen of a rank in this attempt; -1, None and 0: nothing yet."""
 
     rank: int
+    attempt: int = 0  # which life of it this is
     pid: int | None = None
     pidfd: int = -1
     asked: bool = False
@@ -90,17 +91,23 @@ def group_end(
 
 
 def rank_end(
-    spec: Spec, life: Lifecycle, record: RankRecord, spawner: Spawner, forkserver_lost: bool
+    spec: Spec,
+    life: Lifecycle,
+    record: RankRecord,
+    spawner: Spawner,
+    forkserver_lost: bool,
+    *,
+    failed: bool = False,
 ) -> RankEnd:
-    """Say how one rank ended."""
+    """Say how one rank ended. failed: it has, though its lifecycle does not say so yet."""
     rank = life.ranks[record.rank]
     told: dict[str, Any] = record.told.record if record.told is not None else {}
     outcome = _outcome(spec, rank, record, told, forkserver_lost)
-    failed = rank.failed_at is not None or outcome is Outcome.LOST
-    out, err = spawner.streams.log_paths(life.attempt, record.rank)
+    failed = failed or rank.failed_at is not None or outcome is Outcome.LOST
+    out, err = spawner.streams.log_paths(record.attempt, record.rank)
     traceback = str(told.get("traceback", ""))
     message = str(told.get("message", ""))
-    error_file = spawner.run_dir.error_file(life.attempt, record.rank)
+    error_file = spawner.run_dir.error_file(record.attempt, record.rank)
     if failed and not traceback:
         traceback = read_error_file(error_file)
         message = message or (traceback.strip().splitlines() or [""])[-1]
@@ -123,7 +130,7 @@ def rank_end(
         seconds=max(0, happened - record.started_at) / 1e9 if record.started_at else 0.0,
         peak_memory=record.peak_memory,
         cpu_seconds=record.cpu_seconds,
-        stderr_tail=spawner.streams.stderr_tail(life.attempt, record.rank) if failed else (),
+        stderr_tail=spawner.streams.stderr_tail(record.attempt, record.rank) if failed else (),
         stdout_log=out,
         stderr_log=err,
         error_file=error_file if spawner.run_dir.kept and os.path.exists(error_file) else "",

@@ -306,7 +306,7 @@ class Group:
 
     def _longest(self) -> float:
         stop = self.spec.stop
-        return stop.grace + stop.reap + MARGIN
+        return stop.notice + stop.grace + stop.reap + MARGIN
 
     def _join(self) -> None:
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -379,18 +379,24 @@ class Group:
     # -- ending
 
     def stop(
-        self, signal: int | None = None, grace: float | None = None, wait: bool = True
+        self,
+        signal: int | None = None,
+        grace: float | None = None,
+        wait: bool = True,
+        notice: float | None = None,
     ) -> None:
         """End the group: stop signal, grace, SIGKILL. A group that has ended stays as it is.
 
         signal, grace: instead of those of its `Stop`; grace in seconds. For a group that is being
         ended already, another signal is sent besides, and a time can only become shorter. wait:
-        return when the group has ended; otherwise at once. What came of it, `wait` tells.
+        return when the group has ended; otherwise at once. notice: seconds before the stop signal
+        in which ranks may end by themselves; see `Stop`. What came of it, `wait` tells.
         Raises SpecError for a signal that does not exist or a time that is not one.
         """
         asked = Stop(
             signal=self.spec.stop.signal if signal is None else signal,
             grace=self.spec.stop.grace if grace is None else grace,
+            notice=self.spec.stop.notice if notice is None else notice,
         )
         try:
             asked.check()
@@ -398,13 +404,15 @@ class Group:
             raise SpecError(str(e)) from None
         if os.getpid() != self._owner:
             return  # a fork of the launcher: the group is not its own to end
-        self._supervisor.request_stop(number=signal, grace=grace)
+        self._supervisor.request_stop(number=signal, grace=grace, notice=notice)
         if wait and not self._is_supervisor:
-            self._done.wait(self._longest() + (grace or 0.0))
+            self._done.wait(self._longest() + (grace or 0.0) + (notice or 0.0))
             self._join()
 
-    def send_signal(self, rank: int, signal: int) -> None:
+    def send_signal(self, rank: int, signal: int, *, only_caught: bool = False) -> None:
         """Send a signal to a rank's process, as anybody might: its end is then its own failure.
+
+        only_caught: only if the process has a handler for it, so that it does not die of it.
 
         A rank that has none, or is gone, gets nothing. Raises SpecError for a rank or a signal that
         does not exist.
@@ -413,7 +421,7 @@ class Group:
             raise SpecError(f"there is no rank {rank!r}")
         if signal not in valid_signals():
             raise SpecError(f"there is no signal {signal!r}")
-        self._supervisor.request_signal(rank, signal)
+        self._supervisor.request_signal(rank, signal, only_caught)
 
     def expire(self, patience: float = 0.0) -> None:
         """Let a group that failed and is patient (see `Stop`) be so for `patience` seconds more."""

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from procession.ends import start_failed
-from procession.errors import SpecError
+from procession.errors import GroupEnd, SpecError
 from procession.forkserver.client import ForkServer
 from procession.group import Group
 from procession.output.plan import Output
@@ -41,6 +41,7 @@ def start(
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
     control: bool | None = None,
+    on_failure: Callable[[GroupEnd], object] | None = None,
 ) -> Group:
     """Start `nproc` copies of a program as one group, and return when all have reached it.
 
@@ -69,6 +70,9 @@ def start(
         packages when the program came to its end, and preload that, too, the next time.
     control: whether the group can be seen and steered from other terminals (`procession ps`), by
         this user and root. None: if PROCESSION_CONTROL=1 is in the environment.
+    on_failure: called after each failure, when its processes are gone and before anything starts
+        again, with the facts; in a thread of procession, which waits for it. If it gives False, or
+        raises, nothing starts again.
 
     Raises SpecError (a ValueError) before anything is started, if what is asked for cannot be done;
     StartFailed, with nothing left running, if a rank could not be started.
@@ -88,6 +92,7 @@ def start(
         restart=restart,
         preload=preload,
         learn=learn,
+        on_failure=on_failure,
     )
     if devices is not None:
         from procession.devices import deal
@@ -161,6 +166,7 @@ def run(
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
     control: bool | None = None,
+    on_failure: Callable[[GroupEnd], object] | None = None,
     timeout: float | None = None,
 ) -> list[Any]:
     """Run `nproc` copies of a program as one group, and return their values by rank.
@@ -188,6 +194,7 @@ def run(
         preload=preload,
         learn=learn,
         control=control,
+        on_failure=on_failure,
     )
     with group:
         try:

@@ -17,6 +17,13 @@ Rules that the tables rest on:
 - A patient group that fails leaves its other ranks alone: those that work go on, and those that are
   not there yet are still started, within the `START` deadline. That ends with the `PATIENCE`
   deadline, a wish to stop, or a rank that cannot be started: nobody works in half a group.
+- Whether a group that failed starts again is the caller's to say (`Swept.again`), who has a clock;
+  the next attempt begins with the `BACKOFF` deadline.
+- In a group of single ranks (`single`), a failure ends its own rank, by SIGKILL if it does not go;
+  only if the caller does not say that the rank starts again (`RankEvent.again`) has the group
+  failed.
+- Notice may be given of a stop: ranks that know of it may end by themselves, until the `NOTICE`
+  deadline.
 - What is *wanted* is kept apart from what is: a stop that is requested while a failed group is
   being ended cancels the restart.
 - One deadline (`GRACE`) runs from the first stop signal to SIGKILL, for ranks and for whatever
@@ -71,6 +78,7 @@ class Phase(enum.Enum):
     RUNNING = "every rank reached its program"
     STOPPING = "ranks are being ended"
     SWEEPING = "the ranks are gone; what they left behind is being ended"
+    BACKOFF = "all are gone; another attempt is to begin"
     SUCCEEDED = "every rank finished"
     FAILED = "a rank failed"
     STOPPED = "ended on request"
@@ -90,6 +98,7 @@ class GroupEvent(enum.Enum):
     ALL_GONE = "no rank is left"
     SWEPT = "nothing is left"
     RETRY = "nothing is left, and another attempt is due"
+    BACKED_OFF = "it is time for the next attempt"
     GIVEN_UP = "something is left that SIGKILL does not end"
 
 
@@ -146,7 +155,9 @@ GROUP_TABLE: dict[tuple[Phase, GroupEvent], Phase | None] = {
     (_P.STOPPING, _G.GIVEN_UP): None,
     (_P.SWEEPING, _G.STOP_WANTED): _P.SWEEPING,
     (_P.SWEEPING, _G.SWEPT): None,
-    (_P.SWEEPING, _G.RETRY): _P.STARTING,
+    (_P.SWEEPING, _G.RETRY): _P.BACKOFF,
+    (_P.BACKOFF, _G.BACKED_OFF): _P.STARTING,
+    (_P.BACKOFF, _G.STOP_WANTED): None,
     (_P.SWEEPING, _G.GIVEN_UP): None,
 }
 
@@ -168,21 +179,27 @@ class DeadlineKind(enum.Enum):
 
     START = "every rank has reached its program"
     PATIENCE = "ranks of a failed group have ended by themselves"
+    NOTICE = "ranks that were told of the stop have ended by themselves"
     LINGER = "ranks that told their outcome are gone"
     GRACE = "ranks have obeyed the stop signal"
     REAP = "killed processes are gone"
+    BACKOFF = "the next attempt begins"
 
 
 # -- events: what the caller tells
 
 
 class RankEvent(Value):
-    """Something happened to a rank, `at` nanoseconds; `ok`: its report or exit is a good one."""
+    """Something happened to a rank, `at` nanoseconds; `ok`: its report or exit is a good one.
+
+    again: of the exit of a single rank: if it failed, it is to start again.
+    """
 
     kind: WorkerEvent
     rank: int
     at: int = 0
     ok: bool = True
+    again: bool = False
 
 
 class Deadline(Value):
@@ -198,16 +215,19 @@ class StopWanted(Value):
 
     kill: at once, by SIGKILL. hurry: the caller has another stop signal, or less time: if the group
     is being ended already, send the stop signal again and let the grace period begin anew.
+    notice: let ranks end by themselves first, if all have reached their program.
     """
 
     kill: bool = False
     hurry: bool = False
+    notice: bool = False
 
 
 class Swept(Value):
-    """Nothing that the ranks of this attempt started is left."""
+    """Nothing that the ranks of this attempt started is left. again: if it failed, start again."""
 
     attempt: int
+    again: bool = True
 
 
 Event = RankEvent | Deadline | StopWanted | Swept
@@ -217,9 +237,10 @@ Event = RankEvent | Deadline | StopWanted | Swept
 
 
 class Spawn(Value):
-    """Start the processes of this attempt."""
+    """Start the processes of this attempt: of all ranks, or of one that starts again."""
 
     attempt: int
+    rank: int | None = None
 
 
 class Cancel(Value):
@@ -279,6 +300,7 @@ class Lifecycle(Record):
     nproc: int
     restarts: int = 0
     patient: bool = False  # after a failure, others may end by themselves first
+    single: bool = False  # each rank may fail, and start again, by itself
     phase: Phase = Phase.STARTING
     attempt: int = 0
     stop_wanted: bool = False
@@ -303,8 +325,9 @@ class Lifecycle(Record):
             return self._stop_wanted(event)
         if event.attempt != self.attempt or self.phase.final:
             return []
-        if self._retry_due():
-            return self._next_attempt()
+        if event.again and self._retry_due():
+            self._group(GroupEvent.RETRY)
+            return [self._arm(DeadlineKind.BACKOFF)]
         return self._group(GroupEvent.SWEPT)
 
     # -- what is known
@@ -341,8 +364,16 @@ class Lifecycle(Record):
         failed_before = rank.failed_at is not None
         self._account(rank, event)
         actions: list[Action] = []
-        if rank.failed_at is not None and not failed_before:
+        failed, gone = rank.failed_at is not None, rank.state in GONE
+        news = failed and not failed_before
+        if news:
             rank.failed_nth = len(self.failures)
+        alone = self._single_ones_work and not rank.start_failed
+        if alone and failed and gone and event.again:
+            return self._revive(event.rank)
+        if alone and news and not gone:
+            actions += self._end_one(event)  # the group hears of it when it is gone
+        elif news or (self._single_ones_work and failed and (gone or rank.start_failed)):
             actions += self._group(GroupEvent.FAILURE)
         if self.waiting and rank.start_failed:
             actions += self._stop()
@@ -356,6 +387,21 @@ class Lifecycle(Record):
         if self.phase is not Phase.SWEEPING and self._all_are(GONE):
             actions += self._group(GroupEvent.ALL_GONE)
         return actions
+
+    @property
+    def _single_ones_work(self) -> bool:
+        """Whether a failure is, for now, the matter of its rank alone."""
+        return self.single and self.phase in (Phase.STARTING, Phase.RUNNING)
+
+    def _revive(self, rank: int) -> list[Action]:
+        self.ranks = [Rank() if r == rank else each for r, each in enumerate(self.ranks)]
+        return [Spawn(self.attempt, rank), self._arm(DeadlineKind.START)]
+
+    def _end_one(self, event: RankEvent) -> list[Action]:
+        """End a single rank that has failed and is still there."""
+        if event.kind is not WorkerEvent.HUNG:
+            return [self._arm(DeadlineKind.LINGER)]
+        return [*self._signal([event.rank], kill=True), self._arm(DeadlineKind.REAP)]
 
     def _all_are(self, states: tuple[Worker, ...]) -> bool:
         """Tell whether every rank is in one of these states; asked after each event."""
@@ -410,7 +456,7 @@ class Lifecycle(Record):
             return []
         if event.kind is DeadlineKind.START:
             actions: list[Action] = []
-            if self.phase is Phase.STARTING or self.waiting:
+            if self.phase is Phase.STARTING or self.waiting or self._single_ones_work:
                 late = [
                     r
                     for r, rank in enumerate(self.ranks)
@@ -420,21 +466,38 @@ class Lifecycle(Record):
                     actions += self.handle(RankEvent(WorkerEvent.START_DEADLINE, r, event.at))
             return actions
         if event.kind is DeadlineKind.LINGER:
+            if self._single_ones_work:
+                failed = (r for r, rank in enumerate(self.ranks) if rank.failed_at is not None)
+                return [*self._signal(failed, kill=True), self._arm(DeadlineKind.REAP)]
             if self.phase is not Phase.STOPPING or self.waiting:
                 return []
             return self._signal(r for r, rank in enumerate(self.ranks) if not rank.asked)
-        if event.kind is DeadlineKind.PATIENCE:
+        if event.kind in (DeadlineKind.PATIENCE, DeadlineKind.NOTICE):
             return self._stop() if self.waiting else []
+        if event.kind is DeadlineKind.BACKOFF:
+            return self._next_attempt() if self.phase is Phase.BACKOFF else []
         if event.kind is DeadlineKind.GRACE:
             stopping = self.phase in (Phase.STOPPING, Phase.SWEEPING) and not self.waiting
             return self._kill() if stopping and not self.killing else []
-        return self._give_up(event.at) if self.killing else []
+        if self._single_ones_work:
+            return self._give_up_ones(event.at)
+        ending = self.phase in (Phase.STOPPING, Phase.SWEEPING)
+        return self._give_up(event.at) if self.killing and ending else []
 
     def _stop_wanted(self, event: StopWanted) -> list[Action]:
         if self.phase.final:
             return []
+        noticed = self.stop_wanted and self.waiting
         self.stop_wanted = True
+        if noticed and not (event.kill or event.hurry):
+            return []
+        if event.notice and self.phase is Phase.RUNNING and not event.kill:
+            self.phase = GROUP_TABLE[self.phase, GroupEvent.STOP_WANTED] or self.phase
+            self.waiting = True
+            return [self._arm(DeadlineKind.NOTICE)]
         actions = self._stop() if self.waiting else self._group(GroupEvent.STOP_WANTED)
+        if self.phase.final:
+            return actions
         if event.kill and not self.killing:
             return [a for a in actions if not isinstance(a, Signal)] + self._kill()
         if event.hurry and not actions and not self.killing:  # it was being ended already
@@ -474,7 +537,7 @@ class Lifecycle(Record):
         alive = [
             (r, rank)
             for r, rank in enumerate(self.ranks)
-            if rank.state in (Worker.STARTING, Worker.RUNNING)
+            if rank.state in (Worker.STARTING, Worker.RUNNING) and not rank.asked
         ]
         actions: list[Action] = []
         if any(rank.state is Worker.PENDING for rank in self.ranks):
@@ -484,11 +547,11 @@ class Lifecycle(Record):
             actions.append(self._arm(DeadlineKind.LINGER))
         return actions
 
-    def _signal(self, ranks: Iterable[int]) -> list[Action]:
+    def _signal(self, ranks: Iterable[int], *, kill: bool = False) -> list[Action]:
         chosen = tuple(r for r in ranks if self.ranks[r].state not in (Worker.PENDING, *GONE))
         for r in chosen:
             self.ranks[r].asked = True
-        return [Signal(chosen, kill=self.killing)] if chosen else []
+        return [Signal(chosen, kill=kill or self.killing)] if chosen else []
 
     def _hurry(self) -> list[Action]:
         again: list[Action] = [Sweep()]
@@ -506,10 +569,25 @@ class Lifecycle(Record):
     def _give_up(self, at: int) -> list[Action]:
         for r, rank in enumerate(self.ranks):
             if rank.state not in GONE:
-                rank.state = WORKER_TABLE[rank.state, WorkerEvent.REAP_DEADLINE]
-                self._account(rank, RankEvent(WorkerEvent.REAP_DEADLINE, r, at))
+                self._lose(r, at)
         self.left_behind = True
         return self._group(GroupEvent.GIVEN_UP)
+
+    def _give_up_ones(self, at: int) -> list[Action]:
+        """Give up single ranks that SIGKILL did not end, and with them the group."""
+        late = [r for r, k in enumerate(self.ranks) if k.asked and k.state not in GONE]
+        for r in late:
+            self._lose(r, at)
+        actions = self._group(GroupEvent.FAILURE) if late else []
+        if late and self._all_are(GONE):
+            actions += self._group(GroupEvent.ALL_GONE)
+        return actions
+
+    def _lose(self, r: int, at: int) -> None:
+        rank = self.ranks[r]
+        rank.state = WORKER_TABLE[rank.state, WorkerEvent.REAP_DEADLINE]
+        self._account(rank, RankEvent(WorkerEvent.REAP_DEADLINE, r, at))
+        self.left_behind = True
 
     def _retry_due(self) -> bool:
         return (
@@ -521,7 +599,7 @@ class Lifecycle(Record):
         )
 
     def _next_attempt(self) -> list[Action]:
-        self._group(GroupEvent.RETRY)
+        self._group(GroupEvent.BACKED_OFF)
         self.attempt += 1
         self.killing = False
         return self.begin()

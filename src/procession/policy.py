@@ -13,7 +13,9 @@ from procession.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Literal
+
+NEVER_AGAIN = 78  # EX_CONFIG of sysexits.h: something was found in an unconfigured state
 
 
 class Std(enum.IntFlag):
@@ -161,6 +163,8 @@ class Stop(Value):
         the stop signal; None: until `Group.expire`, `stop` or `kill`.
     reap: seconds that processes may take to vanish after SIGKILL, before they are given up as
         lost (a process in uninterruptible sleep cannot be killed).
+    notice: seconds before the stop signal in which ranks that ask (`procession.stopping`) may end
+        by themselves, when a stop is wanted while all of them work.
     linger: seconds that a rank whose outcome is known may take to exit by itself when the group
         ends, before it gets the stop signal too.
     """
@@ -170,13 +174,14 @@ class Stop(Value):
     patience: float | None = 0.0
     reap: float = 10.0
     linger: float = 1.0
+    notice: float = 0.0
 
     def check(self) -> None:
         """Raise ValueError for a signal that does not exist or a time that is not one."""
         number: Any = self.signal
         if not isinstance(number, int) or number not in signals.valid_signals():
             raise ValueError(f"stop signal: there is no signal {self.signal!r}")
-        for name in ("grace", "patience", "reap", "linger"):
+        for name in ("grace", "patience", "reap", "linger", "notice"):
             seconds = getattr(self, name)
             if name == "patience" and seconds is None:
                 continue
@@ -187,15 +192,53 @@ class Stop(Value):
 class Restart(Value):
     """When a failed group starts again, with new processes.
 
-    max: how many times.
+    max: how many times; within `window` if that is given, else in all.
+    backoff: seconds to wait before a restart; each further one waits twice as long as the one
+        before, until an attempt was useful.
+    longest: the most seconds to wait.
+    jitter: a fraction; each wait is made longer or shorter by up to so much of it, at random, so
+        that groups which failed together do not come back together.
+    window: seconds; only restarts of the last so many seconds count. None: all of them.
+    min_uptime: seconds that all ranks must have run for an attempt to be useful. An attempt that
+        fails earlier, and in the same place as the one before it did, is not followed by another.
+        0: every attempt is useful.
+    scope: "group": a failure ends all ranks, and all start again ("one for all"); "rank": only the
+        rank that failed starts again, and the others go on ("one for one").
+    never: exit codes by which a rank says that it is of no use to start again.
     """
 
     max: int = 0
+    backoff: float = 0.0
+    longest: float = 300.0
+    jitter: float = 0.1
+    window: float | None = None
+    min_uptime: float = 0.0
+    scope: Literal["group", "rank"] = "group"
+    never: Collection[int] = (NEVER_AGAIN,)
 
     def check(self) -> None:
-        """Raise ValueError for a count that is not one."""
-        if not isinstance(self.max, int) or isinstance(self.max, bool) or self.max < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        """Raise ValueError for what is no count, no time, no scope or no exit code."""
+        given: dict[str, Any] = vars(self)
+        if type(given["max"]) is not int or self.max < 0:
             raise ValueError(f"restart: max must be a count, 0 or more, not {self.max!r}")
+        for name in ("backoff", "longest", "jitter", "window", "min_uptime"):
+            number = given[name]
+            if name == "window" and number is None:
+                continue
+            if type(number) not in (int, float) or not 0 <= number < 1e9:
+                raise ValueError(f"restart: {name} must be a number, 0 or more, not {number!r}")
+        if self.jitter > 1:
+            raise ValueError(
+                f"restart: jitter must be a fraction, 1 at the most, not {self.jitter}"
+            )
+        if self.scope not in ("group", "rank"):
+            raise ValueError(f'restart: scope must be "group" or "rank", not {self.scope!r}')
+        codes = given["never"]
+        if isinstance(codes, (str, bytes)) or not isinstance(codes, Collection):
+            raise ValueError(f"restart: never must be a collection of exit codes, not {codes!r}")
+        for code in cast("Collection[Any]", codes):
+            if type(code) is not int or not 0 < code < 256:
+                raise ValueError(f"restart: never must hold exit codes, 1 to 255, not {code!r}")
 
 
 NO_RESTART = Restart()

@@ -30,7 +30,9 @@ STATUS_SECONDS = 30.0  # for the forkserver to tell the status of a rank that is
 class Processes:
     """The processes of the current attempt, by rank.
 
-    records: what was seen of each. handle: takes what happened to one.
+    records: what was seen of each. handle: takes what happened to one. starts_again: to be set:
+    tells whether a single rank that failed (its number, when, and whether its exit is a good one)
+    starts again.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Processes:
         self._loop = loop
         self._server = server
         self._handle = handle
+        self.starts_again: Callable[[int, int, bool], bool] | None = None
         self._heard_at = 0  # the latest time that a report told
         self._oom = OomWatch()
         self._deaths = Deaths(loop, self._seen_dead)
@@ -56,7 +59,19 @@ class Processes:
         if self.records:
             self._oom = OomWatch()
             self._forget_all()
-        self.records = [RankRecord(rank) for rank in range(self._spec.nproc)]
+        attempt = self._life.attempt
+        self.records = [RankRecord(rank, attempt=attempt) for rank in range(self._spec.nproc)]
+
+    def renew(self, rank: int) -> int | None:
+        """Expect a new process of one rank; gives the process that it had."""
+        old = self.records[rank]
+        self.records[rank] = RankRecord(rank, attempt=old.attempt + 1)
+        return old.pid
+
+    @property
+    def server_lost(self) -> bool:
+        """Whether nobody can start or reap them any more."""
+        return self._server.lost
 
     def lives(self, rank: int) -> bool:
         """Whether a rank is not gone yet, or has still to be started."""
@@ -109,7 +124,8 @@ class Processes:
             ok = ok and record.told is not None and record.told.good
         if not ok:
             record.exited_at = at = self._death_of(record, at)
-        self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok))
+        again = self.starts_again is not None and self.starts_again(rank, at, ok)
+        self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok, again))
 
     def orphaned(self) -> None:
         """Take note that the forkserver is lost: the ranks get their parent-death signal.

@@ -169,6 +169,8 @@ class Spawner:
         error_file = self.run_dir.error_file(attempt, rank)
         number = self._spec.node.first(self._spec.nproc) + rank
         own = own_environment(rank, number, error_file) | self.board.variable(rank)
+        if self._spec.restart.scope == "rank":
+            own["TORCHELASTIC_RESTART_COUNT"] = str(attempt)  # of this rank
         env: dict[str, str | None] = {**own, **self._spec.env[rank]}
         args = self._spec.args[rank]
         job: dict[str, Any] = {"rank": rank, "env": env, "fds": roles, "inherit": ()}
@@ -207,7 +209,9 @@ class Spawner:
         process's descriptors then, for somebody may wait for their end.
         """
         self._send_jobs(server)
-        if self._spec.start_method == "fork" and attempt >= self._spec.restart.max:
+        restart = self._spec.restart
+        last = restart.window is None and restart.scope == "group" and attempt >= restart.max
+        if self._spec.start_method == "fork" and (last or not restart.max):
             server.send(("release",), [], [])
 
     def close(self, server: ForkServer | None, *, clean: bool) -> None:

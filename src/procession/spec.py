@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from procession.errors import SpecError
+from procession.errors import GroupEnd, SpecError
 from procession.policy import DEFAULT_LOGS, DEFAULT_STOP, NO_RESTART, Logs, Restart, Stop
 from procession.rankenv import ALONE, Node
 from procession.ranks import by_rank, is_by_rank
@@ -64,7 +64,7 @@ class Spec(Value):
     takes the variable away. preload: modules that are imported once, before the ranks are forked;
     "auto": those that the program will import, as far as that is sound. learn: with "auto", take
     those in, too, that the program was seen to import later, and see what it does. node: the
-    group's place among those of other machines.
+    group's place among those of other machines. on_failure: called with each failure; see `start`.
     """
 
     program: Program
@@ -84,6 +84,7 @@ class Spec(Value):
     learn: bool = True
     programs: tuple[Program, ...] = ()
     node: Node = ALONE
+    on_failure: Callable[[GroupEnd], object] | None = None
 
     def program_of(self, rank: int) -> Program:
         """Give what a rank runs."""
@@ -144,6 +145,7 @@ def make_spec(
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
     node: Node = ALONE,
+    on_failure: Callable[[GroupEnd], object] | None = None,
 ) -> Spec:
     """Check everything that can be checked before a process is started.
 
@@ -169,6 +171,8 @@ def make_spec(
     if name is not None and (not name or not name.isprintable()):
         raise SpecError(f"name must be a line of text, not {name!r}")
     logs, stop, restart = logs or DEFAULT_LOGS, stop or DEFAULT_STOP, restart or NO_RESTART
+    if on_failure is not None and not callable(on_failure):
+        raise SpecError(f"on_failure must be a callable, not {on_failure!r}")
     if start_method not in START_METHODS:
         raise SpecError(
             f"start_method must be one of {', '.join(START_METHODS)}, not {start_method!r}"
@@ -203,6 +207,7 @@ def make_spec(
         learn=bool(learn),
         programs=() if all(t is target for t in targets) else tuple(targets),
         node=node,
+        on_failure=on_failure,
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -40,10 +41,12 @@ from procession.lifecycle import (
     WorkerEvent,
 )
 from procession.rankprocesses import Processes
+from procession.recovery import Recovery
 from procession.spawner import Spawner
 from procession.spec import Spec
 from procession.system.eventloop import EventLoop
 from procession.system.latch import Latch
+from procession.system.signals import catches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +65,11 @@ class Supervisor:
         self.spec = spec
         self.end: GroupEnd | None = None
         self.notes: list[str] = []  # about the whole, for the report
-        self.lifecycle = Lifecycle(spec.nproc, spec.restart.max, patient=spec.stop.patience != 0)
+        single = spec.restart.scope == "rank" and spec.restart.max > 0
+        most = sys.maxsize if spec.restart.window is not None else spec.restart.max
+        self.lifecycle = Lifecycle(
+            spec.nproc, 0 if single else most, patient=spec.stop.patience != 0, single=single
+        )
         self.journal = Journal(self._write_event)
         self.started = Latch()  # set when it has left its first phase, or has ended
         self.lost_server = ""
@@ -73,7 +80,9 @@ class Supervisor:
         self._grace = spec.stop.grace
         self._grace_ends = math.inf  # in seconds of the monotonic clock, of this attempt
         self._patience = spec.stop.patience
+        self._notice = spec.stop.notice
         self._subscribers: deque[Callable[[Event], None]] = deque()  # that are still to be told
+        self._later: set[int] = set()  # ranks that start again, when their time has come
         self._sweep_asked = 0
         self._crashed = False
         self._stop_asked = False
@@ -81,6 +90,8 @@ class Supervisor:
         self._loop = EventLoop()
         try:
             self._ranks = Processes(spec, self.lifecycle, self._loop, server, self._handle)
+            self._recovery = Recovery(spec, self.lifecycle, self._ranks, spawner)
+            self._ranks.starts_again = self._recovery.starts_rank_again
         except BaseException:
             self._loop.close()
             raise
@@ -103,7 +114,12 @@ class Supervisor:
     # -- from other threads
 
     def request_stop(
-        self, *, kill: bool = False, number: int | None = None, grace: float | None = None
+        self,
+        *,
+        kill: bool = False,
+        number: int | None = None,
+        grace: float | None = None,
+        notice: float | None = None,
     ) -> None:
         """Ask for the end of the group; returns at once. May be called from any thread."""
 
@@ -116,13 +132,22 @@ class Supervisor:
             if grace is not None:
                 self._grace = grace
                 hurry = hurry or time.monotonic() + grace < self._grace_ends
-            self._handle(StopWanted(kill=kill, hurry=hurry))
+            if notice is not None:
+                hurry = hurry or (not notice and self.lifecycle.waiting)  # it was given one
+                self._notice = notice
+            self._handle(StopWanted(kill=kill, hurry=hurry, notice=self._notice > 0))
 
         self._loop.request(take)
 
-    def request_signal(self, rank: int, number: int) -> None:
-        """Ask for a signal to one process; from any thread."""
-        self._loop.request(lambda: self._ranks.send(rank, number))
+    def request_signal(self, rank: int, number: int, only_caught: bool = False) -> None:
+        """Ask for a signal to one process, if it has a handler for it; from any thread."""
+
+        def take() -> None:
+            pid = self.records[rank].pid
+            if not only_caught or (pid is not None and catches(pid, number)):
+                self._ranks.send(rank, number)
+
+        self._loop.request(take)
 
     def request_patience(self, seconds: float) -> None:
         """Ask that a failed group is ended in so many seconds; from any thread."""
@@ -197,7 +222,10 @@ class Supervisor:
         while self._actions:
             action = self._actions[0]
             if isinstance(action, lifecycle.Spawn):
-                self._spawn(action.attempt)
+                if action.rank is None:
+                    self._spawn(action.attempt)
+                else:
+                    self._respawn(action.rank)
             elif isinstance(action, Cancel):
                 self._cancel()
             elif isinstance(action, lifecycle.Signal):
@@ -216,9 +244,14 @@ class Supervisor:
             self._grace_ends = min(self._grace_ends, time.monotonic() + self._grace)
             left = self._grace_ends - time.monotonic()
             self._spawner.board.tell_stop(0.0, left, self._stop_signal)
+        if deadline.kind is DeadlineKind.NOTICE:
+            self._spawner.board.tell_stop(self._notice, self._notice + self._grace)
+        delay = self._recovery.delay
         seconds = {
             DeadlineKind.PATIENCE: self._patience or 0.0,
-            DeadlineKind.START: START_SECONDS,
+            DeadlineKind.NOTICE: self._notice,
+            DeadlineKind.BACKOFF: delay,
+            DeadlineKind.START: START_SECONDS + (delay if self.lifecycle.single else 0.0),
             DeadlineKind.LINGER: min(self.spec.stop.linger, self._grace),
             DeadlineKind.GRACE: self._grace_ends - time.monotonic(),
             DeadlineKind.REAP: self.spec.stop.reap,
@@ -239,7 +272,6 @@ class Supervisor:
     def _spawn(self, attempt: int) -> None:
         self._grace_ends = math.inf
         if attempt:
-            self._spawner.streams.drain(DRAIN_SECONDS)
             self._spawner.board.forget()
         self._ranks.begin()
         try:
@@ -265,6 +297,27 @@ class Supervisor:
                 self._handle(RankEvent(WorkerEvent.CANCELLED, rank, time.monotonic_ns()))
         self._mind_queue()
 
+    def _respawn(self, rank: int) -> None:
+        """Start one rank again, when its time has come."""
+        old = self._ranks.renew(rank)
+        if old is not None:
+            self._tell("tidy", old)
+
+        def start() -> None:
+            self._later.discard(rank)
+            record = self.records[rank]
+            self._spawner.board.forget(rank)
+            try:
+                record.reader = self._spawner.spawn(self._server, record.attempt, rank)
+                record.asked = True
+            except OSError as e:
+                self._ranks.start_failed(rank, "make its streams", e)
+            self._spawner.all_spawned(self._server, 0)
+            self._mind_queue()
+
+        self._later.add(rank)
+        self._loop.after(("again", rank), self._recovery.delay, start)
+
     def _renew_server(self) -> None:
         """Start the next attempt under another forkserver than the one that was lost."""
         pool.discard(self._server)
@@ -274,6 +327,10 @@ class Supervisor:
         self._loop.watch(self._server.fileno(), self._hear)
 
     def _cancel(self) -> None:
+        for rank in sorted(self._later):
+            self._loop.cancel(("again", rank))
+            self._cancelled([rank], time.monotonic_ns())
+        self._later.clear()
         for message in self._server.drop_unsent():
             if message[0] == "spawn":
                 ranks = [job["rank"] for job in message[1]]
@@ -303,11 +360,18 @@ class Supervisor:
 
     def _sweep(self, number: int) -> None:
         if self._server.lost:
-            self._handle(Swept(self.lifecycle.attempt))
+            self._swept()
         else:
             self._server.wake()
             self._sweep_asked = next(_sweeps)
             self._tell("sweep", int(number), self._sweep_asked)
+
+    def _swept(self) -> None:
+        again = False
+        if self._recovery.is_asked_for:
+            self._spawner.streams.drain(DRAIN_SECONDS)  # a failure is also explained by it
+            again = self._recovery.starts_group_again()
+        self._handle(Swept(self.lifecycle.attempt, again))
 
     # -- the forkserver
 
@@ -352,7 +416,7 @@ class Supervisor:
             self._cancelled(*rest)
         elif kind == "swept":
             if rest[0] == self._sweep_asked:  # not an earlier one's answer, which came late
-                self._handle(Swept(self.lifecycle.attempt))
+                self._swept()
         elif kind == "preloaded":
             if rest[0]:
                 self._not_preloaded(rest[0])
@@ -372,7 +436,7 @@ class Supervisor:
         self.lost_server = self.lost_server or "it was killed"
         self._ranks.orphaned()
         if self.phase is Phase.SWEEPING:
-            self._handle(Swept(self.lifecycle.attempt))
+            self._swept()
 
     # -- what happened
 
@@ -388,13 +452,18 @@ class Supervisor:
         elif event.kind is WorkerEvent.REPORTED and record.told is not None:
             detail = str(record.told.record.get("type", ""))
         self._note(event.kind.name.lower(), event.rank, event.at, detail)
+        if self.lifecycle.ranks[event.rank].state is lifecycle.Worker.PENDING and record.exited_at:
+            self._note("restarting", event.rank, time.monotonic_ns(), self._recovery.said)
 
     def _note(self, kind: str, rank: int, at: int, detail: str = "") -> None:
-        pid = self.records[rank].pid
-        self.journal.note(kind, rank, self.lifecycle.attempt, at, pid, detail)
+        record = self.records[rank]
+        self.journal.note(kind, rank, record.attempt, at, record.pid, detail)
 
     def _note_phase(self) -> None:
-        self.journal.note(self.phase.name.lower(), None, self.lifecycle.attempt)
+        detail = self._recovery.said if self.phase is Phase.BACKOFF else ""
+        self.journal.note(self.phase.name.lower(), None, self.lifecycle.attempt, detail=detail)
+        if self.phase is Phase.RUNNING:
+            self._recovery.running_since = time.monotonic_ns()
         if self.phase is not Phase.STARTING:
             self.started.set()
 
@@ -427,7 +496,7 @@ class Supervisor:
     def _conclude(self) -> None:
         self.journal.tell()
         shown = self._drain()
-        notes = self.notes
+        notes = [*self._recovery.notes, *self.notes]
         if not shown:
             notes.append("the console did not take all output in time; the rest was cut off")
         if self.lost_server:

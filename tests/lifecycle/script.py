@@ -12,7 +12,7 @@ from procession.lifecycle import (
     WorkerEvent,
 )
 
-START, PATIENCE, LINGER, GRACE, REAP = DeadlineKind
+START, PATIENCE, NOTICE, LINGER, GRACE, REAP, BACKOFF = DeadlineKind
 
 
 class Script:

@@ -30,7 +30,7 @@ from .world import ALIVE, KEPT, NOT_THERE_YET, World
 pytestmark = pytest.mark.timeout(300)  # it takes twenty seconds on an idle machine
 
 RESTARTS = 2
-RANKS = {"three": 3, "two that may hang": 2}
+RANKS = {"three": (3, False), "two that may hang": (2, False), "two single ones": (2, True)}
 HUNG = Worker.RUNNING, WorkerEvent.HUNG
 BEFORE_CAUSE, AFTER_CAUSE, NOW, LATER = 5, 50, 1000, 2000
 KINDS = list(DeadlineKind)
@@ -53,6 +53,7 @@ def key_of(world):
     - a deadline or an answer that would find nothing to do.
     """
     life, unasked, pending, starting, start_failed = world.life, False, False, False, False
+    alone, unasked_failed = life.single and life.phase in (Phase.STARTING, Phase.RUNNING), False
     ranks = []
     for rank in life.ranks:
         state, failed = rank.state, rank.failed_at is not None
@@ -63,6 +64,7 @@ def key_of(world):
         pending = pending or state is Worker.PENDING
         starting = starting or state in NOT_THERE_YET
         unasked = unasked or (state in ALIVE and not rank.asked)
+        unasked_failed = unasked_failed or (state in ALIVE and failed and not rank.asked)
         if failed and rank.stop_at is None and rank.failed_at >= NOW:
             failed = LATE
         reported = rank.reported
@@ -85,14 +87,18 @@ def key_of(world):
         world.cancel_due and pending,
         world.sweep_due,
         life.patient or not may_fail,
+        life.single,
         life.waiting,
         (
             DeadlineKind.START in world.armed
-            and (life.phase is Phase.STARTING or (life.waiting and starting)),
+            and (life.phase is Phase.STARTING or ((life.waiting or alone) and starting)),
             DeadlineKind.PATIENCE in world.armed and life.waiting,
-            DeadlineKind.LINGER in world.armed and unasked and life.phase is Phase.STOPPING,
+            DeadlineKind.NOTICE in world.armed and life.waiting,
+            DeadlineKind.LINGER in world.armed
+            and (unasked_failed if alone else unasked and life.phase is Phase.STOPPING),
             DeadlineKind.GRACE in world.armed,
             DeadlineKind.REAP in world.armed,
+            DeadlineKind.BACKOFF in world.armed and life.phase is Phase.BACKOFF,
         ),
         tuple(sorted(ranks, key=repr)),
     )
@@ -101,8 +107,8 @@ def key_of(world):
 def world_of(key):
     """Make the world again from its key."""
     phase, attempt, stop_wanted, killing, start_failed, left, cancel, sweep, *rest = key
-    patient, waiting, armed, ranks = rest
-    world = World(len(ranks), RESTARTS, patient, hangs=may_hang(len(ranks)))
+    patient, single, waiting, armed, ranks = rest
+    world = World(len(ranks), RESTARTS, patient, hangs=may_hang(len(ranks)), single=single)
     life = world.life
     life.phase, life.attempt, life.waiting = PHASES[phase], attempt, waiting
     life.stop_wanted, life.killing, life.left_behind = stop_wanted, killing, left
@@ -125,9 +131,10 @@ def world_of(key):
         )
         # What was asked for may also be answered in an order that the forkserver does not choose,
         # and the stop signal may have been asked for more than once.
-        if asked and state in ALIVE:
+        alone = single and life.phase in (Phase.STARTING, Phase.RUNNING)
+        if asked and state in ALIVE and not alone:
             world.stop_due.add(i)
-        if asked and killing and state in ALIVE:
+        if asked and (killing or single) and state in ALIVE:
             world.kill_due.add(i)
     world.cancel_due, world.sweep_due = cancel, sweep
     for kind, is_armed in zip(KINDS, armed, strict=True):
@@ -137,8 +144,8 @@ def world_of(key):
 
 
 def may_hang(nproc):
-    """Tell in which walk ranks may hang: with three of them it would take too long."""
-    return nproc == RANKS["two that may hang"]
+    """Tell in which walks ranks may hang: with three of them it would take too long."""
+    return nproc == 2
 
 
 class Watched(dict):
@@ -160,13 +167,13 @@ class Watched(dict):
 class Walk:
     """All states, the steps between them that a clock alone makes, and what was broken."""
 
-    def __init__(self, nproc):
+    def __init__(self, nproc, single):
         todo = []
         for patient in (False, True):
-            world = World(nproc, RESTARTS, patient, hangs=may_hang(nproc))
+            world = World(nproc, RESTARTS, patient, hangs=may_hang(nproc), single=single)
             world.begin()
             todo.append(key_of(world))
-        self.nproc = nproc
+        self.nproc, self.single = nproc, single
         self.came_from = dict.fromkeys(todo)  # state -> the state before, and the event
         self.by_clock = {}  # state -> the states that follow when a deadline passes
         self.by_stop = {}  # state -> the state that follows when a stop is requested
@@ -223,7 +230,7 @@ class Walk:
 
 @pytest.fixture(scope="module", params=RANKS)
 def walk(request):
-    return Walk(RANKS[request.param])
+    return Walk(*RANKS[request.param])
 
 
 def test_all_states_are_visited(walk):
@@ -251,7 +258,9 @@ def test_something_must_come(walk):
     for key, follow in walk.by_clock.items():
         world = world_of(key)
         life = world.life
-        if life.phase is Phase.RUNNING or life.waiting:
+        if life.phase is Phase.BACKOFF:
+            assert DeadlineKind.BACKOFF in world.armed
+        elif life.phase is Phase.RUNNING or life.waiting:
             assert any(r.state not in GONE for r in life.ranks)
             assert key in walk.by_stop
         elif not life.phase.final:
@@ -272,22 +281,28 @@ def test_deadlines_alone_lead_to_the_end(walk):
         assert key not in on_the_way, walk.story(key)
         if key not in lengths:
             follow = walk.by_clock[key] - {key}  # a deadline passes once
-            if PHASES[key[0]] is Phase.RUNNING:
+            if PHASES[key[0]] in (Phase.RUNNING, Phase.BACKOFF):
                 follow = {walk.by_stop[key]}
-            elif world_of(key).life.waiting:
+            elif world_of(key).life.waiting and not world_of(key).life.stop_wanted:
                 follow = follow | {walk.by_stop[key]}
             assert follow, walk.story(key)
             lengths[key] = 1 + max(length(k, on_the_way | {key}) for k in follow)
         return lengths[key]
 
-    # START or PATIENCE or the request, then LINGER, GRACE, REAP at the most.
-    assert max(length(key, frozenset()) for key in walk.came_from) == 4
+    # START or PATIENCE or NOTICE or the request, then LINGER, GRACE, REAP at the most; single ranks
+    # may have had LINGER, REAP and START for themselves before.
+    longest = 7 if walk.single else 4
+    assert max(length(key, frozenset()) for key in walk.came_from) == longest
 
 
 def test_a_request_to_stop_is_always_taken(walk):
     for key, after in walk.by_stop.items():
+        if PHASES[key[0]] is Phase.BACKOFF:
+            assert PHASES[after[0]] is Phase.FAILED, walk.story(key)
+            continue
         assert PHASES[after[0]] in (Phase.STOPPING, Phase.SWEEPING), walk.story(key)
-        assert not world_of(after).life.waiting, walk.story(key)
+        noticed = world_of(key).life.waiting and world_of(key).life.stop_wanted
+        assert noticed or not world_of(after).life.waiting, walk.story(key)
     open_ones = [key for key in walk.came_from if not PHASES[key[0]].final]
     assert len(walk.by_stop) == len(open_ones)
 
@@ -360,7 +375,7 @@ def test_illegal_events_raise_and_change_nothing(walk):
                     state = untouched.ranks[rank].state
                     assert state is Worker.LOST or (state, kind) in WORKER_TABLE
         life, untouched = world_of(key).life, world_of(key).life
-        if life.phase not in (Phase.SWEEPING, Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED):
+        if not life.phase.final and life.phase is not Phase.SWEEPING:
             with pytest.raises(IllegalEvent):
                 life.handle(Swept(life.attempt))
             assert life == untouched

@@ -36,11 +36,11 @@ class World:
     """A lifecycle, and what it has asked for and not yet heard of.
 
     expires: whether patience has an end; without one the caller never arms its deadline.
-    hangs: whether ranks may hang.
+    hangs: whether ranks may hang, and notice may be given. single: see `Lifecycle`.
     """
 
-    def __init__(self, nproc, restarts=0, patient=False, expires=True, hangs=True):
-        self.life = Lifecycle(nproc, restarts, patient)
+    def __init__(self, nproc, restarts=0, patient=False, expires=True, hangs=True, single=False):
+        self.life = Lifecycle(nproc, restarts, patient, single)
         self.expires, self.hangs = expires, hangs
         self.stop_due = set()
         self.kill_due = set()
@@ -72,7 +72,10 @@ class World:
 
     def _obey(self, actions):
         for action in actions:
-            if isinstance(action, Spawn):
+            if isinstance(action, Spawn) and action.rank is not None:
+                self.stop_due.discard(action.rank)
+                self.kill_due.discard(action.rank)
+            elif isinstance(action, Spawn):
                 self.stop_due.clear()
                 self.kill_due.clear()
                 self.armed.clear()  # of the attempt before: stale, and tested apart
@@ -104,8 +107,11 @@ class World:
         yield StopWanted()
         yield StopWanted(kill=True)
         yield StopWanted(hurry=True)
+        if self.hangs:
+            yield StopWanted(notice=True)
         if self.sweep_due:
             yield Swept(life.attempt)
+            yield Swept(life.attempt, again=False)
         for kind, deadline in self.armed.items():
             yield Deadline(kind, deadline.attempt, moments[-1])
         for r, rank in enumerate(life.ranks):
@@ -129,6 +135,8 @@ class World:
             yield RankEvent(E.EXITED, r, after)
             for at in moments if rank.failed_at is None and rank.stop_at is None else (after,):
                 yield RankEvent(E.EXITED, r, at, ok=False)
+                if self.life.single:
+                    yield RankEvent(E.EXITED, r, at, ok=False, again=True)
             if r in self.stop_due:
                 yield RankEvent(E.STOP_SENT, r, now if rank.stop_at is None else after)
             if r in self.kill_due:
@@ -169,6 +177,12 @@ def the_ending_is_known_when_gone(before, event, after, actions):
     return all((r.state in GONE) == (r.ended is not None) for r in after.ranks)
 
 
+def revived(before, event):
+    """Tell whether a single rank starts again."""
+    single = before.single and before.phase in (Phase.STARTING, Phase.RUNNING)
+    return single and getattr(event, "again", False) and isinstance(event, RankEvent)
+
+
 def taken_back(before, event):
     """Give the ranks whose failure turns out to be what our signal led to."""
     if getattr(event, "kind", None) not in (WorkerEvent.STOP_SENT, WorkerEvent.KILL_SENT):
@@ -180,6 +194,8 @@ def taken_back(before, event):
 
 
 def a_failure_never_moves_to_a_later_time(before, event, after, actions):
+    if revived(before, event):
+        return True
     back = taken_back(before, event)
     return all(
         a.failed_at is None
@@ -190,7 +206,7 @@ def a_failure_never_moves_to_a_later_time(before, event, after, actions):
 
 
 def the_cause_only_gives_way_to_an_earlier_failure(before, event, after, actions):
-    if before.attempt != after.attempt or not before.failures:
+    if before.attempt != after.attempt or not before.failures or revived(before, event):
         return True
     back = taken_back(before, event)
     if back:
@@ -212,6 +228,7 @@ def what_we_ended_is_no_failure(before, event, after, actions):
 def a_restart_comes_when_it_is_due_and_only_then(before, event, after, actions):
     due = (
         isinstance(event, Swept)
+        and event.again
         and event.attempt == before.attempt
         and before.phase is Phase.SWEEPING
         and before.attempt < before.restarts
@@ -219,12 +236,38 @@ def a_restart_comes_when_it_is_due_and_only_then(before, event, after, actions):
         and any(r.failed_at is not None for r in before.ranks)
         and not any(r.start_failed or r.state is Worker.LOST for r in before.ranks)
     )
+    backs_off = before.phase is not Phase.BACKOFF and after.phase is Phase.BACKOFF
+    if due != backs_off or due != (Arm(Deadline(DeadlineKind.BACKOFF, before.attempt)) in actions):
+        return False
+    over = isinstance(event, Deadline) and event.kind is DeadlineKind.BACKOFF
+    over = over and before.phase is Phase.BACKOFF
     restarted = after.attempt == before.attempt + 1
     fresh = after.phase is Phase.STARTING and all(r == Rank() for r in after.ranks)
     if restarted:
         calm = not after.killing and not after.waiting
-        return due and fresh and calm and Spawn(after.attempt) in actions
-    return not due and after.attempt == before.attempt
+        return over and fresh and calm and Spawn(after.attempt) in actions
+    return not over and after.attempt == before.attempt
+
+
+def a_single_rank_starts_again_if_it_failed_while_the_others_work(before, event, after, actions):
+    spawned = [a for a in actions if isinstance(a, Spawn) and a.rank is not None]
+    due = (
+        revived(before, event)
+        and event.kind is WorkerEvent.EXITED
+        and not before.ranks[event.rank].start_failed
+        and (before.ranks[event.rank].failed_at is not None or _fails(before, event))
+    )
+    if not due:
+        return not spawned
+    others = [r for r in range(before.nproc) if r != event.rank]
+    same = all(after.ranks[r] == before.ranks[r] for r in others)
+    here = Spawn(before.attempt, event.rank) in actions and len(spawned) == 1
+    return same and here and after.ranks[event.rank] == Rank() and after.phase is before.phase
+
+
+def _fails(before, event):
+    rank = before.ranks[event.rank]
+    return not event.ok and (rank.stop_at is None or event.at < rank.stop_at)
 
 
 def a_wish_to_stop_stays(before, event, after, actions):
@@ -243,11 +286,12 @@ def the_verdict_says_what_happened(before, event, after, actions):
 
 def a_group_ends_after_its_ranks(before, event, after, actions):
     states = [r.state for r in after.ranks]
-    if after.phase is Phase.SWEEPING:
-        return all(s is Worker.EXITED for s in states)
+    lost = Worker.LOST in states
+    if after.phase in (Phase.SWEEPING, Phase.BACKOFF):
+        return all(s in GONE for s in states) and (after.single or not lost)
     if after.phase.final:
         return all(s in GONE for s in states)
-    return any(s not in GONE for s in states) and Worker.LOST not in states
+    return any(s not in GONE for s in states) and (not lost or after.single)
 
 
 def the_end_is_told_once_and_last(before, event, after, actions):
@@ -260,7 +304,10 @@ def the_end_is_told_once_and_last(before, event, after, actions):
 def signals_go_to_living_ranks(before, event, after, actions):
     for action in actions:
         if isinstance(action, Signal):
-            if not action.ranks or (action.kill and not after.killing):
+            alone = after.single and after.phase in (Phase.STARTING, Phase.RUNNING)
+            if not action.ranks or (action.kill and not (after.killing or alone)):
+                return False
+            if alone and any(after.ranks[r].failed_at is None for r in action.ranks):
                 return False
             if any(after.ranks[r].state not in ALIVE for r in action.ranks):
                 return False
@@ -281,7 +328,9 @@ def _hurried(before, event):
 
 
 def the_first_signal_counts(before, event, after, actions):
-    return all(b.stop_at is None or a.stop_at == b.stop_at for b, a in _pairs(before, after))
+    return revived(before, event) or all(
+        b.stop_at is None or a.stop_at == b.stop_at for b, a in _pairs(before, after)
+    )
 
 
 def grace_runs_from_the_first_signal_or_the_last_in_a_hurry(before, event, after, actions):
@@ -342,11 +391,16 @@ def who_told_its_outcome_is_left_to_linger(before, event, after, actions):
 
 
 def only_a_patient_group_that_failed_waits(before, event, after, actions):
-    return not after.waiting or (
-        after.patient
-        and after.phase is Phase.STOPPING
-        and any(r.failed_at is not None for r in after.ranks)
-        and not any(r.start_failed for r in after.ranks)
+    noticed = after.stop_wanted and after.phase is Phase.STOPPING
+    return (
+        not after.waiting
+        or noticed
+        or (
+            after.patient
+            and after.phase is Phase.STOPPING
+            and any(r.failed_at is not None for r in after.ranks)
+            and not any(r.start_failed for r in after.ranks)
+        )
     )
 
 
@@ -355,7 +409,9 @@ def a_patient_group_waits_from_its_first_failure(before, event, after, actions):
     fails = (
         after.patient
         and before.phase in (Phase.STARTING, Phase.RUNNING)
-        and bool(after.failures)
+        and not (after.single and after.phase in (Phase.STARTING, Phase.RUNNING))
+        and not isinstance(event, StopWanted)
+        and (bool(after.failures) or Worker.LOST in [r.state for r in after.ranks])
         and not any(r.start_failed for r in after.ranks)
     )
     return armed == fails and (not fails or after.waiting or after.phase is Phase.SWEEPING)
@@ -366,14 +422,22 @@ def who_waits_tells_nobody_to_stop(before, event, after, actions):
         return True
     arms = [a.deadline.kind for a in actions if isinstance(a, Arm)]
     return (
-        all(r.stop_at is None and not r.asked for r in after.ranks)
+        all((r.stop_at is None and not r.asked) or after.single for r in after.ranks)
         and len(arms) == len(actions)
-        and arms in ([], [DeadlineKind.PATIENCE])
+        and arms in ([], [DeadlineKind.PATIENCE], [DeadlineKind.NOTICE])
     )
 
 
 def a_wish_to_stop_or_kill_ends_patience(before, event, after, actions):
-    return not (after.waiting and (after.stop_wanted or after.killing))
+    if not after.waiting:
+        return True
+    if after.killing or not after.stop_wanted:
+        return not after.killing
+    noticed = before.waiting and before.stop_wanted
+    if isinstance(event, StopWanted):
+        given = event.notice and before.phase is Phase.RUNNING
+        return not event.kill and (given or (noticed and not event.hurry))
+    return noticed
 
 
 def patience_ends_for_a_reason(before, event, after, actions):
@@ -381,7 +445,10 @@ def patience_ends_for_a_reason(before, event, after, actions):
         return True
     return (
         isinstance(event, StopWanted)
-        or (isinstance(event, Deadline) and event.kind is DeadlineKind.PATIENCE)
+        or (
+            isinstance(event, Deadline)
+            and event.kind in (DeadlineKind.PATIENCE, DeadlineKind.NOTICE)
+        )
         or after.phase is Phase.SWEEPING
         or any(r.start_failed for r in after.ranks)
     )
@@ -393,7 +460,7 @@ def the_end_of_patience_is_heard_by_all_that_live(before, event, after, actions)
     told = {r for a in actions if isinstance(a, Signal) for r in a.ranks}
     lingering = DeadlineKind.LINGER in [a.deadline.kind for a in actions if isinstance(a, Arm)]
     return all(
-        r in told or (rank.reported and lingering and not after.killing)
+        r in told or before.ranks[r].asked or (rank.reported and lingering and not after.killing)
         for r, rank in enumerate(after.ranks)
         if rank.state in ALIVE
     )
@@ -406,6 +473,7 @@ KEPT = (
     the_cause_only_gives_way_to_an_earlier_failure,
     what_we_ended_is_no_failure,
     a_restart_comes_when_it_is_due_and_only_then,
+    a_single_rank_starts_again_if_it_failed_while_the_others_work,
     a_wish_to_stop_stays,
     the_verdict_says_what_happened,
     a_group_ends_after_its_ranks,

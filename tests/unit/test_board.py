@@ -87,17 +87,19 @@ def test_nobody_reads_half_a_beat(board):
         "import procession\ni = 0\nwhile True:\n i += 1\n procession.beat(i, -i, a=i, b=str(i))\n"
     )
     env = {**os.environ, **board.variable(0)}
+    seen, beat = 0, None
     with subprocess.Popen([sys.executable, "-c", code], env=env) as writer:
-        deadline = time.monotonic() + 20
-        seen = 0
-        while seen < 2000 and time.monotonic() < deadline:
-            beat = board.beat(0)
-            if beat is not None:
-                seen += 1
-                n = beat.step
-                if (beat.total, beat.fields) != (-n, {"a": n, "b": str(n)}):
-                    break
-        writer.kill()
+        try:
+            deadline = time.monotonic() + 20
+            while seen < 2000 and time.monotonic() < deadline:
+                beat = board.beat(0)
+                if beat is not None:
+                    seen += 1
+                    n = beat.step
+                    if (beat.total, beat.fields) != (-n, {"a": n, "b": str(n)}):
+                        break
+        finally:
+            writer.kill()
     assert seen == 2000, beat
 
 

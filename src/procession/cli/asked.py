@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from procession.cli.options import DEFAULTS, TORCHRUN, make_parser
 from procession.cli.parts import by_rank, is_number, read_parts
@@ -36,7 +37,8 @@ OF_OUTPUT = (
 )  # fmt: skip
 OF_LIFE = (
     "max_restarts", "shutdown_timeout", "signals_to_handle", "start_method", "monitor_interval",
-    "event_log_handler", "numa_binding",
+    "event_log_handler", "numa_binding", "restart_backoff", "restart_window", "min_uptime",
+    "restart_scope", "no_restart_codes", "forward", "preempt",
 )  # fmt: skip
 PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
@@ -44,26 +46,34 @@ TORCHS_TIMEOUT = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 
 
 class Life(Value):
-    """How a group lives and ends. signals: to this command, by which the group is ended."""
+    """How a group lives and ends. signals: to this command, by which the group is ended.
+
+    forward: those that each rank gets. notices: those that tell of the end, with the seconds left.
+    """
 
     stop: Stop = DEFAULT_STOP
     restart: Restart = NO_RESTART
     signals: Sequence[int] = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
     start_method: str = DEFAULTS["start_method"]
+    forward: Sequence[int] = ()
+    notices: Mapping[int, float] = MappingProxyType({})
 
 
 class Asked(Value):
     """What a command line asks for.
 
     dry: only to say what would be run. json: the result on stdout. signals: those that end the
-    group. notes: what is to be said before it runs. logs_specs: the entry point that lays out logs.
-    detach: to give the terminal back. told: who waits for a detached run to have started.
+    group. forward, notices: see `Life`. notes: what is to be said before it runs. logs_specs: the
+    entry point that lays out logs. detach: to give the terminal back. told: who waits for a
+    detached run to have started.
     """
 
     spec: Spec
     dry: bool = False
     json: bool = False
     signals: Sequence[int] = ()
+    forward: Sequence[int] = ()
+    notices: Mapping[int, float] = MappingProxyType({})
     notes: Sequence[str] = ()
     logs_specs: str = ""
     detach: bool = False
@@ -125,6 +135,8 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         dry=s.flag("dry_run"),
         json=s.flag("json"),
         signals=life.signals,
+        forward=life.forward,
+        notices=life.notices,
         notes=notes,
         logs_specs=s.text("logs_specs"),
         detach=detach,

@@ -184,11 +184,31 @@ def _declare_life(parser: Parser) -> None:
     add = parser.add_argument_group("life").add_argument
     add("--max-restarts", metavar="COUNT",
         help="how many times a failed group starts again (default: 0)")  # fmt: skip
+    add("--restart-backoff", metavar="SECONDS[:MOST]",
+        help="wait so long before a restart, and twice as long before each further one, up to MOST "
+        "(default: 0:300)")  # fmt: skip
+    add("--restart-window", metavar="SECONDS",
+        help="only restarts of the last so many seconds count for --max-restarts")  # fmt: skip
+    add("--min-uptime", metavar="SECONDS",
+        help="an attempt that fails earlier, in the same place as the one before it, is the last "
+        "one (default: 0)")  # fmt: skip
+    add("--restart-scope", metavar="SCOPE",
+        help="what starts again: group (all ranks, the default), or rank (the one that "
+        "failed)")  # fmt: skip
+    add("--no-restart-codes", metavar="CODES",
+        help="exit codes by which a rank says that it is of no use to start again "
+        "(default: 78)")  # fmt: skip
     add("--shutdown-timeout", metavar="SECONDS",
         help=f"from the stop signal to SIGKILL (default: {DEFAULT_STOP.grace:g})")  # fmt: skip
     add("--signals-to-handle", metavar="SIGNALS",
         help="signals to this command that end the group by the same signal "
         f"(default: {DEFAULTS['signals_to_handle']})")  # fmt: skip
+    add("--forward", metavar="SIGNALS",
+        help="signals to this command that every rank gets, and that do nothing else")  # fmt: skip
+    add("--preempt", metavar="WHO",
+        help="who takes this machine away, and how long before it says so: slurm, kubernetes, "
+        "either with :SECONDS, or SIGNAL:SECONDS; procession.stopping() tells the "
+        "ranks")  # fmt: skip
     add("--start-method", metavar="METHOD",
         help="how Python ranks come to be: forkserver (fast, the default), or spawn (a new "
         "interpreter each); fork is forkserver here")  # fmt: skip

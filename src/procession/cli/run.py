@@ -7,19 +7,22 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from procession.cli.asked import RUN, Asked, read_command_line
 from procession.cli.options import TORCHRUN_PROG
 from procession.cli.say import refuse, say
 from procession.errors import GroupFailed, SpecError
+from procession.events import Event
 from procession.group import CONTROL, Group
 from procession.lifecycle import Phase
 from procession.policy import Route
 from procession.spec import Spec
 
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
+NO_NOTICES: Mapping[int, float] = MappingProxyType({})
 HASTE = 2.0  # seconds for last words, when a signal has come
 
 
@@ -79,12 +82,16 @@ def _run(prog: str, asked: Asked) -> tuple[int, Group | None]:
     group.drain_patiently()
     if not _keeps_output(spec):
         group.stop_when_unread()
+    group.subscribe(_say_restart)
     if asked.told is not None:
         asked.told.watch(group)
     group.conclude_later()
     code = 1
     try:
-        with stopped_by_signals(group, asked.signals) as received:
+        with (
+            forwarded(group, asked.forward),
+            stopped_by_signals(group, asked.signals, asked.notices) as received,
+        ):
             group.drive()
         code = _exit_code(group, received)
     finally:
@@ -123,9 +130,35 @@ def _exit_code(group: Group, received: list[int]) -> int:
     return 0
 
 
+def _say_restart(event: Event) -> None:
+    if event.kind in ("backoff", "restarting"):
+        _say(f"procession: {event.detail}", 0.0)
+
+
 @contextmanager
-def stopped_by_signals(group: Group, signals: Iterable[int]) -> Generator[list[int]]:
+def forwarded(group: Group, signals: Iterable[int]) -> Generator[None]:
+    """Let every rank get these signals; handlers are put back."""
+
+    def take(number: int, _: object) -> None:
+        for rank in range(group.spec.nproc):
+            group.send_signal(rank, number)
+
+    before = {number: signal.signal(number, take) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def stopped_by_signals(
+    group: Group, signals: Iterable[int], notices: Mapping[int, float] = NO_NOTICES
+) -> Generator[list[int]]:
     """Let the first of these signals stop the group, a further one kill it; handlers are put back.
+
+    notices: signals that tell of the end, with the seconds that are left then: ranks are told, and
+    those that have a handler for it get the signal, too. They do not kill.
 
     A signal that comes when all ranks have ended cuts off what is left to be shown. Gives the list
     of signals that came. A signal that was ignored (nohup) stays ignored.
@@ -134,22 +167,26 @@ def stopped_by_signals(group: Group, signals: Iterable[int]) -> Generator[list[i
 
     def explain() -> None:
         if not group.state.final:
-            name = signal.Signals(received[0]).name
+            name = signal.Signals(received[-1]).name
             _say(f"procession: {name}: waiting for ranks to end; once more kills them", 0.0)
 
     patience = threading.Timer(PATIENCE, explain)
     patience.daemon = True
 
     def take(number: int, _: object) -> None:
+        stopping = any(n not in notices for n in received)
         received.append(number)
-        if len(received) == 1:
-            group.stop(signal=number, wait=False)
-            patience.start()
-        else:
+        if number in notices:
+            if len(received) == 1:
+                preempt(group, number, notices[number])
+        elif stopping:
             group.kill(wait=False)
+        else:
+            group.stop(signal=number, notice=0.0, wait=False)
+            patience.start()
 
     before: dict[int, Callable[..., object] | int | None] = {}
-    for number in signals:
+    for number in {*signals, *notices}:
         if signal.getsignal(number) is not signal.SIG_IGN:
             before[number] = signal.signal(number, take)
     try:
@@ -158,6 +195,18 @@ def stopped_by_signals(group: Group, signals: Iterable[int]) -> Generator[list[i
         patience.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def preempt(group: Group, number: int, said: float) -> None:
+    """Let a group end within the time that is left; `said`: seconds, by the command line."""
+    from procession.cli.preemption import divided, seconds_left
+
+    notice, grace = divided(seconds_left(said, number), group.spec.stop.grace)
+    group.stop(notice=notice, grace=grace, wait=False)
+    for rank in range(group.spec.nproc):
+        group.send_signal(rank, number, only_caught=True)
+    name = signal.Signals(number).name
+    _say(f"procession: {name}: {notice:.0f} s for ranks to end by themselves, then SIGTERM", 0.0)
 
 
 def _say(text: str, patience: float | None = None) -> None:

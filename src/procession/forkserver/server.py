@@ -74,6 +74,7 @@ class Server:
         self._sweep_of = 0  # its number
         self._swept: set[int] = set()  # pids that got it
         self._groups: set[int] = set()  # process groups that got the stop signal as ranks
+        self._tidied: set[int] = set()  # sessions of ranks that start again: they are to be empty
         self._patience: float | None = REST_SECONDS  # until it is told something
         self._preloaded: Preloaded | None = None
         self._told: list[protocol.Message] = []  # that are still to be sent
@@ -214,6 +215,9 @@ class Server:
                 self._groups = set()
             self._sweep, self._sweep_of, self._swept = message[1], message[2], set[int]()
             self._reap()
+        elif kind == "tidy":
+            self._tidied.add(message[1])
+            self._reap()
         elif kind == "release":
             self._releasing = True
         elif kind == "rest":
@@ -280,6 +284,7 @@ class Server:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
+                self._tidied.clear()
                 if self._sweep:
                     self._sweep = 0
                     self._tell("swept", self._sweep_of)
@@ -299,6 +304,8 @@ class Server:
             else:
                 seconds = usage.ru_utime + usage.ru_stime
                 self._tell("exited", rank, status, seconds, usage.ru_maxrss * 1024, at)
+        if self._tidied:
+            self._tidied = tree.kill_sessions(self._tidied)
         if self._sweep == signal.SIGKILL:
             tree.signal_children(self._sweep, set(), set())
         elif self._sweep:

@@ -28,6 +28,20 @@ def _parent(pid: int) -> int:
         return 0
 
 
+def kill_sessions(sessions: set[int]) -> set[int]:
+    """Kill every child that is in one of these sessions; gives those that had some."""
+    found: set[int] = set()
+    for pid in children():
+        try:
+            session = os.getsid(pid)
+            if session in sessions:
+                found.add(session)
+                os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass  # gone
+    return found
+
+
 def signal_children(number: int, already: set[int], groups: set[int]) -> None:
     """Signal every child and its process group, but for those in `already` and in `groups`.
 

@@ -1,0 +1,74 @@
+"""`--preempt`: who may take the machine away, by which signal, and how long before.
+
+What is left after such a signal is divided: ranks may end by themselves first, as soon as they ask
+`procession.stopping()`; then comes the stop signal, and a quarter of the time, at the most the
+shutdown time-out, is for obeying it; the last second or so is the launcher's own, for its report.
+
+Sources: Slurm, `sbatch --signal` (USR1 by what its documentation suggests), and KillWait, 30 s by
+default, from SIGTERM to SIGKILL: https://slurm.schedmd.com/sbatch.html, slurm.conf.html.
+Kubernetes, terminationGracePeriodSeconds, 30 by default, from SIGTERM to SIGKILL:
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from procession.errors import SpecError
+
+KILL_WAIT = 30.0  # seconds
+POD_GRACE = 30.0
+SLURM_NOTICE = 60.0
+JOB_END = "SLURM_JOB_END_TIME"  # seconds since 1970
+MARGIN = 0.1  # of what is left, for the launcher itself; at least a second, at most ten
+
+
+def read_preemption(text: str, where: str) -> dict[int, float]:
+    """Read the signals that tell of the end, each with the seconds that are left then.
+
+    Raises SpecError.
+    """
+    who, colon, number = text.partition(":")
+    seconds = None
+    if colon:
+        try:
+            seconds = float(number)
+        except ValueError:
+            seconds = -1.0
+        if not 1 <= seconds < 1e9:
+            raise SpecError(f"{where}: seconds must be 1 or more, not {number!r}")
+    if who == "slurm":
+        usr1 = SLURM_NOTICE if seconds is None else seconds
+        return {int(signal.SIGUSR1): usr1, int(signal.SIGTERM): KILL_WAIT}
+    if who == "kubernetes":
+        return {int(signal.SIGTERM): POD_GRACE if seconds is None else seconds}
+    known = getattr(signal, who, None) if who.startswith("SIG") else None
+    if not isinstance(known, signal.Signals) or known in (signal.SIGKILL, signal.SIGSTOP):
+        raise SpecError(
+            f"{where} must be slurm, kubernetes, or a signal with the seconds that are left then, "
+            f"as in SIGUSR1:120, not {text!r}"
+        )
+    if seconds is None:
+        raise SpecError(f"{where}: say how many seconds are left after {who}, as in {who}:120")
+    return {int(known): seconds}
+
+
+def seconds_left(said: float, number: int) -> float:
+    """Give the seconds that are left now: what was said, or what Slurm tells of its job's end."""
+    text = os.environ.get(JOB_END, "")
+    if number == signal.SIGTERM or not text.isdecimal():
+        return said
+    known = int(text) - time.time()
+    return min(said, known) if known > 0 else said
+
+
+def divided(left: float, grace: float) -> tuple[float, float]:
+    """Divide what is left into notice and grace, in seconds."""
+    left -= min(max(1.0, MARGIN * left), 10.0, left / 2)
+    grace = min(grace, left / 4)
+    return left - grace, grace
+
+
+__all__ = ["divided", "read_preemption", "seconds_left"]

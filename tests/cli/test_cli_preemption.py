@@ -1,0 +1,152 @@
+"""`--forward` and `--preempt`: signals to the command that do not end the group at once."""
+
+import os
+import signal
+
+import pytest
+from commandline import Watched, run
+
+from support import write
+
+POLITE = """
+    import os, time
+    import procession
+    print("works", flush=True)
+    while not procession.stopping():
+        time.sleep(0.002)
+    print("saved with", int(procession.stopping().seconds_left), "s left", flush=True)
+    """
+RUDE = """
+    import time
+    print("works", flush=True)
+    time.sleep(600)
+    """
+CATCHING = """
+    import signal, time
+    import procession
+    signal.signal(signal.SIGUSR1, lambda *_: print("caught", flush=True))
+    print("works", flush=True)
+    while not procession.stopping():
+        time.sleep(0.002)
+    """
+FORWARDED = """
+    import signal, sys
+    signal.signal(signal.SIGUSR1, lambda *_: print("one", flush=True))
+    signal.signal(signal.SIGUSR2, lambda *_: sys.exit(0))
+    print("works", flush=True)
+    while True:
+        signal.pause()
+    """
+
+
+def test_ranks_end_by_themselves_within_the_notice(tmp_path):
+    with Watched("run", "-n", 2, "--preempt", "SIGUSR1:60", write(tmp_path / "p.py", POLITE)) as it:
+        it.shows(b"[0] works", b"[1] works")
+        it.signal(signal.SIGUSR1)
+        assert it.end() == 128 + signal.SIGUSR1
+    assert b"[0] saved with 53 s left" in it.out
+    assert b"[1] saved with 53 s left" in it.out
+    assert b"procession: SIGUSR1: 40 s for ranks to end by themselves, then SIGTERM" in it.err
+    assert b"procession: p.py had done its work before SIGUSR1" in it.err
+
+
+@pytest.mark.parametrize("who", ["slurm", "kubernetes"])
+def test_presets(tmp_path, who):
+    number = signal.SIGUSR1 if who == "slurm" else signal.SIGTERM
+    with Watched("run", "-n", 2, "--preempt", who, write(tmp_path / "p.py", POLITE)) as it:
+        it.shows(b"[0] works", b"[1] works")
+        it.signal(number)
+        assert it.end() == 128 + number
+    assert it.out.count(b"saved with") == 2
+
+
+def test_who_takes_no_notice_is_stopped_in_time(tmp_path):
+    with Watched("run", "-n", 2, "--preempt", "SIGUSR1:2", write(tmp_path / "r.py", RUDE)) as it:
+        it.shows(b"[0] works", b"[1] works")
+        it.signal(signal.SIGUSR1)
+        assert it.end() == 128 + signal.SIGUSR1
+    assert b"procession: r.py was stopped by SIGUSR1" in it.err
+
+
+def test_who_has_a_handler_for_the_signal_gets_it(tmp_path):
+    script = write(tmp_path / "c.py", CATCHING)
+    with Watched("run", "-n", 2, "--preempt", "slurm:60", script) as it:
+        it.shows(b"[0] works", b"[1] works")
+        it.signal(signal.SIGUSR1)
+        assert it.end() == 128 + signal.SIGUSR1
+    assert b"[0] caught" in it.out
+    assert b"[1] caught" in it.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_ctrl_c_ends_a_notice(tmp_path, number):
+    with Watched("run", "-n", 2, "--preempt", "SIGUSR1:900", write(tmp_path / "r.py", RUDE)) as it:
+        it.shows(b"[0] works", b"[1] works")
+        it.signal(signal.SIGUSR1)
+        it.shows(b"for ranks to end by themselves")
+        it.signal(signal.SIGUSR1)  # no more than the first
+        it.signal(number)
+        assert it.end() == 128 + signal.SIGUSR1
+
+
+def test_forwarded_signals_reach_every_rank_and_end_nothing(tmp_path):
+    script = write(tmp_path / "f.py", FORWARDED)
+    with Watched("run", "-n", 2, "--forward", "SIGUSR1,SIGUSR2", script) as it:
+        it.shows(b"[0] works", b"[1] works")
+        it.signal(signal.SIGUSR1)
+        it.shows(b"[0] one", b"[1] one")
+        it.signal(signal.SIGUSR2)
+        assert it.end() == 0
+    assert it.err == b""
+
+
+def test_a_signal_that_would_end_the_group_can_be_forwarded_instead(tmp_path):
+    script = write(tmp_path / "f.py", FORWARDED.replace("SIGUSR1", "SIGHUP"))
+    with Watched("run", "-n", 1, "--forward", "SIGHUP", script) as it:
+        it.shows(b"works")
+        it.signal(signal.SIGHUP)
+        it.shows(b"one")
+        it.signal(signal.SIGTERM)
+        assert it.end() == 128 + signal.SIGTERM
+
+
+def test_third_interrupt_orphans_nobody(tmp_path):
+    script = write(
+        tmp_path / "deaf.py",
+        """
+        import os, signal, time
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        print("pid", os.getpid(), flush=True)
+        time.sleep(600)
+        """,
+    )
+    with Watched("run", "-n", 2, script) as it:
+        it.shows(b"[0] pid", b"[1] pid")
+        it.signal(signal.SIGINT)
+        it.shows(b"waiting for ranks to end; once more kills them")
+        it.signal(signal.SIGINT)
+        it.signal(signal.SIGINT)
+        assert it.end() == 130
+    for line in bytes(it.out).splitlines():
+        pid = int(line.split()[-1])
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--forward", "SIGFOO"], "there is no signal 'SIGFOO'"),
+        (["--forward", "SIGKILL"], "no process can handle SIGKILL"),
+        (["--forward", "SIGINT"], "SIGINT ends the group, and is not forwarded"),
+        (["--forward", "SIGUSR1", "--preempt", "slurm"], "SIGUSR1 ends the group"),
+        (["--preempt", "pbs"], "--preempt must be slurm, kubernetes, or a signal"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(options, words):
+    done = run(*options, "true")
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1

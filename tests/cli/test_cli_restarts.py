@@ -1,0 +1,75 @@
+"""`--max-restarts` with its rules, on the command line."""
+
+import pytest
+from commandline import run
+
+from support import write
+
+COUNTING = """
+    import os, pathlib, sys
+    rank, life = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
+    pathlib.Path(sys.argv[1], f"{rank}.{life}").touch()
+    sys.exit(int(sys.argv[2]))
+    """
+
+
+def lives(tmp_path):
+    return sorted(p.name for p in tmp_path.glob("[0-9].[0-9]"))
+
+
+def test_each_restart_is_said_when_it_is_decided(tmp_path):
+    script = write(tmp_path / "count.py", COUNTING)
+    done = run("--max-restarts", 2, "--restart-backoff", "0.06:0.07", script, tmp_path, 3)
+    assert done.returncode == 3
+    assert lives(tmp_path) == ["0.0", "0.1", "0.2"]
+    said = [line for line in done.stderr.splitlines() if line.startswith("procession: attempt")]
+    assert [line.partition(":")[2].partition(" failed")[0] for line in said] == [
+        *(" attempt 0", " attempt 1"),
+    ]
+    assert "; attempt 1 starts in " in said[0]
+    assert "note: not started again: it was started again 2 times" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "count"),
+    [
+        (["--no-restart-codes", "5,6"], 6, 1),
+        (["--no-restart-codes", "5,6"], 78, 4),
+        ([], 78, 1),
+        (["--min-uptime", "60"], 3, 2),
+        (["--restart-window", "60"], 3, 4),
+        (["--restart-scope", "rank"], 3, 4),
+    ],
+    ids=str,
+)
+def test_the_rules(tmp_path, options, code, count):
+    script = write(tmp_path / "count.py", COUNTING)
+    done = run("--max-restarts", 3, *options, script, tmp_path, code)
+    assert done.returncode == code
+    assert len(lives(tmp_path)) == count
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--restart-backoff", "x"], "--restart-backoff must be seconds, 0 or more, not 'x'"),
+        (["--restart-backoff", "1:x"], "--restart-backoff must be seconds, 0 or more, not 'x'"),
+        (["--restart-window", "-1"], "--restart-window must be seconds"),
+        (["--min-uptime", "nan"], "--min-uptime must be seconds, 0 or more, not 'nan'"),
+        (["--restart-scope", "node"], 'scope must be "group" or "rank", not \'node\''),
+        (["--no-restart-codes", "7,x"], "--no-restart-codes must be exit codes, such as 78,3"),
+        (["--no-restart-codes", "256"], "never must hold exit codes, 1 to 255, not 256"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(options, words):
+    done = run("--max-restarts", 3, *options, "true")
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_rules_without_restarts_are_refused():
+    done = run("--min-uptime", 3, "true")
+    assert done.returncode == 2
+    assert "--min-uptime needs --max-restarts, which is 0" in done.stderr

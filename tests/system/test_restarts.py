@@ -1,0 +1,286 @@
+"""Groups and single ranks that start again, with real processes."""
+
+import os
+import signal
+import sys
+import textwrap
+import time
+
+import pytest
+
+import procession
+from procession import GroupFailed, Phase, Restart, SpecError, Stop
+from support import gone, until
+
+BEGIN = """
+import os, pathlib, sys, time
+place = pathlib.Path(sys.argv[1])
+rank, life = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
+(place / f"{rank}.{life}").write_text(str(os.getpid()))
+"""
+
+
+def program(tmp_path, source):
+    path = tmp_path / "program.py"
+    path.write_text(BEGIN + textwrap.dedent(source))
+    return procession.Script(str(path), (str(tmp_path),))
+
+
+def lives(tmp_path):
+    return sorted(p.name for p in tmp_path.glob("[0-9]*.[0-9]*"))
+
+
+def kinds(group, *wanted):
+    return [e.kind for e in group if e.kind in wanted]
+
+
+def kinds_now(group):
+    return [e.kind for e in group._supervisor.journal.events]
+
+
+def test_the_waits_grow_and_are_told(tmp_path):
+    restart = Restart(max=3, backoff=0.05, jitter=0)
+    group = procession.start(program(tmp_path, "sys.exit(3)"), nproc=2, restart=restart)
+    with pytest.raises(GroupFailed) as failed:
+        group.wait(30)
+    assert lives(tmp_path) == ["0.0", "0.1", "0.2", "0.3", "1.0", "1.1", "1.2", "1.3"]
+    events = list(group)
+    backoffs = [e for e in events if e.kind == "backoff"]
+    starts = [e for e in events if e.kind == "starting"][1:]
+    waits = [(s.at - b.at) / 1e9 for b, s in zip(backoffs, starts, strict=True)]
+    for wait, least in zip(waits, (0.05, 0.1, 0.2), strict=True):
+        assert least <= wait < least + 5
+    assert "exited with code 3" in backoffs[0].detail
+    assert backoffs[1].detail.endswith("attempt 2 starts in 0.10 s")
+    report = str(failed.value)
+    assert "note: attempt 2 failed: " in report
+    assert "note: not started again: it was started again 3 times, which is the most" in report
+
+
+def test_a_stop_during_the_wait_ends_it(tmp_path):
+    restart = Restart(max=3, backoff=60)
+    group = procession.start(program(tmp_path, "sys.exit(3)"), nproc=2, restart=restart)
+    until(lambda: group.state is Phase.BACKOFF)
+    began = time.monotonic()
+    group.stop()
+    assert time.monotonic() - began < 20
+    assert group.state is Phase.FAILED
+    assert lives(tmp_path) == ["0.0", "1.0"]
+    with pytest.raises(GroupFailed):
+        group.result()
+
+
+def test_a_kill_during_the_wait_ends_it(tmp_path):
+    restart = Restart(max=3, backoff=60)
+    group = procession.start(program(tmp_path, "sys.exit(3)"), nproc=1, restart=restart)
+    until(lambda: group.state is Phase.BACKOFF)
+    group.kill()
+    assert group.state is Phase.FAILED
+
+
+def test_what_fails_twice_in_the_same_place_is_not_started_a_third_time(tmp_path):
+    with pytest.raises(GroupFailed) as failed:
+        procession.run(
+            program(tmp_path, "raise ValueError(f'batch {os.getpid()}')"),
+            nproc=2,
+            restart=Restart(max=9, min_uptime=30),
+        )
+    assert {name.partition(".")[2] for name in lives(tmp_path)} == {"0", "1"}
+    assert "it failed twice in the same place (ValueError in program.py:6)" in str(failed.value)
+
+
+def test_an_exit_code_says_that_it_is_of_no_use(tmp_path):
+    with pytest.raises(GroupFailed) as failed:
+        procession.run(program(tmp_path, "sys.exit(78)"), nproc=2, restart=Restart(max=9))
+    assert {name.partition(".")[2] for name in lives(tmp_path)} == {"0"}
+    assert "not started again: exit code 78 means that it is of no use" in str(failed.value)
+
+
+def test_on_failure_hears_of_each_and_may_forbid_more(tmp_path):
+    heard = []
+
+    def on_failure(end):
+        left = [os.path.exists(f"/proc/{f.pid}") for f in (*end.failures, *end.ended)]
+        heard.append((end.attempt, end.failures[0].exit.code, any(left)))
+        return end.attempt < 1
+
+    with pytest.raises(GroupFailed) as failed:
+        procession.run(
+            program(tmp_path, "sys.exit(3)"), nproc=2, restart=Restart(max=9), on_failure=on_failure
+        )
+    assert heard == [(0, 3, False), (1, 3, False)]
+    assert "not started again: on_failure said so" in str(failed.value)
+
+
+def test_on_failure_that_raises_is_told():
+    def on_failure(end):
+        raise RuntimeError("no disk")
+
+    with pytest.raises(GroupFailed, match="on_failure raised RuntimeError: no disk"):
+        procession.run(["false"], nproc=2, restart=Restart(max=9), on_failure=on_failure)
+
+
+def test_on_failure_is_heard_without_restarts_too():
+    heard = []
+    with pytest.raises(GroupFailed):
+        procession.run(["false"], nproc=2, on_failure=heard.append)
+    assert [end.failures[0].exit.code for end in heard] == [1]
+    with pytest.raises(SpecError, match="on_failure must be a callable"):
+        procession.run(["true"], on_failure=7)
+
+
+# -- one for one
+
+
+ONE = """
+if rank == "1" and life < "2":
+    {how}
+while not all((place / f"{{r}}.{{n}}").exists() for r, n in ((0, 0), (1, 2), (2, 0))):
+    time.sleep(0.002)
+"""
+
+
+@pytest.mark.parametrize(
+    "how", ["sys.exit(3)", "os._exit(3)", "raise ValueError", "os.kill(os.getpid(), 9)"]
+)
+@pytest.mark.parametrize("kind", ["script", "command"])
+def test_only_the_rank_that_failed_starts_again(tmp_path, how, kind):
+    script = program(tmp_path, ONE.format(how=how))
+    if kind == "command":
+        script = [sys.executable, script.path, *script.args]
+    group = procession.start(script, nproc=3, restart=Restart(max=5, scope="rank"))
+    group.wait(40)
+    assert lives(tmp_path) == ["0.0", "1.0", "1.1", "1.2", "2.0"]
+    assert kinds(group, "restarting", "stopping", "backoff") == ["restarting", "restarting"]
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_functions_start_again_one_by_one(method):
+    def work(rank):
+        life = os.environ["TORCHELASTIC_RESTART_COUNT"]
+        if rank == 0 and life == "0":
+            raise ValueError("once")
+        return rank, life
+
+    values = procession.run(
+        work,
+        args={0: (0,), 1: (1,)},
+        nproc=2,
+        start_method=method,
+        restart=Restart(max=1, scope="rank"),
+    )
+    assert values == [(0, "1"), (1, "0")]
+
+
+def test_when_there_is_no_more_the_group_ends(tmp_path):
+    script = program(tmp_path, "time.sleep(600) if rank == '0' else sys.exit(4)")
+    logs = procession.Logs(tmp_path / "logs", redirect=procession.Std.ALL)
+    with pytest.raises(GroupFailed) as failed:
+        procession.run(script, nproc=2, logs=logs, restart=Restart(max=2, scope="rank"))
+    assert failed.value.cause.rank == 1
+    assert "attempt_2/1/stderr.log" in failed.value.cause.stderr_log
+    assert [e.rank for e in failed.value.ended] == [0]
+    assert lives(tmp_path) == ["0.0", "1.0", "1.1", "1.2"]
+    assert "it was started again 2 times, which is the most" in str(failed.value)
+
+
+def test_a_rank_that_waits_for_its_time_is_stopped_with_the_others(tmp_path):
+    script = program(tmp_path, "time.sleep(600) if rank == '0' else sys.exit(4)")
+    restart = Restart(max=2, scope="rank", backoff=60)
+    group = procession.start(script, nproc=2, restart=restart)
+    until(lambda: "restarting" in kinds_now(group))
+    group.stop()
+    assert group.state is Phase.STOPPED
+    assert lives(tmp_path) == ["0.0", "1.0"]
+
+
+def test_what_a_rank_leaves_does_not_outlive_its_restart(tmp_path):
+    source = """
+    if rank == "1" and life == "0":
+        child = os.fork()
+        if not child:
+            time.sleep(600)
+        (place / "child").write_text(str(child))
+        sys.exit(3)
+    while not (place / "over").exists():
+        time.sleep(0.002)
+    """
+    restart = Restart(max=2, scope="rank")
+    with procession.start(program(tmp_path, source), nproc=2, restart=restart) as group:
+        until(lambda: (tmp_path / "1.1").exists())
+        gone([int((tmp_path / "child").read_text())])
+        assert group.state is Phase.RUNNING
+        (tmp_path / "over").touch()
+        group.wait(20)
+
+
+def test_a_failed_rank_that_does_not_go_is_killed_and_starts_again(tmp_path):
+    source = """
+    import threading
+    if rank == "1" and life == "0":
+        threading.Thread(target=time.sleep, args=(600,)).start()
+        raise ValueError("and stays")
+    while not (place / "1.1").exists():
+        time.sleep(0.002)
+    """
+    restart, stop = Restart(max=1, scope="rank"), Stop(linger=0.05)
+    procession.run(program(tmp_path, source), nproc=2, restart=restart, stop=stop, timeout=40)
+    assert lives(tmp_path) == ["0.0", "1.0", "1.1"]
+
+
+def test_a_lost_forkserver_is_no_reason_to_start_again(tmp_path):
+    script = program(tmp_path, "time.sleep(600)")
+    group = procession.start(script, nproc=2, restart=Restart(max=5, scope="rank"))
+    until(lambda: len(lives(tmp_path)) == 2)
+    os.kill(group._supervisor._server.pid, signal.SIGKILL)
+    with pytest.raises(GroupFailed, match="its forkserver was lost"):
+        group.wait(30)
+    assert lives(tmp_path) == ["0.0", "1.0"]
+
+
+# -- notice
+
+
+def polite():
+    while not procession.stopping():
+        time.sleep(0.002)
+    return procession.stopping().seconds_to_signal
+
+
+def test_with_notice_ranks_end_by_themselves():
+    group = procession.start(polite, nproc=3, stop=Stop(notice=20, grace=10))
+    group.stop()
+    result = group.wait(10)
+    assert result.state is Phase.SUCCEEDED
+    assert all(10 < value <= 20 for value in result.values)
+
+
+def test_who_does_not_take_notice_is_stopped_in_the_end():
+    group = procession.start(time.sleep, args=(600,), nproc=2)
+    group.stop(notice=0.2)
+    assert group.state is Phase.STOPPED
+    assert kinds(group, "stop_sent") == ["stop_sent"] * 2
+
+
+def test_a_second_request_neither_shortens_nor_prolongs_it_and_a_kill_ends_it():
+    group = procession.start(time.sleep, args=(600,), nproc=2)
+    group.stop(notice=300, wait=False)
+    group.stop(wait=False)
+    until(lambda: group.state is Phase.STOPPING)
+    assert "stop_sent" not in kinds_now(group)
+    group.kill()
+    assert group.state is Phase.STOPPED
+
+
+def test_a_failure_within_the_notice_is_a_failure():
+    def work(rank):
+        while not procession.stopping():
+            time.sleep(0.002)
+        if rank == 1:
+            raise ValueError("could not save")
+        time.sleep(600)
+
+    group = procession.start(work, args={0: (0,), 1: (1,)}, nproc=2)
+    group.stop(notice=0.5)
+    with pytest.raises(GroupFailed, match="could not save"):
+        group.result()
