@@ -116,11 +116,8 @@ class Group:
         except BaseException as e:
             self._crash = e
         finally:
-            try:
-                if not self._concludes_later or self._crash is not None:
-                    self.conclude()
-            except Exception as e:
-                self._crash = self._crash or e
+            if self._reach is not None or self._spawner.run_dir.kept:
+                self._conclude_now()
             _groups.discard(self)
             with self._lock:
                 self._done.set()
@@ -129,6 +126,13 @@ class Group:
             self._supervisor.journal.wake()
             for call in callbacks:
                 call()
+
+    def _conclude_now(self) -> None:
+        try:
+            if not self._concludes_later or self._crash is not None:
+                self.conclude()
+        except Exception as e:
+            self._crash = self._crash or e
 
     def _become_reachable(self) -> None:
         run = self._spawner.run_id
