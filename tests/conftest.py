@@ -10,6 +10,7 @@ import uuid
 import pytest
 
 import procession.forkserver
+from procession.control.leftover import dead_sockets
 
 # A test run in the background has these ignored, and so would have all that it starts.
 for number, action in (
@@ -101,6 +102,9 @@ def nothing_left(tmp_path_factory, monkeypatch, request):
     monkeypatch.setenv(name, value)
     monkeypatch.setenv("TMPDIR", str(scratch))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    runtime = tmp_path_factory.mktemp("runtime")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     fds, threads, before = descriptors(), set(threading.enumerate()), handlers()
     yield
@@ -121,6 +125,8 @@ def nothing_left(tmp_path_factory, monkeypatch, request):
         time.sleep(0.01)
     left += [f"handler of signal {n}" for n, h in handlers().items() if h != before[n]]
     left += [f"temporary file {name}" for name in os.listdir(scratch)]
+    dead_sockets(remove=True)  # of launchers that the test has killed
+    left += [f"in the runtime directory: {name}" for name in os.listdir(runtime)]
     assert not left, "left behind: " + "; ".join(left)
 
 

@@ -20,8 +20,8 @@ LAYERS = {
     2: "system/ output/ view/ forkserver/ worker/ results board named payload pickling devices/ "
     "preload/ stacks/",
     3: "preloading learning placing spawner ends facts handlers journal rankprocesses recovery "
-    "lastlook hangs supervisor",
-    4: "looking group launch processes",
+    "lastlook hangs supervisor summary",
+    4: "looking group control/ launch processes",
     5: "cli/ elastic/ multiprocessing/ xla/ jax telemetry",
     FACE: "__init__ __main__",
 }

@@ -6,6 +6,7 @@ import atexit
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from signal import valid_signals
 
@@ -38,8 +39,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from procession.control.reach import Reach
     from procession.output.console import Console
 
+CONTROL = "PROCESSION_CONTROL"
 SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 MARGIN = 15.0  # seconds beyond all deadlines of a group, for the launcher's own work
 
@@ -74,6 +77,7 @@ class Group:
         output: Output | None = None,
         server: ForkServer | None = None,
         on_event: Callable[[Event], object] | None = None,
+        control: bool | None = None,
     ) -> None:
         self.spec = spec
         self._thread: threading.Thread | None = None
@@ -83,6 +87,9 @@ class Group:
         self._done = Latch()
         self._callbacks: list[Callable[[], None]] = []
         self._owner = os.getpid()
+        self._controlled = os.environ.get(CONTROL) == "1" if control is None else control
+        self._reach: Reach | None = None
+        self._concludes_later = False
         self.unread = False
         try:
             self._spawner = Spawner(spec, output)
@@ -120,10 +127,14 @@ class Group:
         self._thread = threading.current_thread()
         _groups.add(self)
         try:
+            if self._controlled:
+                self._become_reachable()
             self._supervisor.run()
         except BaseException as e:
             self._crash = e
         finally:
+            if self._reach is not None or self._spawner.run_dir.kept:
+                self._conclude_now()
             _groups.discard(self)
             with self._lock:
                 self._done.set()
@@ -132,6 +143,56 @@ class Group:
             self._supervisor.journal.wake()
             for call in callbacks:
                 call()
+
+    def _conclude_now(self) -> None:
+        try:
+            if not self._concludes_later or self._crash is not None:
+                self.conclude()
+        except Exception as e:
+            self._crash = self._crash or e
+
+    def _become_reachable(self) -> None:
+        run = self._spawner.run_id
+        try:
+            from procession.control.reach import Reach
+
+            self._reach = Reach(self, self._supervisor, self._spawner.streams, run)
+            if self._has_directory:
+                from procession.control.index import note_run
+
+                note_run(run, self.run_dir, self.spec.name)
+        except (OSError, ImportError):
+            pass  # no descriptor is left, of which the start will have more to say
+
+    def conclude_later(self) -> None:
+        """Leave it to the caller of `drive` to call `conclude`. To be used before it."""
+        self._concludes_later = True
+
+    def conclude(self, code: int | None = None) -> None:
+        """Write down how the group ended, where it has a directory, and tell who looks on.
+
+        code: that of the command that ran it; None: what it should be.
+        """
+        reach = self._reach
+        try:
+            if (reach is not None and reach.visited) or (self.end and self._has_directory):
+                from procession.control.ending import conclude
+
+                conclude(self, reach, self.end, code)
+        except (OSError, ImportError):
+            pass  # no descriptor is left
+        finally:
+            if reach is not None:
+                reach.close()
+
+    def write_end(self, result: dict[str, Any], report: str) -> None:
+        """Write into the run's directory how it ended."""
+        if self._has_directory:
+            self._spawner.run_dir.write_end(result, report)
+
+    @property
+    def _has_directory(self) -> bool:
+        return self._spawner.run_dir.kept and os.path.isdir(self._spawner.run_dir.path)
 
     def stop_when_unread(self) -> None:
         """Have the group stopped when nobody reads our standard output any more; see `unread`.
@@ -175,6 +236,32 @@ class Group:
     def state(self) -> Phase:
         """Where the group is in its life."""
         return self._supervisor.phase
+
+    @property
+    def end(self) -> GroupEnd | None:
+        """How it ended, None while it has not."""
+        return self._supervisor.end
+
+    @property
+    def began(self) -> float:
+        """When it began, in seconds of the monotonic clock."""
+        events = self._supervisor.journal.events
+        return events[0].at / 1e9 if events else time.monotonic()
+
+    @property
+    def stop_signal(self) -> int:
+        """The signal by which its ranks are, or were, asked to end."""
+        return self._supervisor.stop_signal
+
+    @property
+    def stopped_by(self) -> int:
+        """The signal by which somebody in another terminal had it stopped, 0 if nobody did."""
+        return self._reach.stopped_by if self._reach is not None else 0
+
+    @property
+    def run_id(self) -> str:
+        """What it is found by from other terminals: the id of its run."""
+        return (self._reach.name if self._reach is not None else "") or self._spawner.run_id
 
     @property
     def run_dir(self) -> str:
@@ -462,6 +549,9 @@ def _stop_all() -> None:
 
 
 def _forget_all() -> None:
+    for group in _groups:
+        if group._reach is not None:  # pyright: ignore[reportPrivateUsage]
+            group._reach.forget()  # pyright: ignore[reportPrivateUsage]
     _groups.clear()
 
 

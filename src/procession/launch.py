@@ -47,6 +47,7 @@ def start(
     placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
+    control: bool | None = None,
     on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: OnEvent | None = None,
 ) -> Group:
@@ -76,6 +77,8 @@ def start(
         PROCESSION_PRELOAD=none in the environment, "auto" is None.
     learn: with "auto", keep in the user's cache directory what rank 0 had imported of the same
         packages when the program came to its end, and preload that, too, the next time.
+    control: whether the group can be seen and steered from other terminals (`procession ps`), by
+        this user and root. None: if PROCESSION_CONTROL=1 is in the environment.
     on_failure: called after each failure, when its processes are gone and before anything starts
         again, with the facts; in a thread of procession, which waits for it. If it gives False, or
         raises, nothing starts again.
@@ -112,12 +115,12 @@ def start(
         from procession.devices import deal
 
         spec = deal(spec, devices)
-    return start_spec(spec, on_event)
+    return start_spec(spec, on_event, control)
 
 
-def start_spec(spec: Spec, on_event: OnEvent | None = None) -> Group:
+def start_spec(spec: Spec, on_event: OnEvent | None = None, control: bool | None = None) -> Group:
     """Start a group that is described by a checked `Spec`; see `start`."""
-    making = _Making(spec, None, on_event)
+    making = _Making(spec, None, on_event, control)
     try:
         try:
             group = _made_by(making)
@@ -181,6 +184,7 @@ def run(
     placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
     learn: bool = True,
+    control: bool | None = None,
     on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: OnEvent | None = None,
     timeout: float | None = None,
@@ -211,6 +215,7 @@ def run(
         placement=placement,
         preload=preload,
         learn=learn,
+        control=control,
         on_failure=on_failure,
         on_event=on_event,
     )
@@ -238,9 +243,16 @@ class _Making:
     and the next statement there is always room for one.
     """
 
-    def __init__(self, spec: Spec, output: Output | None, on_event: OnEvent | None = None) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        output: Output | None,
+        on_event: OnEvent | None = None,
+        control: bool | None = None,
+    ) -> None:
         self.spec = spec
         self._on_event = on_event
+        self.control = control
         self.output = output
         self.server: ForkServer | None = None
         self.group: Group | None = None
@@ -262,7 +274,7 @@ class _Making:
 
     def _run(self) -> None:
         try:
-            group = Group(self.spec, self.output, self.server, self._on_event)
+            group = Group(self.spec, self.output, self.server, self._on_event, control=self.control)
         except BaseException as e:
             if self.server is not None:
                 self.server.close()

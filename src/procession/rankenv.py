@@ -15,7 +15,8 @@ class Place(Value):
     """Where a group runs: its address for rendezvous, its run, and the cores it may use.
 
     address, port: of rank 0's rendezvous. run_id: names the run. attempt, restarts: which life of
-    the group, and how many more there may be in all. cores: that this process may use.
+    the group, and how many more there may be in all. cores: that this process may use. launcher:
+    its mark, see `system.identity`; "": ranks are not told.
     """
 
     address: str
@@ -24,6 +25,7 @@ class Place(Value):
     attempt: int
     restarts: int
     cores: int
+    launcher: str = ""
 
 
 class Node(Value):
@@ -99,6 +101,8 @@ def common_environment(
         "PYTHONUNBUFFERED": "1",
         "PROCESSION_RUN": place.run_id,
     }
+    if place.launcher:
+        env["PROCESSION_LAUNCHER"] = place.launcher
     if nproc > 1 and "OMP_NUM_THREADS" not in inherited:
         env["OMP_NUM_THREADS"] = str(max(1, place.cores // nproc))
     return env

@@ -10,7 +10,7 @@ from procession.forkserver import pool
 from procession.forkserver.boot import fresh_interpreter
 from procession.forkserver.client import ForkServer, Jobs
 from procession.output.plan import Output, output_of
-from procession.output.rundir import masked, masked_words
+from procession.output.rundir import masked, masked_words, run_of
 from procession.output.wiring import Wiring
 from procession.payload import Payload
 from procession.placing import Placed, Places
@@ -25,6 +25,7 @@ from procession.rankenv import (
 from procession.results import ResultReader
 from procession.spec import Command, Function, Spec, words_of
 from procession.system.descriptors import fill_standard
+from procession.system.identity import own_mark
 from procession.system.ports import free_port
 
 TYPE_CHECKING = False
@@ -70,14 +71,12 @@ class Spawner:
                 from procession.learning import Learning
 
                 self._learning = Learning(spec, self._plan)
-            called = spec.node.run_id or given_run_id(self._env) or spec.name
-            world = spec.node.first(spec.nproc), spec.node.count * spec.nproc
-            output = output or output_of(spec.logs, spec.nproc, spec.name, _safe(called), world)
+            output = output or planned_output(spec)
             self.run_dir = output.files
             self._owned.append(self.run_dir)
             self.streams = Wiring(output, spec.stdin)
             self._owned.insert(0, self.streams)
-            self.run_id = os.path.basename(self.run_dir.path)
+            self.run_id = run_of(self.run_dir.path)
             self.asked = self._asked()
             self.run_dir.write_run(self.asked)
             self.places.prepare()
@@ -105,6 +104,7 @@ class Spawner:
             "logs": repr(spec.logs),
             "placement": repr(spec.placement),
             "launcher": os.getpid(),
+            "mark": own_mark(),
         }
 
     def lease(self) -> ForkServer:
@@ -153,6 +153,7 @@ class Spawner:
             attempt=attempt,
             restarts=self._spec.restart.max,
             cores=self.places.placed.cores,
+            launcher=own_mark(),
         )
         spec = self._spec
         own = common_environment(where, spec.nproc, _role(self._env), self._env, spec.node)
@@ -265,6 +266,13 @@ def variables_of(spec: Spec, env: Mapping[str, str], placed: Placed) -> list[dic
         both = {**env, **given, **placed.variables(rank, env), **own}
         found.append({name: value for name, value in both.items() if value is not None})
     return found
+
+
+def planned_output(spec: Spec) -> Output:
+    """Plan the output of a group by its `Logs`, and make its directory. Raises OSError."""
+    called = spec.node.run_id or given_run_id(os.environ) or spec.name
+    world = spec.node.first(spec.nproc), spec.node.count * spec.nproc
+    return output_of(spec.logs, spec.nproc, spec.name, _safe(called), world)
 
 
 def _role(env: Mapping[str, str]) -> str:

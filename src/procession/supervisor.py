@@ -121,6 +121,14 @@ class Supervisor:
         self._actions: deque[lifecycle.Action] = deque()  # the first one is being carried out
         self._loop.watch(server.fileno(), self._hear)
 
+    def watch(self, fd: int, call: Callable[[], None]) -> None:
+        """Have the loop call `call` when `fd` can be read; in the loop's thread, as `unwatch`."""
+        self._loop.watch(fd, call)
+
+    def unwatch(self, fd: int) -> None:
+        """Let the loop forget `fd`."""
+        self._loop.forget(fd)
+
     @property
     def records(self) -> list[RankRecord]:
         """What was seen of each rank in the current attempt."""
@@ -197,6 +205,11 @@ class Supervisor:
             except IndexError:
                 return
             self.journal.subscribe(call)
+
+    @property
+    def stop_signal(self) -> int:
+        """The signal by which ranks are, or were, asked to end."""
+        return self._stop_signal
 
     @property
     def phase(self) -> Phase:

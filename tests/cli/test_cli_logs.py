@@ -46,6 +46,8 @@ def test_layout(hello, logs):
     assert files(path) == {
         "run.json",
         "events.jsonl",
+        "report.txt",
+        "result.json",
         *(f"attempt_0/{r}/{s}.log" for r in (0, 1) for s in ("stdout", "stderr")),
     }
     for rank in (0, 1):

@@ -115,6 +115,7 @@ def test_environment_is_the_callers(tmp_path, method, monkeypatch):
         env = ast.literal_eval(told)
         assert env.pop("PROCESSION_RUN")
         assert env.pop("PROCESSION_BOARD")
+        assert env.pop("PROCESSION_LAUNCHER")
         assert env.pop("LC_CTYPE", None) == os.environ.get("LC_CTYPE") or method != "fork"
         env["LC_CTYPE"] = os.environ.get("LC_CTYPE")
         assert env == {**os.environ, "LC_CTYPE": os.environ.get("LC_CTYPE")}

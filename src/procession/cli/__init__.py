@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from procession.forkserver.boot import end_early, start_early
 
-TELLING = {"-h", "--help", "--version", "--dry-run", "--dry_run"}  # no group comes of these
+# Of these comes no group in this process.
+TELLING = {"-h", "--help", "--version", "--dry-run", "--dry_run", "--detach"}
+TOLD = "PROCESSION_TOLD"  # in the environment of a detached launcher: a descriptor, see `detached`
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +23,13 @@ together, say why, and leave nothing behind."""
 
 COMMANDS = {
     "run": "run a program as a group of ranks",
+    "ps": "list what runs here, and what ran",
+    "logs": "show what the ranks of a run write",
+    "attach": "come back to a run, and stay until it ends",
+    "stop": "end a run",
+    "report": "tell how a run is, or how it ended",
+    "stacks": "show what each rank of a run is doing",
+    "clean": "end and remove what launchers that were killed have left",
     "doctor": "tell what this machine offers, and what falls back",
     "completion": "print a script by which bash, zsh or fish completes this command",
 }
@@ -32,8 +42,11 @@ examples:
   procession run -n 4 train.py --epochs 3     a Python script, four ranks
   procession run -n 4 -m mypackage.train      a Python module
   procession run -n 2 ./a.out input.dat       any program
+  procession run --detach -n 4 train.py       the same, without this terminal
+  procession attach last                      and back to it
   procession doctor                           what this machine offers
 """
+STEERING = ("ps", "logs", "attach", "stop", "report", "stacks", "clean")
 INTERRUPTED = 130  # 128 + SIGINT
 
 
@@ -48,7 +61,7 @@ def surrounded(call: Callable[[], int], launch: Sequence[str] | None) -> int:
 
     launch: the words of a launch. Gives the exit code, also after Ctrl-C.
     """
-    if launch is not None and not TELLING.intersection(launch):
+    if launch is not None and (TOLD in os.environ or not TELLING.intersection(launch)):
         start_early()
     try:
         return call()
@@ -120,6 +133,10 @@ def _command(words: list[str]) -> int:
         return 2
     if rest[0] == "run":
         return _command(rest)
+    if rest[0] in STEERING:
+        from importlib import import_module
+
+        return import_module(f"procession.cli.{rest[0]}").main(rest[1:])
     if rest[0] == "doctor":
         return _doctor(rest[1:])
     if rest[0] == "completion":

@@ -34,6 +34,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
+    from procession.cli.detached import Told
+
 RUN = "procession run"
 OF_NODES = (
     "nnodes", "node_rank", "master_addr", "master_port", "rdzv_endpoint", "rdzv_backend",
@@ -75,7 +77,8 @@ class Asked(Value):
     dry: only to say what would be run. json: the result on stdout. signals: those that end the
     group. forward, notices: see `Life`. notes: what is to be said before it runs. logs_specs: the
     entry point that lays out logs. otel: to trace the run. live: a view of the group while it
-    runs. status: seconds between two lines about it, or None.
+    runs. status: seconds between two lines about it, or None. detach: to give the terminal back.
+    told: who waits for a detached run to have started.
     """
 
     spec: Spec
@@ -89,6 +92,8 @@ class Asked(Value):
     otel: bool = False
     live: bool = False
     status: float | None = None
+    detach: bool = False
+    told: Told | None = None
 
     def plan(self) -> tuple[Spec, Output | None]:
         """Plan the output where an entry point does; what it says of variables is in the group's.
@@ -121,6 +126,13 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
     parts = read_parts(parser, s, rest, torchrun=torchrun)
     nproc = sum(part.nproc for part in parts)
     logs = _logs(s, nproc, notes, torchrun)
+    told = None
+    detach = s.flag("detach")
+    if detach:
+        from procession.cli.detached import check_detached, taken
+
+        logs = check_detached(s, logs)
+        told = taken()
     life = _life(s, notes)
     spec = make_spec(
         nproc=nproc,
@@ -148,6 +160,8 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         otel=s.flag("otel"),
         live=s.flag("live"),
         status=_status(s),
+        detach=detach,
+        told=told,
     )
 
 

@@ -7,8 +7,10 @@ no Python.
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from typing import NamedTuple
 
+from procession.cli import STEERING
 from procession.cli.options import make_parser
 from procession.cli.parser import Parser
 from procession.devices import AUTO, KINDS
@@ -63,11 +65,18 @@ _procession() {{
     case $command:$word in
 {options}
         run:*) COMPREPLY=($(compgen -c -- "$word") $(compgen -f -- "$word")) ;;
+        logs:*|attach:*|stop:*|report:*|stacks:*)
+            COMPREPLY=($(compgen -W "$(_procession_runs) last" -- "$word")) ;;
         completion:*) COMPREPLY=($(compgen -W {shells} -- "$word")) ;;
     esac
 }}
 _procession_program() {{
     COMPREPLY=($(compgen -f -- "${{COMP_WORDS[COMP_CWORD]}}"))
+}}
+_procession_runs() {{
+    local place=${{XDG_RUNTIME_DIR:-/run/user/$UID}}/procession
+    [[ -d $place ]] || place=${{TMPDIR:-/tmp}}/procession-$UID
+    command ls "$place" 2> /dev/null
 }}
 complete -o filenames -F _procession procession
 """
@@ -115,7 +124,8 @@ def parsers() -> dict[str, Parser]:
 
     doctors = Parser("procession doctor")
     doctor.add_arguments(doctors)
-    return {"run": make_parser(), "doctor": doctors}
+    steering = {name: import_module(f"procession.cli.{name}").make_parser() for name in STEERING}
+    return {"run": make_parser(), **steering, "doctor": doctors}
 
 
 def _options(parser: Parser) -> list[_Option]:

@@ -32,10 +32,16 @@ Options may also come from elsewhere. What comes first in this list counts: the 
 variables such as PROCESSION_LOG_DIR; torchrun's, such as PET_LOG_DIR; the file of --config; the
 table [tool.procession] in pyproject.toml, here or in a directory above.
 
+With --detach, the run goes on without a terminal: what the console would show is in console.log
+in its directory (without --log-dir, below ~/.local/state/procession), beside report.txt and
+result.json, which say how it ended. Its exit code is 0 if the group has started.
+
+Runs are seen and steered from other terminals: procession ps, logs, attach, stop, report.
+
 exit codes: 0 if every rank succeeded, else that of the rank that failed first (128 + the number
-of the signal that killed it); 130 after Ctrl-C, 143 after SIGTERM; 141 if the group was stopped
-because nobody reads its output any more (as in: procession run ... | head), unless files keep it;
-2 for a wrong command line; 124 if the group hung.
+of the signal that killed it); 130 after Ctrl-C, 143 after SIGTERM or procession stop; 141 if the
+group was stopped because nobody reads its output any more (as in: procession run ... | head),
+unless files keep it; 2 for a wrong command line; 124 if the group hung.
 
 examples:
   procession run -n 4 train.py --epochs 3
@@ -183,6 +189,8 @@ def _declare_output(parser: Parser) -> None:
         help="at the end, print the result as JSON on stdout; all else goes to stderr")  # fmt: skip
     add("--otel", action="store_true",
         help="trace the run with OpenTelemetry; OTEL_TRACES_EXPORTER says where to")  # fmt: skip
+    add("--detach", action="store_true",
+        help="give the terminal back when the group has started; see attach")  # fmt: skip
     add("--stdin", metavar="RANK",
         help="the rank that reads this command's standard input, or none; the other ranks read "
         "end-of-file (default: 0)")  # fmt: skip

@@ -55,6 +55,25 @@ class Parser(argparse.ArgumentParser):
             own += self._long(word, rest) if word.startswith("--") else self._short(word, rest)
         return self.parse_args(own), rest
 
+    def read_mixed(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """Read our options wherever they stand; gives them, and the other words.
+
+        Raises as `read`.
+        """
+        own: list[str] = []
+        others: list[str] = []
+        rest = list(words)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                others += rest
+                break
+            if not word.startswith("-") or word == "-":
+                others.append(word)
+            else:
+                own += self._long(word, rest) if word.startswith("--") else self._short(word, rest)
+        return self.parse_args(own), others
+
     def _long(self, word: str, rest: list[str]) -> list[str]:
         name, equals, value = word.partition("=")
         action = self._find(name.replace("_", "-"), name)

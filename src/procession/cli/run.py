@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -15,7 +16,7 @@ from procession.cli.options import TORCHRUN_PROG
 from procession.cli.say import refuse, say
 from procession.errors import GroupFailed, SpecError
 from procession.events import Event
-from procession.group import Group
+from procession.group import CONTROL, Group
 from procession.lifecycle import Phase
 from procession.policy import Route
 from procession.spec import Spec
@@ -47,6 +48,10 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
             return 0
     except SpecError as e:
         refuse(prog, str(e))
+    if asked.detach and asked.told is None:
+        from procession.cli.detach import detach
+
+        return detach(words, torchrun=torchrun)
     for note in asked.notes:
         _say(f"procession: {note}")
     if not asked.otel:
@@ -86,7 +91,12 @@ def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group 
         from procession.cli.place import say_threads
     try:
         spec, output = asked.plan()
-        group = Group(spec, output, on_event=on_event)
+        control = os.environ.get(CONTROL) != "0"
+        if asked.told is None:
+            group = Group(spec, output, on_event=on_event, control=control)
+        else:
+            with asked.told.settled(spec) as output:
+                group = Group(spec, output, on_event=on_event, control=control)
     except SpecError as e:
         refuse(prog, str(e))
     except GroupFailed as e:
@@ -98,24 +108,36 @@ def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group 
     threads = say_threads(spec, group.placed) if say_threads is not None else ""
     for note in filter(None, (threads, *group.notes)):
         _say(f"procession: {note}")
-    if group.run_dir and output is None:
+    if group.run_dir and output is None and asked.told is None:
         _say(f"procession: logs in {group.run_dir}")
     group.drain_patiently()
     if not _keeps_output(spec):
         group.stop_when_unread()
     group.subscribe(_say_restart)
-    with ExitStack() as watching:
-        viewed = False
-        if asked.live or asked.status is not None:
-            from procession.cli.live import shown
+    if asked.told is not None:
+        asked.told.watch(group)
+    group.conclude_later()
+    code = 1
+    try:
+        with ExitStack() as watching:
+            viewed = False
+            if asked.live or asked.status is not None:
+                from procession.cli.live import shown
 
-            viewed = watching.enter_context(shown(group, asked, _say))
-        with (
-            forwarded(group, asked.forward),
-            stopped_by_signals(group, asked.signals, asked.notices, told=not viewed) as received,
-        ):
-            group.drive()
-    return _exit_code(group, received), group
+                viewed = watching.enter_context(shown(group, asked, _say))
+            with (
+                forwarded(group, asked.forward),
+                stopped_by_signals(
+                    group, asked.signals, asked.notices, told=not viewed
+                ) as received,
+            ):
+                group.drive()
+        code = _exit_code(group, received)
+    finally:
+        group.conclude(code)
+        if asked.told is not None:
+            asked.told.end(code, group)
+    return code, group
 
 
 def _keeps_output(spec: Spec) -> bool:
@@ -137,6 +159,10 @@ def _exit_code(group: Group, received: list[int]) -> int:
         how = "was stopped by" if stopped else "had done its work before"
         _say(f"procession: {group.spec.name} {how} {signal.Signals(received[0]).name}", patience)
         return 128 + received[0]
+    if stopped and group.stopped_by:
+        name = signal.Signals(group.stopped_by).name
+        _say(f"procession: {group.spec.name} was stopped from another terminal ({name})")
+        return 128 + group.stopped_by
     if stopped and group.unread:
         _say("procession: nobody reads the standard output any more; the group was stopped")
         return 128 + signal.SIGPIPE

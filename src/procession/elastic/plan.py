@@ -69,6 +69,9 @@ class DestFiles:
         """Drop it, too."""
         return ""
 
+    def write_end(self, result: Mapping[str, Any], report: str) -> None:
+        """Drop it: a `LogsDest` has no place for it."""
+
     def close(self) -> None:
         """Nothing is open."""
 

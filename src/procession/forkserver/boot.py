@@ -12,11 +12,14 @@ import errno
 import os
 import sys
 
+from procession.system.identity import own_mark
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SOCKET_FD = 3
+LAUNCHER = "PROCESSION_LAUNCHER"
 ROOM = 8  # descriptors that must be left for an early start; the launch itself needs some to fail
 CODE = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -93,7 +96,8 @@ def start(env: Mapping[str, str]) -> Started:
             pid = os.posix_spawn(
                 sys.executable,
                 [*command, str(os.getpid())],
-                env,
+                # What /proc shows of a rank that is forked is what its forkserver was started with.
+                {**env, LAUNCHER: own_mark()},
                 # Ctrl-C on the terminal is for the launcher to take.
                 setsid=True,
                 file_actions=[

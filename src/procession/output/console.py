@@ -57,6 +57,7 @@ class Console:
     on_quiet: called once, by whatever thread writes, when the reader of a pipe or socket is found
         to have gone. It must be quick, raise nothing, and not write here.
     place: equal for two consoles that are the same terminal, pipe, file or object.
+    seen_by: called with all that is to be shown, before it is; by whatever thread writes.
     quiet: nothing is shown any more, because its reader has gone or it is broken. That is never
         an error: ranks go on without their audience.
     midline: the last byte that it took was not a newline.
@@ -66,6 +67,7 @@ class Console:
 
     def __init__(self, stream: Any, on_quiet: Callable[[], None] | None = None) -> None:
         self.quiet = stream is None
+        self.seen_by: Callable[[bytes], None] | None = None
         self._on_quiet = on_quiet
         self.midline = False
         self._stream: Any = stream
@@ -139,6 +141,8 @@ class Console:
         Returns False if it was given up: then some of `data` may have been shown, see `midline`.
         Never raises for a console that fails: it goes quiet, which counts as shown.
         """
+        if self.seen_by is not None:
+            self.seen_by(data)
         try:
             with self._lock:
                 if self.quiet or self._closing or not data:

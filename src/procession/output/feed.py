@@ -58,7 +58,7 @@ class Feed:
         self._prefix = screen.prefix(source.prefix, source.colour)
         self._tail = tail
         self._splitter = tail.splitter
-        self._position = 0
+        self._position = os.lseek(fd, 0, os.SEEK_CUR) if self.is_file else 0
         self._hole: int | None = None  # it was truncated and is empty since; its old size
         self._shown_state: bytes | None = None  # the progress that was shown last, as a line
         self._shown_at = float("-inf")

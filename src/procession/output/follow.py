@@ -55,13 +55,18 @@ class Follower:
         os.set_blocking(fd, False)
         self._add(fd, source)
 
-    def add_file(self, path: str | os.PathLike[str], source: Source) -> None:
-        """Follow a file, from its beginning, while it grows. OSError if it cannot be opened.
+    def add_file(self, path: str | os.PathLike[str], source: Source, offset: int = 0) -> None:
+        """Follow a file, from its beginning or an offset, while it grows.
+
+        OSError if it cannot be opened.
 
         A file that has become shorter is followed from its beginning anew. Where inotify is at
         a limit of the machine, the file is looked at every 0.1 seconds.
         """
-        self._add(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), source)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        if offset:
+            os.lseek(fd, offset, os.SEEK_SET)
+        self._add(fd, source)
 
     def _add(self, fd: int, source: Source) -> None:
         screen = self._out if source.stream == "out" else self._err

@@ -65,6 +65,10 @@ if TYPE_CHECKING:
             """Write down where ranks were when an attempt failed; gives the path, "" for none."""
             ...
 
+        def write_end(self, result: Mapping[str, Any], report: str) -> None:
+            """Write down how it ended."""
+            ...
+
         def close(self) -> None:
             """Close everything, and remove what does not stay."""
             ...

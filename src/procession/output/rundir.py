@@ -2,9 +2,12 @@
 
     <dir>/<name>_<random>/run.json                        what was asked
                             events.jsonl                 what happened, one object per event
+                            report.txt, result.json      how it ended, in words and as data
+                            console.log                  what the console of a detached run shows
                             attempt_<k>/<local rank>/stdout.log, stderr.log, error.json
 
-Without a log directory there is only a scratch directory for error files, which goes with the run.
+Without a log directory there is only a scratch directory for error files, which goes with the run;
+its name ends with `@` and the launcher's mark, by which one is known whose launcher was killed.
 What the launcher itself writes here never stops a group: a full disk is noted once.
 """
 
@@ -17,6 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from procession.policy import Logs, Route
+from procession.system.identity import own_mark
 from procession.typed import cast
 
 TYPE_CHECKING = False
@@ -69,7 +73,7 @@ class RunDir:
         elif self.kept:
             self.path = _new_directory(temporary_directory(), f"procession_{name}")
         else:  # made when the forkserver has been told of it, and will remove it if we cannot
-            unique = f"procession_{name}_{os.urandom(6).hex()}"
+            unique = f"procession_{name}_{os.urandom(6).hex()}@{own_mark()}"
             self.path = os.path.join(temporary_directory(), unique)
         if self.kept:
             try:
@@ -156,6 +160,23 @@ class RunDir:
             return ""
         return path
 
+    def write_end(self, result: Mapping[str, Any], report: str) -> None:
+        """Write `report.txt` and `result.json`, each whole or not at all, the latter last."""
+        if not self.kept:
+            return
+        import json
+
+        texts = {"report.txt": report, "result.json": json.dumps(result, indent=2, default=repr)}
+        for name, text in texts.items():
+            path = os.path.join(self.path, name)
+            try:
+                fd = os.open(f"{path}.part", LOG_FLAGS, 0o600)
+                with os.fdopen(fd, "w", errors="backslashreplace") as f:
+                    f.write(f"{text}\n")
+                os.rename(f"{path}.part", path)
+            except OSError as e:
+                self._note(e)
+
     def _note(self, e: OSError) -> None:
         if not self.fault:
             self.fault = f"cannot write to the run's directory {self.path}: {e.strerror}"
@@ -167,6 +188,11 @@ class RunDir:
             self._events = -1
         if self._made:
             _remove(self.path)
+
+
+def run_of(path: str) -> str:
+    """Give the id of the run to which a directory belongs."""
+    return os.path.basename(path).removeprefix("procession_").partition("@")[0]
 
 
 def temporary_directory() -> str:

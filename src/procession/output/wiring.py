@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from procession.output.console import Console, leads_to
 from procession.output.plan import Output
@@ -15,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.output.feed import Source
     from procession.output.follow import Follower
+    from procession.output.recent import Recent
 
 TAIL_LINES = 20
 TAIL_BYTES = 1 << 16
@@ -24,6 +26,7 @@ LINE_BYTES = 1000
 class Wiring:
     """Opens the streams of a group's ranks, and shows on the console what is to be shown.
 
+    prefixes: what stands before the lines of each rank.
     on_quiet: to be set before ranks are started; called once, in the thread that shows their
         output, when the reader of our standard output is found to have gone.
     """
@@ -32,7 +35,7 @@ class Wiring:
         self.on_quiet: Callable[[], None] | None = None
         own = leads_to(sys.stdout, 1), leads_to(sys.stderr, 2)
         self._routes = [(_shown(out, own[0]), _shown(err, own[1])) for out, err in output.routes]
-        self._prefixes = output.prefixes
+        self.prefixes = output.prefixes
         self._stdin = stdin
         self._run = output.files
         self._duplicates = output.duplicates
@@ -62,6 +65,20 @@ class Wiring:
             self._follower.say(line)
         elif self._consoles is not None:
             self._consoles[1].write(line, timeout=1.0)
+
+    def tap(self) -> Recent | None:
+        """Keep what is shown last for others to see; None if ranks write past us.
+
+        To be used before ranks are started.
+        """
+        if self._consoles is None:
+            return None
+        from procession.output.recent import Recent
+
+        recent = Recent()
+        for console, stream in zip(self._consoles, ("out", "err"), strict=True):
+            console.seen_by = partial(recent.add, stream=stream)
+        return recent
 
     def open(self, attempt: int, rank: int) -> tuple[list[int], list[int]]:
         """Open stdin, stdout and stderr of a rank; also which of them to close when it has them.
@@ -120,7 +137,7 @@ class Wiring:
         return Source(
             rank=rank,
             stream="out" if stream == "stdout" else "err",
-            prefix=self._prefixes[rank].encode(),
+            prefix=self.prefixes[rank].encode(),
             colour=rank if len(self._routes) > 1 else None,
         )
 

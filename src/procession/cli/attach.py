@@ -1,0 +1,195 @@
+"""`procession attach`: come back to a run, whose own terminal may be another, or none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Generator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from procession.cli.parser import Parser
+from procession.cli.report import report_in
+from procession.cli.say import say
+from procession.cli.showing import STREAMS, Files, Live
+from procession.cli.steering import parser_of, read_run
+from procession.control.ask import Connection, NotAnswered
+from procession.control.runs import Run, connect, read_json
+
+LINES = 20
+VIEW = "procession.view"  # its `attached(look)`, a context manager, shows a run while it is watched
+QUESTION = "\nprocession: d = detach, s = stop the run, c = go on (Ctrl-C: detach) "
+EPILOG = """\
+The last lines of its console, then what comes, until the run ends: then its report, and its exit
+code is that of this command. Ctrl-C asks whether to detach (the run goes on), or to stop the run.
+
+exit codes: that of the run; 0 after detaching; 1 if the run's launcher was killed, or cannot be
+asked; 2 for a wrong command line, or where there is no such run.
+"""
+
+
+def make_parser() -> Parser:
+    """Make the parser."""
+    parser = parser_of("attach", "RUN [-n LINES]", EPILOG)
+    parser.add_argument(
+        "-n", "--lines", metavar="LINES", help=f"begin with the last lines (default: {LINES})"
+    )
+    return parser
+
+
+def main(words: list[str]) -> int:
+    """Attach to a run; returns the exit code."""
+    parser = make_parser()
+    options, run = read_run(parser, words)
+    text = options.lines or str(LINES)
+    if not (text.isascii() and text.isdecimal()):
+        parser.error(f"-n must be a number, not {text!r}")
+    if not run.socket:
+        return _ended(run)
+    try:
+        with connect(run) as connection:
+            return _attach(run, connection, int(text))
+    except NotAnswered as e:
+        say(f"procession attach: error: {e}\n", sys.stderr)
+        return 1
+
+
+def _ended(run: Run) -> int:
+    """Tell of a run that has ended; gives its exit code."""
+    if run.result is None:
+        why = "its launcher was killed"
+        if run.runs:
+            why = f"it cannot be asked: a program of your own started it (pid {run.launcher})"
+        say(f"procession attach: error: {run.id}: {why}\n", sys.stderr)
+        return 1
+    say(report_in(run), sys.stderr)
+    return int(run.result["exit_code"])
+
+
+def _attach(run: Run, connection: Connection, lines: int) -> int:
+    files = None
+    if run.directory and os.path.exists(os.path.join(run.directory, "console.log")):
+        files = Files(run.directory, None, STREAMS, lines)
+    told: Any = None
+    if files is None:
+        told = connection.ask("log", lines=lines, follow=True)
+    if told is not None and not told["seen"]:
+        say(f"procession: the output of {run.id} goes straight to its own terminal\n", sys.stderr)
+    live = Live(None, STREAMS)
+    with _interrupts() as interrupted, view(lambda: _look(run)):
+        if files is not None:
+            files.follow()
+        while True:
+            for said in connection.events(0):
+                live.take(said)
+                if interrupted.came:
+                    break
+            if connection.end is not None or connection.closed:
+                break
+            if not interrupted.came:
+                select.select([connection, interrupted.fd], [], [])
+            if interrupted.taken():
+                choice = ask()
+                if choice == "s":
+                    connection.send("stop")
+                    say("procession: stopping the run\n", sys.stderr)
+                elif choice == "d":
+                    if files is not None:
+                        files.close()
+                    say(f"procession: {run.id} goes on; see procession attach\n", sys.stderr)
+                    return 0
+    if files is not None:
+        files.close()
+    live.close()
+    return _tell_end(run, connection.end, console=files is not None)
+
+
+def _tell_end(run: Run, end: dict[str, Any] | None, *, console: bool) -> int:
+    """Tell how it ended. console: the report of a failure has been shown with the rest."""
+    if end is None:
+        result = read_json(os.path.join(run.directory, "result.json")) if run.directory else None
+        if result is None:
+            say(f"procession: the launcher of {run.id} was killed\n", sys.stderr)
+            return 1
+        end = {"state": result["state"], "code": result["exit_code"], "report": report_in(run)}
+    if not console or end["state"] == "SUCCEEDED":
+        say(end["report"].rstrip("\n") + "\n", sys.stderr)
+    return int(end["code"])
+
+
+def _look(run: Run) -> Any:
+    with connect(run) as connection:
+        return connection.ask("look")
+
+
+def view(look: Callable[[], Any]) -> contextlib.AbstractContextManager[Any]:
+    """Give the live view of a run, where there is one; else what does nothing."""
+    if not sys.stderr.isatty() or find_spec(VIEW) is None:
+        return contextlib.nullcontext()
+    attached = getattr(import_module(VIEW), "attached", None)
+    return contextlib.nullcontext() if attached is None else attached(look)
+
+
+class _Interrupts:
+    """Ctrl-C, taken when there is time for it. fd: is readable when it came."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.came = False
+
+    def note(self, *_: object) -> None:
+        self.came = True
+
+    def taken(self) -> bool:
+        came, self.came = self.came, False
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.fd, 4096)
+        return came
+
+
+@contextlib.contextmanager
+def _interrupts() -> Generator[_Interrupts]:
+    read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    found = _Interrupts(read_end)
+    before = signal.signal(signal.SIGINT, found.note)
+    waker = signal.set_wakeup_fd(write_end)
+    try:
+        yield found
+    finally:
+        signal.set_wakeup_fd(waker)
+        signal.signal(signal.SIGINT, before)
+        os.close(read_end)
+        os.close(write_end)
+
+
+def ask() -> str:
+    """Ask what Ctrl-C is to mean: d, s or c; without a terminal to answer at, d."""
+    import termios
+    import tty
+
+    try:
+        before = termios.tcgetattr(0)
+    except (OSError, termios.error):
+        return "d"
+    say(QUESTION, sys.stderr)
+    taken = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        tty.setcbreak(0)
+        while True:
+            key = os.read(0, 1).decode(errors="replace").lower()
+            if key in ("d", "s", "c", ""):
+                break
+    except KeyboardInterrupt:
+        key = "d"
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGINT, taken)
+    say("\n", sys.stderr)
+    return key or "d"
+
+
+__all__ = ["ask", "main", "make_parser", "view"]

@@ -1,0 +1,127 @@
+"""The client's side of a run's socket."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Generator
+from typing import Any
+
+from procession.control.place import inside
+from procession.control.protocol import Lines, decode, encode
+
+PATIENCE = 10.0  # seconds for an answer: the launcher may be busy, or stopped
+MOST_LINE = 64 << 20  # bytes; of a look at as many ranks as there can be
+
+
+class NotAnswered(Exception):
+    """The run cannot be asked, or will not do it. The text is one line."""
+
+
+class Connection:
+    """A connection to a run. Raises OSError: ConnectionRefusedError if its launcher is gone.
+
+    directory: the open directory of sockets. name: of the socket there.
+    end: what the run's last line said, None until it came. closed: the run has hung up.
+    """
+
+    def __init__(self, directory: int, name: str, patience: float = PATIENCE) -> None:
+        self.end: dict[str, Any] | None = None
+        self._patience = patience
+        self._lines = Lines(MOST_LINE)
+        self._heard: list[dict[str, Any]] = []
+        self.closed = False
+        self.socket = socket.socket(socket.AF_UNIX)
+        try:
+            self.socket.settimeout(patience)
+            self.socket.connect(inside(directory, name))
+        except BaseException:
+            self.socket.close()
+            raise
+
+    def send(self, ask: str, **given: Any) -> None:
+        """Ask, and do not wait. Raises NotAnswered."""
+        try:
+            self.socket.sendall(encode({"ask": ask, **given}))
+        except OSError as e:
+            raise NotAnswered(f"the run does not listen any more ({e.strerror})") from None
+
+    def ask(self, ask: str, **given: Any) -> Any:
+        """Ask, and give the answer; events that come before it are kept. Raises NotAnswered."""
+        self.send(ask, **given)
+        return self.answer(ask)
+
+    def answer(self, ask: str) -> Any:
+        """Wait for the answer to what was asked. Raises NotAnswered."""
+        until = time.monotonic() + self._patience
+        kept: list[dict[str, Any]] = []
+        try:
+            while True:
+                said = self._next(until)
+                if said is None:
+                    raise NotAnswered(f"the run did not answer within {self._patience:g} s")
+                if "error" in said:
+                    raise NotAnswered(str(said["error"]))
+                if said.get("to") == ask:
+                    return said.get("value")
+                if said.get("event") == "end":
+                    self.end = said
+                    raise NotAnswered("the run has just ended")
+                kept.append(said)
+        finally:
+            self._heard[:0] = kept
+
+    def events(self, timeout: float | None = None) -> Generator[dict[str, Any]]:
+        """Give what comes, until the run ends; `end` is then set, unless its launcher was killed.
+
+        timeout: seconds after which it ends as well.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                said = self._next(until)
+            except NotAnswered:
+                return
+            if said is None:
+                return
+            if said.get("event") == "end":
+                self.end = said
+                return
+            yield said
+
+    def _next(self, until: float | None) -> dict[str, Any] | None:
+        """Give the next line, None if none comes in time. Raises NotAnswered at the end."""
+        while not self._heard:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            self.socket.settimeout(left)
+            try:
+                data = self.socket.recv(1 << 16)
+            except (TimeoutError, BlockingIOError):
+                return None
+            except OSError:
+                data = b""
+            if not data:
+                self.closed = True
+                raise NotAnswered("the run has ended, or its launcher was killed")
+            try:
+                self._heard += [decode(line) for line in self._lines.feed(data)]
+            except ValueError as e:
+                raise NotAnswered(f"it is of another version of procession ({e})") from None
+        return self._heard.pop(0)
+
+    def fileno(self) -> int:
+        """Give its descriptor, which is readable when something comes."""
+        return self.socket.fileno()
+
+    def close(self) -> None:
+        """Close it; the run goes on."""
+        self.socket.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+__all__ = ["Connection", "NotAnswered"]

@@ -1,0 +1,125 @@
+"""The socket at which a run can be reached; all of control that a launch pays for.
+
+It listens before it has its name, so that a socket that refuses is always one whose launcher is
+gone.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import os
+
+from procession.control.place import Refused, inside, open_runtime, socket_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+BACKLOG = 64
+_NAMES = 100  # runs of one name that are told apart
+
+
+class Door:
+    """A listening socket in the user's runtime directory.
+
+    name: of the socket, by which the run is found. Raises Refused, and OSError.
+    """
+
+    def __init__(self, run: str) -> None:
+        self.name = ""
+        self._directory = -1
+        self._owner = os.getpid()
+        kind = _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
+        self.socket = _socket.socket(_socket.AF_UNIX, kind)
+        try:
+            for _ in range(3):  # who leaves last removes the directory, maybe just now
+                try:
+                    self._enter(run)
+                    return
+                except FileNotFoundError:
+                    self._leave()
+            raise OSError(errno.ENOENT, "the directory for sockets vanishes again and again")
+        except BaseException:
+            self.close()
+            raise
+
+    def _enter(self, run: str) -> None:
+        self._directory = open_runtime(make=True)
+        wanted = socket_name(run)
+        hidden = inside(self._directory, f".{os.getpid()}.{os.urandom(4).hex()}")
+        os.fchmod(self.socket.fileno(), 0o600)
+        self.socket.bind(hidden)
+        try:
+            self.socket.listen(BACKLOG)
+            for number in range(1, _NAMES):
+                name = wanted if number == 1 else f"{wanted}~{number}"
+                try:  # not a rename, which would replace another run's
+                    os.link(hidden, inside(self._directory, name))
+                except FileExistsError:
+                    continue
+                self.name = name
+                return
+            raise OSError(errno.EEXIST, f"there are too many runs {run!r}")
+        finally:
+            os.unlink(hidden)
+
+    def fileno(self) -> int:
+        """Give the descriptor that is readable when somebody knocks."""
+        return self.socket.fileno()
+
+    def accept(self) -> int:
+        """Give the descriptor of the next connection. Raises OSError."""
+        raw: Any = self.socket  # no object but this one may own the descriptor, see `forget`
+        return raw._accept()[0]
+
+    def _leave(self) -> None:
+        directory, self._directory = self._directory, -1
+        if directory >= 0:
+            os.close(directory)
+
+    def hide(self) -> None:
+        """Remove the socket's name: nobody else will knock."""
+        if self.name and self._owner == os.getpid():
+            try:
+                os.unlink(inside(self._directory, self.name))
+            except OSError:
+                pass  # somebody has removed it
+        self.name = ""
+
+    def close(self) -> None:
+        """Remove the socket, and its directory if it was the last; may be called again."""
+        self.socket.close()
+        if self._directory < 0:
+            return
+        self.hide()
+        if self._owner == os.getpid():
+            try:
+                os.rmdir(os.readlink(f"/proc/self/fd/{self._directory}"))
+            except OSError:
+                pass  # others are in it
+        self._leave()
+
+    def forget(self) -> None:
+        """Let go of it in a fork of its process."""
+        self.socket.close()
+        self._leave()
+
+
+def open_door(run: str) -> Door | None:
+    """Open the door of a run; None, with one line in the log, where that cannot be done."""
+    try:
+        return Door(run)
+    except (Refused, OSError) as e:
+        if isinstance(e, OSError) and e.errno in (errno.EMFILE, errno.ENFILE):
+            return None  # none is left, of which the start will have more to say
+        import logging
+
+        said = str(e) if isinstance(e, Refused) else f"{e.strerror or e}"
+        logging.getLogger("procession").warning(
+            "procession: this run cannot be seen from other terminals: %s", said
+        )
+        return None
+
+
+__all__ = ["Door", "open_door"]

@@ -1,0 +1,246 @@
+"""The runs of this user: those that run, by their sockets, and those that ran, by the index."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from procession.control.ask import Connection, NotAnswered
+from procession.control.index import read_index
+from procession.control.place import Refused, inside, open_runtime
+from procession.output.rundir import open_regular, run_of
+from procession.system.identity import lives, pid_of, start_of
+from procession.values import Value
+
+PATIENCE = 2.0  # seconds that a launcher may take to tell of its run, in a list
+SHOWN = 8  # runs in the refusal of an unknown one
+
+
+class Run(Value):
+    """One run. id: what it is called by. name: the group's. directory: "" for none.
+
+    state: of `Phase`; "SILENT" if it does not answer, "UNSEEN" if it cannot be asked, "LOST" if its
+    launcher was killed. launcher: pid, 0 if that is not known. began: seconds since 1970.
+    socket: the name of its socket, "" if it has none. look: what it told. result: how it ended.
+    """
+
+    id: str
+    name: str
+    state: str
+    directory: str = ""
+    launcher: int = 0
+    began: float = 0.0
+    socket: str = ""
+    look: Mapping[str, Any] | None = None
+    result: Mapping[str, Any] | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether its launcher is there."""
+        return bool(self.socket) or self.state == "UNSEEN"
+
+
+class NotFound(Exception):
+    """There is no such run, or more than one. The text is one line."""
+
+
+def living() -> list[Run]:
+    """Give the runs that can be asked, the oldest first; sockets of dead launchers are removed."""
+    try:
+        directory = open_runtime(make=False)
+    except (OSError, Refused):
+        return []
+    try:
+        return _ask_all(directory)
+    finally:
+        os.close(directory)
+
+
+def _ask_all(directory: int) -> list[Run]:
+    asked: list[tuple[str, Connection | None]] = []
+    for name in sorted(os.listdir(directory)):
+        if name.startswith("."):
+            remove_hidden(directory, name)
+            continue
+        try:
+            connection = Connection(directory, name, PATIENCE)
+        except ConnectionRefusedError:
+            remove_socket(directory, name)
+            continue
+        except FileNotFoundError:
+            continue  # it has just ended
+        except OSError:
+            asked.append((name, None))
+            continue
+        try:
+            connection.send("look")
+        except NotAnswered:
+            connection.close()
+            continue
+        asked.append((name, connection))
+    found: list[Run] = []
+    for name, connection in asked:
+        look: Any = None
+        if connection is not None:
+            with connection:
+                try:
+                    look = connection.answer("look")
+                except NotAnswered:
+                    if connection.end is not None:
+                        continue
+        found.append(_living(name, look))
+    return sorted(found, key=lambda run: run.began)
+
+
+def _living(name: str, look: Mapping[str, Any] | None) -> Run:
+    if look is None:
+        return Run(id=name, name=name.rpartition("_")[0] or name, state="SILENT", socket=name)
+    return Run(
+        id=name,
+        name=look["name"],
+        state=look["state"],
+        directory=look["run_dir"],
+        launcher=look["launcher"],
+        began=look["began"],
+        socket=name,
+        look=look,
+    )
+
+
+def remove_socket(directory: int, name: str) -> None:
+    """Remove a socket that nobody listens at; the directory, too, if it was the last."""
+    try:
+        os.unlink(inside(directory, name))
+        os.rmdir(os.readlink(f"/proc/self/fd/{directory}"))
+    except OSError:
+        pass  # somebody else did; others are in it
+
+
+def remove_hidden(directory: int, name: str) -> bool:
+    """Remove a socket that has not got its name, if who was about to give it is gone."""
+    pid = name.split(".")[1]
+    if not pid.isdecimal() or start_of(int(pid)):
+        return False
+    remove_socket(directory, name)
+    return True
+
+
+def ended(running: Sequence[Run]) -> list[Run]:
+    """Give the other runs that have a directory, the oldest first. running: those to leave out."""
+    known = {run.directory for run in running if run.directory}
+    entries = [e for e in read_index(shorten=True) if e["dir"] not in known]
+    return [_ended(e["dir"], e) for e in entries]
+
+
+def _ended(directory: str, entry: Mapping[str, Any]) -> Run:
+    result = read_json(os.path.join(directory, "result.json"))
+    mark = str(entry.get("launcher", ""))
+    state = "LOST"
+    if result is not None:
+        state = str(result.get("state", ""))
+    elif lives(mark) is not False:
+        state = "UNSEEN"
+    return Run(
+        id=str(entry["run"]),
+        name=str(entry.get("name", "")),
+        state=state,
+        directory=directory,
+        launcher=pid_of(mark) if state == "UNSEEN" else 0,
+        began=float(entry.get("began") or 0.0),
+        result=result,
+    )
+
+
+def read_json(path: str) -> dict[str, Any] | None:
+    """Read an object from a file; None if there is none."""
+    try:
+        with open_regular(path) as f:
+            found = json.loads(f.read())
+    except (OSError, ValueError):
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+def find_run(word: str) -> Run:
+    """Find the run that a word of the command line means. Raises NotFound."""
+    running = living()
+    if "/" in word or os.path.isdir(word):
+        return _of_directory(word, running)
+    return choose(word, running + ended(running))
+
+
+def choose(word: str, runs: Sequence[Run]) -> Run:
+    """Choose by an id, a name, the beginning of an id, a launcher's pid, or `last`.
+
+    What runs goes before what has ended. Raises NotFound.
+    """
+    if word == "last":
+        if not runs:
+            raise NotFound("there is no run")
+        return max(runs, key=lambda run: run.began)
+    ways = (
+        [run for run in runs if run.id == word],
+        [run for run in runs if word.isdecimal() and run.launcher == int(word)],
+        [run for run in runs if run.name == word],
+        [run for run in runs if run.id.startswith(word)],
+        [run for run in runs if run.id.rpartition("_")[2].startswith(word)],
+    )
+    for found in ways:
+        alive = [run for run in found if run.runs]
+        if len(alive or found) == 1:
+            return (alive or found)[0]
+        if found:
+            raise NotFound(f"{word!r} may be {_listed(alive or found, ' or ')}")
+    there = f"; there is {_listed(runs, ', ')}" if runs else "; there is none at all"
+    raise NotFound(f"there is no run {word!r}{there}")
+
+
+def _listed(runs: Sequence[Run], between: str) -> str:
+    newest = sorted(runs, key=lambda run: -run.began)
+    more = f"{between}{len(newest) - SHOWN} more" if len(newest) > SHOWN else ""
+    return between.join(run.id for run in newest[:SHOWN]) + more
+
+
+def _of_directory(path: str, running: Sequence[Run]) -> Run:
+    path = os.path.abspath(path)
+    for run in running:
+        if run.directory and _same(run.directory, path):
+            return run
+    asked = read_json(os.path.join(path, "run.json"))
+    if asked is None:
+        raise NotFound(f"{path} is not the directory of a run: it holds no run.json")
+    entry = {"run": asked.get("run") or run_of(path), "name": asked.get("name", "")}
+    return _ended(path, entry | {"launcher": asked.get("mark", ""), "began": _time(path)})
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def _time(path: str) -> float:
+    try:
+        return os.stat(os.path.join(path, "run.json")).st_mtime
+    except OSError:
+        return 0.0
+
+
+def connect(run: Run) -> Connection:
+    """Connect to a run that has a socket. Raises NotAnswered."""
+    try:
+        directory = open_runtime(make=False)
+    except (OSError, Refused) as e:
+        raise NotAnswered(str(e)) from None
+    try:
+        return Connection(directory, run.socket)
+    except OSError as e:
+        raise NotAnswered(f"{run.id} cannot be reached ({e.strerror or e})") from None
+    finally:
+        os.close(directory)
+
+
+__all__ = ["NotFound", "Run", "choose", "connect", "ended", "find_run", "living", "read_json"]

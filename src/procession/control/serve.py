@@ -1,0 +1,330 @@
+"""The thread that serves the clients of one run; it starts with the first of them.
+
+Theory of operation. A thread of its own, and not the supervisor's loop: a look at a thousand ranks
+takes milliseconds, and a client that asks for it again and again must not be what a dead rank waits
+for. (A run at which nobody looks has no such thread.) Everything is non-blocking, in one epoll, and
+bounded: a line that comes in has 64 KiB; who does not read what it asked for is not heard until it
+does; the log is read from what the console has shown last (`output.recent`) only when a client has
+room, so that one that is slow finds a gap, and is told of it. Requests are limited by time, the
+thread being one of the launcher's, which share one interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from procession.control.protocol import MOST_LINE, Lines, encode, read_request
+from procession.control.words import describe
+from procession.errors import SpecError
+
+if TYPE_CHECKING:
+    from procession.control.door import Door
+    from procession.control.reach import Reach
+    from procession.group import Group
+
+CLIENTS = 32  # at a time
+MOST_WAITING = 256 << 10  # bytes that a client has not read yet; beyond, it is not heard
+ROOM = 64 << 10  # bytes that wait for a client while it is given more of the log
+ASKS = 100  # requests of one client in a second
+FIRST_WORDS = 10.0  # seconds until a client that says nothing has to go
+LAST_WORDS = 0.3  # seconds that clients have for the last line, when the run has ended
+_CREDENTIALS = struct.Struct("3i")
+
+
+class _Client:
+    """One connection. out: what it has not read yet. place: where it is in the log, None: nowhere.
+
+    due: when it has to go, or, if `resting`, when it is heard again. leaving: it goes when it has
+    read what is there for it.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.lines = Lines(MOST_LINE)
+        self.requests: list[bytes] = []
+        self.out = bytearray()
+        self.place: tuple[int, int] | None = None
+        self.leaving = False
+        self.resting = False
+        self.due: float | None = time.monotonic() + FIRST_WORDS
+        self.asked = 0
+        self.second = 0.0  # when the counting of `asked` began
+
+    @property
+    def events(self) -> int:
+        deaf = self.leaving or self.resting or len(self.out) > MOST_WAITING
+        return (0 if deaf else select.EPOLLIN) | (select.EPOLLOUT if self.out else 0)
+
+    def leave(self) -> None:
+        self.leaving = True
+        self.place = None
+        self.requests.clear()
+        self.due = time.monotonic() + FIRST_WORDS
+
+
+class Server:
+    """Serves until the run has ended. wake: an eventfd, written to when there is news for it."""
+
+    def __init__(self, group: Group, reach: Reach, door: Door, wake: int) -> None:
+        self._group = group
+        self._reach = reach
+        self._door = door
+        self._wake = wake
+        self._clients: dict[int, _Client] = {}
+        self._later: list[tuple[_Client, bytes]] = []  # answers that other threads have found
+        self._told_over = False
+        self._epoll = select.epoll()
+
+    def run(self) -> None:
+        """Serve, in this thread."""
+        self._epoll.register(self._door.fileno(), select.EPOLLIN)
+        self._epoll.register(self._wake, select.EPOLLIN)
+        try:
+            while self._reach.ending is None:
+                self._turn(None)
+            self._end()
+        finally:
+            for client in self._clients.values():
+                client.socket.close()
+            self._epoll.close()
+
+    def _turn(self, until: float | None) -> None:
+        now = time.monotonic()
+        times = [c.due for c in self._clients.values() if c.due is not None]
+        if until is not None:
+            times.append(until)
+        patience = max(0.0, min(times) - now) if times else None
+        for fd, events in self._epoll.poll(patience):
+            if fd == self._wake:
+                os.eventfd_read(self._wake)
+            elif fd == self._door.fileno():
+                self._accept()
+            elif fd in self._clients:
+                self._hear(self._clients[fd], events)
+        self._tell_over()
+        self._answer_later()
+        now = time.monotonic()
+        for client in list(self._clients.values()):
+            if client.due is not None and client.due <= now:
+                if not client.resting:
+                    self._drop(client)
+                    continue
+                client.resting, client.due = False, None
+            self._serve(client)
+
+    # -- clients come and go
+
+    def _accept(self) -> None:
+        try:
+            connection = socket.socket(fileno=self._door.accept())
+        except OSError:
+            return  # it is gone again, or no descriptor is left
+        connection.setblocking(False)
+        size = _CREDENTIALS.size
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        _, uid, _ = _CREDENTIALS.unpack(found)
+        if uid not in (0, os.geteuid()):
+            connection.close()
+            return
+        client = _Client(connection)
+        self._clients[connection.fileno()] = client
+        self._epoll.register(connection.fileno(), client.events)
+        if len(self._clients) > CLIENTS:
+            self._say(client, {"error": f"{CLIENTS} others are looking at this run already"})
+            client.leave()
+            if len(self._clients) > 2 * CLIENTS:
+                self._drop(client)
+
+    def _drop(self, client: _Client) -> None:
+        self._clients.pop(client.socket.fileno(), None)
+        client.leave()
+        client.socket.close()  # which takes it out of epoll
+
+    def _hear(self, client: _Client, events: int) -> None:
+        try:
+            if events & select.EPOLLIN:
+                data = client.socket.recv(MOST_LINE)
+                if not data:
+                    self._drop(client)
+                    return
+                client.requests += client.lines.feed(data)
+            elif events & (select.EPOLLHUP | select.EPOLLERR):
+                self._drop(client)
+        except BlockingIOError:
+            pass
+        except ValueError as e:
+            self._say(client, {"error": str(e)})
+            client.leave()
+        except OSError:
+            self._drop(client)
+
+    # -- what they are given
+
+    def _serve(self, client: _Client) -> None:
+        """Answer what a client asked, give it more of the log, and send what it takes."""
+        if client.socket.fileno() < 0:
+            return
+        now = time.monotonic()
+        while client.requests and not client.resting and len(client.out) <= MOST_WAITING:
+            if now - client.second >= 1:
+                client.second, client.asked = now, 0
+            client.asked += 1
+            if client.asked > ASKS:
+                client.resting, client.due = True, client.second + 1
+                break
+            self._answer(client, client.requests.pop(0))
+        self._give_log(client)
+        self._send(client)
+
+    def _send(self, client: _Client) -> None:
+        try:
+            while client.out:
+                del client.out[: client.socket.send(client.out[:ROOM])]
+                self._give_log(client)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop(client)
+            return
+        if client.leaving and not client.out:
+            self._drop(client)
+            return
+        self._epoll.modify(client.socket.fileno(), client.events)
+
+    def _give_log(self, client: _Client) -> None:
+        recent = self._reach.recent
+        while recent is not None and client.place is not None and len(client.out) < ROOM:
+            client.place, missed, blocks = recent.read(client.place)
+            if missed:
+                self._say(client, {"event": "left_out", "lines": missed})
+            if not blocks:
+                return
+            self._say_blocks(client, blocks)
+
+    def _say_blocks(self, client: _Client, blocks: list[tuple[bytes, str]]) -> None:
+        for data, stream in blocks:
+            text = data.decode(errors="surrogateescape")
+            self._say(client, {"event": "log", "stream": stream, "text": text})
+
+    def _say(self, client: _Client, fields: dict[str, Any]) -> None:
+        client.out += encode(fields)
+
+    # -- requests
+
+    def _answer(self, client: _Client, line: bytes) -> None:
+        try:
+            name, given = read_request(line)
+        except ValueError as e:
+            self._say(client, {"error": str(e)})
+            client.leave()
+            return
+        client.due = None
+        try:
+            answer = getattr(self, f"_on_{name}")(client, **given)
+        except SpecError as e:
+            self._say(client, {"to": name, "error": str(e)})
+            return
+        if answer is not None:
+            self._say(client, {"to": name, "value": answer})
+
+    def _on_look(self, _: _Client) -> Any:
+        return self._group.look()
+
+    def _on_report(self, _: _Client) -> Any:
+        return describe(self._group.look(), time.time())
+
+    def _on_log(self, client: _Client, lines: int | None = None, follow: bool | None = None) -> Any:
+        recent = self._reach.recent
+        value = {"prefixes": self._reach.prefixes, "seen": recent is not None}
+        self._say(client, {"to": "log", "value": value})
+        if recent is not None:
+            place, blocks = recent.last(lines or 0)
+            self._say_blocks(client, blocks)
+            client.place = place if follow else client.place
+        if not follow:
+            self._say(client, {"event": "log_end"})
+
+    def _on_stop(self, _: _Client, signal: int | None = None, grace: float | None = None) -> Any:
+        self._group.stop(signal=signal, grace=grace, wait=False)
+        self._reach.note_stop(int(self._group.spec.stop.signal) if signal is None else signal)
+        return "asked"
+
+    def _on_kill(self, _: _Client) -> Any:
+        self._group.kill(wait=False)
+        self._reach.note_stop(9)
+        return "asked"
+
+    def _on_signal(self, _: _Client, rank: int, signal: int) -> Any:
+        self._group.send_signal(rank, signal)
+        return "sent"
+
+    def _on_stacks(self, client: _Client) -> Any:
+        return self._found_by(client, "stacks")
+
+    def _on_hold(self, client: _Client) -> Any:
+        return self._found_by(client, "hold")
+
+    def _found_by(self, client: _Client, name: str) -> None:
+        """Answer with what a method of the group finds, in a thread: it may take its time."""
+        call: Callable[[], Any] | None = getattr(self._group, name, None)
+        if call is None:
+            raise SpecError("not available: this version of procession cannot do it")
+
+        def find() -> None:
+            try:
+                answer = {"to": name, "value": call()}
+            except Exception as e:
+                answer = {"to": name, "error": f"{type(e).__name__}: {e}"}
+            self._later.append((client, encode(answer)))
+            self._reach.wake()
+
+        try:
+            threading.Thread(target=find, name="procession-control-ask", daemon=True).start()
+        except RuntimeError as e:
+            raise SpecError(f"no thread can be started ({e})") from None
+
+    def _answer_later(self) -> None:
+        while self._later:
+            client, line = self._later.pop(0)
+            client.out += line
+
+    # -- the end
+
+    def _tell_over(self) -> None:
+        if not self._told_over and self._group.state.final:
+            self._told_over = True
+            for client in self._clients.values():
+                self._say(client, {"event": "over", "state": self._group.state.name})
+
+    def _end(self) -> None:
+        """Tell all clients of the end, as far as they take it in time."""
+        until = time.monotonic() + LAST_WORDS
+        self._accept()
+        self._tell_over()
+        waiting: list[_Client] = list(self._clients.values())
+        while waiting and time.monotonic() < until:
+            for client in waiting:
+                caught_up = client.place is None or not self._behind(client)
+                if caught_up and not client.leaving and not client.requests:
+                    self._say(client, {"event": "end", **(self._reach.ending or {})})
+                    client.leave()
+            for client in waiting:
+                self._serve(client)
+            waiting = [c for c in waiting if c.socket.fileno() >= 0]
+            if waiting:
+                self._turn(min(until, time.monotonic() + 0.05))
+
+    def _behind(self, client: _Client) -> bool:
+        self._give_log(client)
+        recent = self._reach.recent
+        return recent is not None and recent.last(0)[0] != client.place
+
+
+__all__ = ["Server"]

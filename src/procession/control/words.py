@@ -1,0 +1,87 @@
+"""What is known of a run, in words. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from procession.ranks import format_ranks
+from procession.report import format_bytes, format_seconds
+
+GONE = ("EXITED", "LOST")
+
+
+def describe(look: Mapping[str, Any], now: float) -> str:
+    """Say what `Group.look` gave. now: seconds since 1970."""
+    ranks: Sequence[Mapping[str, Any]] = look["ranks"]
+    lines = [
+        f"{look['name']}: {look['state'].lower()} for {format_seconds(max(0, now - look['began']))}"
+        f", {alive(look)} of {look['nproc']} ranks alive{_attempt(look)}",
+        f"  command: {shlex.join(look['words'])}",
+        f"  launcher: pid {look['launcher']}",
+    ]
+    if look["nodes"] > 1:
+        lines.append(f"  node {look['node']} of {look['nodes']}")
+    if look["run_dir"]:
+        lines.append(f"  run directory: {look['run_dir']}")
+    alike: dict[str, list[int]] = {}
+    for rank in ranks:
+        alike.setdefault(_rank(rank, now), []).append(rank["rank"])
+    lines += [f"  {format_ranks(numbers)}: {said}" for said, numbers in alike.items()]
+    return "\n".join(lines)
+
+
+def _attempt(look: Mapping[str, Any]) -> str:
+    return f", attempt {look['attempt']} of {look['restarts']}" if look["restarts"] else ""
+
+
+def _rank(rank: Mapping[str, Any], now: float) -> str:
+    said = rank["exit"] or rank["state"].lower()
+    if rank["beats"] and not rank["exit"]:
+        said += f", at {_progress(rank)}" if rank["step"] is not None else ""
+        fields = "".join(f", {name} {_value(value)}" for name, value in rank["fields"].items())
+        said += f"{fields}, last heard {format_seconds(max(0, now - rank['beat_at']))} ago"
+    return said
+
+
+def _progress(rank: Mapping[str, Any]) -> str:
+    total = f" of {_value(rank['total'])}" if rank["total"] is not None else ""
+    return f"step {_value(rank['step'])}{total}"
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def alive(look: Mapping[str, Any]) -> int:
+    """Count the ranks that have a process."""
+    return sum(r["pid"] is not None and r["state"] not in GONE for r in look["ranks"])
+
+
+def step(look: Mapping[str, Any]) -> str:
+    """Give the progress of the rank that is furthest behind, "" if none tells any."""
+    told = [r for r in look["ranks"] if r["step"] is not None]
+    if not told:
+        return ""
+    last = min(told, key=lambda r: r["step"])
+    total = f"/{_value(last['total'])}" if last["total"] is not None else ""
+    return f"{_value(last['step'])}{total}"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Write rows below each other, columns aligned; the first one is the heading."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)) for row in rows]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def used(cpu: float | None, memory: int | None) -> tuple[str, str]:
+    """Write CPU (in cores) and memory for a table."""
+    return (
+        "" if cpu is None else f"{100 * cpu:.0f}%",
+        "" if memory is None else format_bytes(memory),
+    )
+
+
+__all__ = ["alive", "describe", "step", "table", "used"]

@@ -1,0 +1,94 @@
+"""What the console has shown last, for who looks on from elsewhere.
+
+It is written by the thread that shows the output, and read by another at its own pace: a reader
+that is too slow finds a gap, never a queue that grows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+KEPT = 1 << 20  # bytes
+
+
+class Recent:
+    """The last bytes of a console, in blocks as they were written. Used by any threads."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._wake: Callable[[], None] | None = None
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._blocks: deque[tuple[bytes, str]] = deque()
+        self._first = 0  # the number of the first block that is kept
+        self._bytes = 0
+        self._lines_gone = 0
+        self._asked = False
+
+    def add(self, data: bytes, stream: str) -> None:
+        """Take what is written to a stream, "out" or "err"."""
+        with self._lock:
+            self._blocks.append((data, stream))
+            self._bytes += len(data)
+            while self._bytes > self._kept and len(self._blocks) > 1:
+                gone, _ = self._blocks.popleft()
+                self._first += 1
+                self._bytes -= len(gone)
+                self._lines_gone += gone.count(b"\n")
+            asked, self._asked = self._asked, False
+            if asked and self._wake is not None:
+                self._wake()
+
+    def wake_by(self, call: Callable[[], None] | None) -> None:
+        """Have `call` called when there is something new, once after each `read`; None: no more.
+
+        In the thread that writes; it must be quick, and when this returns no other is called.
+        """
+        with self._lock:
+            self._wake = call
+
+    def last(self, lines: int) -> tuple[tuple[int, int], list[tuple[bytes, str]]]:
+        """Give the last lines, and the place behind them."""
+        with self._lock:
+            found: deque[tuple[bytes, str]] = deque()
+            wanted = lines
+            for data, stream in reversed(self._blocks):
+                if wanted <= 0:
+                    break
+                count = data.count(b"\n")
+                if count > wanted:
+                    data = b"\n".join(data.split(b"\n")[-wanted - 1 :])  # noqa: PLW2901
+                found.appendleft((data, stream))
+                wanted -= count
+            behind = sum(data.count(b"\n") for data, _ in self._blocks)
+            place = self._first + len(self._blocks), self._lines_gone + behind
+        return place, list(found)
+
+    def read(
+        self, place: tuple[int, int], most: int = 1 << 16
+    ) -> tuple[tuple[int, int], int, list[tuple[bytes, str]]]:
+        """Read on from a place; gives the new place, how many lines were missed, and blocks.
+
+        most: bytes, but for the last block. If there is no more, there will be a wake-up when there
+        is; see `wake_by`.
+        """
+        number, lines = place
+        with self._lock:
+            missed = 0
+            if number < self._first:
+                missed = self._lines_gone - lines
+                number, lines = self._first, self._lines_gone
+            found: list[tuple[bytes, str]] = []
+            at, size = number - self._first, 0
+            while at < len(self._blocks) and size < most:
+                data, stream = self._blocks[at]
+                found.append((data, stream))
+                size += len(data)
+                lines += data.count(b"\n")
+                at += 1
+            self._asked = self._asked or at == len(self._blocks)
+            return (self._first + at, lines), missed, found
+
+
+__all__ = ["Recent"]

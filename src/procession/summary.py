@@ -1,0 +1,117 @@
+"""How a group ended, as plain data and in words, for who was not there."""
+
+from __future__ import annotations
+
+import time
+
+from procession.ends import harmless_report
+from procession.errors import GroupEnd, RankEnd
+from procession.exit import signal_name
+from procession.lifecycle import Phase
+from procession.ranks import format_ranks
+from procession.report import format_bytes, format_seconds
+from procession.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def summary(spec: Spec, state: Phase, end: GroupEnd | None, code: int, began: float) -> Any:
+    """Say as plain data how a group ended; end: None for one of which nothing could be started.
+
+    code: the exit code of the launcher's command. began: in seconds of the monotonic clock.
+    """
+    ended = time.monotonic()
+    run: dict[str, Any] = {
+        "name": spec.name,
+        "state": state.name,
+        "exit_code": code,
+        "nproc": spec.nproc,
+        "node": spec.node.rank,
+        "nodes": spec.node.count,
+        "attempt": 0,
+        "run_dir": "",
+        "began": round(time.time() - (ended - began), 6),
+        "seconds": round(ended - began, 6),
+        "cause": None,
+        "failures": [],
+        "stacks": [],
+        "stacks_file": "",
+        "ranks": [],
+    }
+    if end is not None:
+        first = spec.node.first(spec.nproc)
+        run["attempt"], run["run_dir"] = end.attempt, end.run_dir
+        run["stacks"], run["stacks_file"] = list(end.stacks), end.stacks_file
+        run["ranks"] = [_rank(each, first, began) for each in _in_order(end)]
+        if end.failures:
+            run["failures"] = [first + each.rank for each in end.failures]
+            run["cause"] = _rank(end.failures[0], first, began)
+    return run
+
+
+def _in_order(end: GroupEnd) -> list[RankEnd]:
+    return sorted((*end.failures, *end.ended, *end.finished), key=lambda each: each.rank)
+
+
+def _rank(end: RankEnd, first: int, began: float) -> dict[str, Any]:
+    return {
+        "rank": first + end.rank,
+        "local_rank": end.rank,
+        "pid": end.pid,
+        "outcome": end.outcome.name,
+        "exit_code": end.exit.code if end.announced is None else end.announced,
+        "signal": signal_name(end.exit.signal) if end.exit.signal else None,
+        "type": end.type_name,
+        "message": end.message,
+        "traceback": end.traceback,
+        "started_after": round(end.started_at / 1e9 - began, 6) if end.started_at else None,
+        "seconds": round(end.seconds, 6),
+        "cpu_seconds": end.cpu_seconds,
+        "peak_memory": end.peak_memory,
+        "out_of_memory": end.out_of_memory,
+        "stdout_log": end.stdout_log,
+        "stderr_log": end.stderr_log,
+        "error_file": end.error_file,
+        "note": end.note,
+    }
+
+
+def report_of(state: Phase, end: GroupEnd) -> str:
+    """Give the report of a group that failed, or say as shortly how it came to a good end."""
+    if end.failures:
+        return harmless_report(end)
+    how = "finished" if state is Phase.SUCCEEDED else "was stopped"
+    ranks = "1 rank" if end.nproc == 1 else f"{end.nproc} ranks"
+    lines = [f"{end.name} {how}: {ranks}"]
+    ends = _in_order(end)
+    if ends:
+        longest = max(ends, key=lambda each: each.seconds)
+        lines[0] += f", {format_seconds(longest.seconds)}"
+    alike: dict[str, list[RankEnd]] = {}
+    for each in ends:
+        alike.setdefault(_fate(each), []).append(each)
+    first = end.node * end.nproc
+    for fate, group in alike.items():
+        lines.append(f"  {format_ranks([first + e.rank for e in group])} {fate}{_used(group)}")
+    lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
+    lines += ["", f"run directory: {end.run_dir}"] if end.run_dir else []
+    return "\n".join(lines)
+
+
+def _fate(end: RankEnd) -> str:
+    if end.exit.signal:
+        return f"ended by {signal_name(end.exit.signal)}"
+    return end.outcome.value
+
+
+def _used(ends: list[RankEnd]) -> str:
+    cpu = [e.cpu_seconds for e in ends if e.cpu_seconds is not None]
+    peak = [e.peak_memory for e in ends if e.peak_memory is not None]
+    each = "" if len(ends) == 1 else " at most"
+    used = f", CPU {format_seconds(max(cpu))}{each}" if cpu else ""
+    return used + (f", peak memory {format_bytes(max(peak))}{each}" if peak else "")
+
+
+__all__ = ["report_of", "summary"]

@@ -1,0 +1,238 @@
+"""Runs that give the terminal back, coming back to them, and what is left of killed launchers."""
+
+import json
+import os
+import signal
+
+import pytest
+from commandline import Terminal, Watched, command
+
+from support import alive, gone, reader_of, until, write
+
+WAIT = """
+    import os, pathlib, sys, time
+    print("ready", os.environ["RANK"])
+    pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(f"{os.getpid()} {os.getppid()}\\n")
+    while not os.path.exists(sys.argv[1] + "/go"):
+        time.sleep(0.01)
+    print("went")
+"""
+
+FAIL = """
+    import os, sys, time
+    print("ready")
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    raise ValueError("too bad")
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    (tmp_path / "pids").mkdir()
+    return write(tmp_path / "wait.py", WAIT), tmp_path / "pids"
+
+
+def detached(*words, **options):
+    done = command("run", "--detach", *words, **options)
+    assert done.returncode == 0, done.stderr
+    (run,) = done.stdout.split()
+    assert f"procession attach {run}" in done.stderr
+    return run
+
+
+def look(run):
+    (row,) = [r for r in json.loads(command("ps", "--json").stdout) if r["id"] == run]
+    return row
+
+
+def test_detached_and_back_again(waiting):
+    run = detached("-n", 2, *waiting)
+    row = look(run)
+    launcher = row["launcher"]
+    assert os.getsid(launcher) == launcher
+    assert row["run_dir"].startswith(os.environ["XDG_STATE_HOME"])
+    os.kill(launcher, signal.SIGHUP)  # the terminal has gone
+    with Watched("attach", run) as attached:
+        attached.shows(b"[0] ready 0", b"[1] ready 1")
+        (waiting[1] / "go").touch()
+        assert attached.end() == 0
+        assert b"[1] went" in attached.out
+        assert b"finished: 2 ranks" in attached.err
+    gone([launcher])
+    files = set(os.listdir(row["run_dir"]))
+    assert files >= {"console.log", "report.txt", "result.json", "run.json", "events.jsonl"}
+    assert "[0] went" in command("logs", run).stdout
+    assert command("attach", run).returncode == 0
+
+
+def test_the_code_and_the_report_are_kept(tmp_path):
+    script = write(tmp_path / "fail.py", FAIL)
+    run = detached("-n", 2, "--log-dir", tmp_path / "logs", script, tmp_path / "go")
+    with Watched("attach", run) as attached:
+        (tmp_path / "go").touch()
+        assert attached.end() == 1
+    assert (attached.out + attached.err).count(b"fail.py failed: rank") == 1
+    assert "ValueError: too bad" in command("report", run).stdout
+    assert command("attach", run).returncode == 1
+    assert look_ended(run)["exit_code"] == 1
+
+
+def look_ended(run):
+    (row,) = [r for r in json.loads(command("ps", "--all", "--json").stdout) if r["id"] == run]
+    return row
+
+
+def test_a_start_that_fails_is_told(tmp_path):
+    lost = write(tmp_path / "lost", "#!/no/such/interpreter")
+    lost.chmod(0o755)
+    done = command("run", "--detach", "-n", 2, lost)
+    assert done.returncode not in (0, 2)
+    assert "lost failed: rank" in done.stderr
+    done = command("run", "--detach", "no-such-program")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    done = command("run", "--detach", "--log-dir", "/dev/null/x", "true")
+    assert done.returncode == 2
+    assert "--log-dir" in done.stderr or "log directory" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--json", "true"], ["--stdin", "0", "true"]])
+def test_what_does_not_go_with_it(words):
+    done = command("run", "--detach", *words)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "cannot go together" in done.stderr
+
+
+def test_ranks_do_not_know_that_they_are_detached(tmp_path):
+    script = write(tmp_path / "env.py", 'import os; print(sorted(os.environ)); print("TO" "LD")')
+    run = detached(script)
+    until(lambda: "TOLD" in command("logs", run).stdout, "its output")
+    assert "PROCESSION_TOLD" not in command("logs", run).stdout
+    command("stop", run)
+
+
+def test_control_c_while_it_starts(waiting):
+    with Watched("run", "--detach", "-n", 2, *waiting) as starting:
+        pids = []
+
+        def ranks():
+            pids[:] = [p for f in waiting[1].iterdir() for p in (reader_of(f)() or [])]
+            return pids or starting.process.poll() is not None
+
+        starting.signal(signal.SIGINT)
+        code = starting.end()
+        assert code in (0, 130, -signal.SIGINT)
+        if code == 0:
+            assert command("stop", "last").returncode == 0
+
+
+@pytest.mark.parametrize("key", [b"d", b"s", b"c", b"\x03"])
+def test_attached_on_a_terminal(key, waiting):
+    run = detached("-n", 2, *waiting)
+    launcher = look(run)["launcher"]
+    with Terminal("attach", run) as terminal:
+        terminal.shows(b"[0] ready 0", b"[1] ready 1")
+        terminal.type(b"\x03")
+        terminal.shows(b"d = detach, s = stop the run, c = go on")
+        terminal.type(key)
+        if key == b"s":
+            assert terminal.end() == 143
+            gone([launcher])
+            return
+        if key == b"c":
+            (waiting[1] / "go").touch()
+            assert terminal.end() == 0
+            terminal.shows(b"[0] went")
+            return
+        assert terminal.end() == 0
+        assert b"goes on" in terminal.screen
+    assert alive(launcher)
+    assert command("stop", run).returncode == 0
+
+
+def test_attach_to_a_run_on_another_terminal(waiting):
+    with Terminal("run", "-n", 2, *waiting) as terminal:
+        terminal.shows(b"ready 0", b"ready 1")
+        with Watched("attach", "last") as attached:
+            attached.shows(b"[0] ready 0", b"[1] ready 1")
+            (waiting[1] / "go").touch()
+            assert attached.end() == 0
+        assert b"[0] went\n" in attached.out  # without the colours of that terminal
+        assert terminal.end() == 0
+
+
+def test_a_report_comes_over_the_socket(tmp_path):
+    script = write(tmp_path / "fail.py", FAIL)
+    with Terminal("run", "-n", 2, script, tmp_path / "go") as terminal:
+        terminal.shows(b"ready")
+        with Watched("attach", "last") as attached:
+            attached.shows(b"ready")
+            (tmp_path / "go").touch()
+            assert attached.end() == terminal.end() == 1
+        assert b"ValueError: too bad" in attached.err
+
+
+# -- killed launchers
+
+
+def test_killed_launcher_is_told_apart_and_cleaned(waiting):
+    run = detached("-n", 2, *waiting)
+    launcher = look(run)["launcher"]
+    socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "procession", run)
+    os.kill(launcher, signal.SIGKILL)
+    gone([launcher])
+    assert os.path.exists(socket)
+    assert look_ended(run)["state"] == "LOST"
+    assert not os.path.exists(socket)  # whoever lists removes it
+    assert command("attach", run).returncode == 1
+    done = command("report", run)
+    assert (done.returncode, "was killed" in done.stderr) == (1, True)
+
+
+LEAVE = """
+    import os, pathlib, signal, sys, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if not os.fork():
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()} {os.getppid()}\\n")
+        time.sleep(3600)
+    print("forkserver", os.getppid())
+    time.sleep(3600)
+"""
+
+
+def test_clean_ends_what_a_killed_launcher_and_forkserver_left(tmp_path, waiting):
+    leave = write(tmp_path / "leave.py", LEAVE)
+    living = detached("-n", 2, *waiting)
+    living_ranks = [r["pid"] for r in look(living)["ranks"]]
+    with Watched("run", leave, tmp_path / "daemon") as launcher:
+        launcher.shows(b"forkserver")
+        daemon, *_ = until(reader_of(tmp_path / "daemon"), "the daemon")
+        forkserver = int(launcher.out.split()[1])
+        os.kill(launcher.pid, signal.SIGSTOP)
+        os.kill(forkserver, signal.SIGKILL)
+        os.kill(launcher.pid, signal.SIGKILL)
+        launcher.process.wait()
+        scratch = [n for n in os.listdir(os.environ["TMPDIR"]) if n.startswith("procession_leave")]
+        try:
+            assert alive(daemon)
+            assert len(scratch) == 1
+            done = command("clean", "--dry-run")
+            assert f"would end pid {daemon} " in done.stdout
+            assert scratch[0] in done.stdout
+            assert alive(daemon)
+            done = command("clean")
+            assert done.returncode == 0, done.stdout
+            assert f"ended pid {daemon} " in done.stdout
+            assert "removed the socket of leave.py_" in done.stdout
+            assert scratch[0] in done.stdout
+            gone([daemon])
+        finally:
+            if alive(daemon):  # it holds our pipes
+                os.kill(daemon, signal.SIGKILL)
+    assert not [n for n in os.listdir(os.environ["TMPDIR"]) if n.startswith("procession_leave")]
+    assert all(map(alive, living_ranks))  # that run is none of its business
+    assert str(daemon) not in command("clean").stdout
+    assert command("stop", living).returncode == 0

@@ -1,0 +1,283 @@
+"""Seeing and steering a run from another process: ps, logs, report, stop, stacks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from commandline import Watched, command, only
+
+from support import alive, until, write
+
+TICKS = """
+    import os, sys, time
+    print("ready", os.environ["RANK"])
+    print("problem of", os.environ["RANK"], file=sys.stderr)
+    number = 0
+    while True:
+        time.sleep(0.02)
+        number += 1
+        print("tick", number)
+"""
+
+
+@pytest.fixture
+def ticks(tmp_path):
+    return write(tmp_path / "ticks.py", TICKS)
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    return write(tmp_path / "wait.py", 'import time; print("ready"); time.sleep(3600)')
+
+
+def rows(*words):
+    done = command("ps", "--json", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    mine = os.environ["XDG_STATE_HOME"]  # others may test on this machine, too
+    found = json.loads(done.stdout)
+    ours = [r for r in found if r["state"] not in ("UNSEEN", "LOST", "") or mine in r["run_dir"]]
+    return found, ours
+
+
+def test_ps(waiting):
+    with Watched("run", "-n", 2, waiting, "--api-key", "hunter2") as launcher:
+        launcher.shows(b"[0] ready", b"[1] ready")
+        _, (row,) = rows()
+        assert (row["name"], row["state"]) == ("wait.py", "RUNNING")
+        assert (row["alive"], row["nproc"], row["launcher"]) == (2, 2, launcher.pid)
+        assert row["memory"] > 1 << 20
+        assert row["cpu"] is not None
+        assert [r["rank"] for r in row["ranks"]] == [0, 1]
+        done = command("ps")
+        (line,) = [x for x in done.stdout.splitlines() if row["id"] in x]
+        assert "2/2" in line
+        assert "hunter2" not in done.stdout + command("ps", "--json").stdout
+        launcher.signal(signal.SIGINT)
+        assert launcher.end() == 130
+    assert not rows("--all")[1]  # it had no directory
+
+
+def test_ps_shows_progress(tmp_path):
+    beats = write(
+        tmp_path / "beats.py",
+        """
+        import os, procession, time
+        procession.beat(step=7 + int(os.environ["RANK"]), total=100)
+        print("ready")
+        time.sleep(3600)
+        """,
+    )
+    with Watched("run", "-n", 2, beats) as launcher:
+        launcher.shows(b"[0] ready", b"[1] ready")
+        assert rows()[1][0]["step"] == "7/100"
+        assert "step 8 of 100" in command("report", "last").stdout
+        assert command("stop", "last").returncode == 0
+        launcher.end()
+
+
+def test_ps_shows_other_launchers(tmp_path):
+    env = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": str(tmp_path)}
+    code = "import time; print('ready', flush=True); time.sleep(3600)"
+    worker = subprocess.Popen(
+        [sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert worker.stdout.readline() == "ready\n"
+        (row,) = [
+            r
+            for r in rows()[0]
+            if r["kind"] == "torchrun" and {"rank": 0, "pid": worker.pid} in r["ranks"]
+        ]
+        assert (row["launcher"], row["alive"], row["nproc"]) == (os.getpid(), 1, 2)
+    finally:
+        worker.kill()
+        worker.communicate()
+
+
+def test_ps_shows_a_library_run_that_nobody_can_ask(waiting):
+    code = f"import procession; procession.run(['python3', {str(waiting)!r}])"
+    with Watched("-c", code, program=(sys.executable,)) as launcher:
+        launcher.shows(b"ready")
+        (row,) = [r for r in rows()[0] if r["launcher"] == launcher.pid]
+        assert (row["state"], row["alive"]) == ("UNSEEN", 1)
+        launcher.signal(signal.SIGINT)
+        launcher.end()
+
+
+def test_ps_says_that_nothing_runs(monkeypatch, tmp_path):
+    done = command("ps", "extra")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.parametrize("way", ["id", "name", "pid", "prefix", "last", "directory"])
+def test_stop(way, waiting, tmp_path):
+    logs = tmp_path / "logs"
+    with Watched("run", "-n", 2, "--log-dir", logs, waiting) as launcher:
+        launcher.shows(b"[0] ready", b"[1] ready")
+        (row,) = rows()[1]
+        word = {
+            "id": row["id"], "name": "wait.py", "pid": launcher.pid, "prefix": row["id"][:-5],
+            "last": "last", "directory": only(logs),
+        }[way]  # fmt: skip
+        pids = [r["pid"] for r in row["ranks"]]
+        done = command("stop", word)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "was stopped, exit code 143" in done.stdout
+        assert not any(map(alive, pids))
+        assert launcher.end() == 143
+        assert b"was stopped from another terminal (SIGTERM)" in launcher.err
+
+
+def test_stop_with_another_signal_and_stop_by_force(tmp_path):
+    stubborn = write(
+        tmp_path / "stubborn.py",
+        """
+        import signal, time
+        signal.signal(signal.SIGUSR1, lambda *_: print("heard it"))
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("ready")
+        while True:
+            time.sleep(3600)
+        """,
+    )
+    with Watched("run", "-n", 2, stubborn) as launcher:
+        launcher.shows(b"[0] ready", b"[1] ready")
+        with Watched("stop", "last", "--signal", "usr1", "--grace", "60") as stop:
+            launcher.shows(b"heard it")
+            done = command("stop", "last", "--kill")
+            assert done.returncode == 0, done.stderr
+            assert stop.end() == 0
+        assert launcher.end() == 128 + signal.SIGUSR1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["stop"],
+        ["stop", "nothing"],
+        ["stop", "a", "b"],
+        ["stop", "--signal", "NONE", "last"],
+        ["logs", "nothing"],
+        ["attach", "/tmp"],
+        ["report", "last"],
+        ["stacks", "1"],
+        ["clean", "x"],
+    ],
+)
+def test_refused_in_one_line(words):
+    done = command(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(f"procession {words[0]}: error: ")
+
+
+@pytest.mark.parametrize("word", ["ps", "logs", "attach", "stop", "report", "stacks", "clean"])
+def test_help(word):
+    done = command(word, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "exit codes: " in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_an_ambiguous_run_is_refused(waiting):
+    with Watched("run", "-n", 2, waiting) as one, Watched("run", "-n", 2, waiting) as two:
+        for launcher in (one, two):
+            launcher.shows(b"[0] ready", b"[1] ready")
+        done = command("stop", "wait.py")
+        assert done.returncode == 2
+        assert done.stderr.count("wait.py_") == 2
+        assert one.process.poll() is two.process.poll() is None
+        for launcher in (one, two):
+            assert command("stop", launcher.pid).returncode == 0
+            assert launcher.end() == 143
+
+
+def test_logs_from_files(ticks, tmp_path):
+    logs = tmp_path / "logs"
+    with Watched("run", "-n", 2, "--log-dir", logs, "-t", 3, ticks) as launcher:
+        launcher.shows(b"[0] tick 3\n", b"[1] tick 3\n")
+        done = command("logs", "last")
+        assert {"[0] ready 0", "[1] ready 1"} <= set(done.stdout.splitlines())
+        assert {"[0] problem of 0", "[1] problem of 1"} <= set(done.stderr.splitlines())
+        done = command("logs", "last", "--rank", 1, "--stderr")
+        assert (done.stdout, done.stderr) == ("", "problem of 1\n")
+        with Watched("logs", "last", "-f", "--rank", 0, "--stdout", "-n", 1) as follower:
+            until(lambda: follower.out.count(b"\n") > 5, "more lines")
+            assert command("stop", "last").returncode == 0
+            assert follower.end() == 0
+        assert b"ready" not in follower.out
+        launcher.end()
+    (number,) = [int(x) for x in follower.out.split()[-1:]]
+    text = (only(logs) / "attempt_0" / "0" / "stdout.log").read_text()
+    assert text.endswith(f"tick {number}\n")  # not one is missing at the end
+    done = command("logs", only(logs), "--rank", 0, "--stdout", "-n", 2)
+    assert done.stdout == f"tick {number - 1}\ntick {number}\n"
+
+
+def test_logs_over_the_socket(ticks):
+    with Watched("run", "-n", 2, ticks) as launcher:
+        launcher.shows(b"[0] tick 3\n", b"[1] tick 3\n")
+        done = command("logs", "last", "--stdout")
+        assert "keeps no files" in done.stderr
+        assert {"[0] ready 0", "[1] ready 1"} <= set(done.stdout.splitlines())
+        with Watched("logs", "last", "-f", "--rank", 1, "-n", 0) as follower:
+            until(lambda: follower.out.count(b"\n") > 5, "more lines")
+            assert command("stop", "last").returncode == 0
+            assert follower.end() == 0
+        assert all(x.startswith(b"[1] tick") for x in bytes(follower.out).splitlines())
+        launcher.end()
+
+
+def test_logs_of_a_rank_that_writes_past_us(waiting):
+    with Watched("run", waiting) as launcher:
+        launcher.shows(b"ready")
+        done = command("logs", "last")
+        assert done.returncode == 1
+        assert "straight to its own terminal" in done.stderr
+        launcher.signal(signal.SIGINT)
+        launcher.end()
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "SUCCEEDED"), (3, "FAILED")])
+def test_report_of_a_run_that_has_ended(code, state, tmp_path):
+    script = write(tmp_path / "ends.py", f"import sys; sys.exit({code})")
+    run = command("run", "-n", 2, "--log-dir", tmp_path / "logs", script)
+    assert run.returncode == code
+    path = only(tmp_path / "logs")
+    result = json.loads((path / "result.json").read_text())
+    assert (result["state"], result["exit_code"], len(result["ranks"])) == (state, code, 2)
+    assert result["run_dir"] == str(path)
+    done = command("report", "last")
+    assert done.returncode == 0
+    assert done.stdout == (path / "report.txt").read_text()
+    assert ("ends.py finished: 2 ranks" if not code else "exited with code 3") in done.stdout
+    assert command("attach", path).returncode == code
+    (row,) = rows("--all")[1]
+    assert (row["state"], row["exit_code"]) == (state, code)
+    assert "has ended before" in command("stop", "last").stdout
+
+
+def test_stacks_are_not_available_or_text(waiting):
+    with Watched("run", "-n", 2, waiting) as launcher:
+        launcher.shows(b"[0] ready", b"[1] ready")
+        done = command("stacks", "last")
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1) or done.stdout
+        launcher.signal(signal.SIGINT)
+        launcher.end()
+
+
+def test_the_index_is_bounded(tmp_path, monkeypatch):
+    from procession.control import index
+
+    monkeypatch.setattr(index, "MOST_BYTES", 2000)
+    monkeypatch.setattr(index, "KEPT", 5)
+    for i in range(40):
+        (tmp_path / str(i)).mkdir()
+        index.note_run(f"run_{i}", str(tmp_path / str(i)), "run")
+        assert os.path.getsize(index.index_path()) < 4000
+    assert [e["run"] for e in index.read_index()] == [f"run_{i}" for i in range(35, 40)]
+    (tmp_path / "39").rmdir()
+    assert [e["run"] for e in index.read_index()][-1] == "run_38"

@@ -1,0 +1,328 @@
+"""A run's socket: who has one, who may use it, what it answers, and that it goes."""
+
+import logging
+import os
+import signal
+import stat
+import threading
+
+import pytest
+from clients import WAIT, connected, directory, raw, sockets, start
+
+import procession
+from procession.control.ask import Connection, NotAnswered
+from procession.control.door import Door
+from procession.control.place import Refused, open_runtime, runtime_directory
+from support import QUICK, gone, until, write
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
+
+
+def test_not_by_default():
+    with start(control=None, stop=QUICK):
+        assert not sockets()
+
+
+def test_by_a_variable(monkeypatch):
+    monkeypatch.setenv("PROCESSION_CONTROL", "1")
+    with start(control=None, stop=QUICK) as group:
+        assert sockets() == [group.run_id]
+    with start(control=False, stop=QUICK):
+        assert not sockets()
+
+
+def test_it_is_the_users_alone_and_goes_with_the_group():
+    with start(stop=QUICK) as group:
+        place = runtime_directory()
+        assert stat.S_IMODE(os.stat(place).st_mode) == 0o700
+        assert stat.S_IMODE(os.stat(os.path.join(place, group.run_id)).st_mode) == 0o600
+        assert sockets() == [group.run_id]
+    assert not os.path.exists(place)
+
+
+@pytest.mark.parametrize("how", ["fails", "is killed"])
+def test_it_goes_when_the_group(how):
+    code = "import sys; sys.exit(3)" if how == "fails" else WAIT
+    group = start(code)
+    if how == "is killed":
+        group.kill()
+        group.wait()
+    else:
+        with pytest.raises(procession.GroupFailed):
+            group.wait()
+    assert not os.path.exists(runtime_directory())
+
+
+def test_it_goes_when_nothing_can_be_started(tmp_path):
+    lost = write(tmp_path / "lost", "#!/no/such/interpreter")
+    lost.chmod(0o755)
+    with pytest.raises(procession.StartFailed):
+        procession.start([str(lost)], control=True)
+    assert not os.path.exists(runtime_directory())
+
+
+def names():
+    return [t.name for t in threading.enumerate() if t.name.startswith("procession-control")]
+
+
+def test_a_thread_only_when_somebody_looks():
+    with start(stop=QUICK) as group:
+        assert not names()
+        with connected() as connection:
+            assert connection.ask("look")["name"] == group.spec.name
+            assert len(names()) == 1
+        with connected() as connection:
+            connection.ask("look")
+            assert len(names()) == 1
+    assert not names()
+
+
+def test_look_and_report():
+    with start(stop=QUICK) as group, connected() as connection:
+        look = connection.ask("look")
+        assert {r["rank"]: r["pid"] for r in look["ranks"]} == group.pids()
+        assert look["state"] == "RUNNING"
+        assert "2 of 2 ranks alive" in connection.ask("report")
+
+
+def test_stop_and_what_it_tells():
+    group = start()
+    with connected() as connection:
+        assert connection.ask("stop", grace=5) == "asked"
+        events = [e["event"] for e in connection.events(20)]
+        assert "over" in events
+        assert connection.end["state"] == "STOPPED"
+        assert connection.end["code"] == 128 + signal.SIGTERM
+        assert "was stopped" in connection.end["report"]
+    assert group.wait().state is procession.Phase.STOPPED
+    assert group.stopped_by == signal.SIGTERM
+
+
+def test_kill():
+    code = "import signal\nfor n in (2, 15): signal.signal(n, signal.SIG_IGN)\n" + WAIT
+    group = start(code)
+    with connected() as connection:
+        connection.ask("kill")
+        list(connection.events(20))
+        assert connection.end["code"] == 128 + signal.SIGKILL
+    group.wait()
+
+
+def test_a_signal_to_a_rank_is_its_own_end():
+    group = start()
+    with connected() as connection:
+        connection.ask("signal", rank=1, signal=int(signal.SIGKILL))
+        list(connection.events(20))
+        assert connection.end["state"] == "FAILED"
+        assert "rank 1 of 2" in connection.end["report"]
+    with pytest.raises(procession.GroupFailed) as caught:
+        group.wait()
+    assert caught.value.cause.rank == 1
+
+
+def test_what_cannot_be_done_is_said_and_the_connection_stays():
+    with start(stop=QUICK), connected() as connection:
+        for name, given, said in (
+            ("signal", {"rank": 7, "signal": 9}, "there is no rank 7"),
+            ("stop", {"signal": 12345}, "there is no signal"),
+            ("hold", {}, "not available"),
+        ):
+            with pytest.raises(NotAnswered, match=said):
+                connection.ask(name, **given)
+        assert connection.ask("look")["state"] == "RUNNING"
+
+
+def test_stacks_are_those_of_the_group(monkeypatch):
+    with start(stop=QUICK) as group, connected() as connection:
+        monkeypatch.setattr(type(group), "stacks", lambda _: {"0": ["main"]}, raising=False)
+        assert connection.ask("stacks") == {"0": ["main"]}
+
+
+def test_stacks_that_take_their_time_hold_up_nobody(monkeypatch):
+    release = threading.Event()
+    with start(stop=QUICK) as group, connected() as slow, connected() as other:
+        monkeypatch.setattr(type(group), "stacks", lambda _: release.wait(20), raising=False)
+        slow.send("stacks")
+        assert other.ask("look")["state"] == "RUNNING"
+        release.set()
+        assert slow.answer("stacks") is True
+
+
+def test_the_log_from_now_on():
+    code = "import sys\nprint('first')\nfor line in sys.stdin: print('heard', line.strip())"
+    read, write = os.pipe()
+    saved = os.dup(0)
+    os.dup2(read, 0)
+    try:
+        with start(code, stdin=0, stop=QUICK), connected() as connection:
+            until(lambda: "[1] first" in log(connection), "both first lines")
+            value = connection.ask("log", follow=True)
+            assert value == {"prefixes": ["[0] ", "[1] "], "seen": True}
+            os.write(write, b"you\n")
+            for said in connection.events(10):
+                if said["event"] == "log" and "heard you" in said["text"]:
+                    assert said["stream"] == "out"
+                    break
+            else:
+                pytest.fail("it did not come")
+    finally:
+        os.dup2(saved, 0)
+        for fd in (saved, read, write):
+            os.close(fd)
+
+
+def log(connection, lines=100):
+    connection.ask("log", lines=lines)
+    text = ""
+    for said in connection.events(10):
+        if said["event"] == "log_end":
+            return text
+        text += said["text"]
+    return text
+
+
+def test_a_long_name_fits():
+    with start(stop=QUICK):
+        pass
+    door = Door("x" * 300)
+    try:
+        assert len(os.path.basename(door.name)) <= 80
+        with directory() as fd:
+            Connection(fd, door.name).close()
+    finally:
+        door.close()
+
+
+def test_runs_of_one_name_are_told_apart():
+    doors = [Door("run") for _ in range(3)]
+    assert [door.name for door in doors] == ["run", "run~2", "run~3"]
+    for door in doors:
+        door.close()
+    assert not os.path.exists(runtime_directory())
+
+
+def test_a_fork_of_the_launcher_holds_nothing_open():
+    group = start(stop=QUICK)
+    with connected() as connection:
+        connection.ask("look")
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(write)
+        os.read(read, 1)
+        os._exit(0)
+    os.close(read)
+    with directory() as fd:
+        group.kill()
+        group.wait()
+        with pytest.raises((ConnectionRefusedError, FileNotFoundError)):
+            Connection(fd, group.run_id)
+    os.close(write)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+# -- who may not
+
+
+@root_only
+def test_another_user_is_refused():
+    with start(stop=QUICK) as group:
+        with connected() as connection:
+            connection.ask("look")
+        place = runtime_directory()
+        os.chmod(place, 0o711)  # as if somebody had opened them
+        os.chmod(os.path.join(place, group.run_id), 0o666)
+        read, write = os.pipe()
+        pid = os.fork()
+        if not pid:
+            try:
+                os.chdir(place)
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                import socket
+
+                s = socket.socket(socket.AF_UNIX)
+                s.settimeout(10)
+                s.connect(group.run_id)
+                try:
+                    s.sendall(b'{"procession": 1, "ask": "look"}\n')
+                    heard = s.recv(100)
+                except OSError:
+                    heard = b""
+                os.write(write, b"heard " + heard)
+            except BaseException as e:
+                os.write(write, repr(e).encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert os.read(read, 1000) == b"heard "
+        os.close(read)
+        os.chmod(place, 0o700)
+        with connected() as connection:
+            assert connection.ask("look")["state"] == "RUNNING"
+
+
+def others(place):
+    os.chmod(place, 0o755)
+
+
+def foreign(place):
+    os.chown(place, 65534, 65534)
+
+
+def link(place):
+    os.rename(place, place + ".real")
+    os.symlink(place + ".real", place)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (others, "chmod 700"),
+        pytest.param(foreign, "belongs to user 65534", marks=root_only),
+        (link, "is a link"),
+    ],
+)
+def test_a_directory_that_is_not_ours_alone_is_not_used(spoil, said, caplog):
+    place = runtime_directory()
+    os.mkdir(place, 0o700)
+    spoil(place)
+    with pytest.raises(Refused, match=said):
+        open_runtime(make=False)
+    with caplog.at_level(logging.WARNING), start(stop=QUICK) as group:
+        assert group.state is procession.Phase.RUNNING  # it runs all the same
+    (record,) = [r for r in caplog.records if "cannot be seen" in r.message]
+    assert said in record.message
+    if os.path.islink(place):
+        os.unlink(place)
+        os.rmdir(place + ".real")
+    else:
+        os.rmdir(place)
+
+
+def test_where_the_directory_is(monkeypatch, tmp_path):
+    assert runtime_directory() == os.environ["XDG_RUNTIME_DIR"] + "/procession"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
+    uid = os.geteuid()
+    wanted = {f"/run/user/{uid}/procession", f"{os.environ['TMPDIR']}/procession-{uid}"}
+    assert runtime_directory() in wanted
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "relative")
+    assert runtime_directory() in wanted
+
+
+def test_ranks_are_gone_after_a_stop_from_outside():
+    group = start()
+    pids = list(group.pids().values())
+    with connected() as connection:
+        connection.ask("stop")
+        list(connection.events(20))
+    gone(pids)
+    with raw_refused():
+        raw()
+    group.wait()
+
+
+def raw_refused():
+    return pytest.raises((ConnectionRefusedError, FileNotFoundError, ValueError))
