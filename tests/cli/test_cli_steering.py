@@ -260,11 +260,15 @@ def test_report_of_a_run_that_has_ended(code, state, tmp_path):
     assert "has ended before" in command("stop", "last").stdout
 
 
-def test_stacks_are_not_available_or_text(waiting):
+def test_stacks_of_all_ranks(waiting):
     with Watched("run", "-n", 2, waiting) as launcher:
         launcher.shows(b"[0] ready", b"[1] ready")
         done = command("stacks", "last")
-        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1) or done.stdout
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "2 ranks [0-1]" in done.stdout.splitlines()[0]
+        assert "wait.py" in done.stdout
+        found = json.loads(command("stacks", "last", "--json").stdout)
+        assert [each["rank"] for each in found] == [0, 1]
         launcher.signal(signal.SIGINT)
         launcher.end()
 

@@ -7,11 +7,10 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Generator
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Generator
 from typing import Any
 
+from procession.cli.live import find_terminal, viewing
 from procession.cli.parser import Parser
 from procession.cli.report import report_in
 from procession.cli.say import say
@@ -19,9 +18,13 @@ from procession.cli.showing import STREAMS, Files, Live
 from procession.cli.steering import parser_of, read_run
 from procession.control.ask import Connection, NotAnswered
 from procession.control.runs import Run, connect, read_json
+from procession.output.console import Console
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.view.live import View
 
 LINES = 20
-VIEW = "procession.view"  # its `attached(look)`, a context manager, shows a run while it is watched
 QUESTION = "\nprocession: d = detach, s = stop the run, c = go on (Ctrl-C: detach) "
 EPILOG = """\
 The last lines of its console, then what comes, until the run ends: then its report, and its exit
@@ -71,41 +74,60 @@ def _ended(run: Run) -> int:
 
 
 def _attach(run: Run, connection: Connection, lines: int) -> int:
-    files = None
-    if run.directory and os.path.exists(os.path.join(run.directory, "console.log")):
-        files = Files(run.directory, None, STREAMS, lines)
-    told: Any = None
-    if files is None:
-        told = connection.ask("log", lines=lines, follow=True)
-    if told is not None and not told["seen"]:
-        say(f"procession: the output of {run.id} goes straight to its own terminal\n", sys.stderr)
-    live = Live(None, STREAMS)
-    with _interrupts() as interrupted, view(lambda: _look(run)):
-        if files is not None:
-            files.follow()
-        while True:
-            for said in connection.events(0):
-                live.take(said)
-                if interrupted.came:
-                    break
-            if connection.end is not None or connection.closed:
-                break
-            if not interrupted.came:
-                select.select([connection, interrupted.fd], [], [])
-            if interrupted.taken():
-                choice = ask()
-                if choice == "s":
-                    connection.send("stop")
-                    say("procession: stopping the run\n", sys.stderr)
-                elif choice == "d":
-                    if files is not None:
-                        files.close()
-                    say(f"procession: {run.id} goes on; see procession attach\n", sys.stderr)
-                    return 0
-    if files is not None:
-        files.close()
-    live.close()
+    terminal, _ = find_terminal()
+    with contextlib.ExitStack() as open_:
+        if terminal is not None:
+            open_.callback(terminal.close)
+        files = None
+        if run.directory and os.path.exists(os.path.join(run.directory, "console.log")):
+            files = Files(run.directory, None, STREAMS, lines, terminal)
+            open_.callback(files.close)
+        told: Any = None
+        if files is None:
+            told = connection.ask("log", lines=lines, follow=True)
+        if told is not None and not told["seen"]:
+            _say(f"the output of {run.id} goes straight to its own terminal")
+        live = Live(None, STREAMS, terminal=terminal)
+        open_.callback(live.close)
+        with _interrupts() as interrupted, _viewed(run, terminal) as view:
+            if files is not None:
+                files.follow()
+            if not _watch(run, connection, live, interrupted, view):
+                return 0
+            if view is not None:
+                view.remember()
     return _tell_end(run, connection.end, console=files is not None)
+
+
+def _watch(
+    run: Run, connection: Connection, live: Live, interrupted: _Interrupts, view: View | None
+) -> bool:
+    """Show what comes until the run has ended; False if somebody wants to leave it."""
+    while True:
+        for said in connection.events(0):
+            live.take(said)
+            if interrupted.came:
+                break
+        if connection.end is not None or connection.closed:
+            return True
+        if not interrupted.came:
+            select.select([connection, interrupted.fd], [], [])
+        if interrupted.taken():
+            if view is not None:
+                view.hide()
+            choice = ask()
+            if choice == "s":
+                connection.send("stop")
+                _say("stopping the run")
+            elif choice == "d":
+                _say(f"{run.id} goes on; see procession attach")
+                return False
+            if view is not None:
+                view.unhide()
+
+
+def _say(text: str) -> None:
+    say(f"procession: {text}\n", sys.stderr)
 
 
 def _tell_end(run: Run, end: dict[str, Any] | None, *, console: bool) -> int:
@@ -121,17 +143,22 @@ def _tell_end(run: Run, end: dict[str, Any] | None, *, console: bool) -> int:
     return int(end["code"])
 
 
-def _look(run: Run) -> Any:
-    with connect(run) as connection:
-        return connection.ask("look")
+@contextlib.contextmanager
+def _viewed(run: Run, terminal: Console | None) -> Generator[View | None]:
+    """Show the live view of a run on a terminal, if there is one that can show it."""
+    if terminal is None:
+        yield None
+        return
+    last: dict[str, Any] = {}
 
+    def look() -> dict[str, Any]:
+        with contextlib.suppress(NotAnswered), connect(run) as connection:
+            last.update(connection.ask("look"))
+        return last  # of a run that has ended, the last that was seen
 
-def view(look: Callable[[], Any]) -> contextlib.AbstractContextManager[Any]:
-    """Give the live view of a run, where there is one; else what does nothing."""
-    if not sys.stderr.isatty() or find_spec(VIEW) is None:
-        return contextlib.nullcontext()
-    attached = getattr(import_module(VIEW), "attached", None)
-    return contextlib.nullcontext() if attached is None else attached(look)
+    look()
+    with viewing(look, terminal, _say) as view:
+        yield view
 
 
 class _Interrupts:
@@ -192,4 +219,4 @@ def ask() -> str:
     return key or "d"
 
 
-__all__ = ["ask", "main", "make_parser", "view"]
+__all__ = ["ask", "main", "make_parser"]

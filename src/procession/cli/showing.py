@@ -19,17 +19,25 @@ _BLOCK = 64 << 10
 
 
 class Files:
-    """The log files of a run, shown as they grow. rank: only of this one, None: of all."""
+    """The log files of a run, shown as they grow. rank: only of this one, None: of all.
+
+    terminal: where all is shown, the caller's; None: on our own standard streams.
+    """
 
     def __init__(
-        self, directory: str, rank: int | None, streams: Sequence[str], lines: int | None
+        self,
+        directory: str,
+        rank: int | None,
+        streams: Sequence[str],
+        lines: int | None,
+        terminal: Console | None = None,
     ) -> None:
         self._directory = directory
         self._rank = rank
         self._streams = streams
         self._lines = lines
         self._seen: set[str] = set()
-        self._consoles = (Console(sys.stdout), Console(sys.stderr))
+        self._consoles, self._own = _consoles(terminal)
         self._follower = Follower(*self._consoles)
         self._console = ""
         if rank is None and tuple(streams) == STREAMS:
@@ -94,8 +102,16 @@ class Files:
     def close(self) -> None:
         """Show what is still to be shown, and let go."""
         self._follower.drain(FOR_EVER)
-        for console in self._consoles:
+        for console in self._own:
             console.close()
+
+
+def _consoles(terminal: Console | None) -> tuple[tuple[Console, Console], tuple[Console, ...]]:
+    """Give where both streams are shown, and which of that is to be closed in the end."""
+    if terminal is not None:
+        return (terminal, terminal), ()
+    own = Console(sys.stdout), Console(sys.stderr)
+    return own, own
 
 
 def attempts(directory: str) -> list[int]:
@@ -135,12 +151,19 @@ def last_lines_at(path: str, lines: int) -> int:
 
 
 class Live:
-    """What comes over a socket. prefixes: what stands before the lines of each rank."""
+    """What comes over a socket. prefixes: what stands before the lines of each rank.
+
+    terminal: where all is shown, the caller's; None: on our own standard streams.
+    """
 
     def __init__(
-        self, rank: int | None, streams: Sequence[str], prefixes: Sequence[str] = ()
+        self,
+        rank: int | None,
+        streams: Sequence[str],
+        prefixes: Sequence[str] = (),
+        terminal: Console | None = None,
     ) -> None:
-        self._consoles = {"out": Console(sys.stdout), "err": Console(sys.stderr)}
+        self._consoles, self._own = _consoles(terminal)
         self._streams = {"stdout": "out", "stderr": "err"}
         self._wanted = {self._streams[stream] for stream in streams}
         self._prefix = None if rank is None else prefixes[rank].encode()
@@ -151,11 +174,11 @@ class Live:
         if said.get("event") == "left_out":
             count = said["lines"]
             text = b"[... %d %s left out]\n" % (count, b"line" if count == 1 else b"lines")
-            self._consoles["err"].write(text)
+            self._consoles[1].write(text)
         if said.get("event") != "log" or said.get("stream") not in self._wanted:
             return
         stream = str(said["stream"])
-        console = self._consoles[stream]
+        console = self._consoles[stream == "err"]
         data = str(said["text"]).encode(errors="surrogateescape")
         if not console.colour:
             data = COLOUR.sub(b"", data)
@@ -168,7 +191,7 @@ class Live:
 
     def close(self) -> None:
         """Let go of the terminal."""
-        for console in self._consoles.values():
+        for console in self._own:
             console.close()
 
 

@@ -33,7 +33,6 @@ REQUESTS: dict[str, dict[str, str]] = {
     "signal": {"rank": f"{_NUMBER}!", "signal": f"{_NUMBER}!"},
     "report": {},
     "stacks": {},
-    "hold": {},
 }
 
 

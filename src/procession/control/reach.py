@@ -22,7 +22,6 @@ _JOIN = 1.0  # seconds for the thread to say its last words; it takes a third of
 class Reach:
     """The door of a group, and the thread behind it. Made in the supervisor's thread.
 
-    recent: what its console has shown last, None if what ranks write does not pass us.
     prefixes: of the lines of each rank.
     stopped_by: the signal by which somebody stopped the group from elsewhere, 0: nobody did.
     ending: how it ended, for the last line to clients; None until then.
@@ -39,10 +38,15 @@ class Reach:
         self._lock = threading.Lock()
         self._door = open_door(run)
         self.name = self._door.name if self._door is not None else ""
-        self.recent: Recent | None = None
+        self._streams = streams
         if self._door is not None:
-            self.recent = streams.tap()
+            streams.tap()
             supervisor.watch(self._door.fileno(), self._knocked)
+
+    @property
+    def recent(self) -> Recent | None:
+        """What its console has shown last, None if what ranks write does not pass us."""
+        return self._streams.recent
 
     def _knocked(self) -> None:
         """Let a thread serve the first client, and all that come later."""

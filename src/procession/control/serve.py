@@ -17,7 +17,6 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from procession.control.protocol import MOST_LINE, Lines, encode, read_request
@@ -229,7 +228,7 @@ class Server:
         try:
             answer = getattr(self, f"_on_{name}")(client, **given)
         except SpecError as e:
-            self._say(client, {"to": name, "error": str(e)})
+            self._say(client, {"to": "stacks", "error": str(e)})
             return
         if answer is not None:
             self._say(client, {"to": name, "value": answer})
@@ -266,22 +265,13 @@ class Server:
         return "sent"
 
     def _on_stacks(self, client: _Client) -> Any:
-        return self._found_by(client, "stacks")
-
-    def _on_hold(self, client: _Client) -> Any:
-        return self._found_by(client, "hold")
-
-    def _found_by(self, client: _Client, name: str) -> None:
-        """Answer with what a method of the group finds, in a thread: it may take its time."""
-        call: Callable[[], Any] | None = getattr(self._group, name, None)
-        if call is None:
-            raise SpecError("not available: this version of procession cannot do it")
+        """Answer in a thread: to find them may take its time."""
 
         def find() -> None:
             try:
-                answer = {"to": name, "value": call()}
+                answer = {"to": "stacks", "value": self._group.stacks()}
             except Exception as e:
-                answer = {"to": name, "error": f"{type(e).__name__}: {e}"}
+                answer = {"to": "stacks", "error": f"{type(e).__name__}: {e}"}
             self._later.append((client, encode(answer)))
             self._reach.wake()
 

@@ -44,7 +44,8 @@ class Wiring:
         if any(route in (Route.PREFIX, Route.TEE) for pair in self._routes for route in pair):
             # In this thread, which wrote there before: it flushes what is still on its way.
             self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
-        self._lent = False
+        self._lent = self._tapped = False
+        self.recent: Recent | None = None
         self._follower: Follower | None = None
 
     def lead_through(self, console: Console | None = None) -> None:
@@ -58,6 +59,8 @@ class Wiring:
             self._consoles, self._lent = (console, console), True
         elif self._consoles is None:
             self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
+        if self._tapped:
+            self._keep_recent()
 
     def say(self, line: bytes) -> None:
         """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
@@ -66,19 +69,23 @@ class Wiring:
         elif self._consoles is not None:
             self._consoles[1].write(line, timeout=1.0)
 
-    def tap(self) -> Recent | None:
-        """Keep what is shown last for others to see; None if ranks write past us.
+    def tap(self) -> None:
+        """Keep what is shown last for others to see, in `recent`, unless ranks write past us.
 
         To be used before ranks are started.
         """
+        self._tapped = True
+        self._keep_recent()
+
+    def _keep_recent(self) -> None:
         if self._consoles is None:
-            return None
+            return
         from procession.output.recent import Recent
 
-        recent = Recent()
-        for console, stream in zip(self._consoles, ("out", "err"), strict=True):
-            console.seen_by = partial(recent.add, stream=stream)
-        return recent
+        self.recent = self.recent or Recent()
+        out, err = self._consoles
+        err.seen_by = partial(self.recent.add, stream="err")
+        out.seen_by = partial(self.recent.add, stream="out")  # also if both are one
 
     def open(self, attempt: int, rank: int) -> tuple[list[int], list[int]]:
         """Open stdin, stdout and stderr of a rank; also which of them to close when it has them.
