@@ -126,6 +126,7 @@ def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group 
 
                 viewed = watching.enter_context(shown(group, asked, _say))
             with (
+                group.woken_by_signals(),
                 forwarded(group, asked.forward),
                 stopped_by_signals(
                     group, asked.signals, asked.notices, told=not viewed

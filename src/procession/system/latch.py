@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import _thread
+import threading
+import time
+
+# A signal that comes between Python's last look and the call that sleeps does not wake it. So the
+# main thread, in which handlers run, looks up now and then.
+LOOK_UP = 1.0  # seconds
 
 
 class Latch:
@@ -38,11 +44,25 @@ class Latch:
             self._waits.append(lock)
             try:
                 if not self._set:  # whoever sets it from now on sees this wait
-                    lock.acquire(True, -1 if timeout is None else max(0.0, timeout))
+                    _sleep(lock, timeout)
             finally:
                 if lock in self._waits:
                     self._waits.remove(lock)
         return self._set
+
+
+def _sleep(lock: _thread.LockType, timeout: float | None) -> None:
+    """Wait until somebody releases the lock, or the time is over."""
+    longest = LOOK_UP if threading.current_thread() is threading.main_thread() else -1.0
+    if timeout is None:
+        while not lock.acquire(True, longest):
+            pass
+        return
+    until = time.monotonic() + timeout
+    while True:
+        left = max(0.0, until - time.monotonic())
+        if lock.acquire(True, left if longest < 0 else min(left, longest)) or left == 0.0:
+            return
 
 
 __all__ = ["Latch"]
