@@ -6,14 +6,17 @@ never beaten, so long after now, since it might begin. When it comes, the board 
 looked at once, which costs the same whether there were ten beats since, or millions.
 
 A rank is judged by its beats from its first one on. Output is judged for the group as a whole: it
-hangs when no rank has written anything for so long. Who is to blame then is told by the stacks: the
-one that is where no other is; else the one that has been silent for the longest time.
+hangs when no rank has written anything for so long.
+
+Ranks that wait for one another stop to beat, or to write, with the one that hangs, and which of
+them did it first is chance. So who is to blame is told by the stacks, where several have stopped:
+the one that is where no other is; else the one that has been silent for the longest time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from procession.board import Beat, Board
 from procession.lastlook import MOST_SECONDS, LastLook
@@ -55,17 +58,19 @@ class Hangs:
         self._last_look = last_look
         self._handle = handle
         self._activity: Activity | None = None
+        self._looking = False  # at stacks
 
     def begin(self) -> None:
         """Watch the ranks of an attempt that begins."""
         limits = [s for s in (self._hang.timeout, self._hang.silence) if s is not None]
         if self._hang.silence is not None:
             self._activity = Activity(self._streams)
+        self._looking = False
         if limits:
             self._loop.after(self, min(limits), self._check)
 
     def _check(self) -> None:
-        if self._life.phase not in WATCHED:
+        if self._life.phase not in WATCHED or self._looking:
             return
         now = time.monotonic_ns()
         waits = [w for w in (self._check_beats(now), self._check_silence(now)) if w is not None]
@@ -92,8 +97,13 @@ class Hangs:
         age = (now - oldest.at) / SECOND  # what a rank wrote may be of the future
         if age < limit:
             return min(limit, limit - age)
-        self._hung(rank, f"no beat for {age:.3g} s ({_last_one(oldest)})")
-        return limit  # where ranks are single, the others go on
+        stopped = dict(each for each in beats if (now - each[1].at) / SECOND >= limit / 2)
+
+        def why(rank: int) -> str:
+            age = (time.monotonic_ns() - stopped[rank].at) / SECOND
+            return f"no beat for {age:.3g} s ({_last_one(stopped[rank])})"
+
+        return self._blame(rank, stopped, why, limit)
 
     def _check_silence(self, now: int) -> float | None:
         limit = self._hang.silence
@@ -109,19 +119,32 @@ class Hangs:
         if age < limit or not working:
             return max(0.0, limit - age) or limit
         oldest = min(working, key=lambda r: (written[r], r))
-        if not self._hang.stacks:
-            self._hung(oldest, f"no rank has written anything for {age:.3g} s")
-            return limit
+        return self._blame(
+            oldest, working, lambda _: f"no rank has written anything for {age:.3g} s", limit
+        )
+
+    def _blame(
+        self, oldest: int, stopped: Collection[int], why: Callable[[int], str], limit: float
+    ) -> float | None:
+        """Say that one of the ranks that have stopped hangs; gives when to look again, in seconds.
+
+        oldest: the one to blame, if their stacks do not tell. None: it will look by itself.
+        """
+        if not self._hang.stacks or len(stopped) == 1:
+            self._hung(oldest, why(oldest))
+            return limit  # where ranks are single, the others go on
 
         def seen(taken: list[Taken]) -> None:
+            self._looking = False
             self._last_look.keep(taken)
-            rank = self._odd_one() if self._life.nproc > 1 else None
-            rank = oldest if rank is None else rank
+            odd = self._odd_one() if self._life.nproc > 1 else None
+            rank = odd if odd is not None and odd in stopped else oldest
             if self._life.phase in WATCHED and rank in self._working():
-                self._hung(rank, f"no rank has written anything for {age:.3g} s")
+                self._hung(rank, why(rank))
             if self._life.phase in WATCHED:
                 self._loop.after(self, limit, self._check)
 
+        self._looking = True
         self._last_look.look(MOST_SECONDS, seen)
         return None
 

@@ -6,10 +6,15 @@ lifecycle knows nothing of it: to it, the signal is merely carried out a moment 
 happens to a rank until then is its own doing, as ever between a failure and the signal. The wait
 has a limit, and a wish to stop ends it. What it costs to read the stacks, and to write them down,
 comes after the signal.
+
+A rank that has told its failure is on its way out, and its peers would notice the end of their
+connections, and fail as well, before the signal comes to them. So it stands still (SIGSTOP) until
+the stacks are there.
 """
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Collection
@@ -50,6 +55,7 @@ class LastLook:
         self._asked: list[tuple[Collection[int] | None, float, Done]] = []  # being taken
         self._due = True  # there was no last look in this attempt
         self._holding = False
+        self._stopped: list[int] = []  # ranks that stand still meanwhile
         self._written = False
         self.file = ""
         self._taken: list[Taken] = []
@@ -84,10 +90,14 @@ class LastLook:
         if self._taking is not None:
             self._taking.finish()
         self._holding = True
+        self._stopped = [r for r, k in enumerate(life.ranks) if k.reported and k.state not in GONE]
+        for r in self._stopped:
+            self._ranks.send(r, signal.SIGSTOP)
         at_once = True
 
         def seen(taken: list[Taken]) -> None:
             self._holding = False
+            self._let_go()
             self.keep(taken)
             if not at_once:
                 go_on()
@@ -96,6 +106,11 @@ class LastLook:
         self._next()
         at_once = False
         return self._holding
+
+    def _let_go(self) -> None:
+        for r in self._stopped:
+            self._ranks.send(r, signal.SIGCONT)
+        self._stopped = []
 
     def _answers(self, r: int) -> bool:
         rank = self._life.ranks[r]
@@ -174,6 +189,7 @@ class LastLook:
 
     def close(self) -> None:
         """Take nothing any more; who still waits gets nothing."""
+        self._let_go()
         if self._taking is not None:
             self._taking.drop()
             self._taking = None

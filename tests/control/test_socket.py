@@ -125,7 +125,6 @@ def test_what_cannot_be_done_is_said_and_the_connection_stays():
         for name, given, said in (
             ("signal", {"rank": 7, "signal": 9}, "there is no rank 7"),
             ("stop", {"signal": 12345}, "there is no signal"),
-            ("hold", {}, "there is no request 'hold'"),
         ):
             with pytest.raises(NotAnswered, match=said):
                 connection.ask(name, **given)

@@ -43,3 +43,20 @@ def talk(quiet):
     if rank == 2:
         load_batch()
     time.sleep(1000)
+
+
+def wait_for_all(place, step):
+    """Stand for a collective operation."""
+    while len(list(place.glob(f"{step}.*"))) < 4:
+        time.sleep(0.001 if step < 5 else 1000)
+
+
+def beat_together(stuck, place):
+    """Beat in step with the others, and wait for one that hangs."""
+    rank = int(os.environ["RANK"])
+    for step in range(6):
+        if rank == stuck and step == 5:
+            load_batch()
+        (place / f"{step}.{rank}").touch()
+        wait_for_all(place, step)
+        procession.beat(step, 100)

@@ -18,7 +18,8 @@ GRACELESS = Stop(grace=0.1, linger=0.1)
 
 
 def pause():
-    signal.pause()
+    while True:
+        signal.pause()
 
 
 def endings_any(group):
@@ -47,7 +48,8 @@ def test_failure_ends_the_group_while_nobody_waits(method, tmp_path):
             while not os.path.exists(go):
                 time.sleep(0.001)
             sys.exit(3)
-        signal.pause()
+        while True:
+            signal.pause()
 
     go = tmp_path / "go"
     group = procession.start(work, args=(str(go),), nproc=4, start_method=method, stop=OBEDIENT)
@@ -96,7 +98,8 @@ def test_a_failure_is_noticed_in_milliseconds():
 
         if os.environ["RANK"] == "0":
             os._exit(1)
-        signal.pause()
+        while True:
+            signal.pause()
 
     best = 1e9
     for _ in range(10):
@@ -125,7 +128,8 @@ def test_what_the_group_ended_is_never_a_cause(how):
         if os.environ["RANK"] == "2":
             raise ValueError("the cause")
         while True:
-            signal.pause()
+            while True:
+                signal.pause()
 
     failed = failure_of(work, args=(how,), nproc=4, stop=OBEDIENT)
     assert [f.rank for f in failed.failures] == [2]
@@ -171,7 +175,8 @@ def stubborn(place):
     with open(place, "w") as f:
         f.write(f"{signal.SIGTERM}\n")
     while True:
-        signal.pause()
+        while True:
+            signal.pause()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -251,7 +256,8 @@ def test_a_stop_lets_ranks_clean_up(tmp_path):
             with open(f"{place}/ready{os.environ['RANK']}", "w"):
                 pass
             while True:
-                signal.pause()
+                while True:
+                    signal.pause()
         finally:
             until = time.monotonic() + 0.05
             while time.monotonic() < until:
@@ -509,7 +515,8 @@ def test_stuck_exit_handler_after_an_exception_is_bounded(method):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             atexit.register(time.sleep, 1000)
             raise ValueError("then stuck")
-        signal.pause()
+        while True:
+            signal.pause()
 
     before = time.monotonic()
     failed = failure_of(work, nproc=2, start_method=method, stop=QUICK)
@@ -531,7 +538,8 @@ def test_others_are_ended_at_once_while_one_is_stuck_in_its_exit():
         if os.environ["RANK"] == "0":
             atexit.register(time.sleep, 1000)
             raise ValueError
-        signal.pause()
+        while True:
+            signal.pause()
 
     group = procession.start(work, args=("",), nproc=2, stop=Stop(grace=1000, linger=1000))
     other = group.pids()[1]
@@ -556,7 +564,8 @@ def test_linger_lets_a_rank_end_by_itself(tmp_path):
         if os.environ["RANK"] == "0":
             atexit.register(last)
             raise ValueError
-        signal.pause()
+        while True:
+            signal.pause()
 
     failed = failure_of(work, args=(str(tmp_path / "f"),), nproc=2, stop=Stop(linger=15, grace=20))
     assert (tmp_path / "f").read_text() == "whole"
@@ -635,7 +644,8 @@ def failing_and_stubborn(ready):
         raise ValueError
     open(ready, "w").close()
     while True:
-        signal.pause()
+        while True:
+            signal.pause()
 
 
 def failing_slowly(tmp_path):

@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from hangwork import beat_until, never_beat, once, talk
+from hangwork import beat_together, beat_until, never_beat, once, talk
 
 import procession
 from procession.errors import HUNG_CODE
@@ -25,6 +25,14 @@ def test_a_rank_that_stops_to_beat_has_hung():
     assert "(the last one at step 19 of 100); it waits in wait (hangwork.py:" in first
     assert "when it hung, the ranks were:\n  rank 2 waits in wait (hangwork.py:" in str(e)
     assert len(e.ended) == 3
+
+
+@pytest.mark.parametrize("stuck", range(4))
+def test_the_blame_is_not_on_who_waits_for_a_rank_that_hangs(tmp_path, stuck):
+    """All stopped to beat at the same step; which one did it first is chance."""
+    hang = procession.Hang(timeout=0.5)
+    e = failure_of(beat_together, args=(stuck, tmp_path), nproc=4, hang=hang, stop=QUICK)
+    assert e.cause.rank == stuck
 
 
 def test_who_never_beats_is_not_judged():
@@ -82,7 +90,7 @@ def test_commands_beat_too(tmp_path):
     e = failure_of([sys.executable, str(path)], nproc=2, hang=hang, stop=QUICK)
     assert e.cause.outcome is procession.Outcome.HUNG
     assert "(the last one at step 3)" in str(e)
-    assert e.end.stacks == ()
+    assert [line.partition(" (")[0] for line in e.end.stacks] == ["2 ranks [0-1] sleep"]
 
 
 # -- silence

@@ -161,6 +161,9 @@ def _ask(taken: Taken, pidfd: int, fd: int) -> bool:
     """Ask a process, unless it was asked before and has not answered yet; tells whether it was."""
     try:
         os.ftruncate(fd, 0)
+        if waits_for_signal(wait_channel(taken.pid)):  # by now
+            taken.state = describe(taken.pid)
+            return False
         if not taken.pending:
             signal.pidfd_send_signal(pidfd, SIGNAL)
     except OSError:
