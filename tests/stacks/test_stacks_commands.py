@@ -128,7 +128,12 @@ def test_native_programs_beside_python(tmp_path, tracing):
     programs = {0: procession.Script(str(path)), 1: procession.Command(tuple(shell("sleep 1000")))}
     spec = procession.spec.make_spec(programs, nproc=2, stop=QUICK)
     with procession.launch.start_spec(spec) as group:
-        python, native = until(lambda: (s := group.stacks(10.0))[0]["frames"] and s, patience=30)
-        assert python["frames"][0][2] == "here"
+
+        def here():
+            stacks = group.stacks(10.0)
+            frames = stacks[0]["frames"]
+            return stacks if frames and frames[0][2] == "here" else None
+
+        _, native = until(here, patience=30)
         assert native["frames"] == []
         assert "py-spy: " in native["state"]
