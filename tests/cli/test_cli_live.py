@@ -9,7 +9,7 @@ import termios
 
 import pyte
 import pytest
-from commandline import Terminal
+from commandline import Terminal, command
 
 from support import PYTHON, alive, until, write
 
@@ -351,4 +351,32 @@ def test_the_launcher_is_stopped_by_a_signal(tmp_path, work):
         os.kill(terminal.pid, signal.SIGTERM)
         assert terminal.end() == 128 + signal.SIGTERM
     assert not any(map(alive, pids))
+    terminal.is_clean()
+
+
+def test_attach_brings_the_view_back_and_leaves_it_again(tmp_path, work):
+    go = tmp_path / "go"
+    done = command("run", "--detach", "-n", 4, work, go, 5)
+    assert done.returncode == 0, done.stderr
+    run = done.stdout.strip()
+    rows = [rf"^{rank} +RUNNING +5/10 " for rank in range(4)]
+    with Screen("attach", run) as terminal:
+        terminal.until_shown(*rows, r"^\[3\] line 5 of 3$")
+        terminal.type(b"\x03")
+        terminal.until_shown(r"d = detach, s = stop the run, c = go on")
+        terminal.type(b"c")
+        terminal.until_shown(*rows)
+        terminal.type(b"\x03")
+        until(lambda: sum("d = detach" in line for line in terminal.everything()) == 2)
+        terminal.type(b"d")
+        assert terminal.end() == 0
+        terminal.until_shown(rf"procession: {run} goes on")
+        terminal.is_clean()
+    with Screen("attach", run) as terminal:
+        terminal.until_shown(*rows)
+        go.touch()
+        assert terminal.end() == 0
+        text = terminal.everything()
+    for rank in range(4):
+        assert log_of(rank, text)[-5:] == [6, 7, 8, 9, 10]
     terminal.is_clean()
