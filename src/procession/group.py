@@ -320,16 +320,18 @@ class Group:
 
         return look_at(self.spec, self._supervisor, self._spawner)
 
-    def stacks(self, timeout: float = 1.0) -> list[dict[str, Any]]:
+    def stacks(self, timeout: float = 1.0, *, native: bool = False) -> list[dict[str, Any]]:
         """Say where each rank that has a process is now, as plain data; it goes on meanwhile.
 
         timeout: seconds that ranks have to answer; to look at programs that cannot answer, py-spy,
-        where it is installed, has as long again. Keys: rank (its local number), pid, frames (of its
+        where it is installed, has as long again. native: with the frames of native code, by py-spy,
+        which stops each rank for a moment. Keys: rank (its local number), pid, frames (of its
         main thread: lists of file, line and function, the innermost first), threads (all of them:
         `thread` and `frames`), state (what its process does, in words, where no frame is known,
         else ""), kernel (its stack in the kernel, where it may be read and no other is known),
-        letter (of its process's state, as `ps` shows it). `procession.stacks.merge.format` writes
-        it for people. Raises ProcessionError for who is told of events, and in a fork.
+        letter (of its process's state, as `ps` shows it), native (frames in words).
+        `procession.stacks.merge.format` writes it for people. Raises ProcessionError for who is
+        told of events, and in a fork.
         """
         if os.getpid() != self._owner:
             raise ProcessionError("this group belongs to the process that started it")
@@ -337,7 +339,7 @@ class Group:
             raise ProcessionError("who is told of a group's events cannot wait for its stacks")
         from procession.looking import stacks_of
 
-        return stacks_of(self._supervisor, timeout)
+        return stacks_of(self._supervisor, timeout, native=native)
 
     def subscribe(self, call: Callable[[Event], None]) -> None:
         """Have `call` called with each event, the past ones first.

@@ -90,7 +90,9 @@ def _cause(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> str | None:
     return f"rank {spec.node.first(spec.nproc) + end.rank} {what_happened(end)}"
 
 
-def stacks_of(supervisor: Supervisor, timeout: float) -> list[dict[str, Any]]:
+def stacks_of(
+    supervisor: Supervisor, timeout: float, *, native: bool = False
+) -> list[dict[str, Any]]:
     """Say where the ranks of a group are; from any thread but the supervisor's.
 
     See `Group.stacks`.
@@ -108,4 +110,4 @@ def stacks_of(supervisor: Supervisor, timeout: float) -> list[dict[str, Any]]:
     if supervisor.request_stacks(timeout, done):
         answered.wait(timeout + MARGIN)
     stacks = [stack_of(t.rank, t.pid, t.state, t.letter, t.text) for t in list(seen)]
-    return [stack.as_dict() for stack in look(stacks, timeout)]
+    return [stack.as_dict() for stack in look(stacks, timeout, native=native)]

@@ -133,14 +133,14 @@ def test_what_cannot_be_done_is_said_and_the_connection_stays():
 
 def test_stacks_are_those_of_the_group(monkeypatch):
     with start(stop=QUICK) as group, connected() as connection:
-        monkeypatch.setattr(type(group), "stacks", lambda _: {"0": ["main"]}, raising=False)
+        monkeypatch.setattr(type(group), "stacks", lambda *_, **__: {"0": ["main"]}, raising=False)
         assert connection.ask("stacks") == {"0": ["main"]}
 
 
 def test_stacks_that_take_their_time_hold_up_nobody(monkeypatch):
     release = threading.Event()
     with start(stop=QUICK) as group, connected() as slow, connected() as other:
-        monkeypatch.setattr(type(group), "stacks", lambda _: release.wait(20), raising=False)
+        monkeypatch.setattr(type(group), "stacks", lambda *_, **__: release.wait(20), raising=False)
         slow.send("stacks")
         assert other.ask("look")["state"] == "RUNNING"
         release.set()

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -137,3 +138,24 @@ def test_native_programs_beside_python(tmp_path, tracing):
         _, native = until(here, patience=30)
         assert native["frames"] == []
         assert "py-spy: " in native["state"]
+
+
+def test_native_frames_of_all_ranks(tracing):
+    with procession.start(time.sleep, args=(1000,), nproc=2, stop=QUICK) as group:
+        until(lambda: all(s["frames"] or s["state"] for s in group.stacks()))
+
+        def sleeping():
+            found = group.stacks(20.0, native=True)
+            return found if all(any("sleep" in f for f in s["native"]) for s in found) else None
+
+        found = until(sleeping, patience=40)
+    text = merge.format(found)
+    assert "with native code, the innermost first:" in text
+    assert "time_sleep" in text
+
+
+def test_native_frames_need_py_spy(monkeypatch):
+    monkeypatch.setattr(outside, "find_pyspy", lambda: None)
+    with procession.start(time.sleep, args=(1000,), nproc=1, stop=QUICK) as group:
+        (found,) = group.stacks(native=True)
+    assert found["native"] == ["native frames need py-spy: pip install 'procession[stacks]'"]

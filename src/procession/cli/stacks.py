@@ -19,7 +19,10 @@ exit codes: 0; 1 if the run cannot tell; 2 for a wrong command line, or where th
 
 def make_parser() -> Parser:
     """Make the parser."""
-    parser = parser_of("stacks", "RUN [--json]", EPILOG)
+    parser = parser_of("stacks", "RUN [--native] [--json]", EPILOG)
+    parser.add_argument(
+        "--native", action="store_true", help="also the frames of native code, by py-spy"
+    )
     parser.add_argument("--json", action="store_true", help="print what is known as JSON")
     return parser
 
@@ -33,7 +36,7 @@ def main(words: list[str]) -> int:
     try:
         with connect(run) as connection:
             group = connection.ask("look")
-            found = connection.ask("stacks")
+            found = connection.ask("stacks", native=bool(options.native))
     except NotAnswered as e:
         say(f"procession stacks: error: {e}\n", sys.stderr)
         return 1

@@ -32,7 +32,7 @@ REQUESTS: dict[str, dict[str, str]] = {
     "kill": {},
     "signal": {"rank": f"{_NUMBER}!", "signal": f"{_NUMBER}!"},
     "report": {},
-    "stacks": {},
+    "stacks": {"native": _FLAG},
 }
 
 

@@ -33,6 +33,7 @@ MOST_WAITING = 256 << 10  # bytes that a client has not read yet; beyond, it is 
 ROOM = 64 << 10  # bytes that wait for a client while it is given more of the log
 ASKS = 100  # requests of one client in a second
 FIRST_WORDS = 10.0  # seconds until a client that says nothing has to go
+STACK_SECONDS, NATIVE_SECONDS = 1.0, 15.0  # for ranks to show where they are
 LAST_WORDS = 0.3  # seconds that clients have for the last line, when the run has ended
 _CREDENTIALS = struct.Struct("3i")
 
@@ -264,12 +265,13 @@ class Server:
         self._group.send_signal(rank, signal)
         return "sent"
 
-    def _on_stacks(self, client: _Client) -> Any:
+    def _on_stacks(self, client: _Client, native: bool | None = None) -> Any:
         """Answer in a thread: to find them may take its time."""
+        seconds = NATIVE_SECONDS if native else STACK_SECONDS
 
         def find() -> None:
             try:
-                answer = {"to": "stacks", "value": self._group.stacks()}
+                answer = {"to": "stacks", "value": self._group.stacks(seconds, native=bool(native))}
             except Exception as e:
                 answer = {"to": "stacks", "error": f"{type(e).__name__}: {e}"}
             self._later.append((client, encode(answer)))

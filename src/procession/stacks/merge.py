@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from procession.ranks import fold_ranks
+from procession.ranks import fold_ranks, format_ranks
 from procession.stacks.text import Frame, Stack, Thread
 from procession.values import Value
 
@@ -195,6 +195,13 @@ def format(data: Iterable[Mapping[str, Any]], first: int = 0) -> str:
     for stack in stacks:
         if stack.kernel:
             lines += ["", f"rank {stack.rank} in the kernel:", *(f"  {k}" for k in stack.kernel)]
+    natives: dict[tuple[str, ...], list[int]] = {}
+    for stack in stacks:
+        if stack.native:
+            natives.setdefault(stack.native, []).append(stack.rank)
+    for frames, ranks in natives.items():
+        lines += ["", f"{format_ranks(ranks)} with native code, the innermost first:"]
+        lines += [f"  {frame}" for frame in frames]
     return "\n".join(lines) + "\n"
 
 
@@ -207,6 +214,7 @@ def from_dict(data: Mapping[str, Any], first: int = 0) -> Stack:
         letter=str(data["letter"]),
         frames=_frames(data["frames"]),
         kernel=tuple(map(str, data.get("kernel", ()))),
+        native=tuple(map(str, data.get("native", ()))),
         threads=tuple(Thread(str(t["thread"]), _frames(t["frames"])) for t in data["threads"]),
     )
 

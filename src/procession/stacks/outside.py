@@ -42,14 +42,37 @@ def find_pyspy() -> str | None:
     return beside if os.access(beside, os.X_OK) else shutil.which("py-spy")
 
 
-def look(stacks: Sequence[Stack], seconds: float) -> list[Stack]:
-    """Say more of those that have shown no stack, within `seconds`."""
+def look(stacks: Sequence[Stack], seconds: float, *, native: bool = False) -> list[Stack]:
+    """Say more of those that have shown no stack, within `seconds`; native: and of all."""
+    if native:
+        return _with_native(look(stacks, seconds), seconds)
     todo = [s for s in stacks if not s.frames and not s.text and s.state not in NONE_LEFT]
     if not todo:
         return list(stacks)
     spy = find_pyspy()
     seen = {} if spy is None else _spied(spy, [s.pid for s in todo if s.pid], seconds)
     return [_with(s, seen.get(s.pid or 0), spy) if s in todo else s for s in stacks]
+
+
+def _with_native(stacks: Sequence[Stack], seconds: float) -> list[Stack]:
+    spy = find_pyspy()
+    if spy is None:
+        why = "native frames need py-spy: pip install 'procession[stacks]'"
+        return [stack.__replace__(native=(why,)) for stack in stacks]
+    pids = [s.pid for s in stacks if s.pid and s.state not in NONE_LEFT]
+    seen = _spied(spy, pids, seconds, "--native")
+
+    def lines(stack: Stack) -> tuple[str, ...]:
+        found = seen.get(stack.pid or 0)
+        if found is None:
+            return ()
+        if not found.threads:
+            return (f"py-spy: {found.fault}",)
+        frames = found.threads[found.main].frames
+        return tuple(f"{name} ({file}:{line})" if line else f"{name} ({file})"
+                     for file, line, name in frames)  # fmt: skip
+
+    return [stack.__replace__(native=lines(stack)) for stack in stacks]
 
 
 def _with(stack: Stack, seen: Seen | None, spy: str | None) -> Stack:
@@ -66,7 +89,7 @@ def _with(stack: Stack, seen: Seen | None, spy: str | None) -> Stack:
     return stack.__replace__(state=f"{stack.state}{why}", kernel=tuple(kernel))
 
 
-def _spied(spy: str, pids: list[int], seconds: float) -> dict[int, Seen]:
+def _spied(spy: str, pids: list[int], seconds: float, *options: str) -> dict[int, Seen]:
     """Run py-spy on some processes, a few at a time."""
     ends = time.monotonic() + seconds
     found: dict[int, Seen] = {}
@@ -75,7 +98,7 @@ def _spied(spy: str, pids: list[int], seconds: float) -> dict[int, Seen]:
         running: list[tuple[int, subprocess.Popen[bytes]]] = []
         for pid in now:
             try:
-                command = [spy, "dump", "--json", "--pid", str(pid)]
+                command = [spy, "dump", "--json", *options, "--pid", str(pid)]
                 running.append((pid, _started(command)))
             except OSError as e:
                 found[pid] = Seen(fault=str(e))

@@ -45,7 +45,8 @@ class Stack(Value):
     state: what it does, as the verb of a sentence, where no frame is known; else "". letter: of its
     process's state, as `ps` shows it. frames: of its main thread in the program, the innermost
     first. threads: all, with all frames. text: its dump as it was written. kernel: lines of its
-    stack in the kernel, where there is no other.
+    stack in the kernel, where there is no other. native: the frames of its main thread with those
+    of native code, in words, the innermost first, where they were asked for.
     """
 
     rank: int
@@ -56,6 +57,7 @@ class Stack(Value):
     threads: tuple[Thread, ...] = ()
     text: str = ""
     kernel: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Give it as plain data that JSON knows; see `Group.stacks`."""
@@ -66,6 +68,7 @@ class Stack(Value):
             "letter": self.letter,
             "frames": [list(frame) for frame in self.frames],
             "kernel": list(self.kernel),
+            "native": list(self.native),
             "threads": [
                 {"thread": t.number, "frames": [list(frame) for frame in t.frames]}
                 for t in self.threads
