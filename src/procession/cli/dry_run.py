@@ -17,7 +17,7 @@ from procession.spawner import variables_of
 from procession.spec import Command, Module, Spec, words_of
 from procession.system.numa import format_cpus
 
-LATER = ("MASTER_ADDR", "MASTER_PORT", "PROCESSION_RUN", "PROCESSION_LAUNCHER",
+LATER = ("MASTER_ADDR", "MASTER_PORT", "PROCESSION_RUN", "PROCESSION_BOARD", "PROCESSION_LAUNCHER",
          "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE")  # fmt: skip
 
 
