@@ -8,8 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from signal import set_wakeup_fd, valid_signals
+from signal import valid_signals
 
 from procession.ends import harmless_report, start_failed
 from procession.errors import (
@@ -208,29 +207,12 @@ class Group:
 
         self._spawner.streams.on_quiet = stop
 
-    @contextmanager
-    def woken_by_signals(self) -> Generator[None]:
-        """Let every signal wake the loop at once, where the main thread, this one, drives it.
+    def watch(self, fd: int, call: Callable[[], None]) -> None:
+        """Have `call` called, in the supervisor's thread, when `fd` can be read.
 
-        Without it, one that comes just before the loop sleeps is handled when something else comes.
+        To be used in that thread, before the group is started.
         """
-        try:
-            read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:  # no descriptor is left: the loop is woken by almost all signals anyway
-            yield
-            return
-
-        def clear() -> None:
-            os.read(read_end, 4096)
-
-        self._supervisor.watch(read_end, clear)
-        before = set_wakeup_fd(write_end, warn_on_full_buffer=False)
-        try:
-            yield
-        finally:
-            set_wakeup_fd(before)  # not before the loop is closed, and before a number is free
-            os.close(read_end)
-            os.close(write_end)
+        self._supervisor.watch(fd, call)
 
     def drain_patiently(self) -> None:
         """Have all output shown at the end, however slowly it is read.

@@ -126,7 +126,7 @@ def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group 
 
                 viewed = watching.enter_context(shown(group, asked, _say))
             with (
-                group.woken_by_signals(),
+                woken_by_signals(group),
                 forwarded(group, asked.forward),
                 stopped_by_signals(
                     group, asked.signals, asked.notices, told=not viewed
@@ -173,6 +173,31 @@ def _exit_code(group: Group, received: list[int]) -> int:
 def _say_restart(event: Event) -> None:
     if event.kind in ("backoff", "restarting"):
         _say(f"procession: {event.detail}", 0.0)
+
+
+@contextmanager
+def woken_by_signals(group: Group) -> Generator[None]:
+    """Let every signal wake the loop at once, where the main thread, this one, drives it.
+
+    Without it, one that comes just before the loop sleeps is handled when something else comes.
+    """
+    try:
+        read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # no descriptor is left: the loop is woken by almost all signals anyway
+        yield
+        return
+
+    def clear() -> None:
+        os.read(read_end, 4096)
+
+    group.watch(read_end, clear)
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)  # not before the loop is closed, and before a number is free
+        os.close(read_end)
+        os.close(write_end)
 
 
 @contextmanager
