@@ -116,7 +116,14 @@ class Spec(Value):
 
 def as_program(program: Any) -> Program:
     """Read what the user gave: a callable, a list of strings, or a program's name."""
-    if isinstance(program, (Command, Script, Module, Function)):
+    if isinstance(program, Script):
+        try:
+            return Script(os.fspath(program.path), tuple(map(os.fspath, program.args)))
+        except TypeError:
+            raise SpecError(
+                f"{program!r}: its path and arguments must be strings or paths"
+            ) from None
+    if isinstance(program, (Command, Module, Function)):
         return program
     if isinstance(program, (str, os.PathLike)):
         return Command((os.fspath(cast("str | os.PathLike[str]", program)),))

@@ -280,3 +280,11 @@ def test_programs_by_rank_that_are_all_the_same_are_one():
 )
 def test_wrong_programs_by_rank(programs, said):
     assert said in refusal(programs, nproc=2)
+
+
+def test_a_script_may_be_a_path(tmp_path):
+    path = tmp_path / "a.py"
+    path.touch()
+    spec = make_spec(Script(path, (path,)), nproc=1)
+    assert spec.program == Script(str(path), (str(path),))
+    assert "must be strings or paths" in refusal(Script(str(path), (7,)))
