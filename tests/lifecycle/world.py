@@ -111,7 +111,8 @@ class World:
             yield StopWanted(notice=True)
         if self.sweep_due:
             yield Swept(life.attempt)
-            yield Swept(life.attempt, again=False)
+            if self.hangs:
+                yield Swept(life.attempt, again=False)
         for kind, deadline in self.armed.items():
             yield Deadline(kind, deadline.attempt, moments[-1])
         for r, rank in enumerate(life.ranks):
@@ -147,7 +148,8 @@ class World:
                 yield RankEvent(E.REPORTED, r, at, ok=False)
             if rank.stop_at is None and r in self.stop_due | self.kill_due:
                 # Its word for our signal may overtake the news that it was sent.
-                yield RankEvent(E.REPORTED, r, after)
+                if self.hangs:
+                    yield RankEvent(E.REPORTED, r, after)
                 yield RankEvent(E.REPORTED, r, after, ok=False)
             if rank.stop_at is not None:
                 yield RankEvent(E.REPORTED, r, after)
