@@ -121,7 +121,8 @@ def test_control_c_while_it_starts(waiting):
 
         starting.signal(signal.SIGINT)
         code = starting.end()
-        assert code in (0, 130, -signal.SIGINT)
+        # 1: Python itself was still starting.
+        assert code in (0, 1, 130, -signal.SIGINT)
         if code == 0:
             assert command("stop", "last").returncode == 0
 

@@ -94,10 +94,13 @@ def test_report_in_the_readme_is_like_a_real_one():
     shown = next((t for _, lang, t in blocks() if lang == "text" and " failed: rank " in t), None)
     if shown is None:
         pytest.skip("README.md shows no report")
-    done = run_python(
-        *("-m", "procession", "run", "-n", 4, "examples/digits.py", "--fail-rank", 2), cwd=ROOT
-    )
-    real = done.stderr[done.stderr.index("digits.py failed: ") :]
+    words = ("-m", "procession", "run", "-n", 4, "examples/digits.py", "--fail-rank", 2)
+    for _ in range(4):
+        done = run_python(*words, cwd=ROOT)
+        real = done.stderr[done.stderr.index("digits.py failed: ") :]
+        # On a busy machine, all others may notice by themselves, before the signal comes to them.
+        if "ended by the group:" in real:
+            break
     for line in (shown.splitlines()[0], "ended by the group:"):
         assert _numbers_out(line) in _numbers_out(real)
 
