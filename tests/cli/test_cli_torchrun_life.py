@@ -45,15 +45,18 @@ def test_signals_that_are_handled():
     assert b"was stopped by SIGUSR1" in watched.err
 
 
+SLEEP = "echo here; exec sleep 60"  # a shell that waits for it could miss a signal
+
+
 def test_signals_that_are_not_handled_have_their_own_effect():
-    with Watched("run", "--signals-to-handle", "SIGUSR1", "sh", "-c", "echo here; sleep 60") as w:
-        w.shows(b"here")
-        w.signal(signal.SIGTERM)
-        assert w.end() == -signal.SIGTERM
-    with Watched("run", "--signals-to-handle", "SIGUSR1", "sh", "-c", "echo here; sleep 60") as w:
-        w.shows(b"here")
-        w.signal(signal.SIGINT)  # it always ends the group in order
-        assert w.end() == 130
+    with Watched("run", "--signals-to-handle", "SIGUSR1", "sh", "-c", SLEEP) as it:
+        it.shows(b"here")
+        it.signal(signal.SIGTERM)
+        assert it.end() == -signal.SIGTERM
+    with Watched("run", "--signals-to-handle", "SIGUSR1", "sh", "-c", SLEEP) as it:
+        it.shows(b"here")
+        it.signal(signal.SIGINT)  # it always ends the group in order
+        assert it.end() == 130
 
 
 def test_ranks_are_told_which_signals_are_handled():
