@@ -93,6 +93,14 @@ class Processes:
             except OSError:
                 pass  # gone already
 
+    def catches(self, rank: int, number: int) -> bool:
+        """Whether a rank's process has a handler for a signal."""
+        from procession.system.procstate import state_of
+
+        pid = self.records[rank].pid
+        state = state_of(pid) if pid is not None else None
+        return state is not None and state.catches(number)
+
     # -- what the forkserver tells
 
     def spawned(self, rank: int, pid: int, at: int, pidfd: int) -> None:

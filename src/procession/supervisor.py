@@ -49,7 +49,6 @@ from procession.spawner import Spawner
 from procession.spec import Spec
 from procession.system.eventloop import EventLoop
 from procession.system.latch import Latch
-from procession.system.signals import catches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,8 +165,7 @@ class Supervisor:
         """Ask for a signal to one process, if it has a handler for it; from any thread."""
 
         def take() -> None:
-            pid = self.records[rank].pid
-            if not only_caught or (pid is not None and catches(pid, number)):
+            if not only_caught or self._ranks.catches(rank, number):
                 self._ranks.send(rank, number)
 
         self._loop.request(take)
@@ -259,6 +257,7 @@ class Supervisor:
         self._carry_out()
 
     def _carry_out(self) -> None:
+        """Carry out what is to be done, up to a signal that has to wait for stacks."""
         while self._actions:
             action = self._actions[0]
             if isinstance(action, lifecycle.Spawn):
@@ -269,7 +268,7 @@ class Supervisor:
             elif isinstance(action, Cancel):
                 self._cancel()
             elif isinstance(action, lifecycle.Signal):
-                if self.last_look.hold(action, self._go_on):
+                if self.last_look.hold(action, self._carry_out):
                     return
                 number = signal.SIGKILL if action.kill else self._stop_signal
                 self._signal(list(action.ranks), number)
@@ -279,10 +278,6 @@ class Supervisor:
                 self._arm(action.deadline)
             self._actions.popleft()
         self.last_look.write()
-
-    def _go_on(self) -> None:
-        """Carry out what waited for the stacks of the ranks."""
-        self._carry_out()
 
     def _arm(self, deadline: Deadline) -> None:
         if deadline.kind is DeadlineKind.PATIENCE and self._patience is None:

@@ -6,7 +6,7 @@ import sys
 
 from procession.cli.parser import Parser
 from procession.cli.say import say
-from procession.cli.steering import command_line, parser_of
+from procession.cli.steering import command_line, parser_of, read_alone
 from procession.control.leftover import dead_scratch, dead_sockets, end_processes, find_left
 from procession.control.processes import Process
 
@@ -28,10 +28,7 @@ def make_parser() -> Parser:
 
 def main(words: list[str]) -> int:
     """Clean up; returns the exit code."""
-    parser = make_parser()
-    options, rest = parser.read_mixed(words)
-    if rest:
-        parser.error(f"it takes no words beside its options, such as {rest[0]!r}")
+    options = read_alone(make_parser(), words)
     dry = options.dry_run
     ended, removed = ("would end", "would remove") if dry else ("ended", "removed")
     processes = find_left()

@@ -11,7 +11,7 @@ from typing import Any
 
 from procession.cli.parser import Parser
 from procession.cli.say import say
-from procession.cli.steering import command_line, parser_of
+from procession.cli.steering import command_line, parser_of, read_alone
 from procession.control.foreign import Foreign, group_foreign
 from procession.control.processes import Process, below, read_processes
 from procession.control.runs import Run, ended, living
@@ -42,10 +42,7 @@ def make_parser() -> Parser:
 
 def main(words: list[str]) -> int:
     """List the runs; returns the exit code."""
-    parser = make_parser()
-    options, rest = parser.read_mixed(words)
-    if rest:
-        parser.error(f"it takes no words beside its options, such as {rest[0]!r}")
+    options = read_alone(make_parser(), words)
     running = living()
     before = read_processes()
     began = time.monotonic()

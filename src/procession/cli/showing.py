@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from procession.output.console import Console
+from procession.output.escape import uncoloured
 from procession.output.follow import Follower, Source
 from procession.output.rundir import open_regular
 
-COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 STREAMS = ("stdout", "stderr")
 FOR_EVER = 1e6  # seconds
 _BLOCK = 64 << 10
@@ -181,13 +180,13 @@ class Live:
         console = self._consoles[stream == "err"]
         data = str(said["text"]).encode(errors="surrogateescape")
         if not console.colour:
-            data = COLOUR.sub(b"", data)
+            data = uncoloured(data)
         console.write(data if self._prefix is None else self._chosen(stream, data))
 
     def _chosen(self, stream: str, data: bytes) -> bytes:
         *lines, self._rest[stream] = (self._rest[stream] + data).split(b"\n")
         prefix = self._prefix or b""
-        return b"".join(b"%s\n" % x for x in lines if COLOUR.sub(b"", x).startswith(prefix))
+        return b"".join(b"%s\n" % x for x in lines if uncoloured(x).startswith(prefix))
 
     def close(self) -> None:
         """Let go of the terminal."""

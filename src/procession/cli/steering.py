@@ -42,9 +42,17 @@ def read_run(parser: Parser, words: Sequence[str]) -> tuple[Namespace, Run]:
         parser.error(str(e))
 
 
+def read_alone(parser: Parser, words: Sequence[str]) -> Namespace:
+    """Read the options of a command that takes nothing else."""
+    options, rest = parser.read_mixed(words)
+    if rest:
+        parser.error(f"it takes no words beside its options, such as {rest[0]!r}")
+    return options
+
+
 def command_line(words: Sequence[str]) -> str:
     """Write a command line without its secrets."""
     return shlex.join(masked_words(words))
 
 
-__all__ = ["WHICH", "command_line", "parser_of", "read_run"]
+__all__ = ["WHICH", "command_line", "parser_of", "read_alone", "read_run"]

@@ -93,8 +93,12 @@ class Follower:
 
     def last_line(self, rank: int) -> bytes:
         """Give the line that a rank wrote last, on either stream; b"" if there is none."""
-        tails = [t for (r, _), t in list(self._tails.items()) if r == rank and t.fed_at]
+        tails = [t for t in self._tails_of(rank) if t.fed_at]
         return max(tails, key=lambda t: t.fed_at).last() if tails else b""
+
+    def _tails_of(self, rank: int) -> list[Tail]:
+        found = (self._tails.get((rank, stream)) for stream in ("out", "err"))
+        return [tail for tail in found if tail is not None]
 
     def say(self, line: bytes) -> None:
         """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
@@ -106,8 +110,7 @@ class Follower:
 
     def last_read(self, rank: int) -> int:
         """Give when a stream of a rank was last read, in ns of the monotonic clock; 0: never."""
-        tails = (self._tails.get((rank, stream)) for stream in ("out", "err"))
-        return max(0 if tail is None else tail.fed_at for tail in tails)
+        return max((tail.fed_at for tail in self._tails_of(rank)), default=0)
 
     def finish(self, ended: Callable[[], None]) -> None:
         """Begin what `drain` does, and return at once; `drain` is still to be called.

@@ -12,15 +12,4 @@ if TYPE_CHECKING:
 else:
     import _signal as plain
 
-
-def catches(pid: int, number: int) -> bool:
-    """Tell whether a process has a handler for a signal, as /proc/<pid>/status says."""
-    try:
-        with open(f"/proc/{pid}/status", "rb", buffering=0) as f:
-            caught = f.read().partition(b"\nSigCgt:")[2].split()[0]
-    except (OSError, IndexError):
-        return False  # it is gone
-    return bool(int(caught, 16) >> (number - 1) & 1)
-
-
-__all__ = ["catches", "plain"]
+__all__ = ["plain"]
