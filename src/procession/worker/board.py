@@ -4,7 +4,7 @@ Theory of operation. The launcher owns a memory file and names it in each rank's
 `PROCESSION_BOARD=<path>:<rank>`, with a path below /proc that lasts as long as the launcher. Page 0
 is the group's: the launcher writes there that the group is being ended, and ranks read it. Page
 1 + rank is the rank's: it writes its progress there (`beat`), and whoever watches reads it. Nobody
-is woken, no lock is shared and nothing is copied: a beat costs about a microsecond, and a rank
+is woken, no lock is shared and no system call is made: a beat costs next to nothing, and a rank
 that is stopped, or dies in the middle of one, holds nobody up.
 
 A page begins with a counter, which is odd while the page is being written (a sequence lock): who
@@ -181,7 +181,7 @@ def beat(step: float | None = None, total: float | None = None, **fields: Any) -
     """Report progress of this rank: it lives, and how far it is.
 
     Who watches the group sees it (`procession run --live`, `procession ps`), and with a hang
-    time-out a rank that gives no beat for so long is taken for hung. Costs about a microsecond; in
+    time-out a rank that gives no beat for so long is taken for hung. Makes no system call; in
     a process that is no rank it does nothing. Child processes of a rank may call it, too.
 
     step: where it is. total: where it will end. fields: up to 32 more, numbers or short texts, by
@@ -195,7 +195,7 @@ def beat(step: float | None = None, total: float | None = None, **fields: Any) -
 def stopping() -> Stopping:
     """Tell whether this rank's group is being ended; true if it is, with the seconds left.
 
-    A rank may ask as often as it likes (about a microsecond), save its work and return. In a
+    A rank may ask as often as it likes (no system call), save its work and return. In a
     process that is no rank it is always false.
     """
     opened = _opened if _tried else _open()
