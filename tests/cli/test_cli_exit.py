@@ -52,7 +52,8 @@ def test_code_of_the_rank_that_failed(tmp_path, code, how):
         import os, signal, sys
         if os.environ["RANK"] == "1":
             {how}({code})
-        signal.pause()
+        while True:
+            signal.pause()
         """,
     )
     done = run("-n", 2, script)
@@ -84,7 +85,8 @@ def test_signal_that_killed_the_rank(tmp_path, number):
         import os, signal
         if os.environ["RANK"] == "0":
             os.kill(os.getpid(), {int(number)})
-        signal.pause()
+        while True:
+            signal.pause()
         """,
     )
     done = run("-n", 2, script, cwd=tmp_path)
@@ -128,13 +130,15 @@ def test_the_first_failure_gives_the_code(tmp_path):
             os._exit(9)
         signal.signal(signal.SIGTERM, late)
         if os.environ["RANK"] == "1":
-            signal.pause()
+            while True:
+                signal.pause()
         elif os.environ["RANK"] == "0":
             open(sys.argv[1], "wb").close()  # a FIFO: rank 2 has opened it, too
             os._exit(5)
         else:
             open(sys.argv[1], "rb").close()
-            signal.pause()
+            while True:
+                signal.pause()
         """,
     )
     fifo = tmp_path / "fifo"

@@ -45,7 +45,8 @@ def test_rank_gets_its_error_and_the_report_names_the_disk(tmp_path, option):
         """
         import os, signal
         if os.environ["RANK"] == "0":
-            signal.pause()
+            while True:
+                signal.pause()
         for i in range(100_000):
             print("." * 1000)
         """,

@@ -103,7 +103,8 @@ def test_events_of_a_failure(tmp_path, logs):
         import os, signal
         if os.environ["RANK"] == "1":
             raise RuntimeError("on purpose")
-        signal.pause()
+        while True:
+            signal.pause()
         """,
     )
     done = run("-n", 2, "--log-dir", logs, "-r", 3, script)
@@ -188,7 +189,8 @@ def test_files_are_whole_when_the_launcher_is_killed(tmp_path, logs, option):
         print("the last line", end="")
         file = pathlib.Path(sys.argv[1], "pid" + os.environ["RANK"])
         file.write_text(f"{os.getpid()}\\n")
-        signal.pause()
+        while True:
+            signal.pause()
         """,
     )
     with Watched("run", "-n", 2, "--log-dir", logs, option, 3, script, tmp_path) as watched:

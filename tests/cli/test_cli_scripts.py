@@ -17,7 +17,8 @@ DEEP = """
 
     if os.environ["RANK"] == "1":
         load_batch(7)
-    signal.pause()
+    while True:
+        signal.pause()
 """
 
 
@@ -302,7 +303,8 @@ def test_other_ranks_are_told_apart_in_the_report(tmp_path):
             open(place, "wb").close()  # waits for rank 2
             os.kill(os.getpid(), signal.SIGKILL)
         open(place, "rb").close()
-        signal.pause()
+        while True:
+            signal.pause()
         """,
     )
     fifo = tmp_path / "fifo"

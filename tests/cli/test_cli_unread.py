@@ -166,7 +166,8 @@ def test_failure_counts_more_than_the_reader(tmp_path, place):
         """
         import os, pathlib, signal, sys, time
         if os.environ["RANK"] == "0":
-            signal.pause()
+            while True:
+                signal.pause()
         print("first")
         while not pathlib.Path(sys.argv[1], "go on").exists():
             time.sleep(0.002)

@@ -117,7 +117,8 @@ def test_a_fault_while_others_still_start(count):
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
 def test_signal_from_outside(number, method):
     def pause():
-        signal.pause()
+        while True:
+            signal.pause()
 
     group = procession.start(pause, nproc=3, start_method=method, stop=OBEDIENT, logs=QUIET)
     os.kill(group.pids()[2], number)

@@ -135,7 +135,8 @@ RECORDED = """
     def main():
         if os.environ["RANK"] == "1":
             load("/no/such/data")
-        signal.pause()
+        while True:
+            signal.pause()
 
     if __name__ == "__main__":
         main()
@@ -213,7 +214,8 @@ def test_data_loader_of_a_rank_that_is_killed(tmp_path, monkeypatch):
         for number, _ in enumerate(DataLoader(data, batch_size=1, num_workers=2)):
             if number == 10 and os.environ["RANK"] == "0":
                 os.kill(os.getpid(), signal.SIGKILL)
-        signal.pause()
+        while True:
+            signal.pause()
         """,
     )
     done = run("-n", 2, script)

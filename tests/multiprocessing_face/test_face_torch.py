@@ -120,7 +120,8 @@ def test_the_process_layer_of_torch_elastic_on_ours(tmp_path):
         def fail_or_pause(who):
             if int(os.environ["N"]) == who:
                 raise ValueError("no such batch")
-            signal.pause()
+            while True:
+                signal.pause()
 
         def start(name, call, args):
             return start_processes(

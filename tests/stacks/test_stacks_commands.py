@@ -10,6 +10,7 @@ import pytest
 import procession
 from procession.stacks import merge, outside
 from procession.stacks.text import Stack
+from procession.system.procstate import state_of
 from support import QUICK, shell, until, write
 
 THREAD = {
@@ -55,9 +56,16 @@ def test_what_is_no_answer(out, err, fault):
     assert outside.read_spied(7, out, err).fault.startswith(fault)
 
 
+def asleep(pid):
+    state = state_of(pid)
+    return state is not None and state.letter == "S"
+
+
 def test_without_pyspy_the_kernel_is_asked_and_the_extra_named(monkeypatch):
     monkeypatch.setattr(outside, "find_pyspy", lambda: None)
     with procession.start(["sleep", "1000"], nproc=2, stop=QUICK) as group:
+        for pid in group.pids().values():
+            until(lambda pid=pid: asleep(pid), "a sleeping rank")
         stacks = group.stacks()
     assert [s["rank"] for s in stacks] == [0, 1]
     for found in stacks:

@@ -232,7 +232,8 @@ def forkserver_of(group):
 @pytest.mark.parametrize("method", METHODS)
 def test_killed_forkserver_fails_the_group(method):
     def pause():
-        signal.pause()
+        while True:
+            signal.pause()
 
     group = procession.start(pause, nproc=3, start_method=method, stop=OBEDIENT)
     server = forkserver_of(group)
@@ -317,7 +318,8 @@ def test_interrupt_at_any_moment_of_the_start(tmp_path, method):
         import cloudpickle
 
         def work():
-            signal.pause()
+            while True:
+                signal.pause()
 
         def work_quickly():
             pass

@@ -18,7 +18,8 @@ from support import OBEDIENT, QUICK, failure_of, run_python, shell, write
 
 def dies(number):
     os.kill(os.getpid(), number)
-    signal.pause()
+    while True:
+        signal.pause()
 
 
 def test_signal_by_name_and_its_core():

@@ -294,7 +294,8 @@ def test_launches_from_a_thread_that_then_ends():
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
 def test_functions_launched_from_a_thread_that_then_ends(method):
     def pause():
-        signal.pause()
+        while True:
+            signal.pause()
 
     groups = []
     thread = threading.Thread(
@@ -323,7 +324,8 @@ def test_restart_until_it_succeeds(tmp_path):
         if attempt != "2":
             if os.environ["RANK"] == "1":
                 raise ValueError(attempt)
-            signal.pause()
+            while True:
+                signal.pause()
         return attempt, os.environ["TORCHELASTIC_MAX_RESTARTS"]
 
     group = procession.start(

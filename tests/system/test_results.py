@@ -194,7 +194,8 @@ def test_keyboard_interrupt(method):
 
     def by_signal():
         os.kill(os.getpid(), signal.SIGINT)
-        signal.pause()
+        while True:
+            signal.pause()
 
     failed = failure_of(by_signal, start_method=method)
     assert failed.cause.outcome is Outcome.INTERRUPTED
@@ -211,7 +212,8 @@ FATAL = [n for n in signal.Signals if n.name not in OTHERS.split()]
 def test_each_signal_of_a_function():
     def work(number):
         os.kill(os.getpid(), number)
-        signal.pause()
+        while True:
+            signal.pause()
 
     for number in FATAL:
         failed = failure_of(work, args=(int(number),))

@@ -285,7 +285,8 @@ def test_limit_of_processes(program):
         f"""
         import time, signal
         def sleeping():
-            signal.pause()
+            while True:
+                signal.pause()
         resource.setrlimit(resource.RLIMIT_NPROC, (6, 6))
         try:
             procession.start({program}, nproc=40)
@@ -334,7 +335,8 @@ def test_limit_of_descriptors(tmp_path, limit, program):
         import os, resource, signal, procession, procession.launch, cloudpickle, threading
         import procession.forkserver
         def sleeping():
-            signal.pause()
+            while True:
+                signal.pause()
         def fds():
             return len(os.listdir("/proc/self/fd"))
         before = fds()

@@ -342,7 +342,8 @@ def wait_for_end(pipe):
 def hold(pipe):
     import signal
 
-    signal.pause()
+    while True:
+        signal.pause()
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])

@@ -102,7 +102,8 @@ def test_it_dies_with_its_parent(chain):
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         pid, _ = chain.start("/bin/sleep", [b"sleep", b"1000"], [], (null, null, null))
         os.write(write_end, str(pid).encode())
-        signal.pause()
+        while True:
+            signal.pause()
     os.close(write_end)
     pidfd = os.pidfd_open(int(os.read(read_end, 20)))
     os.close(read_end)
