@@ -203,8 +203,9 @@ def ask() -> str:
     except (OSError, termios.error):
         return "d"
     # All is set before the question, for the answer may come at once: no key may be thrown away.
-    taken = signal.signal(signal.SIGINT, signal.default_int_handler)
+    taken = signal.getsignal(signal.SIGINT)
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         tty.setcbreak(0, termios.TCSADRAIN)
         say(QUESTION, sys.stderr)
         while True:
