@@ -195,11 +195,11 @@ class JobLife(Record):
 
     nodes: int
     count: int
+    slots: list[Slot]
     phase: JobPhase = JobPhase.GATHERING
     attempt: int = 0
     stop_wanted: bool = False
     missing: bool = False
-    slots: list[Slot]
     places: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
     ready: frozenset[int] = frozenset()
