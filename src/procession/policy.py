@@ -61,9 +61,9 @@ class Logs(Value):
     redirect: streams that go to their file and not to the console; one value or a mapping by rank.
     tee: streams that go to their file and, by following it, to the console.
     prefix: what stands before each line on the console; a template with the fields `{rank}`,
-        `{local_rank}`, `{width}`, `{name}`, `{node}` (its rank) and `{host}` (its name); `""` or None: nothing, and a stream that is neither
-        redirected nor teed is then the launcher's own stream. `"auto"`: `"[{rank}] "`, or nothing
-        in a group of one rank.
+        `{local_rank}`, `{width}`, `{name}`, `{node}` (its rank) and `{host}` (its name); `""` or
+        None: nothing, and a stream that is neither redirected nor teed is then the launcher's own
+        stream. `"auto"`: `"[{rank}] "`, or nothing in a group of one rank.
     ranks: ranks whose output is shown on the console; those left out keep their files, and what
         they would have shown is dropped. None: all.
     duplicate_stdout, duplicate_stderr: texts; of what is teed, the lines of all ranks that hold one
