@@ -459,6 +459,7 @@ class Driver:
             )
             where = os.path.join(self._place, f"node_{node}") if self._place else ""
             fields = {"attempt": action.attempt, "node": vars(place), "place": where}
+            fields |= {"devices": self.work.devices, "gpus": self.work.gpus}
             self._agents[slot].link.send("launch", fields, blobs[id(spec)])
 
     @property
@@ -484,7 +485,13 @@ class Driver:
     def _end_of_attempt(self, notes: list[str]) -> GroupEnd:
         spec = self.work.spec
         return job_end(
-            spec.name, spec.nproc, self.work.nodes, self.life.attempt, self.parts, notes, self._place
+            spec.name,
+            spec.nproc,
+            self.work.nodes,
+            self.life.attempt,
+            self.parts,
+            notes,
+            self._place,
         )
 
     def _decide(self) -> None:
