@@ -89,6 +89,13 @@ def read_restart(s: Settings) -> Restart:
                 f"not {s.text('no_restart_codes')!r}"
             )
         given["never"] = tuple(map(int, codes))
+    if s.said("max_node_losses"):
+        losses = s.text("max_node_losses")
+        if not is_number(losses):
+            raise SpecError(
+                f"{s.where('max_node_losses')} must be a count, 0 or more, not {losses!r}"
+            )
+        given["node_losses"] = int(losses)
     restart = Restart(**given)
     try:
         restart.check()
