@@ -61,7 +61,7 @@ class Logs(Value):
     redirect: streams that go to their file and not to the console; one value or a mapping by rank.
     tee: streams that go to their file and, by following it, to the console.
     prefix: what stands before each line on the console; a template with the fields `{rank}`,
-        `{local_rank}`, `{width}` and `{name}`; `""` or None: nothing, and a stream that is neither
+        `{local_rank}`, `{width}`, `{name}`, `{node}` (its rank) and `{host}` (its name); `""` or None: nothing, and a stream that is neither
         redirected nor teed is then the launcher's own stream. `"auto"`: `"[{rank}] "`, or nothing
         in a group of one rank.
     ranks: ranks whose output is shown on the console; those left out keep their files, and what
@@ -112,11 +112,11 @@ class Logs(Value):
         template = self.template(nproc)
         if template is not None:
             try:
-                template.format(rank=0, local_rank=0, width=1, name="")
+                template.format(rank=0, local_rank=0, width=1, name="", node=0, host="")
             except (LookupError, TypeError, AttributeError, ValueError) as e:
                 raise ValueError(
                     f"prefix: {template!r} is not a template of {{rank}}, {{local_rank}}, "
-                    f"{{width}} and {{name}} ({type(e).__name__}: {e})"
+                    f"{{width}}, {{name}}, {{node}} and {{host}} ({type(e).__name__}: {e})"
                 ) from None
         if self.dir is not None:
             path = os.fspath(self.dir)

@@ -36,6 +36,8 @@ class Node(Value):
         which only ranks of this machine can know.
     role: of the ranks; "": the inherited ROLE_NAME, or "default".
     run_id: what the job is called; "": the inherited TORCHELASTIC_RUN_ID, or the run's own name.
+    attempt, restarts: which life of the job this group belongs to, and how many more there may be,
+        where somebody else than the group starts it again.
     """
 
     rank: int = 0
@@ -44,6 +46,8 @@ class Node(Value):
     port: int = 0
     role: str = ""
     run_id: str = ""
+    attempt: int = 0
+    restarts: int = 0
 
     def first(self, nproc: int) -> int:
         """Give the number that local rank 0 has in the whole job."""

@@ -150,8 +150,8 @@ class Spawner:
             address=self._spec.node.address,
             port=self._spec.node.port or free_port(),
             run_id=self.run_id,
-            attempt=attempt,
-            restarts=self._spec.restart.max,
+            attempt=self._spec.node.attempt + attempt,
+            restarts=max(self._spec.node.restarts, self._spec.restart.max),
             cores=self.places.placed.cores,
             launcher=own_mark(),
         )
@@ -184,7 +184,8 @@ class Spawner:
         number = self._spec.node.first(self._spec.nproc) + rank
         own = own_environment(rank, number, error_file) | self.board.variable(rank)
         if self._spec.restart.scope == "rank":
-            own["TORCHELASTIC_RESTART_COUNT"] = str(attempt)  # of this rank
+            # Of this rank.
+            own["TORCHELASTIC_RESTART_COUNT"] = str(self._spec.node.attempt + attempt)
         own |= self.places.placed.variables(rank, self._env)
         for give in self.environments:
             own |= give(attempt, rank)
@@ -268,11 +269,23 @@ def variables_of(spec: Spec, env: Mapping[str, str], placed: Placed) -> list[dic
     return found
 
 
-def planned_output(spec: Spec) -> Output:
-    """Plan the output of a group by its `Logs`, and make its directory. Raises OSError."""
+def planned_output(spec: Spec, place: str = "") -> Output:
+    """Plan the output of a group by its `Logs`, and make its directory. Raises OSError.
+
+    place: the directory, where the group is one attempt of a job; see `output_of`.
+    """
     called = spec.node.run_id or given_run_id(os.environ) or spec.name
     world = spec.node.first(spec.nproc), spec.node.count * spec.nproc
-    return output_of(spec.logs, spec.nproc, spec.name, _safe(called), world)
+    return output_of(
+        spec.logs,
+        spec.nproc,
+        spec.name,
+        _safe(called),
+        world,
+        spec.node.rank,
+        place,
+        spec.node.attempt,
+    )
 
 
 def _role(env: Mapping[str, str]) -> str:

@@ -175,7 +175,8 @@ def _declare_output(parser: Parser) -> None:
     add("--duplicate-stderr-filters", metavar="TEXTS",
         help="the same for stderr, to filtered_stderr.log")  # fmt: skip
     add("--prefix", metavar="TEMPLATE",
-        help="what stands before each line: {rank}, {local_rank}, {width}, {name} are filled in; "
+        help="what stands before each line: {rank}, {local_rank}, {width}, {name}, "
+        "{node}, {host} are filled in; "
         "'' for nothing: lines of different ranks may then mix (default: '[{rank}] ', or nothing "
         "with one rank)")  # fmt: skip
     add("--logs-specs", metavar="NAME",
