@@ -80,6 +80,7 @@ class SlurmCluster:
             "MUNGE_SOCKET": f"{self.root}/munge/munge.sock",
         }  # fmt: skip
         self._hosts = dict(zip(("head", *self.nodes), hosts, strict=True)) if hosts else {}
+        self._environ = {**os.environ, **self.env}  # of daemons: not that of a test
         self._daemons = {}
 
     # -- its life
@@ -143,7 +144,7 @@ class SlurmCluster:
         with open(f"{self.root}/{name}.out", "ab") as log:
             self._daemons[name] = subprocess.Popen(
                 self.command(program, *argv, on=on),
-                env={**os.environ, **self.env}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True, cwd=self.root,
             )  # fmt: skip
 
