@@ -26,17 +26,16 @@ class Packed(Value):
     """A function as it travels to another machine, in place of the callable.
 
     function: its pickle. arguments: pickles of (args, kwargs), by rank, or one for all ranks.
-    told: what ranks are told besides. modules: what its pickles name.
+    told: what ranks are told besides.
     """
 
     function: bytes
     arguments: tuple[bytes, ...]
     told: dict[str, Any]
-    modules: tuple[str, ...] = ()
 
 
-def pack(spec: Spec) -> Packed:
-    """Pack the function of a group, and its arguments.
+def pack(spec: Spec) -> tuple[Packed, Named]:
+    """Pack the function of a group, and its arguments; also gives what its pickles name.
 
     Raises SpecError for what cannot be pickled, or belongs to this machine.
     """
@@ -60,7 +59,7 @@ def pack(spec: Spec) -> Packed:
         for fd in spawning.fds:
             os.close(fd)
     told = {**_told_of_launcher(), "authkey": None}
-    return Packed(function, tuple(arguments), told, tuple(sorted(named.modules)))
+    return Packed(function, tuple(arguments), told), named
 
 
 class Payload:

@@ -1,4 +1,4 @@
-"""A job over nodes, without sockets, clocks or engines: tables, rules, and a walk over all states."""
+"""A job over nodes, without sockets, clocks or engines: rules, and a walk over all states."""
 
 import copy
 
