@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
     OnEvent = Callable[[Event], object]
 
-NOT_HERE = (
+OF_MEETING = (
     "node_rank", "master_addr", "master_port", "rdzv_endpoint", "standalone", "local_addr",
-    "rdzv_conf", "live", "status", "logs_specs", "virtual_local_rank",
+    "rdzv_conf",
 )  # fmt: skip
+OF_ONE_MACHINE = ("live", "status", "logs_specs", "virtual_local_rank")
 SENT = "PROCESSION_SENT"  # in the environment of a command line that a job runs
 OF_SUBMISSION = ("time", "partition", "account", "engine_options")
 
@@ -57,14 +58,14 @@ def read_engine(s: Settings) -> OnEngine:
     name = s.text("engine")
     if name not in NAMES:
         raise SpecError(f"{s.where('engine')} must be {' or '.join(NAMES)}, not {name!r}")
-    for each in NOT_HERE:
+    for each in (*OF_MEETING, *OF_ONE_MACHINE):
         if s.said(each):
-            raise SpecError(
-                f"{s.where(each)} and {s.where('engine')} cannot go together: the engine numbers "
-                "the nodes, and node 0 says where ranks meet"
-                if each not in ("live", "status", "logs_specs", "virtual_local_rank")
-                else f"{s.where(each)} is for the ranks of one machine, not with {s.where('engine')}"
-            )
+            why = "is for the ranks of one machine"
+            if each in OF_MEETING:
+                why = (
+                    "is not needed: the engine numbers the nodes, and node 0 says where ranks meet"
+                )
+            raise SpecError(f"{s.where(each)} {why}; it does not go with {s.where('engine')}")
     if s.said("stdin") and s.text("stdin") != "none":
         raise SpecError(
             f"{s.where('stdin')}: ranks on other machines cannot read this command's input"
