@@ -169,7 +169,10 @@ def main(nodes, nproc, how, silence, logs):
     assert ("rank 3 of" in text or f"rank {nodes // 2 * nproc + 3} of" in text) == (how == "fail")
     begun = times.get("failed", found.pop("asked"))
     at, cpu = marks.at["joined"]
-    stages = {"join": (at - engine.began, cpu - began), "start": marks.between("starting", "running")}
+    stages = {
+        "join": (at - engine.began, cpu - began),
+        "start": marks.between("starting", "running"),
+    }
     stages["told"] = times["stop"] - begun, None
     over = "deciding" if how == "fail" else final
     stages["end"] = marks.at[over][0] - begun, marks.between("stopping", over)[1]
