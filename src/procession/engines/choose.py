@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 
-from procession.engines.contract import Engine, EngineError
+from procession.engines.contract import EngineError
 from procession.engines.work import Share
 from procession.errors import SpecError
 from procession.placement import NO_PLACEMENT, Placement
 from procession.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.engines.contract import Engine
 
 NAMES = ("slurm", "ray")
 OUTSIDE = "outside of an allocation, `procession run --engine slurm` sends a job"
