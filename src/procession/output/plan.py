@@ -87,18 +87,23 @@ class Output(Value):
 
 
 def output_of(
-    logs: Logs, nproc: int, name: str, directory_name: str, world: tuple[int, int] | None = None
+    logs: Logs,
+    nproc: int,
+    name: str,
+    directory_name: str,
+    world: tuple[int, int, int] | None = None,
 ) -> Output:
     """Plan the output of a group by its `Logs`; makes the run's directory. Raises OSError.
 
     world: where the group is one of several of a job, the number that its rank 0 has in the job,
-        and the size of the job.
+        the size of the job, and the number of its rank 0 on this machine.
     """
     template = logs.template(nproc) or ""
-    first, size = world or (0, nproc)
+    first, size, local = world or (0, nproc, 0)
     width = len(str(size - 1))
     prefixes = [
-        template.format(rank=first + r, local_rank=r, width=width, name=name) for r in range(nproc)
+        template.format(rank=first + r, local_rank=local + r, width=width, name=name)
+        for r in range(nproc)
     ]
     files = RunDir(logs, nproc, directory_name)
     duplicates = None
