@@ -21,7 +21,7 @@ LAYERS = {
     "preload/ stacks/",
     3: "preloading learning placing spawner ends facts handlers journal rankprocesses recovery "
     "lastlook hangs supervisor summary",
-    4: "looking group control/ launch processes",
+    4: "looking group control/ engines/ launch processes",
     5: "cli/ elastic/ multiprocessing/ xla/ jax telemetry",
     FACE: "__init__ __main__",
 }

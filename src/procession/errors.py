@@ -25,6 +25,7 @@ class Outcome(enum.Enum):
     CANCELLED = "was not started"
     HUNG = "hung"
     LOST = "could not be ended"
+    NODE_LOST = "was lost with its node"
     ORPHANED = "was killed when its forkserver was lost"
     UNKNOWN = "vanished: its exit status is not known"
 
@@ -48,6 +49,7 @@ class RankEnd(Value):
     stdout_log, stderr_log, error_file: paths, "" where there is none.
     out_of_memory: for SIGKILL, whether memory was the likely reason; None: not known.
     note: what else is to be said, "" if nothing.
+    host: the name of its machine, where ranks are on several, else "".
     """
 
     rank: int
@@ -70,6 +72,7 @@ class RankEnd(Value):
     error_file: str = ""
     out_of_memory: bool | None = None
     note: str = ""
+    host: str = ""
 
 
 class GroupEnd(Value):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from signal import valid_signals
 
-from procession.ends import harmless_report, start_failed
+from procession.ends import harmless_report, rank_end, start_failed
 from procession.errors import (
     GroupEnd,
     GroupFailed,
@@ -34,6 +34,7 @@ from procession.spec import Function, Spec
 from procession.supervisor import Supervisor
 from procession.system.latch import Latch
 from procession.values import Value
+from procession.worker.frames import VALUE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -323,6 +324,31 @@ class Group:
 
         return stacks_of(self._supervisor, timeout, native=native)
 
+    @property
+    def failure(self) -> RankEnd | None:
+        """What failed first in this attempt, as far as it is known; for who is told of events."""
+        failures = self._supervisor.lifecycle.failures
+        if not failures:
+            return None
+        record = self._supervisor.records[failures[0]]
+        return rank_end(self.spec, self._supervisor.lifecycle, record, self._spawner, False)
+
+    def stacks_of_failure(self) -> list[dict[str, Any]]:
+        """Give where the ranks were when the group failed, as `stacks` does, by local rank."""
+        first = self.spec.node.first(self.spec.nproc)
+        found = self._supervisor.last_look.stacks
+        return [{**each.as_dict(), "rank": each.rank - first} for each in found]
+
+    def values_told(self) -> dict[int, bytes]:
+        """Give the values of a function's ranks as they sent them, pickled."""
+        records = self._supervisor.records
+        return {r.rank: bytes(r.told.body) for r in records if r.told and r.told.kind == VALUE}
+
+    def errors_told(self) -> dict[int, dict[str, Any]]:
+        """Give what ranks that failed told of it, as `results.exception_of` reads it."""
+        records = self._supervisor.records
+        return {r.rank: r.told.record for r in records if r.told and r.told.record}
+
     def subscribe(self, call: Callable[[Event], None]) -> None:
         """Have `call` called with each event, the past ones first.
 
@@ -496,6 +522,11 @@ class Group:
         if signal not in valid_signals():
             raise SpecError(f"there is no signal {signal!r}")
         self._supervisor.request_signal(rank, signal, only_caught)
+
+    def signal_all(self, signal: int, *, only_caught: bool = False) -> None:
+        """Send every rank a signal; see `send_signal`."""
+        for rank in range(self.spec.nproc):
+            self.send_signal(rank, signal, only_caught=only_caught)
 
     def expire(self, patience: float = 0.0) -> None:
         """Let a group that failed and is patient (see `Stop`) be so for `patience` seconds more."""

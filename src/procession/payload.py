@@ -1,7 +1,8 @@
 """Functions and their arguments on the way to the ranks: pickles in memory files, and descriptors.
 
 The pickles (see `pickling`) lie in memory files (memfd), so that no process in between has to hold
-them, and ranks with common arguments share one.
+them, and ranks with common arguments share one. A function that is to run on other machines is
+packed (`pack`) where the user calls it, and there its pickles go into the memory files as they are.
 """
 
 from __future__ import annotations
@@ -9,14 +10,56 @@ from __future__ import annotations
 import os
 import sys
 
+from procession.errors import SpecError
 from procession.named import Named
 from procession.spec import Function, Module, Program, Script, Spec
+from procession.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from procession.pickling import Spawning
+
+
+class Packed(Value):
+    """A function as it travels to another machine, in place of the callable.
+
+    function: its pickle. arguments: pickles of (args, kwargs), by rank, or one for all ranks.
+    told: what ranks are told besides.
+    """
+
+    function: bytes
+    arguments: tuple[bytes, ...]
+    told: dict[str, Any]
+
+
+def pack(spec: Spec) -> tuple[Packed, Named]:
+    """Pack the function of a group, and its arguments; also gives what its pickles name.
+
+    Raises SpecError for what cannot be pickled, or belongs to this machine.
+    """
+    from procession.pickling import Spawning, pickled
+
+    assert isinstance(spec.program, Function)
+    named, spawning = Named(set(), []), Spawning()
+    try:
+        function = pickled(spec.program.call, "the function", spawning, named)
+        arguments: list[bytes] = []
+        for rank in range(1 if spec.common_args else spec.nproc):
+            whose = "" if spec.common_args else f"rank {rank}: "
+            given = (spec.args[rank], dict(spec.kwargs[rank]))
+            arguments.append(pickled(given, f"{whose}the arguments", spawning, named))
+        if spawning.fds:
+            raise SpecError(
+                "the function or its arguments hold what only this machine has (a queue, a pipe or "
+                "shared memory of multiprocessing): pass plain data instead"
+            )
+    finally:
+        for fd in spawning.fds:
+            os.close(fd)
+    told = {**_told_of_launcher(), "authkey": None}
+    return Packed(function, tuple(arguments), told), named
 
 
 class Payload:
@@ -84,6 +127,12 @@ class Payload:
     def _make_function(self, program: Function, spec: Spec) -> None:
         from procession.pickling import Spawning, pickled
 
+        if isinstance(program.call, Packed):
+            packed = program.call
+            self._common = self._memory_file(packed.function)
+            self._own = [self._memory_file(body) for body in packed.arguments]
+            self._function = packed.told
+            return
         self._spawning.append(Spawning())
         body = pickled(program.call, "the function", self._spawning[0], self.named)
         self._common = self._memory_file(body)
@@ -100,10 +149,7 @@ class Payload:
             self._tracker = os.dup(tracker_fd)
             self._owned.append(self._tracker)
         self._function = {
-            "kind": "function",
-            "sys_path": [os.path.abspath(p) for p in sys.path],
-            "sys_argv": list(sys.argv),
-            "sources": _cell_sources(),
+            **_told_of_launcher(),
             "authkey": bytes(multiprocessing.current_process().authkey)
             if multiprocessing is not None
             else None,
@@ -116,6 +162,15 @@ class Payload:
         while view:
             view = view[os.write(fd, view) :]
         return fd
+
+
+def _told_of_launcher() -> dict[str, Any]:
+    return {
+        "kind": "function",
+        "sys_path": [os.path.abspath(p) for p in sys.path],
+        "sys_argv": list(sys.argv),
+        "sources": _cell_sources(),
+    }
 
 
 def _cell_sources() -> dict[str, list[str]]:

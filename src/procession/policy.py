@@ -61,9 +61,9 @@ class Logs(Value):
     redirect: streams that go to their file and not to the console; one value or a mapping by rank.
     tee: streams that go to their file and, by following it, to the console.
     prefix: what stands before each line on the console; a template with the fields `{rank}`,
-        `{local_rank}`, `{width}` and `{name}`; `""` or None: nothing, and a stream that is neither
-        redirected nor teed is then the launcher's own stream. `"auto"`: `"[{rank}] "`, or nothing
-        in a group of one rank.
+        `{local_rank}`, `{width}`, `{name}`, `{node}` (its rank) and `{host}` (its name); `""` or
+        None: nothing, and a stream that is neither redirected nor teed is then the launcher's own
+        stream. `"auto"`: `"[{rank}] "`, or nothing in a group of one rank.
     ranks: ranks whose output is shown on the console; those left out keep their files, and what
         they would have shown is dropped. None: all.
     duplicate_stdout, duplicate_stderr: texts; of what is teed, the lines of all ranks that hold one
@@ -112,11 +112,11 @@ class Logs(Value):
         template = self.template(nproc)
         if template is not None:
             try:
-                template.format(rank=0, local_rank=0, width=1, name="")
+                template.format(rank=0, local_rank=0, width=1, name="", node=0, host="")
             except (LookupError, TypeError, AttributeError, ValueError) as e:
                 raise ValueError(
                     f"prefix: {template!r} is not a template of {{rank}}, {{local_rank}}, "
-                    f"{{width}} and {{name}} ({type(e).__name__}: {e})"
+                    f"{{width}}, {{name}}, {{node}} and {{host}} ({type(e).__name__}: {e})"
                 ) from None
         if self.dir is not None:
             path = os.fspath(self.dir)
@@ -205,6 +205,8 @@ class Restart(Value):
     scope: "group": a failure ends all ranks, and all start again ("one for all"); "rank": only the
         rank that failed starts again, and the others go on ("one for one").
     never: exit codes by which a rank says that it is of no use to start again.
+    node_losses: how many times a job on several nodes starts again because a node was lost, apart
+        from `max`.
     """
 
     max: int = 0
@@ -215,12 +217,17 @@ class Restart(Value):
     min_uptime: float = 0.0
     scope: Literal["group", "rank"] = "group"
     never: Collection[int] = (NEVER_AGAIN,)
+    node_losses: int = 0
 
     def check(self) -> None:
         """Raise ValueError for what is no count, no time, no scope or no exit code."""
         given: dict[str, Any] = vars(self)
         if type(given["max"]) is not int or self.max < 0:
             raise ValueError(f"restart: max must be a count, 0 or more, not {self.max!r}")
+        if type(given["node_losses"]) is not int or self.node_losses < 0:
+            raise ValueError(
+                f"restart: node_losses must be a count, 0 or more, not {self.node_losses!r}"
+            )
         for name in ("backoff", "longest", "jitter", "window", "min_uptime"):
             number = given[name]
             if name == "window" and number is None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from procession.forkserver.pool import NOTHING, Preload
 from procession.named import Named
+from procession.payload import Packed
 from procession.spec import Function, Module, Script, Spec
 
 BY_VALUE = ("cloudpickle", "cloudpickle.cloudpickle")  # what functions that travel so need
@@ -102,6 +103,8 @@ def preload_of(
         return NOTHING
     function = isinstance(spec.program, Function)
     path = tuple(os.path.abspath(p) for p in sys.path) if function else None
+    if isinstance(spec.program, Function) and isinstance(spec.program.call, Packed):
+        path = tuple(spec.program.call.told["sys_path"])
     late = modules.keys() - set(plan.modules)
     return Preload(
         modules=tuple(modules),

@@ -36,6 +36,8 @@ class Node(Value):
         which only ranks of this machine can know.
     role: of the ranks; "": the inherited ROLE_NAME, or "default".
     run_id: what the job is called; "": the inherited TORCHELASTIC_RUN_ID, or the run's own name.
+    attempt, restarts: which life of the job this group belongs to, and how many more there may be,
+        where somebody else than the group starts it again.
 
     Where every rank of the job has a launcher, and so a group, of its own (under mpirun or srun):
     number: of the group's rank 0 in the job; None: by machines, each with as many ranks.
@@ -51,6 +53,8 @@ class Node(Value):
     port: int = 0
     role: str = ""
     run_id: str = ""
+    attempt: int = 0
+    restarts: int = 0
     number: int | None = None
     world: int = 0
     local: int = 0

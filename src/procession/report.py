@@ -179,8 +179,9 @@ def _when(end: RankEnd, cause: RankEnd) -> str:
 
 
 def _who(end: RankEnd, of: str = "") -> str:
-    pid = f" (pid {end.pid})" if end.pid is not None else ""
-    return f"rank {end.rank}{of}{pid}"
+    where = [f"pid {end.pid}"] if end.pid is not None else []
+    where += [f"on {end.host}"] if end.host else []
+    return f"rank {end.rank}{of}" + (f" ({' '.join(where)})" if where else "")
 
 
 def _after(end: RankEnd) -> str:

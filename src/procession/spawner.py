@@ -150,8 +150,8 @@ class Spawner:
             address=self._spec.node.address,
             port=self._spec.node.port or free_port(),
             run_id=self.run_id,
-            attempt=attempt,
-            restarts=self._spec.restart.max,
+            attempt=self._spec.node.attempt + attempt,
+            restarts=max(self._spec.node.restarts, self._spec.restart.max),
             cores=self.places.placed.cores,
             launcher=own_mark(),
         )
@@ -185,7 +185,8 @@ class Spawner:
         number = node.first(self._spec.nproc) + rank
         own = own_environment(node.local + rank, number, error_file) | self.board.variable(rank)
         if self._spec.restart.scope == "rank":
-            own["TORCHELASTIC_RESTART_COUNT"] = str(attempt)  # of this rank
+            # Of this rank.
+            own["TORCHELASTIC_RESTART_COUNT"] = str(self._spec.node.attempt + attempt)
         own |= self.places.placed.variables(rank, self._env)
         for give in self.environments:
             own |= give(attempt, rank)
@@ -269,12 +270,17 @@ def variables_of(spec: Spec, env: Mapping[str, str], placed: Placed) -> list[dic
     return found
 
 
-def planned_output(spec: Spec) -> Output:
-    """Plan the output of a group by its `Logs`, and make its directory. Raises OSError."""
+def planned_output(spec: Spec, place: str = "") -> Output:
+    """Plan the output of a group by its `Logs`, and make its directory. Raises OSError.
+
+    place: the directory, where the group is one attempt of a job; see `output_of`.
+    """
     called = spec.node.run_id or given_run_id(os.environ) or spec.name
     node = spec.node
     world = node.first(spec.nproc), node.size(spec.nproc), node.local
-    return output_of(spec.logs, spec.nproc, spec.name, _safe(called), world)
+    return output_of(
+        spec.logs, spec.nproc, spec.name, _safe(called), world, node.rank, place, node.attempt
+    )
 
 
 def _role(env: Mapping[str, str]) -> str:

@@ -242,7 +242,9 @@ def test_a_rank_that_fails_under_mpirun_ends_them_all(tmp_path):
             raise ValueError("no such batch")
         time.sleep(60)
     """
-    done = mpirun("-n", 3, *PROCESSION, "run", write(tmp_path / "fail.py", source))
+    # How long after mpirun has asked the others to end it kills them: one second by default.
+    patient = ("--mca", "odls_base_sigkill_timeout", 3)
+    done = mpirun(*patient, "-n", 3, *PROCESSION, "run", write(tmp_path / "fail.py", source))
     assert done.returncode == 1
     assert "fail.py failed: rank 2 of 3 (pid " in done.stderr
 

@@ -107,7 +107,7 @@ def test_the_template(prefix, nproc, template):
     [
         (Logs(tee={5: ALL}), "tee: given for rank 5, but the group's ranks are 0 to 3"),
         (Logs(redirect={-1: ALL}), "redirect: given for rank -1"),
-        (Logs(prefix="{host} "), "prefix: '{host} ' is not a template"),
+        (Logs(prefix="{hots} "), "prefix: '{hots} ' is not a template"),
         (Logs(prefix="{} "), "prefix: '{} ' is not a template"),
         (Logs(prefix="{rank"), "prefix: '{rank' is not a template"),
         (Logs(prefix="{name:d}"), "prefix: '{name:d}' is not a template"),

@@ -118,6 +118,8 @@ def test_cpus_of_a_task():
         (mpirun(1, 4, 0, 2), "has not numbered ranks machine by machine"),
         (mpirun(3, 5, 0, 2), "has not numbered ranks machine by machine"),
         (srun(0, 4, 0, 0, nodes="n[1-"), "not as Slurm writes them"),
+        (srun("x", 4, 0, 0), "SLURM_PROCID must be a count"),
+        (srun(0, 4, "", 0), "SLURM_LOCALID is '', no number"),
         (srun(0, 4, 0, 0, nodes="n1"), "contradict each other: SLURM_NODEID=0"),
         (srun(0, 4, 0, 2), "contradict each other: SLURM_NODEID=2"),
         (srun(0, 5, 0, 0), "SLURM_STEP_NUM_TASKS=5"),

@@ -202,10 +202,12 @@ def ask() -> str:
         before = termios.tcgetattr(0)
     except (OSError, termios.error):
         return "d"
-    say(QUESTION, sys.stderr)
-    taken = signal.signal(signal.SIGINT, signal.default_int_handler)
+    # All is set before the question, for the answer may come at once: no key may be thrown away.
+    taken = signal.getsignal(signal.SIGINT)
     try:
-        tty.setcbreak(0)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        tty.setcbreak(0, termios.TCSADRAIN)
+        say(QUESTION, sys.stderr)
         while True:
             key = os.read(0, 1).decode(errors="replace").lower()
             if key in ("d", "s", "c", ""):

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from zlib import crc32
 
-from procession.cli.hostlist import expand, expand_counts
+from procession.engines.contract import EngineError
+from procession.engines.slurm_allocation import read_task
 from procession.errors import SpecError
 from procession.values import Value
 
 FIRST_PORT, PORTS = 20_000, 12_000  # below those that Linux gives to who asks for any
-STEPS = 0xFFFF_FFF0  # from here on, numbers of steps mean the batch script and such
 OWN = "for a group of its own, write --nnodes 1"
 
 
@@ -116,35 +116,23 @@ def _by_mpi(
 
 
 def _slurm(env: Mapping[str, str]) -> Started | None:
-    size = env["SLURM_STEP_NUM_TASKS"]
-    step = env.get("SLURM_STEP_ID", "")
-    if not step.isdecimal() or int(step) >= STEPS or size in ("", "0", "1"):
-        return None
-    rank, count, local, machine, machines = _numbers(
-        env,
-        "SLURM_PROCID",
-        "SLURM_STEP_NUM_TASKS",
-        "SLURM_LOCALID",
-        "SLURM_NODEID",
-        "SLURM_STEP_NUM_NODES",
-    )
     try:
-        hosts = expand(env.get("SLURM_STEP_NODELIST", ""))
-        here = expand_counts(env.get("SLURM_STEP_TASKS_PER_NODE", ""))
-    except ValueError as e:
+        task = read_task(env)
+    except EngineError as e:
         raise SpecError(f"srun's variables are not as Slurm writes them: {e}; {OWN}") from None
-    if not machine < machines == len(hosts) == len(here) or sum(here) != count:
-        raise SpecError(
-            f"srun's variables contradict each other: SLURM_NODEID={machine}, "
-            f"SLURM_STEP_NUM_NODES={machines}, SLURM_STEP_NUM_TASKS={count}, "
-            f"SLURM_STEP_NODELIST={env['SLURM_STEP_NODELIST']}, "
-            f"SLURM_STEP_TASKS_PER_NODE={env['SLURM_STEP_TASKS_PER_NODE']}; {OWN}"
-        )
-    _check("SLURM_PROCID", rank, count, local, here[machine])
+    if task is None or task.count < 2:
+        return None
+    machines, here = len(task.nodes), task.tasks_on_nodes
+    _, local, machine = _numbers(env, "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID")
+    if not machine < machines == len(here) or sum(here) != task.count:
+        names = ("NODEID", "STEP_NUM_TASKS", "STEP_NODELIST", "STEP_TASKS_PER_NODE")
+        said = ", ".join(f"SLURM_{name}={env.get(f'SLURM_{name}', '')}" for name in names)
+        raise SpecError(f"srun's variables contradict each other: {said}; {OWN}")
+    _check("SLURM_PROCID", task.number, task.count, local, here[machine])
     cpus = env.get("SLURM_CPUS_PER_TASK", "")
     return Started(
-        "srun", "SLURM_PROCID", rank, count, local, here[machine], machine, machines,
-        address=hosts[0], job=f"slurm_{env.get('SLURM_JOB_ID', '')}.{step}",
+        "srun", "SLURM_PROCID", task.number, task.count, local, here[machine], machine, machines,
+        address=task.nodes[0], job=f"slurm_{task.job}.{task.step}",
         cpus=int(cpus) if cpus.isdecimal() else 0,
     )  # fmt: skip
 
@@ -154,7 +142,7 @@ def _numbers(env: Mapping[str, str], *names: str) -> list[int]:
     for name in names:
         text = env.get(name, "")
         if not (text.isascii() and text.isdecimal() and len(text) <= 9):
-            said = f"is {text!r}, no number" if name in env else f"is missing beside {names[1]}"
+            said = f"is {text!r}, no number" if name in env else "is missing beside the others"
             raise SpecError(f"{name} {said}: who has set these variables? {OWN}")
         found.append(int(text))
     return found

@@ -57,16 +57,28 @@ def masked_words(words: Sequence[str]) -> list[str]:
 
 
 class RunDir:
-    """The directory of one run; made at once, with `OSError` if it cannot be."""
+    """The directory of one run; made at once, with `OSError` if it cannot be.
 
-    def __init__(self, logs: Logs, nproc: int, name: str) -> None:
+    place: its path, where somebody else has named it, and other attempts may have used it before;
+    attempt: then, the number of the group's first one.
+    """
+
+    def __init__(
+        self, logs: Logs, nproc: int, name: str, place: str = "", attempt: int = 0
+    ) -> None:
         routes = logs.route(nproc)
         files = any(r in (Route.FILE, Route.TEE) for pair in routes for r in pair)
         self.kept = logs.dir is not None or files
         self.fault = ""
         self._events = -1
         self._made = False
-        if logs.dir is not None:
+        self._first_attempt = attempt
+        flags = LOG_FLAGS
+        if place and self.kept:
+            os.makedirs(place, mode=0o700, exist_ok=True)
+            self.path = place
+            flags = LOG_FLAGS & ~os.O_TRUNC
+        elif logs.dir is not None:
             os.makedirs(logs.dir, exist_ok=True)
             base = os.path.abspath(logs.dir)
             self.path = _new_directory(base, name)
@@ -77,14 +89,18 @@ class RunDir:
             self.path = os.path.join(temporary_directory(), unique)
         if self.kept:
             try:
-                self._events = os.open(os.path.join(self.path, "events.jsonl"), LOG_FLAGS, 0o600)
+                self._events = os.open(os.path.join(self.path, "events.jsonl"), flags, 0o600)
             except BaseException:
-                _remove(self.path)
+                if self.path != place:
+                    _remove(self.path)
                 raise
 
     def rank_dir(self, attempt: int, rank: int) -> str:
         """Give the directory of a rank's files in an attempt."""
-        return os.path.join(self.path, f"attempt_{attempt}", str(rank))
+        return os.path.join(self._attempt_dir(attempt), str(rank))
+
+    def _attempt_dir(self, attempt: int) -> str:
+        return os.path.join(self.path, f"attempt_{self._first_attempt + attempt}")
 
     def make_rank_dir(self, attempt: int, rank: int) -> None:
         """Make that directory, if files are kept, else the scratch directory. Raises OSError."""
@@ -112,7 +128,7 @@ class RunDir:
 
     def filtered_file(self, attempt: int, stream: str) -> str:
         """Give the path of the copies of lines that some texts pick out, of all ranks."""
-        return os.path.join(self.path, f"attempt_{attempt}", f"filtered_{stream}.log")
+        return os.path.join(self._attempt_dir(attempt), f"filtered_{stream}.log")
 
     def open_log(self, attempt: int, rank: int, stream: str) -> int:
         """Open that file for the rank. Raises OSError."""
@@ -145,7 +161,7 @@ class RunDir:
 
     def write_stacks(self, attempt: int, text: str) -> str:
         """Write where ranks were when an attempt failed; gives the path, "" if it is not whole."""
-        path = os.path.join(self.path, f"attempt_{attempt}", "stacks.txt")
+        path = os.path.join(self._attempt_dir(attempt), "stacks.txt")
         try:
             fd = os.open(path, LOG_FLAGS, 0o600)
         except OSError as e:

@@ -1,0 +1,124 @@
+"""What an engine is: who gives nodes, and starts one agent on each.
+
+An engine is no supervisor. It allocates, places, starts, and kills as a last resort; what happens
+to ranks is told by agents over their links (see `agent` and `driver`), never by an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from procession.errors import ProcessionError
+from procession.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+# What an agent finds in its environment, and takes away before anything else.
+INVITATION = "PROCESSION_AGENT"  # JSON: where its driver is
+KEY = "PROCESSION_AGENT_KEY"  # hexadecimal; a secret
+SLOT = "PROCESSION_AGENT_SLOT"  # its number, where an engine gives it; else SLURM_PROCID
+ON_STDIN = "PROCESSION_AGENT_STDIN"  # "1": it ends when its standard input does
+
+
+class EngineError(ProcessionError):
+    """An engine could not do what was asked. The text is one line, with what to do next."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.split()))
+
+
+class AgentCommand(Value):
+    """What an engine starts in each slot.
+
+    argv: the command. env: variables that it must find; they hold a key, and so must stand in no
+    command line and no log.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+class Said(Value):
+    """An engine said something to people, in a line."""
+
+    text: str
+
+
+class SlotGone(Value):
+    """An engine knows that a slot has no agent any more. why: in words."""
+
+    slot: int
+    why: str
+
+
+class EngineGone(Value):
+    """No agent will come any more, and those that were there are gone or will be. why: in words."""
+
+    why: str
+
+
+EngineEvent = Said | SlotGone | EngineGone
+
+if TYPE_CHECKING:
+
+    class Engine(Protocol):
+        """One way to get nodes.
+
+        `start`, `replace`, `kill` and `close` are called one at a time, in a thread that is for
+        the engine alone: they may block, but not for ever.
+        """
+
+        @property
+        def name(self) -> str:
+            """What it is called, for people and for `--engine`."""
+            ...
+
+        @property
+        def slots(self) -> int:
+            """How many agents `start` starts: one for each node, and spare ones."""
+            ...
+
+        def check(self) -> None:
+            """Look whether it can be used, before anything is started.
+
+            Raises SpecError or EngineError.
+            """
+            ...
+
+        def start(self, agent: AgentCommand, tell: Callable[[EngineEvent], None]) -> None:
+            """Have an agent started in each slot; returns when that is under way.
+
+            tell: may be called from any thread, until `close` returns. Raises EngineError.
+            """
+            ...
+
+        def replace(self, slot: int) -> None:
+            """Have an agent started for a slot whose agent is gone, on any node that is free.
+
+            Raises EngineError if there is none.
+            """
+            ...
+
+        def kill(self) -> None:
+            """Have all agents ended that are left, by force."""
+            ...
+
+        def close(self) -> None:
+            """Give everything back; nothing that it started is left then."""
+            ...
+
+
+__all__ = [
+    "INVITATION",
+    "KEY",
+    "ON_STDIN",
+    "SLOT",
+    "AgentCommand",
+    "EngineError",
+    "EngineEvent",
+    "EngineGone",
+    "Said",
+    "SlotGone",
+]

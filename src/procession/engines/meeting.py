@@ -1,0 +1,68 @@
+"""Where agents find their driver: the addresses of this machine, and a port."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+
+from procession.errors import SpecError
+
+ADDRESS = "PROCESSION_DRIVER_ADDRESS"  # by which agents are to reach the driver, where it is known
+SIOCGIFADDR = 0x8915  # <linux/sockios.h>
+BACKLOG = 4096
+
+
+def listen() -> socket.socket:
+    """Listen on a free port of all addresses. Raises OSError."""
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(
+                ("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
+            )
+        except OSError:
+            pass  # IPv6 is switched off
+    return socket.create_server(("", 0), backlog=BACKLOG)
+
+
+def own_addresses() -> list[str]:
+    """Give the addresses at which other machines may find this one, the likeliest first.
+
+    Raises SpecError if the user named one that does not exist.
+    """
+    said = os.environ.get(ADDRESS)
+    if said:
+        try:
+            socket.getaddrinfo(said, 0)
+        except OSError as e:
+            raise SpecError(f"{ADDRESS}: {said!r}: {e.strerror or e}") from None
+        return [said]
+    found: dict[str, None] = {}
+    for address in (*_of_name(), *_of_interfaces()):
+        if not address.startswith(("127.", "::1", "fe80:")):
+            found[address] = None
+    return [*found, "127.0.0.1"]
+
+
+def _of_name() -> list[str]:
+    try:
+        known = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return [str(each[4][0]) for each in known]
+
+
+def _of_interfaces() -> list[str]:
+    found: list[str] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _, name in socket.if_nameindex():
+            try:
+                told = fcntl.ioctl(sock.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()))
+            except OSError:
+                continue  # it has no IPv4 address
+            found.append(socket.inet_ntoa(told[20:24]))
+    return found
+
+
+__all__ = ["ADDRESS", "listen", "own_addresses"]

@@ -1,0 +1,142 @@
+"""An agent's standard output and error on their way to the driver, in whole lines, and no more
+than the driver can take.
+
+Theory of operation. The agent's own descriptors 1 and 2 become pipes, so that all that a group
+shows on its console comes here, and also what ranks without a prefix write there directly. What is
+read is sent as far as the driver has given credit for it; without credit nothing is read, the pipes
+fill, and the console of the group waits, as it does for any console that does not read. So what
+people see can be slow, and records and heartbeats still come through the same link at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import termios
+from collections.abc import Callable
+
+from procession.system.eventloop import EventLoop
+
+CREDIT = 64 << 10  # bytes that may be on their way
+PATIENCE = 0.3  # seconds that the beginning of a line is kept back
+
+
+class Pump:
+    """Reads two pipes, and gives blocks of whole lines to `send(stream, data)`; 1 is stdout."""
+
+    def __init__(self, loop: EventLoop, send: Callable[[int, bytes], None]) -> None:
+        self._loop = loop
+        self._send = send
+        self._credit = CREDIT
+        self._kept = {1: b"", 2: b""}
+        self._ends: dict[int, int] = {}
+        self._watched: set[int] = set()
+        self._on_dry: Callable[[], None] | None = None
+
+    def take_over(self) -> int:
+        """Make this process's descriptors 1 and 2 lead here; gives a duplicate of the old 2."""
+        own = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 3)
+        for stream in (1, 2):
+            read_end, write_end = os.pipe2(os.O_CLOEXEC)
+            os.dup2(write_end, stream)
+            os.close(write_end)
+            os.set_blocking(read_end, False)
+            self._ends[stream] = read_end
+        self._watch()
+        return own
+
+    def more(self, credit: int) -> None:
+        """Take note of what the driver has shown: so many bytes more may be sent."""
+        self._credit += credit
+        self._watch()
+        self._tell_if_dry()
+
+    def when_dry(self, call: Callable[[], None]) -> None:
+        """Call `call` once, as soon as all that was written has been sent."""
+        self._on_dry = call
+        for stream in self._ends:
+            self._read(stream)
+        self._tell_if_dry()
+
+    def give_up(self) -> None:
+        """Throw away what is still to be sent: nobody waits for it any more."""
+        self._kept = {1: b"", 2: b""}
+        for end in self._ends.values():
+            try:
+                while os.read(end, 1 << 16):
+                    pass
+            except BlockingIOError:
+                pass
+        self._tell_if_dry()
+
+    def _watch(self) -> None:
+        for stream, end in self._ends.items():
+            wanted = self._credit > 0
+            if wanted and stream not in self._watched:
+                self._watched.add(stream)
+                self._loop.watch(end, lambda stream=stream: self._read(stream))
+            elif not wanted and stream in self._watched:
+                self._watched.discard(stream)
+                self._loop.forget(end)
+
+    def _read(self, stream: int) -> None:
+        if self._credit <= 0:
+            return
+        try:
+            data = os.read(self._ends[stream], self._credit)
+        except BlockingIOError:
+            data = b""
+        if data:
+            data = self._kept[stream] + data
+            end = data.rfind(b"\n") + 1
+            if len(data) - end > CREDIT // 2:
+                end = len(data)
+            self._kept[stream] = data[end:]
+            self._put(stream, data[:end])
+        if self._on_dry is not None:
+            self._put_rest(stream)
+            self._tell_if_dry()
+        elif self._kept[stream]:
+            self._loop.after(("line", stream), PATIENCE, lambda: self._put_rest(stream))
+
+    def _put_rest(self, stream: int) -> None:
+        rest, self._kept[stream] = self._kept[stream], b""
+        self._put(stream, rest)
+
+    def _put(self, stream: int, data: bytes) -> None:
+        if data:
+            self._credit -= len(data)
+            self._send(stream, data)
+            self._watch()
+
+    def _tell_if_dry(self) -> None:
+        if self._on_dry is None or any(self._kept.values()):
+            return
+        if any(_holds(end) for end in self._ends.values()):
+            return
+        call, self._on_dry = self._on_dry, None
+        call()
+
+    def close(self) -> None:
+        """Close the pipes' ends."""
+        for stream, end in self._ends.items():
+            if stream in self._watched:
+                self._loop.forget(end)
+            os.close(end)
+        self._ends.clear()
+        self._watched.clear()
+
+
+def _holds(fd: int) -> bool:
+    """Whether there is something in a pipe."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    if not any(events & select.POLLIN for _, events in poll.poll(0)):
+        return False
+    count = bytearray(4)
+    fcntl.ioctl(fd, termios.FIONREAD, count)
+    return int.from_bytes(count, "little") > 0
+
+
+__all__ = ["Pump"]

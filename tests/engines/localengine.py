@@ -1,0 +1,61 @@
+"""An engine of this machine's own processes, for tests: each slot is a process with its agent."""
+
+import os
+import signal
+import subprocess
+import threading
+
+from procession.engines.contract import SLOT, EngineError, EngineGone, Said, SlotGone
+
+
+class LocalEngine:
+    name = "local"
+
+    def __init__(self, slots, *, refuse=(), env=None, tells=True):
+        self.slots = slots
+        self.refuse = refuse  # slots for which there is no other agent
+        self.env = env or {}
+        self.tells = tells
+        self.processes = {}
+        self.killed = False
+
+    def check(self):
+        pass
+
+    def start(self, agent, tell):
+        self.agent, self.tell = agent, tell
+        for slot in range(self.slots):
+            self._start(slot)
+
+    def _start(self, slot):
+        process = subprocess.Popen(
+            self.agent.argv,
+            env={**os.environ, **self.env, **self.agent.env, SLOT: str(slot)},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.processes[slot] = process
+        threading.Thread(target=self._wait, args=(slot, process), daemon=True).start()
+
+    def _wait(self, slot, process):
+        code = process.wait()
+        if self.tells and self.processes.get(slot) is process:
+            self.tell(SlotGone(slot, f"its agent ended ({code})"))
+
+    def replace(self, slot):
+        if slot in self.refuse:
+            raise EngineError(f"there is no node in place of {slot}")
+        self._start(slot)
+
+    def kill(self):
+        self.killed = True
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+
+    def close(self):
+        for process in self.processes.values():
+            process.wait(20)
+
+
+__all__ = ["EngineGone", "LocalEngine", "Said"]

@@ -1,0 +1,222 @@
+"""A job over nodes, without sockets, clocks or engines: rules, and a walk over all states."""
+
+import copy
+
+import pytest
+
+from procession.engines.lifecycle import (
+    Arm,
+    Deadline,
+    DeadlineKind,
+    Decide,
+    Decided,
+    Drop,
+    End,
+    Happened,
+    IllegalEvent,
+    JobLife,
+    JobPhase,
+    Launch,
+    Meet,
+    Met,
+    Replace,
+    Slot,
+    SlotEvent,
+    Stop,
+    StopWanted,
+)
+
+
+def told(kind, slot, **more):
+    return Happened(SlotEvent[kind], slot, **more)
+
+
+def joined(nodes=2, slots=2):
+    life = JobLife.of(nodes, slots)
+    assert life.begin() == [Arm(Deadline(DeadlineKind.GATHER, 0))]
+    actions = [a for slot in range(slots) for a in life.handle(told("JOINED", slot))]
+    return life, actions
+
+
+def running(nodes=2, slots=2):
+    life, actions = joined(nodes, slots)
+    assert Meet(0) in actions
+    assert life.handle(Met(0)) == [Launch(0, tuple(range(nodes)))]
+    for slot in range(nodes):
+        assert life.phase is JobPhase.STARTING
+        life.handle(told("READY", slot))
+    assert life.phase is JobPhase.RUNNING
+    return life
+
+
+def test_to_a_good_end():
+    life = running()
+    assert life.handle(told("ENDED", 1)) == []
+    assert life.handle(told("ENDED", 0)) == [End(JobPhase.SUCCEEDED)]
+
+
+def test_the_first_failure_stops_all_others_and_is_decided_upon_when_all_have_ended():
+    life = running(3, 3)
+    stop = [Stop((0, 2), failed=True), Arm(Deadline(DeadlineKind.STOP, 0))]
+    assert life.handle(told("FAILED", 1)) == stop
+    assert life.handle(told("FAILED", 2)) == []
+    assert life.failed == (1, 2)
+    life.handle(told("ENDED", 1, ok=False))
+    life.handle(told("ENDED", 0))
+    assert life.handle(told("ENDED", 2, ok=False)) == [Decide(0)]
+    assert life.handle(Decided(0, again=False)) == [End(JobPhase.FAILED)]
+
+
+def test_the_next_attempt_keeps_its_nodes():
+    life = running(2, 3)
+    life.handle(told("FAILED", 0))
+    for slot in (0, 1):
+        life.handle(told("ENDED", slot))
+    assert life.handle(Decided(0, again=True)) == [Arm(Deadline(DeadlineKind.BACKOFF, 0))]
+    actions = life.handle(Deadline(DeadlineKind.BACKOFF, 0))
+    assert actions == [Arm(Deadline(DeadlineKind.GATHER, 1)), Meet(0)]
+    assert life.handle(Met(1)) == [Launch(1, (0, 1))]
+
+
+def test_a_spare_slot_takes_the_place_of_a_lost_one():
+    life = running(2, 3)
+    assert life.handle(told("GONE", 0))[0] == Stop((1,), failed=True)
+    assert life.lost == (0,)
+    assert life.handle(told("ENDED", 1)) == [Decide(0)]
+    life.handle(Decided(0, again=True))
+    assert life.handle(Deadline(DeadlineKind.BACKOFF, 0))[1:] == [Meet(2)]
+    assert life.handle(Met(1)) == [Launch(1, (2, 1))]
+    assert life.node_of(2) == 0
+    assert life.node_of(0) is None
+
+
+def test_without_a_spare_one_the_engine_is_asked_once():
+    life = running()
+    life.handle(told("GONE", 1))
+    life.handle(told("ENDED", 0))
+    life.handle(Decided(0, again=True))
+    assert life.handle(Deadline(DeadlineKind.BACKOFF, 0))[1:] == [Replace(1)]
+    again = copy.deepcopy(life)
+    assert life.handle(told("JOINED", 1)) == [Meet(0)]
+    assert again.handle(told("GONE", 1)) == [End(JobPhase.FAILED)]
+    assert again.missing
+
+
+def test_a_slot_that_goes_before_the_start():
+    life = JobLife.of(2, 3)
+    life.begin()
+    assert life.handle(told("GONE", 0)) == []
+    life.handle(told("JOINED", 1))
+    assert life.handle(told("JOINED", 2)) == [Meet(1)]
+    assert life.handle(told("GONE", 1)) == [End(JobPhase.FAILED)]  # too few are left
+
+
+def test_stops():
+    life = running()
+    assert life.handle(StopWanted()) == [Stop((0, 1)), Arm(Deadline(DeadlineKind.STOP, 0))]
+    assert life.handle(StopWanted()) == []
+    killed = [Stop((0, 1), kill=True), Arm(Deadline(DeadlineKind.KILL, 0))]
+    assert copy.deepcopy(life).handle(StopWanted(kill=True)) == killed
+    assert life.handle(Deadline(DeadlineKind.STOP, 0)) == killed
+    life.handle(told("ENDED", 1))
+    assert life.handle(Deadline(DeadlineKind.KILL, 0)) == [Drop((0,))]
+    assert life.handle(told("GONE", 0))[-1] == End(JobPhase.STOPPED)
+    assert life.failed == ()
+
+
+def test_a_stop_while_agents_are_awaited():
+    life = JobLife.of(2, 2)
+    assert life.handle(StopWanted()) == [End(JobPhase.STOPPED)]
+
+
+def test_a_stop_in_a_failing_attempt_takes_its_restart_away():
+    life = running()
+    life.handle(told("FAILED", 0))
+    life.handle(StopWanted())
+    life.handle(told("ENDED", 0, ok=False))
+    assert life.handle(told("ENDED", 1)) == [Decide(0)]
+    assert life.handle(Decided(0, again=True)) == [End(JobPhase.FAILED)]
+
+
+def test_old_deadlines_and_answers_do_nothing():
+    life = running()
+    before = copy.deepcopy(life)
+    for event in (Deadline(DeadlineKind.GATHER, 0), Deadline(DeadlineKind.STOP, 7), Met(0)):
+        assert life.handle(event) == []
+    assert life == before
+
+
+def test_what_cannot_be_is_refused_and_changes_nothing():
+    life = running()
+    before = copy.deepcopy(life)
+    with pytest.raises(IllegalEvent, match="slot 0 is BUSY: JOINED"):
+        life.handle(told("JOINED", 0))
+    assert life == before
+
+
+def choices(life):
+    """Give every event that may come in this state, from slots, the driver and the user."""
+    for slot, state in enumerate(life.slots):
+        if state is Slot.AWAITED:
+            yield told("JOINED", slot)
+        if state is Slot.BUSY:
+            if slot not in life.ready:
+                yield told("READY", slot)
+            if slot not in life.failed:
+                yield told("FAILED", slot)
+            yield told("ENDED", slot, ok=slot not in life.failed)
+        if state is not Slot.GONE:
+            yield told("GONE", slot)
+    if life.phase is JobPhase.MEETING:
+        yield Met(life.attempt)
+    if life.phase is JobPhase.DECIDING:
+        yield Decided(life.attempt, again=life.attempt < 2)
+        yield Decided(life.attempt, again=False)
+    for kind in DeadlineKind:
+        yield Deadline(kind, life.attempt)
+    yield StopWanted()
+    yield StopWanted(kill=True)
+
+
+def key(life):
+    return tuple(tuple(v) if isinstance(v, list) else v for v in vars(life).values())
+
+
+@pytest.mark.parametrize(("nodes", "slots"), [(1, 1), (2, 2), (2, 3)])
+def test_walk_over_all_states(nodes, slots):
+    """From every state that can be reached, some way leads to an end; no end is left."""
+    first = JobLife.of(nodes, slots)
+    seen, ends, leads_to = {key(first): first}, set(), {}
+    todo = [first]
+    while todo:
+        life = todo.pop()
+        here = key(life)
+        assert bool(life.places) == (life.phase not in (JobPhase.GATHERING,)) or life.phase.final
+        if life.phase.final:
+            ends.add(here)
+            assert not life.busy
+            continue
+        if life.phase in (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.STOPPING):
+            assert life.busy
+        for event in choices(life):
+            later = copy.copy(life)
+            later.slots = list(life.slots)
+            for action in later.handle(event):
+                if isinstance(action, Launch):
+                    assert len(set(action.slots)) == nodes
+                    assert all(later.slots[s] is Slot.BUSY for s in action.slots)
+                if isinstance(action, Stop):
+                    assert action.slots
+                assert isinstance(action, End) == later.phase.final
+            leads_to.setdefault(key(later), set()).add(here)
+            if key(later) not in seen:
+                seen[key(later)] = later
+                todo.append(later)
+    reach, todo = set(ends), list(ends)
+    while todo:
+        for before in leads_to.get(todo.pop(), ()):
+            if before not in reach:
+                reach.add(before)
+                todo.append(before)
+    assert reach == set(seen)
+    assert {seen[e].phase for e in ends} == {p for p in JobPhase if p.final}

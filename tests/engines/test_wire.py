@@ -1,0 +1,127 @@
+"""What goes between a driver and its agents: only who has the key is believed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from procession.engines.wire import LARGEST, MAGIC, SMALL, Message, Wire, WireError
+
+KEY = b"k" * 32
+
+
+def pair(key=KEY, other=KEY):
+    driver, agent = Wire(key, "driver"), Wire(other, "agent")
+    assert driver.feed(agent.opening) == []
+    assert agent.feed(driver.opening) == []
+    return driver, agent
+
+
+def test_messages_both_ways():
+    driver, agent = pair()
+    assert driver.ready
+    assert agent.ready
+    said = agent.pack("hello", {"slot": 3, "host": "n3"})
+    assert driver.feed(said) == [Message("hello", {"slot": 3, "host": "n3"})]
+    assert driver.trusted
+    assert not agent.trusted
+    both = driver.pack("work", {}, b"\0" * 100_000) + driver.pack("beat", {"at": 1})
+    assert agent.feed(agent.opening[:0]) == []
+    agent.trusted = True  # a first message that is that long is refused below
+    assert agent.feed(both) == [Message("work", {}, b"\0" * 100_000), Message("beat", {"at": 1})]
+
+
+@given(st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=99))), st.data())
+def test_however_it_is_cut(sent, data):
+    driver, agent = pair()
+    stream = b"".join(agent.pack("m", {"t": text}, blob) for text, blob in sent)
+    found = []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        found += driver.feed(stream[:size])
+        stream = stream[size:]
+    assert found == [Message("m", {"t": text}, blob) for text, blob in sent]
+
+
+def test_an_opening_may_come_in_pieces():
+    driver, agent = Wire(KEY, "driver"), Wire(KEY, "agent")
+    for byte in agent.opening:
+        assert not driver.ready
+        driver.feed(bytes([byte]))
+    assert driver.ready
+
+
+def test_another_key():
+    driver, agent = pair(other=b"x" * 32)
+    with pytest.raises(WireError, match="does not have the key"):
+        driver.feed(agent.pack("hello", {}))
+    assert not driver.trusted
+
+
+@given(st.integers(0, 200), st.integers(1, 255))
+def test_one_byte_that_is_changed(place, change):
+    driver, agent = pair()
+    stream = bytearray(agent.pack("hello", {"slot": 1}))
+    stream[place % len(stream)] ^= change
+    try:
+        assert driver.feed(bytes(stream)) == []  # a length that has grown: it waits
+    except WireError:
+        pass
+    assert not driver.trusted
+
+
+def test_replayed_left_out_and_turned_round():
+    driver, agent = pair()
+    first, second = agent.pack("a", {}), agent.pack("b", {})
+    driver.feed(first)
+    with pytest.raises(WireError):
+        driver.feed(first)
+    driver, agent = pair()
+    first, second = agent.pack("a", {}), agent.pack("b", {})
+    with pytest.raises(WireError):
+        driver.feed(second)
+    driver, agent = pair()
+    with pytest.raises(WireError):
+        driver.feed(driver.pack("a", {}))  # its own words
+
+
+def test_of_another_connection():
+    _, agent = pair()
+    driver, _ = pair()
+    with pytest.raises(WireError):
+        driver.feed(agent.pack("hello", {}))
+
+
+@pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n", b"P\0", MAGIC[:-1] + b"\x02"])
+def test_other_protocols_are_refused_at_once(junk):
+    with pytest.raises(WireError, match="protocol"):
+        Wire(KEY, "driver").feed(junk)
+
+
+def test_our_own_opening():
+    wire = Wire(KEY, "driver")
+    with pytest.raises(WireError, match="nonce"):
+        wire.feed(wire.opening)
+
+
+def test_a_stranger_cannot_make_us_wait_for_much():
+    driver, _ = pair()
+    with pytest.raises(WireError, match="too long"):
+        driver.feed((SMALL + 1).to_bytes(4, "big") + b"\0" * 40)
+
+
+def test_what_is_too_large_to_send(monkeypatch):
+    monkeypatch.setattr("procession.engines.wire.LARGEST", 100)
+    driver, _ = pair()
+    with pytest.raises(ValueError, match="100 is the most"):
+        driver.pack("value", {}, b"x" * 200)
+    assert LARGEST > SMALL
+
+
+def test_a_message_of_our_key_that_is_none():
+    driver, agent = pair()
+    body = b"\0\0\0\x02[]"
+    from procession.engines import wire
+
+    mac = wire._mac(agent._out, 0, body)
+    with pytest.raises(WireError, match="cannot be read"):
+        driver.feed(len(body).to_bytes(4, "big") + mac + body)
