@@ -20,7 +20,8 @@ from procession.engines.plain import plain_group, plain_rank
 from procession.engines.wire import Wire
 from procession.errors import GroupEnd, Outcome, RankEnd
 from procession.exit import Exit
-from procession.stacks.text import Stack, Thread
+from procession.stacks.merge import said_of
+from procession.stacks.text import Stack
 
 CREDIT = 64 << 10  # as an agent's
 BLOCK = 1 << 18
@@ -62,13 +63,12 @@ def ended(nproc, failed):
     return plain_group(group), plain_rank(cause)
 
 
-THREADS = Thread("1", FRAMES, current=True), Thread("2", FRAMES[:4])
-STACK = Stack(0, 4711, "", "S", FRAMES, THREADS, DUMP * 2).as_dict()
+STACK = Stack(0, 4711, "", "S", FRAMES)
 
 
 def stacks(first, nproc):
-    """Give where the ranks of a node were."""
-    return [{**STACK, "rank": first + r} for r in range(nproc)]
+    """Give where the ranks of a node were, as an agent tells it."""
+    return [{"said": said_of(STACK), "ranks": list(range(first, first + nproc))}]
 
 
 class Stub:

@@ -35,6 +35,7 @@ from procession.errors import GroupEnd, GroupFailed, Outcome, RankEnd
 from procession.exit import Exit
 from procession.group import Group
 from procession.spawner import planned_output
+from procession.stacks import merge
 from procession.system.eventloop import EventLoop
 from procession.system.ports import free_port
 from procession.values import Value
@@ -421,7 +422,7 @@ class _Work:
                 self._send("value", {"attempt": self.attempt, "rank": rank}, body)
         end = self._end or self._not_started()
         first = self.spec.node.first(self.spec.nproc)
-        stacks = [{**each, "rank": first + each["rank"]} for each in self._stacks]
+        stacks = merge.together(merge.from_dict(each, first) for each in self._stacks)
         told: dict[str, Any] = {}
         if self._group is not None:
             told = {str(rank): record for rank, record in self._group.errors_told().items()}
@@ -431,7 +432,7 @@ class _Work:
                 "attempt": self.attempt,
                 "state": self._state,
                 "end": plain_group(end),
-                "stacks": stacks,
+                "stacks": [{"said": each.said, "ranks": each.ranks} for each in stacks],
                 "told": told,
             },
         )
