@@ -630,6 +630,9 @@ class Driver:
             return GroupEnd(self.work.spec.name, world, failures=(cause,), notes=tuple(notes))
         if not self.parts:
             return GroupEnd(self.work.spec.name, self.work.nproc * self.work.nodes)
+        last = self._last_end
+        if last is not None and last.attempt == self.life.attempt:
+            return last.__replace__(notes=(*notes, *last.notes))
         return self._end_of_attempt(notes)
 
     def _missing(self) -> str:
