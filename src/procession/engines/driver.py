@@ -62,6 +62,7 @@ from procession.engines.meeting import listen, own_addresses
 from procession.engines.outcome import NodePart, job_end
 from procession.engines.plain import group_end, rank_end
 from procession.engines.printer import Printer
+from procession.engines.pump import CREDIT
 from procession.engines.wire import KEY_BYTES, Message
 from procession.engines.work import Work
 from procession.errors import GroupEnd, Outcome, RankEnd
@@ -89,13 +90,14 @@ ENGINE_PATIENCE = 30.0  # seconds that an engine may take to give everything bac
 
 
 class AgentRecord(Record):
-    """What is known of the agent in a slot."""
+    """What is known of the agent in a slot. owed: bytes that were shown since it was told so."""
 
     slot: int
     link: Link
     host: str
     pid: int
     clocks: Clocks
+    owed: int = 0
 
 
 class Driver:
@@ -425,9 +427,17 @@ class Driver:
                 agent.link.send("beat", {"at": time.monotonic_ns()})
         self._loop.after("beat", self._lease / BEATS, self._beat)
 
-    def _was_shown(self, agent: object, count: int) -> None:
-        assert isinstance(agent, AgentRecord)
-        self._loop.request(lambda: agent.link.send("credit", {"bytes": count}))
+    def _was_shown(self, blocks: list[tuple[object, int]]) -> None:
+        self._loop.request(lambda: self._credit(blocks))
+
+    def _credit(self, blocks: list[tuple[object, int]]) -> None:
+        """Let agents send more, when it is worth a message: they still have most of theirs."""
+        for agent, count in blocks:
+            assert isinstance(agent, AgentRecord)
+            agent.owed += count
+            if agent.owed >= CREDIT // 4:
+                agent.link.send("credit", {"bytes": agent.owed})
+                agent.owed = 0
 
     # -- an attempt
 
