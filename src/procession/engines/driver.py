@@ -312,17 +312,14 @@ class Driver:
 
         def take(message: Message) -> None:
             self._strangers.pop(link, None)
-            self._loop.cancel(("greeting", link))
             if message.kind == "hello":
                 self._join(link, message)
 
         def lost(_: str) -> None:
             self._strangers.pop(link, None)
-            self._loop.cancel(("greeting", link))
 
         link = Link(self._loop, sock, self._key, "driver", take, lost)
         self._strangers[link] = time.monotonic()
-        self._loop.after(("greeting", link), GREETING, lambda: link.lose("it said nothing"))
 
     def _join(self, link: Link, message: Message) -> None:
         from procession import __version__
@@ -418,13 +415,18 @@ class Driver:
         stalled = now - getattr(self, "_beat_at", now) > self._lease
         self._beat_at = now
         for slot, agent in list(self._agents.items()):
+            if now - agent.link.heard_at > self._lease:
+                agent.link.look()  # what has come and is not read yet, while much came from others
             silent = now - agent.link.heard_at
             # After a stop of our own, what came meanwhile is read first.
-            if silent > self._lease and not stalled:
+            if silent > self._lease and not stalled and self._agents.get(slot) is agent:
                 agent.link.close()
                 self._lose(slot, f"it has said nothing for {silent:.1f} s")
             else:
                 agent.link.send("beat", {"at": time.monotonic_ns()})
+        for link, since in list(self._strangers.items()):
+            if now - since > GREETING:
+                link.lose("it said nothing")
         self._loop.after("beat", self._lease / BEATS, self._beat)
 
     def _was_shown(self, blocks: list[tuple[object, int]]) -> None:
