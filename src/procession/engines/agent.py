@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 30.0  # for finding the driver
 ADDRESS_SECONDS = 3.0  # for one address of it
+ANSWER_SECONDS = 10.0  # for its answer there, when thousands come at the same time
 LAST_GRACE = 1.0  # seconds that ranks have to obey when the driver is lost
 STACKS_SECONDS = 0.15  # for the stacks of ranks whose peers on other nodes have failed
 TOLD = tuple(
@@ -178,7 +179,7 @@ class Agent:
                 "python": platform.python_version(),
             },
         )
-        self._loop.after("greeting", ADDRESS_SECONDS, lambda: link.lose("it does not answer"))
+        self._loop.after("greeting", ANSWER_SECONDS, lambda: link.lose("it does not answer"))
         while not (faults or self._welcome or self._over):
             self._loop.turn()
         self._loop.cancel("greeting")

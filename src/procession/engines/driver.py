@@ -58,7 +58,7 @@ from procession.engines.lifecycle import (
     StopWanted,
 )
 from procession.engines.link import Link
-from procession.engines.meeting import listen, own_addresses
+from procession.engines.meeting import listen, make_room, own_addresses
 from procession.engines.outcome import NodePart, job_end
 from procession.engines.plain import group_end, rank_end
 from procession.engines.printer import Printer
@@ -151,6 +151,7 @@ class Driver:
         self._actions: deque[lifecycle.Action] = deque()
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         try:
+            make_room(self.life.count)
             self._addresses = own_addresses()
             self._listener = listen()
         except BaseException:
