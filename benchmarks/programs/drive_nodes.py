@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 from procession.ends import harmless_report
 from procession.engines.driver import Driver
@@ -32,7 +33,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PROCESSES = 2
 LINE = 100  # bytes
 LINES, BLOCKS, BLOCK = 40, 8, 160  # of each agent; lines of a block
-PATIENCE = 120
+PATIENCE = 60  # seconds
 
 
 class Stubs:
@@ -112,8 +113,16 @@ def spent():
     return time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
 
 
-def conduct(driver, engine, reader, marks, how, silence, found):
+def conduct(*args):
     """Do to a job that runs what is to be measured, and end it."""
+    try:
+        measure(*args)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def measure(driver, engine, reader, marks, how, silence, found):
     assert marks.running.wait(PATIENCE), "the ranks do not run"
     found["rss_joined"] = rss()
     time.sleep(1.5)

@@ -9,6 +9,7 @@ Prints, when all have been sent away, when what came: {"stop": [first, last], ..
 
 import json
 import os
+import resource
 import select
 import socket
 import sys
@@ -234,6 +235,8 @@ class All:
 
 
 if __name__ == "__main__":
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     every = All(int(sys.argv[1]))
     print("ready", flush=True)
     every.run()
