@@ -82,8 +82,9 @@ class Link:
         if not self._wire.ready:
             self._early.append((kind, fields or {}, blob))
             return
-        self._unsent.append(memoryview(self._wire.pack(kind, fields or {}, blob)))
-        if len(self._unsent) == 1:
+        idle = not self._unsent
+        self._unsent += map(memoryview, self._wire.pack_parts(kind, fields or {}, blob))
+        if idle:
             self._flush()
 
     def look(self) -> None:
