@@ -115,7 +115,8 @@ class Stub:
             told = {"slot": self.slot, "host": f"node{self.slot:05}", "pid": os.getpid()}
             self.send("hello", {**told, "version": __version__, "python": "3.12.0"})
         for message in messages:
-            self.take(message.kind, message.fields)
+            if self.socket.fileno() >= 0:
+                self.take(message.kind, message.fields)
 
     def take(self, kind, fields):
         self.all.note(kind)
