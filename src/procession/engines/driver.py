@@ -484,7 +484,13 @@ class Driver:
     def _end_of_attempt(self, notes: list[str]) -> GroupEnd:
         spec = self.work.spec
         return job_end(
-            spec.name, spec.nproc, self.work.nodes, self.life.attempt, self.parts, notes, self._place
+            spec.name,
+            spec.nproc,
+            self.work.nodes,
+            self.life.attempt,
+            self.parts,
+            notes,
+            self._place,
         )
 
     def _decide(self) -> None:
