@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Any
 
+    from procession.engines.choose import Wanted
+
 SPEAKS = 3.0  # seconds of waiting for nodes before a person is told
 FADES = 5.0  # seconds in which actors must be gone after they were killed
 LOOKS = 0.25  # seconds between two looks at the state of nodes
@@ -151,7 +153,7 @@ class RayEngine:
             if waited < self._wait and not self._closing.is_set():
                 if waited > SPEAKS and not told:
                     lack = self._cluster.lacks(self._bundle, self.slots)
-                    self._tell(Said(f"Ray: waiting for {wanted}: {lack}"))
+                    self._tell(Said(f"waiting for {wanted}: {lack}"))
                     told = True
                 continue
             lack = self._cluster.lacks(self._bundle, self.slots)
@@ -177,7 +179,7 @@ class RayEngine:
                     f"{self.slots} with {asked(self._bundle)} each, and {lack}; have one spare node"
                 )
             if not told:
-                self._tell(Said(f"Ray: waiting for a node in place of that of slot {slot}"))
+                self._tell(Said(f"waiting for a node in place of that of slot {slot}"))
                 told = True
             if self._closing.wait(LOOKS):
                 raise EngineError("closed while it waited for a node")
@@ -240,16 +242,21 @@ class RayEngine:
             _kill(actor)
 
 
+def engine_for(wanted: Wanted) -> RayEngine:
+    """Give the engine for a job: as many CPUs of each node as its ranks have. Raises SpecError."""
+    if wanted.nodes is None:
+        raise SpecError("Ray must know how many nodes: give nnodes, --nnodes N")
+    spec = wanted.spec
+    return RayEngine(wanted.nodes, cpus=spec.nproc * (spec.placement.cpus_per_rank or 1))
+
+
 def _kill(actor: Any) -> None:
     with contextlib.suppress(Exception):  # it is gone already
         ray_module().kill(actor, no_restart=True)
 
 
 def _died(host: str, status: int, tail: list[str]) -> str:
-    if status < 0:
-        how = f"was killed by {Signals(-status).name}"
-    else:
-        how = f"exited with {status}"
+    how = f"was killed by {Signals(-status).name}" if status < 0 else f"exited with {status}"
     last = next((f": {line.strip()}" for line in reversed(tail) if status and line.strip()), "")
     return f"its agent on {host} {how}{last}"
 
@@ -269,4 +276,4 @@ def _bundle(
     return bundle
 
 
-__all__ = ["RayEngine", "RayMissing"]
+__all__ = ["RayEngine", "RayMissing", "engine_for"]
