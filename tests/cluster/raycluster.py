@@ -20,7 +20,7 @@ AGENT = """
 import json, os, signal, subprocess, sys, threading, time
 here, slot = sys.argv[1], os.environ["PROCESSION_AGENT_SLOT"]
 me = f"{here}/{slot}.{os.getpid()}"
-child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
 blocked = [s.name for s in signal.pthread_sigmask(signal.SIG_BLOCK, [])]
 told = {"slot": int(slot), "pid": os.getpid(), "actor": os.getppid(), "child": child.pid,
         "env": dict(os.environ), "blocked": blocked, "session": os.getsid(0)}

@@ -38,6 +38,7 @@ def started(agents, nnodes=3, **options):
 
 
 def test_one_agent_on_each_node(ray_cluster, agents):
+    before = signal.getsignal(signal.SIGTERM)
     with started(agents, cpus=2, gpus=2) as (engine, ear):
         up = agents.all_up()
         assert engine.slots == 3
@@ -51,7 +52,7 @@ def test_one_agent_on_each_node(ray_cluster, agents):
             assert told["session"] == told["pid"]
         assert ear.events == []
     assert not ray.is_initialized()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_ray_that_is_initialised_is_used_and_left(ray_cluster, agents):
@@ -213,10 +214,11 @@ def test_a_driver_that_is_killed(ray_cluster, agents, tmp_path):
         time.sleep(1000)
         """,
     )
-    driver = subprocess.Popen([PYTHON, str(script)])
-    up = agents.all_up()
-    driver.kill()
-    driver.wait()
+    with subprocess.Popen([PYTHON, str(script)]) as driver:
+        try:
+            up = agents.all_up()
+        finally:
+            driver.kill()
     begun = time.monotonic()
     until(lambda: not agents.left(), "the end of all agents", 5)
     until(lambda: not any(alive(t["actor"]) for t in up.values()), "the end of actors", 5)
