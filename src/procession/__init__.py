@@ -20,6 +20,9 @@ __version__ = "0.1.0"
 _PLACES = {
     "run": "launch",
     "start": "launch",
+    "start_on": "launch",
+    "Job": "engines.job",
+    "EngineError": "engines.contract",
     "Group": "group",
     "Result": "group",
     "Logs": "policy",
@@ -50,6 +53,8 @@ _PLACES = {
 _FACES = ("devices", "elastic", "forkserver", "jax", "multiprocessing", "telemetry", "xla")
 
 if TYPE_CHECKING:
+    from procession.engines.contract import EngineError
+    from procession.engines.job import Job
     from procession.errors import (
         GroupEnd,
         GroupFailed,
@@ -63,7 +68,7 @@ if TYPE_CHECKING:
     from procession.events import Event
     from procession.exit import Exit
     from procession.group import Group, Result
-    from procession.launch import run, start
+    from procession.launch import run, start, start_on
     from procession.lifecycle import Phase
     from procession.placement import Placement
     from procession.policy import Hang, Logs, Restart, Std, Stop
@@ -72,6 +77,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Command",
+    "EngineError",
     "Event",
     "Exit",
     "Function",
@@ -79,6 +85,7 @@ __all__ = [
     "GroupEnd",
     "GroupFailed",
     "Hang",
+    "Job",
     "Logs",
     "Module",
     "Outcome",
@@ -97,6 +104,7 @@ __all__ = [
     "beat",
     "run",
     "start",
+    "start_on",
     "stopping",
 ]
 

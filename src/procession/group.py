@@ -523,6 +523,11 @@ class Group:
             raise SpecError(f"there is no signal {signal!r}")
         self._supervisor.request_signal(rank, signal, only_caught)
 
+    def signal_all(self, signal: int, *, only_caught: bool = False) -> None:
+        """Send every rank a signal; see `send_signal`."""
+        for rank in range(self.spec.nproc):
+            self.send_signal(rank, signal, only_caught=only_caught)
+
     def expire(self, patience: float = 0.0) -> None:
         """Let a group that failed and is patient (see `Stop`) be so for `patience` seconds more."""
         self._supervisor.request_patience(patience)

@@ -23,6 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
+    from procession.engines.contract import Engine
+    from procession.engines.job import Job
     from procession.events import Event
 
     OnEvent = Callable[[Event], object]
@@ -187,38 +189,50 @@ def run(
     control: bool | None = None,
     on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: OnEvent | None = None,
+    engine: str | Engine | None = None,
+    nnodes: int | None = None,
     timeout: float | None = None,
 ) -> list[Any]:
     """Run `nproc` copies of a program as one group, and return their values by rank.
 
-    Parameters are those of `start`. timeout: seconds after which the group is stopped and
-    TimeoutError is raised; None: no limit. The value of a rank of a command is None.
+    Parameters are those of `start`, and:
 
-    Raises GroupFailed, with the full report, when a rank failed, and what `start` raises.
+    engine, nnodes: run `nproc` ranks on each of `nnodes` nodes of an engine; see `start_on`. None:
+        on this machine.
+    timeout: seconds after which the group is stopped and TimeoutError is raised; None: no limit.
+
+    The value of a rank of a command is None. Raises GroupFailed, with the full report, when a rank
+    failed, and what `start` or `start_on` raises.
     """
     _check_timeout(timeout)
-    group = start(
-        program,
-        nproc=nproc,
-        args=args,
-        kwargs=kwargs,
-        env=env,
-        devices=devices,
-        cwd=cwd,
-        name=name,
-        start_method=start_method,
-        stdin=stdin,
-        logs=logs,
-        stop=stop,
-        restart=restart,
-        hang=hang,
-        placement=placement,
-        preload=preload,
-        learn=learn,
-        control=control,
-        on_failure=on_failure,
-        on_event=on_event,
-    )
+    options: dict[str, Any] = {
+        "args": args,
+        "kwargs": kwargs,
+        "env": env,
+        "devices": devices,
+        "cwd": cwd,
+        "name": name,
+        "start_method": start_method,
+        "stdin": stdin,
+        "logs": logs,
+        "stop": stop,
+        "restart": restart,
+        "hang": hang,
+        "placement": placement,
+        "preload": preload,
+        "learn": learn,
+        "on_failure": on_failure,
+        "on_event": on_event,
+    }
+    group: Group | Job
+    if engine is not None:
+        if control:
+            raise SpecError("control: a job on several nodes is not steered from other terminals")
+        group = start_on(engine, program, nnodes=nnodes, nproc=nproc, **options)
+    elif nnodes not in (None, 1):
+        raise SpecError(f'nnodes={nnodes!r} needs an engine: engine="slurm" or engine="ray"')
+    else:
+        group = start(program, nproc=nproc, control=control, **options)
     with group:
         try:
             return group.wait(timeout).values
@@ -227,6 +241,39 @@ def run(
             raise TimeoutError(
                 f"{group.spec.name} was stopped: it had not ended after {timeout:g} s"
             ) from None
+
+
+def start_on(
+    engine: str | Engine,
+    program: Callable[..., Any] | Sequence[str] | str | Program,
+    *,
+    nnodes: int | None = None,
+    nproc: int = 1,
+    lease: float = 5.0,
+    **options: Any,
+) -> Job:
+    """Start `nproc` copies of a program on each of `nnodes` nodes as one group.
+
+    engine: who gives the nodes: "slurm" (in an allocation), or "ray".
+    nnodes: how many nodes; None: all that the engine has.
+    lease: seconds without a word after which a node counts as lost, and ends its ranks.
+    options: what `start` takes, but for `control` and start method "fork". Ranks are numbered
+        throughout the job, also in mappings by rank; `devices` are dealt out on each node.
+
+    Returns a `Job`, which has the methods of a `Group` that make sense for several machines, when
+    all ranks have reached the program. Raises what `start` raises, and EngineError if the engine
+    cannot be used. See docs/clusters.md.
+    """
+    from procession.engines.launching import make_job
+
+    job = make_job(program, engine=engine, nnodes=nnodes, nproc=nproc, lease=lease, **options)
+    job.start()
+    try:
+        job.wait_started()
+    except BaseException:
+        job.kill()
+        raise
+    return job
 
 
 def _check_timeout(timeout: Any) -> None:

@@ -205,6 +205,8 @@ class Restart(Value):
     scope: "group": a failure ends all ranks, and all start again ("one for all"); "rank": only the
         rank that failed starts again, and the others go on ("one for one").
     never: exit codes by which a rank says that it is of no use to start again.
+    node_losses: how many times a job on several nodes starts again because a node was lost, apart
+        from `max`.
     """
 
     max: int = 0
@@ -215,12 +217,17 @@ class Restart(Value):
     min_uptime: float = 0.0
     scope: Literal["group", "rank"] = "group"
     never: Collection[int] = (NEVER_AGAIN,)
+    node_losses: int = 0
 
     def check(self) -> None:
         """Raise ValueError for what is no count, no time, no scope or no exit code."""
         given: dict[str, Any] = vars(self)
         if type(given["max"]) is not int or self.max < 0:
             raise ValueError(f"restart: max must be a count, 0 or more, not {self.max!r}")
+        if type(given["node_losses"]) is not int or self.node_losses < 0:
+            raise ValueError(
+                f"restart: node_losses must be a count, 0 or more, not {self.node_losses!r}"
+            )
         for name in ("backoff", "longest", "jitter", "window", "min_uptime"):
             number = given[name]
             if name == "window" and number is None:

@@ -3,12 +3,11 @@
 import contextlib
 import json
 import os
-import shutil
-import subprocess
 
 import pytest
 from commandline import PROCESSION, Watched, run
 
+from network import network
 from procession.system.ports import free_port
 from support import write
 
@@ -112,51 +111,23 @@ def test_a_backend_that_finds_nodes_will_do_where_the_number_is_given(tmp_path):
 # -- two hosts
 
 
-def ip(*words, check=True):
-    return subprocess.run(["ip", *words], capture_output=True, text=True, check=check)
-
-
 @pytest.fixture
 def hosts():
-    """Two network namespaces with a cable between them; gives (name, address) of each."""
-    if shutil.which("ip") is None:
-        pytest.skip("there is no `ip` (Debian package iproute2)")
-    names = [f"procession{os.getpid()}{end}" for end in "ab"]
-    cables = [f"prc{os.getpid() % 100000}{end}" for end in "ab"]
-    addresses = ["10.213.77.1", "10.213.77.2"]
-    made = []
-    try:
-        for name in names:
-            done = ip("netns", "add", name, check=False)
-            if done.returncode:
-                why = done.stderr.strip()
-                pytest.skip(f"network namespaces are not permitted here: {why}")
-            made.append(name)
-        done = ip("link", "add", cables[0], "netns", names[0], "type", "veth",
-                  "peer", "name", cables[1], "netns", names[1], check=False)  # fmt: skip
-        if done.returncode:
-            pytest.skip(f"no virtual cable can be had here: {done.stderr.strip()}")
-        for name, cable, address in zip(names, cables, addresses, strict=True):
-            ip("-n", name, "addr", "add", f"{address}/24", "dev", cable)
-            ip("-n", name, "link", "set", cable, "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        yield list(zip(names, addresses, cables, strict=True))
-    finally:
-        for name in made:
-            ip("netns", "del", name)
+    """Two machines."""
+    with network(2) as made:
+        yield made
 
 
 @contextlib.contextmanager
 def launched_on(hosts, script):
     """A launcher on each host, as somebody starts them by hand."""
-    port, master = free_port(), hosts[0][1]
+    port, master = free_port(), hosts[0].address
 
     def launcher(rank):
-        name, _, cable = hosts[rank]
         return Watched(
             *node(rank, port, script, address=master),
-            program=("ip", "netns", "exec", name, *PROCESSION),
-            env={**os.environ, "GLOO_SOCKET_IFNAME": cable},
+            program=hosts[rank].command(*PROCESSION),
+            env={**os.environ, "GLOO_SOCKET_IFNAME": hosts[rank].cable},
         )
 
     with launcher(0) as first, launcher(1) as second:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from procession.cli.detached import Told
+    from procession.cli.engine import OnEngine
 
 RUN = "procession run"
 OF_NODES = (
@@ -48,9 +49,10 @@ OF_OUTPUT = (
 OF_LIFE = (
     "max_restarts", "shutdown_timeout", "signals_to_handle", "start_method", "monitor_interval",
     "event_log_handler", "restart_backoff", "restart_window", "min_uptime", "restart_scope",
-    "no_restart_codes", "forward", "preempt",
+    "no_restart_codes", "forward", "preempt", "max_node_losses",
 )  # fmt: skip
 OF_HANGS = ("hang_timeout", "silence_timeout", "start_timeout", "no_stacks")
+OF_ENGINES = ("lease", "max_node_losses", "time", "partition", "account", "engine_options")
 OF_PLACE = ("numa_binding", "cpus_per_rank", "nice", "memory_limit")
 PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
@@ -78,7 +80,8 @@ class Asked(Value):
     group. forward, notices: see `Life`. notes: what is to be said before it runs. logs_specs: the
     entry point that lays out logs. otel: to trace the run. live: a view of the group while it
     runs. status: seconds between two lines about it, or None. detach: to give the terminal back.
-    told: who waits for a detached run to have started.
+    told: who waits for a detached run to have started. engine: who gives the nodes; then `spec` is
+    what each of them runs.
     """
 
     spec: Spec
@@ -94,6 +97,7 @@ class Asked(Value):
     status: float | None = None
     detach: bool = False
     told: Told | None = None
+    engine: OnEngine | None = None
 
     def plan(self) -> tuple[Spec, Output | None]:
         """Plan the output where an entry point does; what it says of variables is in the group's.
@@ -122,13 +126,14 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
             option = "/".join(parser.options[name].option_strings)
             parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
     s = gather(parser, given)
-    node = _node(s)
+    engine = _engine(s)
+    node = _node(s) if engine is None else _named(s)
     parts = read_parts(parser, s, rest, torchrun=torchrun)
     nproc = sum(part.nproc for part in parts)
     logs = _logs(s, nproc, notes, torchrun)
     told = None
     detach = s.flag("detach")
-    if detach:
+    if detach and engine is None:
         from procession.cli.detached import check_detached, taken
 
         logs = check_detached(s, logs)
@@ -137,7 +142,7 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
     spec = make_spec(
         nproc=nproc,
         start_method=life.start_method,
-        stdin=_stdin(s, nproc),
+        stdin=_stdin(s, nproc) if engine is None else None,
         logs=logs,
         stop=life.stop,
         restart=life.restart,
@@ -149,7 +154,7 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}),
     )
     return Asked(
-        _dealt(spec, s),
+        _dealt(spec, s) if engine is None else spec,
         dry=s.flag("dry_run"),
         json=s.flag("json"),
         signals=life.signals,
@@ -162,7 +167,30 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         status=_status(s),
         detach=detach,
         told=told,
+        engine=engine,
     )
+
+
+def _engine(s: Settings) -> OnEngine | None:
+    if not s.said("engine"):
+        for name in OF_ENGINES:
+            if s.said(name):
+                raise SpecError(f"{s.where(name)} needs --engine")
+        return None
+    from procession.cli.engine import read_engine, take_allocation
+    from procession.engines.contract import EngineError
+
+    engine = read_engine(s)
+    if engine.name == "slurm":
+        try:
+            take_allocation(s)
+        except EngineError as e:
+            raise SpecError(str(e)) from None
+    return engine
+
+
+def _named(s: Settings) -> Node:
+    return Node(role=s.text("role"), run_id=s.text("rdzv_id"))
 
 
 def _node(s: Settings) -> Node:

@@ -65,12 +65,15 @@ def read_restart(s: Settings) -> Restart:
     text = s.text("max_restarts")
     if not is_number(text):
         raise SpecError(f"{s.where('max_restarts')} must be a count, 0 or more, not {text!r}")
+    losses = s.text("max_node_losses") or "0"
+    if not is_number(losses):
+        raise SpecError(f"{s.where('max_node_losses')} must be a count, 0 or more, not {losses!r}")
     if not int(text):
         for name in OF_RESTARTS:
             if s.on_command_line(name):
                 raise SpecError(f"{s.where(name)} needs --max-restarts, which is 0")
-        return NO_RESTART
-    given: dict[str, Any] = {"max": int(text)}
+        return Restart(node_losses=int(losses)) if int(losses) else NO_RESTART
+    given: dict[str, Any] = {"max": int(text), "node_losses": int(losses)}
     if s.said("restart_backoff"):
         first, _, most = s.text("restart_backoff").partition(":")
         given["backoff"] = _seconds(first, s.where("restart_backoff"))

@@ -47,6 +47,7 @@ examples:
   procession run -n 4 train.py --epochs 3
   procession run -n 4 --log-dir runs -t 3 train.py    files by rank, and the console
   procession run -n 8 --log-dir runs -r 3 -t 0:3 -m mypackage.train
+  procession run --engine slurm -n 8 train.py         in an allocation, on all its machines
   procession run --nnodes 2 --node-rank 1 --master-addr node0 --master-port 29500 -n 8 train.py
 """
 
@@ -123,6 +124,7 @@ def make_parser(*, torchrun: bool = False) -> Parser:
     _declare_output(parser)
     _declare_life(parser)
     _declare_nodes(parser)
+    _declare_engines(parser)
     if torchrun:
         for name, option in parser.options.items():
             if name not in TORCHRUN and name != "help":
@@ -269,6 +271,24 @@ def _declare_nodes(parser: Parser) -> None:
         help="one machine, and a free port, whatever else is said")  # fmt: skip
     add("--local-addr", metavar="HOST",
         help="this machine's address, for MASTER_ADDR on one machine")  # fmt: skip
+
+
+def _declare_engines(parser: Parser) -> None:
+    add = parser.add_argument_group("engines, which give several machines").add_argument
+    add("--engine", metavar="NAME",
+        help="run N ranks on each of --nnodes machines of slurm or ray, as one group from here; "
+        "outside an allocation of Slurm, send a job that does so")  # fmt: skip
+    add("--lease", metavar="SECONDS",
+        help="a machine of which nothing has been heard for so long is lost, and ends its ranks "
+        "(default: 5)")  # fmt: skip
+    add("--max-node-losses", metavar="COUNT",
+        help="how many times a group starts again because a machine was lost, apart from "
+        "--max-restarts (default: 0)")  # fmt: skip
+    add("--time", metavar="LIMIT", help="the time limit of the job that is sent, as for sbatch")
+    add("--partition", metavar="NAME", help="its partition")
+    add("--account", metavar="NAME", help="its account")
+    add("--engine-options", metavar="WORDS",
+        help="further options for sbatch, in one word: '--qos=high --mem=64G'")  # fmt: skip
 
 
 __all__ = ["DEFAULTS", "TORCHRUN", "TORCHRUN_PROG", "make_parser"]

@@ -23,6 +23,7 @@ from procession.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from procession.engines.job import Job
     from procession.events import Event
 
     OnEvent = Callable[[Event], object]
@@ -48,14 +49,14 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
             return 0
     except SpecError as e:
         refuse(prog, str(e))
-    if asked.detach and asked.told is None:
+    if asked.detach and asked.told is None and asked.engine is None:
         from procession.cli.detach import detach
 
         return detach(words, torchrun=torchrun)
     for note in asked.notes:
         _say(f"procession: {note}")
     if not asked.otel:
-        return _run_and_tell(prog, asked, None)
+        return _run_and_tell(prog, asked, words, None)
     try:
         try:
             from procession.telemetry import set_up
@@ -65,12 +66,16 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
     except SpecError as e:
         refuse(prog, f"--otel: {e}")
     try:
-        return _run_and_tell(prog, asked, trace)
+        return _run_and_tell(prog, asked, words, trace)
     finally:
         finish()
 
 
-def _run_and_tell(prog: str, asked: Asked, on_event: OnEvent | None) -> int:
+def _run_and_tell(prog: str, asked: Asked, words: list[str], on_event: OnEvent | None) -> int:
+    if asked.engine is not None:
+        from procession.cli.engine import run_on_engine
+
+        return run_on_engine(prog, asked, words, on_event)
     if not asked.json:
         return _run(prog, asked, on_event)[0]
     from procession.cli.told import console_on_stderr, tell
@@ -133,7 +138,7 @@ def _run(prog: str, asked: Asked, on_event: OnEvent | None) -> tuple[int, Group 
                 ) as received,
             ):
                 group.drive()
-        code = _exit_code(group, received)
+        code = exit_code(group, received)
     finally:
         group.conclude(code)
         if asked.told is not None:
@@ -147,7 +152,7 @@ def _keeps_output(spec: Spec) -> bool:
     return any(route in (Route.FILE, Route.TEE) for pair in routes for route in pair)
 
 
-def _exit_code(group: Group, received: list[int]) -> int:
+def exit_code(group: Group | Job, received: list[int]) -> int:
     """Say how the group ended, if that is not as it should; gives the exit code for it."""
     patience = HASTE if received else None
     try:
@@ -176,7 +181,7 @@ def _say_restart(event: Event) -> None:
 
 
 @contextmanager
-def woken_by_signals(group: Group) -> Generator[None]:
+def woken_by_signals(group: Group | Job) -> Generator[None]:
     """Let every signal wake the loop at once, where the main thread, this one, drives it.
 
     Without it, one that comes just before the loop sleeps is handled when something else comes.
@@ -201,12 +206,11 @@ def woken_by_signals(group: Group) -> Generator[None]:
 
 
 @contextmanager
-def forwarded(group: Group, signals: Iterable[int]) -> Generator[None]:
+def forwarded(group: Group | Job, signals: Iterable[int]) -> Generator[None]:
     """Let every rank get these signals; handlers are put back."""
 
     def take(number: int, _: object) -> None:
-        for rank in range(group.spec.nproc):
-            group.send_signal(rank, number)
+        group.signal_all(number)
 
     before = {number: signal.signal(number, take) for number in signals}
     try:
@@ -218,7 +222,7 @@ def forwarded(group: Group, signals: Iterable[int]) -> Generator[None]:
 
 @contextmanager
 def stopped_by_signals(
-    group: Group,
+    group: Group | Job,
     signals: Iterable[int],
     notices: Mapping[int, float] = NO_NOTICES,
     *,
@@ -268,14 +272,13 @@ def stopped_by_signals(
             signal.signal(number, handler)
 
 
-def preempt(group: Group, number: int, said: float) -> None:
+def preempt(group: Group | Job, number: int, said: float) -> None:
     """Let a group end within the time that is left; `said`: seconds, by the command line."""
     from procession.cli.preemption import divided, seconds_left
 
     notice, grace = divided(seconds_left(said, number), group.spec.stop.grace)
     group.stop(notice=notice, grace=grace, wait=False)
-    for rank in range(group.spec.nproc):
-        group.send_signal(rank, number, only_caught=True)
+    group.signal_all(number, only_caught=True)
     name = signal.Signals(number).name
     _say(f"procession: {name}: {notice:.0f} s for ranks to end by themselves, then SIGTERM", 0.0)
 

@@ -17,6 +17,10 @@ from procession.lifecycle import Phase
 from procession.spec import Spec
 from procession.summary import summary
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.engines.job import Job
+
 
 @contextmanager
 def console_on_stderr() -> Generator[None]:
@@ -32,7 +36,7 @@ def console_on_stderr() -> Generator[None]:
         os.close(kept)
 
 
-def tell(spec: Spec, group: Group | None, code: int, began: float) -> None:
+def tell(spec: Spec, group: Group | Job | None, code: int, began: float) -> None:
     """Print how a group ended, None for one of which nothing could be started.
 
     began: in seconds of the monotonic clock.

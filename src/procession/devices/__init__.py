@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from procession.devices import ascend, cuda, intel, jax, neuron, rocm, tpu
-from procession.devices.seat import Seat, Variables
+from procession.devices.seat import Seat, Variables, read_devices
 from procession.devices.topology import Topology
 from procession.errors import SpecError
 from procession.spec import Spec
@@ -167,6 +167,32 @@ def deal_unseen(spec: Spec, kind: str, inherited: Mapping[str, str] = os.environ
     return replace(spec, env=tuple(env))
 
 
+def deal_shares(spec: Spec, count: int, inherited: Mapping[str, str] = os.environ) -> Spec:
+    """Give each rank `count` of the GPUs that `inherited` names, in their order.
+
+    With one each, as `deal`. Raises SpecError if there are too few, or none is named.
+    """
+    names = {"cuda": (cuda.NAME,), "rocm": (rocm.ROCR, rocm.HIP)}
+    for kind, variables in names.items():
+        for name in variables:
+            if name not in inherited:
+                continue
+            if count == 1:
+                return deal(spec, kind, inherited=inherited)
+            there = read_devices(name, inherited[name])
+            if len(there) < spec.nproc * count:
+                raise SpecError(
+                    f"{spec.nproc} ranks need {count} GPUs each, but {name}={inherited[name]!r} "
+                    f"names {len(there)}"
+                )
+            env: list[Variables] = []
+            for rank, own in enumerate(spec.env):
+                share = ",".join(there[rank * count : (rank + 1) * count])
+                env.append({name: share, **own})
+            return replace(spec, env=tuple(env))
+    raise SpecError(f"{count} GPUs are asked for each rank, but this node was given none")
+
+
 @dataclass(frozen=True)
 class _Told:
     count: int | None = None
@@ -205,4 +231,13 @@ def _count(found_as: str, root: str, inherited: Mapping[str, str]) -> int | None
     return here[0].count if here else 0
 
 
-__all__ = ["AUTO", "KINDS", "Topology", "deal", "deal_unseen", "detect", "environment"]
+__all__ = [
+    "AUTO",
+    "KINDS",
+    "Topology",
+    "deal",
+    "deal_shares",
+    "deal_unseen",
+    "detect",
+    "environment",
+]

@@ -315,6 +315,7 @@ class _Work:
         self.attempt = int(fields["attempt"])
         self.spec = spec.__replace__(node=Node(**fields["node"]))
         self._place = str(fields["place"])
+        self._devices, self._gpus = str(fields["devices"]), int(fields["gpus"])
         self._loop = loop
         self._send = send
         self._done = done
@@ -331,6 +332,7 @@ class _Work:
 
     def _run(self) -> None:
         try:
+            self.spec = self._with_devices()
             output = planned_output(self.spec, self._place)
             group = self._group = Group(self.spec, output, on_event=self._on_event, control=True)
             group.drain_patiently()
@@ -344,6 +346,16 @@ class _Work:
         finally:
             self._made.set()
             self._loop.request(lambda: self._done(self))
+
+    def _with_devices(self) -> Spec:
+        """Give each rank its own of the devices that the engine gave this node."""
+        if not self._devices and not self._gpus:
+            return self.spec
+        from procession.devices import deal, deal_shares
+
+        if self._devices:
+            return deal(self.spec, self._devices)
+        return deal_shares(self.spec, self._gpus)
 
     def _conclude(self, group: Group) -> None:
         self._end, self._state = group.end, group.state.name

@@ -1,37 +1,78 @@
-"""Engines by name."""
+"""Engines by name, and what each makes of what a node is to run."""
 
 from __future__ import annotations
 
+import os
+
 from procession.engines.contract import EngineError
+from procession.engines.work import Share
 from procession.errors import SpecError
-from procession.values import Value
+from procession.placement import NO_PLACEMENT, Placement
+from procession.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.engines.contract import Engine
-    from procession.spec import Spec
 
 NAMES = ("slurm", "ray")
+OUTSIDE = "outside of an allocation, `procession run --engine slurm` sends a job"
 
 
-class Wanted(Value):
-    """What a job wants of an engine. nodes: how many, None for all that it has; spec: of each."""
+def choose(name: str, share: Share, nodes: int | None) -> tuple[Engine, Share, int]:
+    """Give the engine of this name, what each node runs under it, and how many nodes.
 
-    nodes: int | None
-    spec: Spec
-
-
-def choose(name: str, wanted: Wanted) -> Engine:
-    """Give the engine of this name. Raises SpecError, and EngineError where it is missing."""
+    nodes: how many are asked for; None: as many as the engine has. Raises SpecError, and
+    EngineError for an engine that is not there.
+    """
+    if nodes is not None and (type(nodes) is not int or nodes < 1):
+        raise SpecError(f"nnodes must be a count of 1 or more, not {nodes!r}")
     if name == "slurm":
-        from procession.engines import slurm
-
-        return slurm.engine_for(wanted)
+        return _slurm(share, nodes)
     if name == "ray":
-        from procession.engines import ray
-
-        return ray.engine_for(wanted)
+        return _ray(share, nodes)
     raise SpecError(f"there is no engine {name!r}; there are {' and '.join(NAMES)}")
 
 
-__all__ = ["NAMES", "EngineError", "Wanted", "choose"]
+def _slurm(share: Share, nodes: int | None) -> tuple[Engine, Share, int]:
+    from procession.engines.slurm import Slurm
+
+    spec = share.spec
+    engine = Slurm(grace=spec.stop.grace + spec.stop.notice)
+    found = engine.allocation
+    there = len(found.nodes)
+    if nodes is not None and nodes > there:
+        raise SpecError(
+            f"{nodes} nodes are asked for, but the allocation (job {found.job}) has {there}"
+        )
+    if found.cpus_per_task and spec.placement is NO_PLACEMENT:
+        share = share.__replace__(
+            spec=spec.__replace__(placement=Placement(cpus_per_rank=found.cpus_per_task))
+        )
+    if found.gpus_per_task and not share.devices:
+        share = share.__replace__(gpus=found.gpus_per_task)
+    return engine, share, nodes or there
+
+
+def _ray(share: Share, nodes: int | None) -> tuple[Engine, Share, int]:
+    from procession.engines.ray import RayEngine
+
+    spec = share.spec
+    gpus = spec.nproc * share.gpus if share.gpus else spec.nproc if _wants_gpus(share) else None
+    engine = RayEngine(nodes or 1, cpus=_cpus(spec), gpus=gpus)
+    return engine, share, nodes or 1
+
+
+def _wants_gpus(share: Share) -> bool:
+    return share.devices in ("cuda", "rocm")
+
+
+def _cpus(spec: Spec) -> int:
+    return spec.nproc * (spec.placement.cpus_per_rank or 1)
+
+
+def in_allocation() -> bool:
+    """Tell whether this process is in an allocation of Slurm."""
+    return bool(os.environ.get("SLURM_JOB_ID"))
+
+
+__all__ = ["NAMES", "EngineError", "choose", "in_allocation"]

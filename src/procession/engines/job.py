@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 
+from procession.ends import harmless_report
 from procession.engines.driver import LEASE, Driver
 from procession.engines.lifecycle import JobPhase
 from procession.engines.work import Work
-from procession.ends import harmless_report
 from procession.errors import (
     GroupEnd,
     GroupFailed,
@@ -70,7 +70,6 @@ class Job:
         engine: Engine,
         *,
         lease: float = LEASE,
-        losses: int = 0,
         on_failure: Callable[[GroupEnd], object] | None = None,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
@@ -94,7 +93,7 @@ class Job:
                 work,
                 engine,
                 lease=lease,
-                losses=losses,
+                losses=work.restart.node_losses,
                 place=self._run_dir.path if self._run_dir.kept else "",
                 on_failure=on_failure,
                 on_quiet=self._went_quiet,
@@ -231,8 +230,7 @@ class Job:
     def wait_started(self) -> None:
         """Wait until every rank has reached its program. Raises StartFailed if one did not."""
         self._wait(self._driver.started, None)
-        end = self.end
-        if end is not None and end.failures and end.failures[0].outcome is Outcome.NOT_STARTED:
+        if self._driver.start_failed:
             self.wait()
 
     def wait(self, timeout: float | None = None) -> Result:

@@ -63,8 +63,7 @@ def job_end(
         failures += own.failures
         ended += own.ended
         finished += own.finished
-        for note in own.notes:
-            said.append(f"{part.host}: {note}")
+        said += [f"{part.host}: {note}" for note in own.notes]
         if part.lost:
             said.append(f"node {part.node} ({part.host}) was lost: {part.lost}")
     failures.sort(key=lambda each: each.happened_at)

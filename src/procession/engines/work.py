@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from procession.errors import SpecError
 from procession.payload import pack
-from procession.preloading import plan_of
 from procession.policy import NO_RESTART, Logs, Restart
+from procession.preloading import plan_of
 from procession.spec import Function, Spec
 from procession.values import Value
 
@@ -18,16 +16,28 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+class Share(Value):
+    """What each node runs. devices: the kind of accelerator of which each rank gets one; see
+    `procession.devices`. gpus: how many of the node's visible GPUs each rank gets, 0 for all.
+    """
+
+    spec: Spec
+    devices: str = ""
+    gpus: int = 0
+
+
 class Work(Value):
     """A job: `nodes` groups, each of `nproc` ranks.
 
     specs: of each node, or one for all. restart: of the whole. The groups have none of their own,
-    unless single ranks start again.
+    unless single ranks start again. devices, gpus: see `Share`.
     """
 
     specs: tuple[Spec, ...]
     nodes: int
     restart: Restart
+    devices: str = ""
+    gpus: int = 0
 
     @property
     def spec(self) -> Spec:
@@ -44,20 +54,19 @@ class Work(Value):
         return self.specs[node % len(self.specs)]
 
 
-def divide(spec: Spec, nodes: int, whole: Spec | None = None) -> Work:
+def divide(share: Share, nodes: int, whole: Spec | None = None) -> Work:
     """Make a job of what each node is to run.
 
-    spec: of one node. whole: the same for all ranks of the job, where their arguments or variables
+    whole: the same for all ranks of the job, where their arguments or variables
     are given by rank. Raises SpecError for what cannot be done on several machines.
     """
-    if nodes < 1:
-        raise SpecError(f"nnodes must be a count of 1 or more, not {nodes!r}")
+    spec = share.spec
     if spec.stdin is not None:
         raise SpecError("stdin: ranks on other machines cannot read this process's input")
     if spec.start_method == "fork" and isinstance(spec.program, Function):
         raise SpecError('start_method "fork" is for this machine only: use "forkserver" or "spawn"')
     restart = spec.restart
-    single = restart.scope == "rank"
+    single = restart.scope == "rank" and restart.max > 0
     plain = spec.__replace__(
         logs=_logs(spec.logs, nodes * spec.nproc),
         restart=restart if single else NO_RESTART,
@@ -69,7 +78,8 @@ def divide(spec: Spec, nodes: int, whole: Spec | None = None) -> Work:
         specs = [plain]
     else:
         specs = [_part(plain, whole, node) for node in range(nodes)]
-    return Work(tuple(specs), nodes, NO_RESTART if single else restart)
+    own = NO_RESTART if single else restart
+    return Work(tuple(specs), nodes, own, devices=share.devices, gpus=share.gpus)
 
 
 def _logs(logs: Logs, world: int) -> Logs:
@@ -112,11 +122,4 @@ def _of_function(spec: Spec, nodes: int, whole: Spec | None) -> list[Spec]:
     return specs
 
 
-def count_by_rank(value: Sequence[Any] | Mapping[Any, Any] | None) -> bool:
-    """Tell whether arguments or variables are given by rank."""
-    from procession.ranks import is_by_rank
-
-    return value is not None and is_by_rank(value)
-
-
-__all__ = ["Work", "count_by_rank", "divide"]
+__all__ = ["Share", "Work", "divide"]

@@ -1,0 +1,46 @@
+"""Clusters for the tests: one on this machine's own network, and one whose cables can be drawn."""
+
+import pytest
+
+from cluster.slurmcluster import SlurmCluster
+from network import network
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster():
+    """Four nodes that live as long as the test run: they are made before a test looks around."""
+    cluster = SlurmCluster()
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def slurm(slurm_cluster, monkeypatch):
+    """The cluster, idle and usable by this process; idle again afterwards."""
+    for name, value in slurm_cluster.env.items():
+        monkeypatch.setenv(name, value)
+    yield slurm_cluster
+    slurm_cluster.clear()
+
+
+@pytest.fixture(scope="session")
+def networked_cluster():
+    """Three nodes, each with a network of its own, and so has the head, where commands run."""
+    with network(4) as hosts:
+        cluster = SlurmCluster(3, hosts=hosts)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+@pytest.fixture
+def networked(networked_cluster, monkeypatch):
+    for name, value in networked_cluster.env.items():
+        monkeypatch.setenv(name, value)
+    yield networked_cluster
+    networked_cluster.clear()

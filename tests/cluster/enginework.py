@@ -1,0 +1,106 @@
+"""Stand-ins for agents, and an engine with an ear."""
+
+import contextlib
+import json
+import os
+import re
+import sys
+
+from conftest import until
+from procession.engines.contract import AgentCommand, EngineGone, Said, SlotGone
+from procession.engines.slurm import Slurm
+from procession.engines.slurm_allocation import Allocation
+from support import write
+
+# Says who it is in a file, and ends with the code that another file says.
+AGENT = """
+import json, os, signal, sys, time
+here = sys.argv[1]
+slot = os.environ.get("PROCESSION_AGENT_SLOT") or os.environ["SLURM_PROCID"]
+me = f"{here}/{slot}.{os.getpid()}"
+signals = []
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+    signal.signal(number, lambda n, _: signals.append(signal.Signals(n).name) or tell())
+def tell():
+    told = {"slot": int(slot), "pid": os.getpid(), "env": dict(os.environ), "signals": signals,
+            "cpus": sorted(os.sched_getaffinity(0))}
+    with open(me + ".new", "w") as f:
+        json.dump(told, f)
+    os.rename(me + ".new", me)
+tell()
+print("hello from", slot, flush=True)
+while not os.path.exists(f"{here}/end"):
+    time.sleep(0.02)
+os.remove(me)
+sys.exit(int(open(f"{here}/end").read()))
+"""
+
+
+class Ear:
+    """Keeps what an engine tells."""
+
+    def __init__(self):
+        self.events = []
+
+    def __call__(self, event):
+        self.events.append(event)
+
+    def of(self, kind):
+        return [e for e in list(self.events) if type(e) is kind]
+
+    def gone(self):
+        return {e.slot: e.why for e in self.of(SlotGone)}
+
+    def said(self):
+        return "\n".join(e.text for e in self.of(Said))
+
+    def over(self):
+        return [e.why for e in self.of(EngineGone)]
+
+
+class Agents:
+    """Stand-ins that an engine starts."""
+
+    def __init__(self, path):
+        self.path = path / "agents"
+        self.path.mkdir()
+        script = write(path / "agent.py", AGENT)
+        argv = (sys.executable, str(script), str(self.path))
+        self.command = AgentCommand(argv, {"PROCESSION_AGENT": "{}", "PROCESSION_AGENT_KEY": "5e"})
+
+    def up(self):
+        """Give what those say that are up, by slot."""
+        told = [json.loads(p.read_text()) for p in self.path.glob("*.*[0-9]")]
+        return {t["slot"]: t for t in told}
+
+    def all_up(self, count):
+        return until(lambda: len(self.up()) == count and self.up(), f"{count} agents", 20)
+
+    def end(self, code=0):
+        write(self.path / "end.new", str(code)).rename(self.path / "end")
+
+
+@contextlib.contextmanager
+def allocated(cluster, *options):
+    """An allocation without a shell; gives it as the engine sees it."""
+    said = cluster.run("salloc", "--no-shell", *options).stderr
+    job = re.search(r"Granted job allocation (\d+)", said)[1]
+    try:
+        listed = cluster.run("squeue", "-h", "-j", job, "-o", "%N").stdout.strip()
+        nodes = cluster.run("scontrol", "show", "hostnames", listed).stdout.split()
+        yield Allocation(job, tuple(nodes))
+    finally:
+        cluster.run("scancel", job, check=False)
+
+
+@contextlib.contextmanager
+def started(allocation, agents, **options):
+    """An engine whose agents are being started; gives it and its ear."""
+    ear = Ear()
+    engine = Slurm(allocation, env=dict(os.environ), **options)
+    try:
+        engine.start(agents.command, ear)
+        yield engine, ear
+    finally:
+        engine.kill()
+        engine.close()

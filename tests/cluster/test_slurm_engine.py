@@ -1,0 +1,219 @@
+"""Slurm's engine on a real cluster, with stand-ins for agents."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster.enginework import Agents, Ear, allocated, started
+from conftest import alive, until
+from procession.engines.contract import EngineError
+from procession.engines.slurm import Slurm
+from procession.engines.slurm_allocation import Allocation
+from support import PYTHON, Launcher, gone, write
+
+TESTS = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def agents(tmp_path):
+    return Agents(tmp_path)
+
+
+def test_one_agent_on_each_node(slurm, agents):
+    with allocated(slurm, "-N3", "--no-kill") as allocation:
+        with started(allocation, agents) as (engine, ear):
+            up = agents.all_up(3)
+            assert engine.slots == 3
+            assert [up[s]["env"]["SLURMD_NODENAME"] for s in range(3)] == list(allocation.nodes)
+            assert up[1]["env"]["PROCESSION_AGENT_KEY"] == "5e"
+            until(lambda: ear.said().count("hello") == 3, "their words")
+            assert f"{allocation.nodes[2]}: hello from 2" in ear.said()
+            agents.end()
+            until(lambda: len(ear.gone()) == 3, "their ends")
+        assert not ear.over()  # the job is there, and may have other agents
+        assert "cpu binding" not in ear.said()
+
+
+def test_no_command_line_has_the_key(slurm, agents):
+    with allocated(slurm, "-N2", "--no-kill") as allocation, started(allocation, agents):
+        agents.all_up(2)
+        lines = subprocess.run(
+            ["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True
+        )
+        assert "procession-agent" in lines.stdout
+        assert "PROCESSION_AGENT_KEY=" not in lines.stdout
+
+
+def test_an_agent_has_all_of_its_node(slurm, tmp_path):
+    """What the user asked for tasks does not shape the step of the agents."""
+    script = write(
+        tmp_path / "drive.py",
+        f"""
+        import json, os, sys, time, pathlib
+        sys.path[:0] = {[str(p) for p in (TESTS, TESTS / "cluster")]}
+        from cluster.enginework import Agents, Ear
+        from procession.engines.slurm import Slurm
+        agents, ear = Agents(pathlib.Path({str(tmp_path)!r})), Ear()
+        engine = Slurm()
+        print(engine.allocation)
+        engine.start(agents.command, ear)
+        for slot, told in sorted(agents.all_up(2).items()):
+            print(slot, told["env"]["SLURM_CPUS_ON_NODE"], told["env"]["CUDA_VISIBLE_DEVICES"])
+        agents.end()
+        engine.close()
+        """,
+    )
+    options = ["--ntasks-per-node=2", "--cpus-per-task=2", "--gpus-per-task=1", "--mem-per-cpu=10"]
+    done = slurm.run("salloc", "-N2", "-w", "n2,n3", *options, PYTHON, script)
+    seen, *lines = done.stdout.splitlines()
+    assert seen.endswith("nodes=('n2', 'n3'), tasks_per_node=2, cpus_per_task=2, gpus_per_task=1)")
+    assert lines == ["0 4 0,1", "1 4 0,1"], done.stderr
+
+
+def test_the_death_of_one_agent_leaves_the_others(slurm, agents):
+    with (
+        allocated(slurm, "-N3", "--no-kill") as allocation,
+        started(allocation, agents) as (engine, ear),
+    ):
+        first = agents.all_up(3)
+        os.kill(first[1]["pid"], signal.SIGKILL)
+        until(lambda: 1 in ear.gone(), "the news")
+        assert ear.gone() == {1: f"the agent on {allocation.nodes[1]}: killed"}
+        os.remove(agents.path / f"1.{first[1]['pid']}")
+        engine.replace(1)
+        second = agents.all_up(3)
+        assert second[1]["pid"] != first[1]["pid"]
+        assert second[1]["env"]["SLURMD_NODENAME"] == allocation.nodes[1]
+        assert second[0]["pid"] == first[0]["pid"]
+        agents.end()
+        until(lambda: len(ear.gone()) == 3, "their ends")
+
+
+def test_a_single_agent_can_be_replaced(slurm, agents):
+    with (
+        allocated(slurm, "-N1", "--no-kill") as allocation,
+        started(allocation, agents) as (engine, ear),
+    ):
+        first = agents.all_up(1)[0]["pid"]
+        os.kill(first, signal.SIGKILL)
+        until(ear.gone, "the news")
+        os.remove(agents.path / f"0.{first}")
+        engine.replace(0)
+        assert agents.all_up(1)[0]["pid"] != first
+        assert not ear.over()
+
+
+def test_kill_ends_all_agents(slurm, agents):
+    with (
+        allocated(slurm, "-N3", "--no-kill") as allocation,
+        started(allocation, agents) as (engine, ear),
+    ):
+        first = agents.all_up(3)
+        os.kill(first[2]["pid"], signal.SIGKILL)
+        until(lambda: 2 in ear.gone(), "the news")
+        os.remove(agents.path / f"2.{first[2]['pid']}")
+        engine.replace(2)
+        pids = [told["pid"] for told in agents.all_up(3).values()]
+        engine.kill()
+        gone(pids)
+        until(lambda: len(ear.of(type(ear.events[-1]))) >= 3, "their ends")
+
+
+def test_the_end_of_the_job_is_told(slurm, agents):
+    with (
+        allocated(slurm, "-N2", "--no-kill") as allocation,
+        started(allocation, agents) as (_, ear),
+    ):
+        agents.all_up(2)
+        slurm.run("scancel", allocation.job)
+        until(lambda: {"SIGTERM"} == {s for t in agents.up().values() for s in t["signals"]},
+              "the notice")  # fmt: skip
+        until(ear.over, "the end", 20)
+        assert f"job {allocation.job} is" in ear.over()[0]
+
+
+def test_a_step_that_cannot_start_says_why(slurm, agents):
+    with allocated(slurm, "-N2", "--no-kill") as allocation:
+        wrong = Allocation(allocation.job, (*allocation.nodes, "nowhere"))
+        with started(wrong, agents) as (_, ear):
+            until(ear.over, "the end", 20)
+            assert "started no agent: srun ended (exit code 1): " in ear.over()[0]
+            assert "nowhere" in ear.over()[0] or "node" in ear.over()[0].lower()
+            assert set(ear.gone()) == {0, 1, 2}
+
+
+def test_a_job_that_is_gone_says_so(slurm, agents):
+    with started(Allocation("99999", ("n1",)), agents) as (_, ear):
+        until(ear.over, "the end", 20)
+        assert "job 99999 is gone" in ear.over()[0]
+        assert "Invalid job id" in ear.over()[0]
+
+
+def test_too_short_a_kill_wait_is_said(slurm, agents):
+    with (
+        allocated(slurm, "-N1", "--no-kill") as allocation,
+        started(allocation, agents, grace=30.0) as (_, ear),
+    ):
+        assert "5 s after" in ear.said() and "30 s" in ear.said()
+
+
+def test_a_killed_driver_takes_srun_with_it(slurm, tmp_path):
+    """The agents end by themselves (these do not), and the step with them."""
+    script = write(
+        tmp_path / "drive.py",
+        f"""
+        import pathlib, sys, time
+        sys.path[:0] = {[str(p) for p in (TESTS, TESTS / "cluster")]}
+        from cluster.enginework import Agents, Ear
+        from procession.engines.slurm import Slurm
+        from procession.engines.slurm_allocation import Allocation
+        agents, ear = Agents(pathlib.Path({str(tmp_path)!r})), Ear()
+        engine = Slurm(Allocation(sys.argv[1], tuple(sys.argv[2:])))
+        engine.start(agents.command, ear)
+        agents.all_up(2)
+        print("srun", engine._steps[0]._srun.pid)
+        time.sleep(60)
+        """,
+    )
+    with allocated(slurm, "-N2", "--no-kill") as allocation:
+        with Launcher(script, allocation.job, *allocation.nodes) as driver:
+            srun = int(driver.said("srun"))
+            assert alive(srun)
+            driver.signal(signal.SIGKILL)
+            gone([srun])
+        write(tmp_path / "agents" / "end", "0")
+        until(lambda: not slurm.run("squeue", "-h", "-s").stdout.strip(), "the step's end")
+
+
+def test_a_node_that_slurm_lost_gets_no_agent(slurm, agents):
+    with (
+        allocated(slurm, "-N2", "--no-kill", "-w", "n3,n4") as allocation,
+        started(allocation, agents) as (engine, ear),
+    ):
+        agents.all_up(2)
+        slurm.kill_node("n4")
+        try:
+            until(lambda: "Node failure on n4" in ear.said(), "the news", 30)
+            assert not ear.gone()  # it is there: Slurm's own daemon is not
+            with pytest.raises(EngineError, match="node n4 is down"):
+                engine.replace(1)
+        finally:
+            slurm.start_node("n4")
+        agents.end()
+
+
+def test_outside_an_allocation_nothing_is_made(slurm):
+    with pytest.raises(EngineError, match="not in an allocation of Slurm"):
+        Slurm(env={"PATH": os.environ["PATH"]})
+
+
+def test_without_slurm_it_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EngineError, match="srun is not on the PATH"):
+        Slurm(env={})
+    engine = Slurm(Allocation("1", ("n1",)))
+    with pytest.raises(EngineError, match="srun is not on the PATH"):
+        engine.start(Agents(tmp_path).command, Ear())
