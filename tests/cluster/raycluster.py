@@ -12,15 +12,13 @@ from conftest import marked, until
 from procession.engines.contract import AgentCommand, Said, SlotGone
 from support import write
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-ray = pytest.importorskip("ray")
-
 # Says who it is in a file; ends when its standard input does, or with the code that a file says.
 AGENT = """
 import json, os, signal, subprocess, sys, threading, time
 here, slot = sys.argv[1], os.environ["PROCESSION_AGENT_SLOT"]
 me = f"{here}/{slot}.{os.getpid()}"
-child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+own = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+child = subprocess.Popen(own, stdin=subprocess.PIPE)
 blocked = [s.name for s in signal.pthread_sigmask(signal.SIG_BLOCK, [])]
 told = {"slot": int(slot), "pid": os.getpid(), "actor": os.getppid(), "child": child.pid,
         "env": dict(os.environ), "blocked": blocked, "session": os.getsid(0)}
@@ -41,10 +39,15 @@ os._exit(code)
 """
 
 
+OURS = "PROCESSION_RAY_TESTS"  # in the environment of all that runs on our clusters
+
+
 class RayCluster:
     """A head without CPUs, and nodes with two CPUs and two GPUs (as Ray believes) each."""
 
     def __init__(self, nodes):
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault(OURS, uuid.uuid4().hex)
         from ray.cluster_utils import Cluster
 
         self.cluster = Cluster(
@@ -75,9 +78,15 @@ class RayCluster:
         pytest.fail(f"no raylet {pid}")
 
     def close(self):
-        if ray.is_initialized():
-            ray.shutdown()
+        disconnect()
         self.cluster.shutdown()
+
+
+def disconnect():
+    import ray
+
+    if ray.is_initialized():
+        ray.shutdown()
 
 
 class Ear:
@@ -137,12 +146,11 @@ def ray_cluster(ray_session, monkeypatch):
     """Three nodes, to which nothing is done that lasts."""
     monkeypatch.setenv("RAY_ADDRESS", ray_session.address)
     yield ray_session
-    if ray.is_initialized():
-        ray.shutdown()
+    disconnect()
 
 
 @pytest.fixture
-def agents(tmp_path):
+def ray_agents(tmp_path):
     agents = Agents(tmp_path)
     yield agents
     until(lambda: not agents.left(), "the end of all agents")

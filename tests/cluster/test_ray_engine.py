@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.raycluster import Ear, RayCluster, agents, ray, ray_cluster, ray_session  # noqa: F401
+from cluster.raycluster import Ear, RayCluster
 from conftest import alive, until
 from procession.engines.contract import EngineError
 from procession.engines.ray import RayEngine, RayMissing
 from procession.errors import SpecError
 from support import PYTHON, write
 
-TESTS = Path(__file__).parent.parent
+ray = pytest.importorskip("ray")
 pytestmark = [
     pytest.mark.may_leave,  # Ray leaves descriptors in the process that was connected
     pytest.mark.timeout(120),
@@ -37,7 +37,8 @@ def started(agents, nnodes=3, **options):
         assert not agents.left()
 
 
-def test_one_agent_on_each_node(ray_cluster, agents):
+def test_one_agent_on_each_node(ray_cluster, ray_agents):
+    agents = ray_agents
     before = signal.getsignal(signal.SIGTERM)
     with started(agents, cpus=2, gpus=2) as (engine, ear):
         up = agents.all_up()
@@ -55,7 +56,8 @@ def test_one_agent_on_each_node(ray_cluster, agents):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_ray_that_is_initialised_is_used_and_left(ray_cluster, agents):
+def test_a_ray_that_is_initialised_is_used_and_left(ray_cluster, ray_agents):
+    agents = ray_agents
     ray.init(log_to_driver=False, runtime_env={"env_vars": {"OMP_NUM_THREADS": "3"}})
     with pytest.raises(SpecError, match="another Ray already"):
         RayEngine(3, address="192.0.2.9:6379").check()
@@ -68,7 +70,8 @@ def test_a_ray_that_is_initialised_is_used_and_left(ray_cluster, agents):
     until(lambda: ray.available_resources().get("CPU") == 6, "all CPUs")
 
 
-def test_no_command_line_and_no_log_has_the_key(ray_cluster, agents):
+def test_no_command_line_and_no_log_has_the_key(ray_cluster, ray_agents):
+    agents = ray_agents
     with started(agents):
         agents.all_up()
         lines = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, check=True).stdout
@@ -79,7 +82,8 @@ def test_no_command_line_and_no_log_has_the_key(ray_cluster, agents):
     assert not [p for p in logs if agents.key.encode() in p.read_bytes()]
 
 
-def test_an_agent_that_is_killed_and_one_in_its_place(ray_cluster, agents):
+def test_an_agent_that_is_killed_and_one_in_its_place(ray_cluster, ray_agents):
+    agents = ray_agents
     with started(agents) as (engine, ear):
         before = agents.all_up()
         os.kill(before[1]["pid"], signal.SIGKILL)
@@ -93,7 +97,8 @@ def test_an_agent_that_is_killed_and_one_in_its_place(ray_cluster, agents):
         assert not ear.said()
 
 
-def test_an_actor_that_is_killed_and_one_in_its_place(ray_cluster, agents):
+def test_an_actor_that_is_killed_and_one_in_its_place(ray_cluster, ray_agents):
+    agents = ray_agents
     with started(agents) as (engine, ear):
         before = agents.all_up()
         os.kill(before[2]["actor"], signal.SIGKILL)
@@ -107,7 +112,8 @@ def test_an_actor_that_is_killed_and_one_in_its_place(ray_cluster, agents):
         assert agents.all_up()[2]["env"]["RAY_RAYLET_PID"] == before[2]["env"]["RAY_RAYLET_PID"]
 
 
-def test_the_last_words_of_an_agent(ray_cluster, agents):
+def test_the_last_words_of_an_agent(ray_cluster, ray_agents):
+    agents = ray_agents
     with started(agents) as (_, ear):
         agents.all_up()
         agents.end(3)
@@ -115,14 +121,16 @@ def test_the_last_words_of_an_agent(ray_cluster, agents):
         assert ear.gone()[0].endswith("exited with 3: last words")
 
 
-def test_kill(ray_cluster, agents):
+def test_kill(ray_cluster, ray_agents):
+    agents = ray_agents
     with started(agents) as (engine, _):
         agents.all_up()
         engine.kill()
         until(lambda: not agents.left(), "their end")
 
 
-def test_too_few_nodes(ray_cluster, agents):
+def test_too_few_nodes(ray_cluster, ray_agents):
+    agents = ray_agents
     engine, ear = RayEngine(4, cpus=2, wait=4), Ear()
     with pytest.raises(EngineError) as caught:
         engine.start(agents.command, ear)
@@ -132,7 +140,8 @@ def test_too_few_nodes(ray_cluster, agents):
     assert ear.said().startswith("waiting for 4 nodes with 2 CPU each: of its 4 nodes (")
 
 
-def test_nodes_that_are_in_use(ray_cluster, agents):
+def test_nodes_that_are_in_use(ray_cluster, ray_agents):
+    agents = ray_agents
     with started(agents, cpus=2):
         agents.all_up()
         engine = RayEngine(1, cpus=2, wait=1)
@@ -141,7 +150,8 @@ def test_nodes_that_are_in_use(ray_cluster, agents):
         engine.close()
 
 
-def test_a_ray_of_its_own(agents, monkeypatch, tmp_path):
+def test_a_ray_of_its_own(ray_agents, monkeypatch, tmp_path):
+    agents = ray_agents
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with started(agents, nnodes=1, address="local") as (_, ear):
         agents.all_up((0,))
@@ -163,7 +173,7 @@ def test_without_a_cluster(monkeypatch):
         RayEngine(2).check()
     with pytest.raises(EngineError, match="1 node wanted, and there is no cluster"):
         RayEngine(1, address="auto").check()
-    with pytest.raises(EngineError, match="no Ray answers at 127.0.0.1:9 within"):
+    with pytest.raises(EngineError, match=r"no Ray answers at 127\.0\.0\.1:9 within"):
         RayEngine(1, address="127.0.0.1:9").check()
     with pytest.raises(SpecError, match="Ray Client cannot be used"):
         RayEngine(1, address="ray://127.0.0.1:10001").check()
@@ -172,7 +182,8 @@ def test_without_a_cluster(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_node_that_is_lost_and_one_in_its_place(agents, monkeypatch, capfd):
+def test_a_node_that_is_lost_and_one_in_its_place(ray_agents, monkeypatch, capfd):
+    agents = ray_agents
     cluster = RayCluster(3)
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     try:
@@ -201,7 +212,8 @@ def test_a_node_that_is_lost_and_one_in_its_place(agents, monkeypatch, capfd):
         cluster.close()
 
 
-def test_a_driver_that_is_killed(ray_cluster, agents, tmp_path):
+def test_a_driver_that_is_killed(ray_cluster, ray_agents, tmp_path):
+    agents = ray_agents
     script = write(
         tmp_path / "drive.py",
         f"""

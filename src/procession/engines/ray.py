@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Any
 
-    from procession.engines.choose import Wanted
-
 SPEAKS = 3.0  # seconds of waiting for nodes before a person is told
 FADES = 5.0  # seconds in which actors must be gone after they were killed
 LOOKS = 0.25  # seconds between two looks at the state of nodes
@@ -242,14 +240,6 @@ class RayEngine:
             _kill(actor)
 
 
-def engine_for(wanted: Wanted) -> RayEngine:
-    """Give the engine for a job: as many CPUs of each node as its ranks have. Raises SpecError."""
-    if wanted.nodes is None:
-        raise SpecError("Ray must know how many nodes: give nnodes, --nnodes N")
-    spec = wanted.spec
-    return RayEngine(wanted.nodes, cpus=spec.nproc * (spec.placement.cpus_per_rank or 1))
-
-
 def _kill(actor: Any) -> None:
     with contextlib.suppress(Exception):  # it is gone already
         ray_module().kill(actor, no_restart=True)
@@ -276,4 +266,4 @@ def _bundle(
     return bundle
 
 
-__all__ = ["RayEngine", "RayMissing", "engine_for"]
+__all__ = ["RayEngine", "RayMissing"]
