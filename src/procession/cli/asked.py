@@ -128,7 +128,7 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
             option = "/".join(parser.options[name].option_strings)
             parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
     s = gather(parser, given)
-    engine = _engine(s)
+    engine = _engine(s, torchrun)
     node = _node(s, notes, torchrun) if engine is None else _named(s)
     parts = read_parts(parser, s, rest, torchrun=torchrun)
     nproc = sum(part.nproc for part in parts)
@@ -177,22 +177,16 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
     )
 
 
-def _engine(s: Settings) -> OnEngine | None:
-    if not s.said("engine"):
+def _engine(s: Settings, torchrun: bool) -> OnEngine | None:
+    step = "SLURM_STEP_ID" in os.environ and not torchrun
+    if not s.said("engine") and not step:
         for name in OF_ENGINES:
             if s.said(name):
                 raise SpecError(f"{s.where(name)} needs --engine")
         return None
-    from procession.cli.engine import read_engine, take_allocation
-    from procession.engines.contract import EngineError
+    from procession.cli.engine import find_engine
 
-    engine = read_engine(s)
-    if engine.name == "slurm":
-        try:
-            take_allocation(s)
-        except EngineError as e:
-            raise SpecError(str(e)) from None
-    return engine
+    return find_engine(s)
 
 
 def _named(s: Settings) -> Node:

@@ -110,7 +110,7 @@ def expand(text: str) -> tuple[str, ...]:
             numbers = [n for piece in match[1].split(",") for n in _range(piece, text)]
             names = [name + before + number for name in names for number in numbers]
         found += [name + part[at:] for name in names]
-    if not found or not all(found) or re.search(r"[\[\]\s]", "".join(found)):
+    if not found or not all(n and n.isprintable() and not {*n} & {*"[], "} for n in found):
         raise EngineError(f"Slurm's list of nodes cannot be read: {text!r}")
     return tuple(found)
 
