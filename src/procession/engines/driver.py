@@ -59,14 +59,17 @@ from procession.engines.lifecycle import (
 )
 from procession.engines.link import Link
 from procession.engines.meeting import listen, own_addresses
-from procession.engines.outcome import NodePart, job_end
+from procession.engines.outcome import NodePart, facts_of_failure, job_end
 from procession.engines.plain import group_end, rank_end
 from procession.engines.printer import Printer
 from procession.engines.wire import KEY_BYTES, Message
 from procession.engines.work import Work
 from procession.errors import GroupEnd, Outcome, RankEnd
+from procession.events import NO_FACTS
 from procession.journal import Journal
+from procession.output.rundir import masked_words
 from procession.rankenv import Node
+from procession.spec import words_of
 from procession.system.eventloop import EventLoop
 from procession.system.latch import Latch
 from procession.values import Record
@@ -341,7 +344,7 @@ class Driver:
         link.on_lost(lambda why: self._lose(slot, why))
         link.send("welcome", {})
         link.send("beat", {"at": time.monotonic_ns()})
-        self._note("joined", slot, host)
+        self._note("joined", slot)
         self._handle(Happened(SlotEvent.JOINED, slot))
 
     def _lose(self, slot: int, why: str) -> None:
@@ -391,7 +394,8 @@ class Driver:
             self._handle(Happened(SlotEvent.READY, slot))
         elif message.kind == "failed":
             part.failed = rank_end(fields["end"])
-            self._note("rank_failed", slot, part.failed.outcome.value)
+            failed = part.failed.__replace__(rank=node * self.work.nproc + part.failed.rank)
+            self._note("rank_failed", slot, facts=facts_of_failure(failed))
             self._handle(Happened(SlotEvent.FAILED, slot))
         elif message.kind == "value":
             part.values[int(fields["rank"])] = message.blob
@@ -405,7 +409,7 @@ class Driver:
 
     def _signalled(self, slot: int, number: int) -> None:
         """An agent got a signal: what it means is for whoever runs the driver to say."""
-        self._note("signalled", slot, str(number))
+        self._note("signalled", slot, facts={"signal": number})
         if self.on_signal is not None:
             self.on_signal(number, self._hosts[slot])
 
@@ -483,15 +487,36 @@ class Driver:
             self._running_since = time.monotonic_ns()
         if self.life.phase not in (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING):
             self.started.set()
-        self.journal.note(self.life.phase.name.lower(), None, self.life.attempt)
+        if self.life.phase not in (JobPhase.MEETING, JobPhase.DECIDING):
+            facts = self._facts_of_phase()
+            self.journal.note(self.life.phase.name.lower(), None, self.life.attempt, facts=facts)
 
-    def _note(self, kind: str, slot: int, detail: str) -> None:
-        facts: Mapping[str, Any] = {
-            "host": self._hosts.get(slot, ""),
-            "slot": slot,
-            "node": self.life.node_of(slot),
-        }
-        self.journal.note(kind, None, self.life.attempt, detail=detail, facts=facts)
+    def _facts_of_phase(self) -> Mapping[str, Any]:
+        work = self.work
+        if self.life.phase is JobPhase.STARTING:
+            return {
+                "name": work.spec.name,
+                "run": self.run_id,
+                "program": type(work.spec.program).__name__.lower(),
+                "words": masked_words(words_of(work.spec.program)),
+                "nproc": work.nproc * work.nodes,
+                "node": 0,
+                "nodes": work.nodes,
+                "first": 0,
+                "restarts": work.restart.max,
+                "launcher": os.getpid(),
+            }
+        if self.life.phase is JobPhase.FAILED:
+            return facts_of_failure(self._final_end().failures[0])
+        return {}
+
+    def _note(
+        self, kind: str, slot: int, detail: str = "", facts: Mapping[str, Any] = NO_FACTS
+    ) -> None:
+        node = self.life.node_of(slot)
+        told = {"host": self._hosts.get(slot, ""), "slot": slot, **facts}
+        told |= {} if node is None else {"of_node": node}
+        self.journal.note(kind, None, self.life.attempt, detail=detail, facts=told)
 
     def _end_of_attempt(self, notes: list[str]) -> GroupEnd:
         spec = self.work.spec
