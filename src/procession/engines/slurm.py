@@ -11,8 +11,8 @@ agents are quicker, and are what counts.
 
 `srun` has a session of its own: of Ctrl-C the driver alone shall hear. SIGTERM makes srun end all
 tasks by SIGKILL at once, so it is never sent. Its own death by SIGKILL does the same (a process
-that it has forked sees to that), and so does output that nobody reads. So nothing is done to srun
-when the driver is killed: agents end in order for want of a driver, and with the last one srun.
+that it has forked sees to that). So nothing is done to srun when the driver is killed: agents end
+in order for want of a driver, and with the last one srun does.
 Where the job does not outlive the
 loss of a node (`--no-kill`, which `submit` says), no engine can help.
 

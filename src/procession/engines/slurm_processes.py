@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import threading
@@ -34,22 +33,19 @@ class Step:
         self.started: set[int] = set()
         self.last: deque[str] = deque(maxlen=KEPT)
         self.exit = ""
-        self._said, said = os.pipe2(os.O_CLOEXEC)
         try:
             self._srun = subprocess.Popen(
                 argv,
                 env=env,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                pass_fds=[self._said],  # else srun would kill its tasks when nobody reads it
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
                 start_new_session=True,
             )
         except OSError as e:
-            os.close(self._said)
             raise EngineError(f"srun cannot be started: {e}") from None
-        finally:
-            os.close(said)
         self._reader: threading.Thread | None = None
 
     @property
@@ -61,7 +57,8 @@ class Step:
         """Call `hear` for each line from now on, and `ended` at the end, in a thread."""
 
         def read() -> None:
-            with open(self._said, errors="replace") as lines:
+            assert self._srun.stdout is not None
+            with self._srun.stdout as lines:
                 for line in lines:
                     hear(self, line.rstrip("\r\n"))
             code = self._srun.wait()
