@@ -463,6 +463,16 @@ class Driver:
             self._agents[slot].link.send("launch", fields, blobs[id(spec)])
 
     @property
+    def start_failed(self) -> bool:
+        """Whether agents were too few, or a rank could not be started."""
+        failed = (
+            part.failed or (part.end and next(iter(part.end.failures), None)) for part in self.parts
+        )
+        return self.life.missing or any(
+            end is not None and end.outcome is Outcome.NOT_STARTED for end in failed
+        )
+
+    @property
     def run_id(self) -> str:
         """What the job is called."""
         return os.path.basename(self._place) or self.work.spec.name
@@ -639,7 +649,8 @@ class Driver:
 
         def end() -> None:
             try:
-                if self._agents or any(s is Slot.AWAITED for s in self.life.slots):
+                # Who is lost may still be there.
+                if self._agents or any(s in (Slot.AWAITED, Slot.GONE) for s in self.life.slots):
                     self.engine.kill()
             except Exception as e:
                 self.said.append(str(e))

@@ -230,8 +230,7 @@ class Job:
     def wait_started(self) -> None:
         """Wait until every rank has reached its program. Raises StartFailed if one did not."""
         self._wait(self._driver.started, None)
-        end = self.end
-        if end is not None and end.failures and end.failures[0].outcome is Outcome.NOT_STARTED:
+        if self._driver.start_failed:
             self.wait()
 
     def wait(self, timeout: float | None = None) -> Result:

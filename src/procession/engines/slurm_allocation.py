@@ -133,7 +133,7 @@ def _split(text: str) -> list[str]:
 
 def _range(piece: str, text: str) -> list[str]:
     first, dash, last = piece.partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
+    if not first.isdecimal() or (dash and not (last.isdecimal() and int(first) <= int(last))):
         raise EngineError(f"Slurm's list of nodes cannot be read: {text!r}")
     numbers = range(int(first), int(last or first) + 1)
     return [str(number).zfill(len(first)) for number in numbers]

@@ -1,0 +1,469 @@
+"""Jobs over several nodes, with real agents: each "node" is a process of this machine."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import procession
+from engines.localengine import LocalEngine
+from procession import (
+    EngineError,
+    GroupFailed,
+    Logs,
+    Outcome,
+    Phase,
+    Restart,
+    SpecError,
+    StartFailed,
+    Std,
+)
+from procession.engines.contract import EngineGone
+from support import OBEDIENT, QUICK, alive, gone, until, write
+
+
+def place():
+    names = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_WORLD_SIZE"
+    return tuple(int(os.environ[n]) for n in names.split())
+
+
+def meet():
+    return os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"], os.environ["TORCHELASTIC_RUN_ID"]
+
+
+def hold(folder):
+    """Say that we are there, and stay."""
+    Path(folder, f"rank{os.environ['RANK']}").write_text(str(os.getpid()))
+    while True:
+        signal.pause()
+
+
+def all_hold(folder, ranks):
+    """Wait for these ranks (a number: so many); gives their pids."""
+    ranks = range(ranks) if isinstance(ranks, int) else ranks
+
+    def there():
+        found = [Path(folder, f"rank{r}") for r in ranks]
+        texts = [f.read_text() if f.exists() else "" for f in found]
+        return [int(t) for t in texts] if all(texts) else None
+
+    return until(there, f"ranks {ranks}")
+
+
+def start(program, engine=None, **options):
+    engine = engine or LocalEngine(3)
+    options = {"nproc": 2, "stop": QUICK, **options}
+    return procession.start_on(engine, program, **options), engine
+
+
+def test_values_and_places_by_global_rank():
+    values = procession.run(place, engine=LocalEngine(3), nproc=2, nnodes=3)
+    assert values == [(r, r % 2, r // 2, 6, 2, 3) for r in range(6)]
+    meetings = procession.run(meet, engine=LocalEngine(2), nproc=2)
+    assert len(set(meetings)) == 1
+
+
+def test_arguments_and_variables_by_global_rank():
+    def work(*args, **kwargs):
+        return args, kwargs, os.environ.get("OWN"), os.environ.get("ALL")
+
+    values = procession.run(
+        work,
+        engine=LocalEngine(2),
+        nproc=2,
+        args={r: (r, "x") for r in range(4)},
+        kwargs={3: {"last": True}},
+        env={r: {"OWN": str(r), "ALL": "yes"} for r in range(4)},
+    )
+    assert values == [((r, "x"), {"last": True} if r == 3 else {}, str(r), "yes") for r in range(4)]
+
+
+def test_commands_have_prefixes_with_node_and_rank(capfd):
+    script = 'echo "out $RANK"; echo "err $RANK" >&2'
+    assert procession.run(["sh", "-c", script], engine=LocalEngine(2), nproc=2) == [None] * 4
+    seen = capfd.readouterr()
+    assert sorted(seen.out.splitlines()) == [f"[{r // 2}:{r}] out {r}" for r in range(4)]
+    assert sorted(seen.err.splitlines()) == [f"[{r // 2}:{r}] err {r}" for r in range(4)]
+
+
+def test_much_output_comes_whole(capfd):
+    lines = 20_000
+    script = f"import os\nfor i in range({lines}): print(os.environ['RANK'], i, 'x' * 40)"
+    procession.run([sys.executable, "-c", script], engine=LocalEngine(2), nproc=1)
+    seen = capfd.readouterr().out.splitlines()
+    for rank in (0, 1):
+        expected = [f"[{rank}:{rank}] {rank} {i} {'x' * 40}" for i in range(lines)]
+        assert [line for line in seen if line.startswith(f"[{rank}:")] == expected
+
+
+def test_the_rank_that_failed_is_the_cause(tmp_path):
+    def work(folder):
+        if os.environ["RANK"] == "3":
+            all_hold(folder, (0, 1, 2, 4, 5))
+            sys.exit(7)
+        hold(folder)
+
+    with pytest.raises(GroupFailed) as caught:
+        start(work, args=(str(tmp_path),))[0].wait(30)
+    failed = caught.value
+    assert (failed.cause.rank, failed.cause.exit.code, failed.exit_code) == (3, 7, 7)
+    assert [f.rank for f in failed.failures] == [3]
+    assert {e.rank for e in (*failed.ended, *failed.finished)} == {0, 1, 2, 4, 5}
+    assert failed.cause.host == os.uname().nodename
+    assert "rank 3 of 6" in str(failed)
+    assert "when it failed, the others were" in str(failed)
+
+
+def test_an_exception_comes_as_it_was(tmp_path):
+    class Odd(ValueError):
+        pass
+
+    def work():
+        if os.environ["RANK"] == "2":
+            raise Odd("so it is")
+        return 1
+
+    with pytest.raises(GroupFailed) as caught:
+        procession.run(work, engine=LocalEngine(2), nproc=2, stop=OBEDIENT)
+    assert type(caught.value.__cause__).__name__ == "Odd"
+    assert "so it is" in str(caught.value)
+    assert 'raise Odd("so it is")' in str(caught.value)
+
+
+def test_a_rank_that_is_killed(tmp_path):
+    job, _ = start(hold, args=(str(tmp_path),))
+    pids = all_hold(tmp_path, 6)
+    os.kill(pids[4], signal.SIGKILL)
+    with pytest.raises(GroupFailed) as caught:
+        job.wait(30)
+    assert caught.value.cause.rank == 4
+    assert caught.value.exit_code == 137
+    gone(pids)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_an_agent_that_is_killed(tmp_path, tells):
+    """Also if the engine does not notice."""
+    job, engine = start(hold, LocalEngine(3, tells=tells), args=(str(tmp_path),))
+    pids = all_hold(tmp_path, 6)
+    engine.processes[1].kill()
+    with pytest.raises(GroupFailed) as caught:
+        job.wait(30)
+    failed = caught.value
+    assert failed.cause.outcome is Outcome.NODE_LOST
+    assert [f.rank for f in failed.failures] == [2, 3]
+    assert {e.rank for e in failed.ended} == {0, 1, 4, 5}
+    assert "node 1" in str(failed)
+    gone(pids)
+
+
+def test_an_agent_that_says_nothing_any_more(tmp_path):
+    """Its ranks run on until it can end them: here, when it is woken."""
+    job, engine = start(hold, args=(str(tmp_path),), lease=1.0)
+    pids = all_hold(tmp_path, 6)
+    agent = engine.processes[0]
+    agent.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises(GroupFailed, match="it has said nothing for") as caught:
+        job.wait(30)
+    assert caught.value.cause.rank == 0
+    assert time.monotonic() - began > 0.5
+    gone(pids)  # the engine's kill has ended the agent, and its forkserver the ranks
+
+
+def test_a_driver_that_is_stopped_for_a_while_loses_nobody(tmp_path):
+    script = write(
+        tmp_path / "main.py",
+        """
+        import os, signal, sys, threading
+        import procession
+        from engines.localengine import LocalEngine
+        def work():
+            import time
+            time.sleep(4)  # as long as its launcher may be stopped
+            return 1
+        if __name__ == "__main__":
+            job = procession.start_on(LocalEngine(2), work, nproc=1, lease=1.0)
+            print("there", flush=True)
+            print(job.wait().values, flush=True)
+        """,
+    )
+    with subprocess.Popen(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as main:
+        assert main.stdout.readline() == "there\n"
+        main.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)  # shorter than the lease: agents need not notice
+        main.send_signal(signal.SIGCONT)
+        assert main.stdout.readline() == "[1, 1]\n"
+
+
+def test_nothing_is_left_of_a_driver_that_is_killed(tmp_path):
+    script = write(
+        tmp_path / "main.py",
+        f"""
+        import procession
+        from engines.localengine import LocalEngine
+        from engines.test_jobs import hold
+        procession.run(hold, args=({str(tmp_path)!r},), engine=LocalEngine(3), nproc=2)
+        """,
+    )
+    path = os.pathsep.join(map(str, (Path(__file__).parents[1],)))
+    with subprocess.Popen([sys.executable, script], env={**os.environ, "PYTHONPATH": path}) as main:
+        pids = all_hold(tmp_path, 6)
+        main.kill()
+    gone(pids)
+
+
+def test_restarts(tmp_path):
+    def work(folder):
+        attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+        assert os.environ["TORCHELASTIC_MAX_RESTARTS"] == "2"
+        print("attempt", attempt, flush=True)
+        if os.environ["RANK"] == "1" and attempt != "2":
+            sys.exit(5)
+        if attempt != "2":
+            hold(folder)
+        return int(attempt)
+
+    seen = []
+    job, _ = start(
+        work,
+        args=(str(tmp_path),),
+        restart=Restart(max=2),
+        logs=Logs(tmp_path / "logs", tee=Std.ALL),
+        on_failure=lambda end: seen.append((end.attempt, end.failures[0].rank)),
+    )
+    result = job.wait(60)
+    assert result.values == [2] * 6
+    assert seen == [(0, 1), (1, 1)]
+    (run,) = (tmp_path / "logs").iterdir()
+    assert str(run) == result.run_dir
+    for node in range(3):
+        for attempt in range(3):
+            log = run / f"node_{node}" / f"attempt_{attempt}" / "0" / "stdout.log"
+            assert log.exists()
+        assert log.read_text() == "attempt 2\n"
+    kinds = [json.loads(line)["kind"] for line in (run / "events.jsonl").read_text().splitlines()]
+    assert kinds.count("backoff") == 2
+    assert kinds[-1] == "succeeded"
+    assert json.loads((run / "result.json").read_text())["state"] == "SUCCEEDED"
+
+
+def test_too_many_failures():
+    def work():
+        sys.exit(5)
+
+    job, _ = start(work, LocalEngine(2), nproc=1, restart=Restart(max=1))
+    with pytest.raises(GroupFailed) as caught:
+        job.wait(30)
+    assert caught.value.end.attempt == 1
+    assert "not started again: it was started again once" in str(caught.value)
+
+
+def in_attempt(folder, number):
+    """Hold in the first attempt, return in the others."""
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        hold(folder)
+    return os.environ["GROUP_RANK"], os.getpid()
+
+
+@pytest.mark.parametrize("slots", [3, 2])
+def test_a_lost_node_is_replaced(tmp_path, slots):
+    """By a spare one, or by another agent."""
+    job, engine = start(
+        in_attempt,
+        LocalEngine(slots),
+        nnodes=2,
+        args=(str(tmp_path), 0),
+        restart=Restart(node_losses=1),
+    )
+    pids = all_hold(tmp_path, 4)
+    first = engine.processes[0]
+    first.kill()
+    assert [v[0] for v in job.wait(30).values] == ["0", "0", "1", "1"]
+    gone(pids)
+    assert (engine.processes[0] is first) == (slots == 3)
+
+
+def test_losses_of_nodes_do_not_count_as_restarts(tmp_path):
+    job, engine = start(in_attempt, args=(str(tmp_path), 0), restart=Restart(max=5))
+    all_hold(tmp_path, 6)
+    engine.processes[2].kill()
+    with pytest.raises(GroupFailed) as caught:
+        job.wait(30)
+    assert caught.value.end.attempt == 0
+
+
+def test_no_node_in_place_of_a_lost_one(tmp_path):
+    job, engine = start(
+        in_attempt,
+        LocalEngine(2, refuse={1}),
+        args=(str(tmp_path), 0),
+        restart=Restart(node_losses=3),
+    )
+    all_hold(tmp_path, 4)
+    engine.processes[1].kill()
+    with pytest.raises(GroupFailed) as caught:
+        job.wait(30)
+    assert caught.value.cause.outcome is Outcome.NODE_LOST
+    assert "there is no node in place of 1" in str(caught.value)
+
+
+def test_a_stop(tmp_path):
+    job, _ = start(hold, args=(str(tmp_path),))
+    pids = all_hold(tmp_path, 6)
+    assert job.state is Phase.RUNNING
+    assert job.hosts == [os.uname().nodename] * 3
+    job.stop()
+    assert job.state is Phase.STOPPED
+    assert not any(map(alive, pids))
+    assert job.wait().values == [None] * 6
+
+
+def test_a_kill_of_ranks_that_do_not_obey(tmp_path):
+    def stubborn(folder):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        hold(folder)
+
+    job, _ = start(stubborn, args=(str(tmp_path),), stop=procession.Stop(grace=600))
+    pids = all_hold(tmp_path, 6)
+    job.stop(wait=False)
+    job.kill()
+    assert job.state is Phase.STOPPED
+    gone(pids)
+
+
+def test_a_timeout(tmp_path):
+    with pytest.raises(TimeoutError):
+        procession.run(
+            hold, args=(str(tmp_path),), engine=LocalEngine(2), nproc=1, stop=QUICK, timeout=1.0
+        )
+
+
+def test_an_engine_that_cannot(monkeypatch):
+    engine = LocalEngine(2)
+
+    def refuse(agent, tell):
+        raise EngineError("no nodes\ntoday")
+
+    monkeypatch.setattr(engine, "start", refuse)
+    with pytest.raises(StartFailed, match="0 of 2 agents came: no nodes today"):
+        start(place, engine)
+
+
+def test_an_engine_that_gives_up():
+    engine = LocalEngine(2)
+    engine.start = lambda _agent, tell: tell(EngineGone("the allocation was revoked"))
+    with pytest.raises(StartFailed, match="the allocation was revoked"):
+        start(place, engine)
+
+
+def test_agents_that_never_come():
+    engine = LocalEngine(2)
+    engine.start = lambda _agent, _tell: None
+    with pytest.raises(StartFailed, match="0 of 2 agents came within 1 s"):
+        start(place, engine, hang=procession.Hang(start=1.0))
+
+
+def test_an_agent_that_cannot_be_started(tmp_path):
+    engine = LocalEngine(1)
+    begin = engine.start
+    engine.start = lambda agent, tell: begin(agent.__replace__(env={}), tell)
+    with pytest.raises(StartFailed, match=r"0 of 1 agents came: its agent ended \(2\)"):
+        start(place, engine)
+
+
+def test_a_node_on_which_it_cannot_be_started(tmp_path):
+    missing = tmp_path / "there"
+    missing.mkdir()
+
+    class Elsewhere(LocalEngine):
+        def _start(self, slot):
+            if missing.exists():
+                missing.rmdir()
+            super()._start(slot)
+
+    with pytest.raises(StartFailed) as caught:
+        start(["true"], Elsewhere(2), cwd=missing)
+    assert caught.value.cause.outcome is Outcome.NOT_STARTED
+    assert str(missing) in str(caught.value)
+
+
+def test_strangers_at_the_door(tmp_path):
+    """Whoever has not the key is not listened to, and disturbs nobody."""
+    job, _ = start(hold, args=(str(tmp_path),))
+    all_hold(tmp_path, 6)
+    port = job._driver._listener.getsockname()[1]
+    for words in (b"GET / HTTP/1.1\r\n\r\n", b"PRCSSN\0\1" + b"n" * 32 + b"\xff" * 100):
+        with socket.create_connection(("127.0.0.1", port), 5) as stranger:
+            stranger.sendall(words)
+            stranger.settimeout(10)
+            with_opening = b"".join(iter(lambda s=stranger: s.recv(4096), b""))
+            assert len(with_opening) <= 40
+    assert job.state is Phase.RUNNING
+    job.stop()
+
+
+def test_an_agent_that_is_signalled_tells_the_driver(tmp_path):
+    job, engine = start(hold, args=(str(tmp_path),))
+    all_hold(tmp_path, 6)
+    heard = []
+    job.on_signal(lambda number, host: heard.append((number, host)))
+    engine.processes[1].send_signal(signal.SIGUSR1)
+    until(lambda: heard == [(signal.SIGUSR1, os.uname().nodename)])
+    assert job.state is Phase.RUNNING
+    job.stop()
+
+
+def test_the_key_is_no_rank_s_business(tmp_path):
+    def look():
+        return [n for n in os.environ if n.startswith("PROCESSION_AGENT")]
+
+    assert procession.run(look, engine=LocalEngine(1), nproc=1) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"start_method": "fork"}, "for this machine only"),
+        ({"stdin": 0}, "cannot read this process's input"),
+        ({"lease": 0.1}, "lease must be seconds"),
+        ({"nproc": 0}, "nproc must be a count"),
+        ({"restart": Restart(node_losses=-1)}, "node_losses must be a count"),
+        ({"args": {7: (1,)}}, "the group's ranks are 0 to 5"),
+    ],
+)
+def test_what_is_refused_before_anything_starts(options, words):
+    engine = LocalEngine(3)
+    with pytest.raises(SpecError, match=words):
+        start(place, engine, **options)
+    assert not engine.processes
+
+
+def test_nodes_without_an_engine():
+    with pytest.raises(SpecError, match="needs an engine"):
+        procession.run(place, nnodes=2)
+    with pytest.raises(SpecError, match="there is no engine 'lsf'; there are slurm and ray"):
+        procession.run(place, engine="lsf")
+
+
+def test_what_only_this_machine_has():
+    import multiprocessing
+
+    read, write_end = multiprocessing.get_context("spawn").Pipe()
+    try:
+        with pytest.raises(SpecError, match="only this machine has"):
+            procession.run(place, args=(read,), engine=LocalEngine(1))
+    finally:
+        read.close()
+        write_end.close()
