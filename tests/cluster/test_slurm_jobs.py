@@ -203,3 +203,26 @@ def test_outside_an_allocation_a_job_is_sent(slurm, tmp_path, monkeypatch):
         lines = [line for line in it.said().splitlines() if line[0].isdigit()]
     assert len(lines) == 2
     assert re.search(r"procession: job \d+ runs on n\[1-2\]|runs on", it.said())
+
+
+def test_under_srun_the_tasks_are_one_job(slurm, tmp_path):
+    script = write(tmp_path / "see.py", "import os\nprint('rank ' + os.environ['RANK'])\n")
+    line = ["srun", "-N3", "--ntasks-per-node=1", *PROCESSION, "run", "-n", 2, "--prefix", ""]
+    said = slurm.run(*line, script).stdout
+    assert sorted(said.splitlines()) == [f"rank {n}" for n in range(6)]
+
+
+def test_under_srun_a_failure_ends_all(slurm, tmp_path):
+    code = "import os, sys, time\nif os.environ['RANK'] == '5': sys.exit(3)\ntime.sleep(60)\n"
+    script = write(tmp_path / "fail.py", code)
+    line = ["srun", "-N3", "--ntasks-per-node=1", *PROCESSION, "run", "-n", 2, script]
+    done = slurm.run(*line, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "rank 5 of 6" in done.stderr
+
+
+def test_several_tasks_of_srun_on_a_node_are_refused_at_once(slurm, tmp_path):
+    line = ["srun", "-N2", "--ntasks-per-node=2", *PROCESSION, "run", "--engine", "slurm", "true"]
+    done = slurm.run(*line, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("srun started 2 tasks on a node") == 4
