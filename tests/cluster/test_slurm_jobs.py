@@ -207,9 +207,9 @@ def test_outside_an_allocation_a_job_is_sent(slurm, tmp_path, monkeypatch):
 
 def test_under_srun_the_tasks_are_one_job(slurm, tmp_path):
     script = write(tmp_path / "see.py", "import os\nprint('rank ' + os.environ['RANK'])\n")
-    line = ["srun", "-N3", "--ntasks-per-node=1", *PROCESSION, "run", "-n", 2, "--prefix", ""]
+    line = ["srun", "-N3", "--ntasks-per-node=1", *PROCESSION, "run", "-n", 2]
     said = slurm.run(*line, script).stdout
-    assert sorted(said.splitlines()) == [f"rank {n}" for n in range(6)]
+    assert sorted(said.splitlines()) == [f"[{n // 2}:{n}] rank {n}" for n in range(6)]
 
 
 def test_under_srun_a_failure_ends_all(slurm, tmp_path):
