@@ -37,6 +37,7 @@ OF_MEETING = (
     "rdzv_conf",
 )  # fmt: skip
 OF_ONE_MACHINE = ("live", "status", "logs_specs", "virtual_local_rank")
+NO_ENGINE = "none"  # whatever has started this command
 SENT = "PROCESSION_SENT"  # in the environment of a command line that a job runs
 OF_SUBMISSION = ("time", "partition", "account", "engine_options")
 
@@ -61,7 +62,9 @@ def read_engine(s: Settings) -> OnEngine:
     """Read the options about engines. Raises SpecError."""
     name = s.text("engine")
     if name not in NAMES:
-        raise SpecError(f"{s.where('engine')} must be {' or '.join(NAMES)}, not {name!r}")
+        raise SpecError(
+            f"{s.where('engine')} must be {', '.join(NAMES)} or {NO_ENGINE}, not {name!r}"
+        )
     for each in (*OF_MEETING, *OF_ONE_MACHINE):
         if s.said(each):
             why = "is for the ranks of one machine"
@@ -117,11 +120,13 @@ def find_engine(s: Settings) -> OnEngine | None:
         if task is not None and task.count < 2:
             task = None  # a shell, or a launcher of its own
         if not s.said("engine"):
-            if task is None or max(task.tasks_on_nodes) > 1 or s.given(NUMBERING) or _is_rank():
+            if task is None or max(task.tasks_on_nodes) > 1 or _is_numbered(s):
                 return None  # what `rendezvous` can read, it reads
             if shutil.which("munge") is None:
                 return None  # tasks cannot find each other
             s.add("engine", "slurm", "srun")
+        if s.text("engine") == NO_ENGINE:
+            return None
         engine = read_engine(s)
         if engine.name != "slurm":
             return engine
@@ -134,8 +139,10 @@ def find_engine(s: Settings) -> OnEngine | None:
     return engine
 
 
-def _is_rank() -> bool:
-    return "PROCESSION_RUN" in os.environ  # what is said of a step is said of its launcher
+def _is_numbered(s: Settings) -> bool:
+    """Whether somebody has said where this machine stands, or we are in a rank of a group."""
+    said = s.given((*NUMBERING, "master_addr", "master_port"))
+    return said or "MASTER_ADDR" in os.environ or "PROCESSION_RUN" in os.environ
 
 
 def become_agent(task: Task) -> NoReturn:
