@@ -143,11 +143,10 @@ def test_a_killed_agent_is_replaced(slurm, tmp_path):
     words = ("-n", 2, "--nnodes", 2, "--max-node-losses", 1)
     with Run(slurm, tmp_path, ("-N2",), *words) as it:
         first = it.up(4)
-        node, pid = first[2]
+        _, pid = first[2]
         os.kill(agent_above(pid), signal.SIGKILL)
         second = it.up(4, attempt=1)
         assert {n for n, _ in second.values()} == {n for n, _ in first.values()}
-        assert node == second[2][0]
         gone(p for _, p in first.values())
         it.finish()
         assert it.end() == 0, it.said()
