@@ -10,8 +10,10 @@ holds the task's output is gone, a lost node after SlurmdTimeout, 300 s by defau
 agents are quicker, and are what counts.
 
 `srun` has a session of its own: of Ctrl-C the driver alone shall hear. SIGTERM makes srun end all
-tasks by SIGKILL at once, so it is never sent. When the driver is killed, srun is (by a parent-death
-signal), the agents end by themselves, and with them the step. Where the job does not outlive the
+tasks by SIGKILL at once, so it is never sent. Its own death by SIGKILL does the same (a process
+that it has forked sees to that). So nothing is done to srun when the driver is killed: agents end
+in order for want of a driver, and with the last one srun does.
+Where the job does not outlive the
 loss of a node (`--no-kill`, which `submit` says), no engine can help.
 
 When a job is cancelled, preempted or at its time limit, Slurm sends SIGCONT and SIGTERM: with

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import threading
 from collections import deque
@@ -11,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from procession.engines.contract import EngineError
 
 ANSWER_WITHIN = 30.0  # seconds for one of Slurm's commands
-# What makes a command end with the thread that starts it, where there is such a thing.
-MORTAL = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
 KEPT = 5  # last lines of srun, as the reason of its end
 NO_SLURM = "is not on the PATH: the commands of Slurm are needed (Debian package slurm-client)"
 
@@ -35,7 +32,7 @@ class Step:
         self.exit = ""
         try:
             self._srun = subprocess.Popen(
-                [*MORTAL, *argv],
+                argv,
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -114,4 +111,4 @@ def ask(
     return done.stdout
 
 
-__all__ = ["MORTAL", "NO_SLURM", "Step", "ask"]
+__all__ = ["NO_SLURM", "Step", "ask"]
