@@ -232,7 +232,7 @@ class Slurm:
     def _warn(self) -> None:
         """Say if Slurm leaves less time than the ranks may take."""
         wait = self._kill_wait()
-        if self._grace is not None and wait is not None and wait <= self._grace:
+        if self._grace is not None and wait is not None and wait < self._grace:
             self._say(
                 Said(
                     f"Slurm kills a job {wait:g} s after it told it to end (KillWait): ranks do "
