@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from conftest import marked, until
-from procession.engines.contract import AgentCommand, Said, SlotGone
+from procession.engines.contract import AgentCommand, EngineGone, Said, SlotGone
 from support import write
 
 # Says who it is in a file; ends when its standard input does, or with the code that a file says.
@@ -100,6 +100,9 @@ class Ear:
 
     def gone(self):
         return {e.slot: e.why for e in list(self.events) if isinstance(e, SlotGone)}
+
+    def over(self):
+        return [e.why for e in list(self.events) if isinstance(e, EngineGone)]
 
     def said(self):
         return "\n".join(e.text for e in list(self.events) if isinstance(e, Said))

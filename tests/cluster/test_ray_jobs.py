@@ -184,11 +184,13 @@ def test_a_node_whose_daemon_is_killed(ranks, monkeypatch, capfd):
         begun = time.monotonic()
         cluster.kill_daemon(int(raylet))
         until(lambda: not any(alive(p) for p in pids[:2]), "the end of its ranks")
-        print(f"daemon killed: its ranks gone after {time.monotonic() - begun:.2f} s")
+        gone = time.monotonic() - begun
         job.wait(90)
         ended = time.monotonic() - begun
         ((told, end),) = lost
-        print(f"all ranks ended after {told:.2f} s; on another node, ended: {ended:.2f} s")
+        with capfd.disabled():
+            print(f"daemon killed: its ranks gone after {gone:.2f} s, all after {told:.2f} s")
+            print(f"another attempt, with a spare node: over after {ended:.2f} s")
         assert end.failures[0].outcome is Outcome.NODE_LOST
         assert "(raylet)" not in capfd.readouterr().out
     finally:
@@ -215,3 +217,43 @@ def test_a_driver_that_is_killed(ray_cluster, ranks):
     until(lambda: not any(map(alive, pids)), "the end of all ranks", 5)
     until(lambda: not marked(ranks.mark) and not agents(), "the end of all", 5)
     print(f"a driver is killed: nothing left after {time.monotonic() - begun:.2f} s")
+
+
+def command(*argv):
+    argv = [PYTHON, "-m", "procession", "run", "--engine", "ray", *map(str, argv)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_the_command(ray_cluster):
+    with command("--nnodes", 3, "-n", 2, "sh", "-c", "echo here is $RANK") as run:
+        out, err = run.communicate(timeout=60)
+    assert sorted(out.splitlines()) == [f"[{r // 2}:{r}] here is {r}" for r in range(6)]
+    assert (run.returncode, err) == (0, "")
+
+
+def test_ctrl_c(ray_cluster, ranks):
+    options = ("--nnodes", 3, "-n", 2, PYTHON, ranks.script, ranks.path, "2")
+    with command(*options) as run:
+        try:
+            pids = ranks.wait()
+            begun = time.monotonic()
+            run.send_signal(signal.SIGINT)
+            _, err = run.communicate(timeout=60)
+        finally:
+            run.kill()
+    print(f"Ctrl-C: over after {time.monotonic() - begun:.2f} s")
+    assert run.returncode == 130, err
+    assert not any(map(alive, pids))
+
+
+def test_ctrl_c_while_nodes_are_waited_for(ray_cluster):
+    with command("--nnodes", 4, "-n", 2, "true") as run:
+        try:
+            assert "waiting for 4 nodes with 2 CPU each" in run.stderr.readline()
+            begun = time.monotonic()
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=60)
+        finally:
+            run.kill()
+    print(f"Ctrl-C while it waits: over after {time.monotonic() - begun:.2f} s")
+    assert time.monotonic() - begun < 10

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import signal
 import socket
 import threading
@@ -143,6 +144,10 @@ def plainly(doing: str) -> Iterator[None]:
 def said(error: BaseException) -> str:
     """Give what an exception of Ray says, in a line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if "failed to import on the worker" in str(error):
+        where = re.search(r"\bip=([^,)\s]+)", str(error))
+        node = f"on {where[1]}" if where else "there"
+        return f"procession cannot be imported {node} ({lines[-1]}): install it on all nodes"
     # Ray's texts: a sentence, "key: value" for the actor, then the reason; or a traceback.
     told = [line for line in lines if line.startswith(("The actor", "The node", "Node "))]
     if told:
