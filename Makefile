@@ -1,5 +1,6 @@
 # make demo: set up, and train on real data with four ranks, twice: once well, once with a failure.
 # make test: set up, and run all tests.  See CONTRIBUTING.md for the rest.
+# make test-cluster: set up, and run the tests on real clusters (Debian: slurm-wlm munge iproute2)
 # make bench: set up the peers beside procession, and measure; BENCH="lines tee" or BENCH=--quick
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 BENCH_VENV ?= .venv-bench
 
 .DELETE_ON_ERROR:
-.PHONY: demo test bench lint format docs clean
+.PHONY: demo test test-cluster bench lint format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/procession run -n 4 examples/digits.py
@@ -18,7 +19,10 @@ demo: $(VENV)/.demo
 	@echo "--- (it was meant to fail) ---"
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/cluster
+
+test-cluster: $(VENV)/.test
+	$(BIN)/python -m pytest tests/cluster
 
 bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)

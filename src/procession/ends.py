@@ -104,6 +104,8 @@ def group_end(
         notes=notes,
         node=spec.node.rank,
         nodes=spec.node.count,
+        first=spec.node.first(spec.nproc),
+        world=spec.node.size(spec.nproc),
     )
 
 
@@ -289,6 +291,8 @@ def start_failed(spec: Spec, e: OSError) -> StartFailed:
         failures=(cause,),
         node=spec.node.rank,
         nodes=spec.node.count,
+        first=spec.node.first(spec.nproc),
+        world=spec.node.size(spec.nproc),
     )
     return StartFailed(end, harmless_report(end))
 

@@ -84,6 +84,7 @@ class GroupEnd(Value):
     stacks: where the ranks were when it failed, in lines, as far as that was seen. stacks_file:
         the path of all their stacks, "" where there is none.
     notes: remarks about the whole, one line each. node, nodes: which of how many machines.
+    first: the number that rank 0 has in the whole job. world: how many ranks that has; 0: nproc.
     """
 
     name: str
@@ -98,6 +99,8 @@ class GroupEnd(Value):
     notes: tuple[str, ...] = ()
     node: int = 0
     nodes: int = 1
+    first: int = 0
+    world: int = 0
 
 
 class ProcessionError(Exception):

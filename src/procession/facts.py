@@ -41,6 +41,7 @@ def facts_of_group(
             "nproc": spec.nproc,
             "node": spec.node.rank,
             "nodes": spec.node.count,
+            "first": spec.node.first(spec.nproc),
             "restarts": spec.restart.max,
             "launcher": os.getpid(),
         }

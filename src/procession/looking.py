@@ -26,13 +26,14 @@ def look_at(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> dict[str, A
     """Describe a group as it is now; from any thread.
 
     Keys: name, run (its id), run_dir ("" for none), words (its command line, or its function),
-    launcher (pid), nproc, node, nodes, state (of `Phase`), attempt, restarts (the most), began
-    (seconds since 1970), cause (what failed first, in words, or None), kill_at (seconds since 1970,
-    by when ranks that are being ended get SIGKILL, or None), and ranks: a list of rank, pid (None),
-    state (of `lifecycle.Worker`), started_at (seconds since 1970, or None), exit (in words, or
-    None), ended (of `lifecycle.Ended`, or None), failed (whether by itself), last_line (that it
-    wrote, as far as it passes or is kept by the launcher; harmless and without colours), and of its
-    last beat: beats, beat_at (seconds since 1970, or None), step, total, fields.
+    launcher (pid), nproc, node, nodes, first (the number that rank 0 has in the whole job), state
+    (of `Phase`), attempt, restarts (the most), began (seconds since 1970), cause (what failed
+    first, in words, or None), kill_at (seconds since 1970, by when ranks that are being ended get
+    SIGKILL, or None), and ranks: a list of rank, pid (None), state (of `lifecycle.Worker`),
+    started_at (seconds since 1970, or None), exit (in words, or None), ended (of
+    `lifecycle.Ended`, or None), failed (whether by itself), last_line (that it wrote, as far as it
+    passes or is kept by the launcher; harmless and without colours), and of its last beat: beats,
+    beat_at (seconds since 1970, or None), step, total, fields.
     """
     from procession.output.escape import harmless, uncoloured
     from procession.output.rundir import masked_words
@@ -69,6 +70,7 @@ def look_at(spec: Spec, supervisor: Supervisor, spawner: Spawner) -> dict[str, A
         "nproc": spec.nproc,
         "node": spec.node.rank,
         "nodes": spec.node.count,
+        "first": spec.node.first(spec.nproc),
         "state": supervisor.phase.name,
         "attempt": life.attempt,
         "restarts": spec.restart.max,

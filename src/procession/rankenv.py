@@ -38,6 +38,13 @@ class Node(Value):
     run_id: what the job is called; "": the inherited TORCHELASTIC_RUN_ID, or the run's own name.
     attempt, restarts: which life of the job this group belongs to, and how many more there may be,
         where somebody else than the group starts it again.
+
+    Where every rank of the job has a launcher, and so a group, of its own (under mpirun or srun):
+    number: of the group's rank 0 in the job; None: by machines, each with as many ranks.
+    world: how many ranks the job has; 0: as many on each machine as in this group.
+    local: which of this machine's ranks the group's rank 0 is. local_world: how many ranks this
+        machine has; 0: those of this group.
+    threads: for OMP_NUM_THREADS, where that is known; 0: a share of the machine's cores.
     """
 
     rank: int = 0
@@ -48,10 +55,23 @@ class Node(Value):
     run_id: str = ""
     attempt: int = 0
     restarts: int = 0
+    number: int | None = None
+    world: int = 0
+    local: int = 0
+    local_world: int = 0
+    threads: int = 0
 
     def first(self, nproc: int) -> int:
-        """Give the number that local rank 0 has in the whole job."""
-        return self.rank * nproc
+        """Give the number that rank 0 of a group of `nproc` ranks has in the whole job."""
+        return self.rank * nproc if self.number is None else self.number
+
+    def size(self, nproc: int) -> int:
+        """Give how many ranks the whole job has."""
+        return self.world or self.count * nproc
+
+    def local_size(self, nproc: int) -> int:
+        """Give how many ranks of the job this machine has."""
+        return self.local_world or nproc
 
 
 ALONE = Node()
@@ -72,25 +92,25 @@ def rank_environment(
     inherited: Mapping[str, str],
     node: Node = ALONE,
 ) -> dict[str, str]:
-    """Give the variables of one rank; `rank` and `nproc` are those of this machine."""
+    """Give the variables of one rank; `rank` and `nproc` are those of this group."""
     return {
         **common_environment(place, nproc, role, inherited, node),
-        **own_environment(rank, node.first(nproc) + rank, error_file),
+        **own_environment(node.local + rank, node.first(nproc) + rank, error_file),
     }
 
 
 def common_environment(
     place: Place, nproc: int, role: str, inherited: Mapping[str, str], node: Node = ALONE
 ) -> dict[str, str]:
-    """Give the variables that are the same in every rank of this machine, of which it has `nproc`.
+    """Give the variables that are the same in every rank of this group, which has `nproc`.
 
-    OMP_NUM_THREADS is set to cores ÷ ranks where there is more than one rank and it is not in
-    `inherited`: without it, each rank would start a thread for every core.
+    OMP_NUM_THREADS is set to cores ÷ ranks where this machine has more than one rank and it is not
+    in `inherited`: without it, each rank would start a thread for every core.
     """
-    world = str(node.count * nproc)
+    world, here = str(node.size(nproc)), node.local_size(nproc)
     env = {
         "WORLD_SIZE": world,
-        "LOCAL_WORLD_SIZE": str(nproc),
+        "LOCAL_WORLD_SIZE": str(here),
         "GROUP_RANK": str(node.rank),
         "GROUP_WORLD_SIZE": str(node.count),
         "ROLE_NAME": node.role or role,
@@ -107,16 +127,19 @@ def common_environment(
     }
     if place.launcher:
         env["PROCESSION_LAUNCHER"] = place.launcher
-    if nproc > 1 and "OMP_NUM_THREADS" not in inherited:
-        env["OMP_NUM_THREADS"] = str(max(1, place.cores // nproc))
+    if here > 1 and "OMP_NUM_THREADS" not in inherited:
+        env["OMP_NUM_THREADS"] = str(node.threads or max(1, place.cores // here))
     return env
 
 
-def own_environment(rank: int, number: int, error_file: str) -> dict[str, str]:
-    """Give the variables that tell a rank from the others. number: its rank in the whole job."""
+def own_environment(local: int, number: int, error_file: str) -> dict[str, str]:
+    """Give the variables that tell a rank from the others.
+
+    local: its rank on this machine. number: its rank in the whole job.
+    """
     return {
         "RANK": str(number),
-        "LOCAL_RANK": str(rank),
+        "LOCAL_RANK": str(local),
         "ROLE_RANK": str(number),
         "TORCHELASTIC_ERROR_FILE": error_file,
     }

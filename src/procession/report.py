@@ -19,7 +19,7 @@ def format_report(end: GroupEnd) -> str:
     where = ""
     if end.nodes > 1:
         where = f" on node {end.node} of {end.nodes}"
-        end = _numbered_globally(end)
+    end = _numbered_globally(end)
     cause = end.failures[0]
     together: list[RankEnd] = []
     later: list[RankEnd] = []
@@ -61,13 +61,13 @@ def _stacks(end: GroupEnd, cause: RankEnd) -> list[str]:
 
 def _numbered_globally(end: GroupEnd) -> GroupEnd:
     """Give ranks the numbers that they have in the whole job."""
-    first = end.node * end.nproc
+    first = end.first
 
     def numbered(ranks: tuple[RankEnd, ...]) -> tuple[RankEnd, ...]:
         return tuple(r.__replace__(rank=first + r.rank) for r in ranks)
 
     return end.__replace__(
-        nproc=end.nproc * end.nodes,
+        nproc=end.world or end.nproc,
         failures=numbered(end.failures),
         ended=numbered(end.ended),
         finished=numbered(end.finished),

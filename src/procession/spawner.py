@@ -181,8 +181,9 @@ class Spawner:
         roles: dict[str, int]
         roles = dict(zip(("stdin", "stdout", "stderr"), map(jobs.place, streams), strict=True))
         error_file = self.run_dir.error_file(attempt, rank)
-        number = self._spec.node.first(self._spec.nproc) + rank
-        own = own_environment(rank, number, error_file) | self.board.variable(rank)
+        node = self._spec.node
+        number = node.first(self._spec.nproc) + rank
+        own = own_environment(node.local + rank, number, error_file) | self.board.variable(rank)
         if self._spec.restart.scope == "rank":
             # Of this rank.
             own["TORCHELASTIC_RESTART_COUNT"] = str(self._spec.node.attempt + attempt)
@@ -275,16 +276,10 @@ def planned_output(spec: Spec, place: str = "") -> Output:
     place: the directory, where the group is one attempt of a job; see `output_of`.
     """
     called = spec.node.run_id or given_run_id(os.environ) or spec.name
-    world = spec.node.first(spec.nproc), spec.node.count * spec.nproc
+    node = spec.node
+    world = node.first(spec.nproc), node.size(spec.nproc), node.local
     return output_of(
-        spec.logs,
-        spec.nproc,
-        spec.name,
-        _safe(called),
-        world,
-        spec.node.rank,
-        place,
-        spec.node.attempt,
+        spec.logs, spec.nproc, spec.name, _safe(called), world, node.rank, place, node.attempt
     )
 
 

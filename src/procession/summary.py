@@ -8,6 +8,7 @@ from procession.ends import harmless_report
 from procession.errors import GroupEnd, RankEnd
 from procession.exit import signal_name
 from procession.lifecycle import Phase
+from procession.rankenv import Node
 from procession.ranks import format_ranks
 from procession.report import format_bytes, format_seconds
 from procession.spec import Spec
@@ -41,13 +42,13 @@ def summary(spec: Spec, state: Phase, end: GroupEnd | None, code: int, began: fl
         "ranks": [],
     }
     if end is not None:
-        first = spec.node.first(spec.nproc)
+        node, first = spec.node, spec.node.first(spec.nproc)
         run["attempt"], run["run_dir"] = end.attempt, end.run_dir
         run["stacks"], run["stacks_file"] = list(end.stacks), end.stacks_file
-        run["ranks"] = [_rank(each, first, began) for each in _in_order(end)]
+        run["ranks"] = [_rank(each, node, first, began) for each in _in_order(end)]
         if end.failures:
             run["failures"] = [first + each.rank for each in end.failures]
-            run["cause"] = _rank(end.failures[0], first, began)
+            run["cause"] = _rank(end.failures[0], node, first, began)
     return run
 
 
@@ -55,10 +56,10 @@ def _in_order(end: GroupEnd) -> list[RankEnd]:
     return sorted((*end.failures, *end.ended, *end.finished), key=lambda each: each.rank)
 
 
-def _rank(end: RankEnd, first: int, began: float) -> dict[str, Any]:
+def _rank(end: RankEnd, node: Node, first: int, began: float) -> dict[str, Any]:
     return {
         "rank": first + end.rank,
-        "local_rank": end.rank,
+        "local_rank": node.local + end.rank,
         "pid": end.pid,
         "outcome": end.outcome.name,
         "exit_code": end.exit.code if end.announced is None else end.announced,
@@ -92,9 +93,8 @@ def report_of(state: Phase, end: GroupEnd) -> str:
     alike: dict[str, list[RankEnd]] = {}
     for each in ends:
         alike.setdefault(_fate(each), []).append(each)
-    first = end.node * end.nproc
     for fate, group in alike.items():
-        lines.append(f"  {format_ranks([first + e.rank for e in group])} {fate}{_used(group)}")
+        lines.append(f"  {format_ranks([end.first + e.rank for e in group])} {fate}{_used(group)}")
     lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
     lines += ["", f"run directory: {end.run_dir}"] if end.run_dir else []
     return "\n".join(lines)

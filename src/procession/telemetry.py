@@ -41,7 +41,7 @@ OF_RANK = {
     "peak_memory": "procession.peak_memory",
     "out_of_memory": "procession.out_of_memory",
 }
-OF_GROUP = ("name", "run", "program", "words", "nproc", "node", "nodes", "restarts")
+OF_GROUP = ("name", "run", "program", "words", "nproc", "node", "nodes", "first", "restarts")
 FINAL = ("succeeded", "failed", "stopped")
 
 
@@ -102,7 +102,7 @@ class Tracing:
     def _begin_attempt(self, event: Event, at: int) -> None:
         facts = event.facts
         if self._group is None:
-            self._first = facts["node"] * facts["nproc"]
+            self._first = facts["first"]
             told = {f"procession.{name}": facts[name] for name in OF_GROUP}
             self._group = self._tracer.start_span(
                 f"group {facts['name']}", self._around, attributes=told, start_time=at

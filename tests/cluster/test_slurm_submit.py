@@ -118,9 +118,3 @@ def test_the_time_limit_is_told(slurm, here, says):
     # Slurm looks every 30 s or so: a signal that is due at the start comes within that.
     code = submit([sys.executable, str(script)], time="1", signal="USR1@60", say=says.append)
     assert code == 5, says
-
-
-@pytest.mark.parametrize("word", ["--array=1-3", "--wrap=x", "script.sh", "-W"])
-def test_arguments_that_make_no_sense_are_refused(word):
-    with pytest.raises(EngineError, match=re.escape(word)):
-        submit(["true"], arguments=[word])

@@ -79,3 +79,13 @@ def test_a_node_among_others():
     }
     assert (env["LOCAL_RANK"], env["LOCAL_WORLD_SIZE"]) == ("1", "4")
     assert env["TORCHELASTIC_RUN_ID"] == "big"
+
+
+def test_ranks_that_have_launchers_of_their_own():
+    node = Node(1, 2, "head", 29500, number=5, world=7, local=1, local_world=3)
+    env = rank_environment(PLACE, 0, 1, "default", "", {}, node)
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK")
+    assert [env[name] for name in names] == ["5", "7", "1", "3", "1", "5"]
+    assert env["OMP_NUM_THREADS"] == "5"  # 16 cores, of which three ranks have a share each
+    known = dataclasses.replace(node, threads=9)
+    assert rank_environment(PLACE, 0, 1, "", "", {}, known)["OMP_NUM_THREADS"] == "9"

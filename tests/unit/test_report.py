@@ -349,6 +349,6 @@ def test_sizes_and_times():
 
 
 def test_ranks_of_several_machines_have_their_numbers_in_the_job():
-    text = report(raised(1), nproc=2, ended=(killed(0, 15),), node=3, nodes=4)
+    text = report(raised(1), nproc=2, ended=(killed(0, 15),), node=3, nodes=4, first=6, world=8)
     assert text.startswith("train failed on node 3 of 4: rank 7 of 8 (pid 101) raised ValueError")
     assert "\n  rank 6 (pid 100) was ended by SIGTERM" in text

@@ -116,7 +116,7 @@ def test_texts_of_ranks_are_harmless():
 def test_what_is_seen_of_a_look():
     rank = {"rank": 1, "pid": 7, "state": "RUNNING", "exit": None, "beats": 3, "beat_at": 90.0,
             "step": float("inf"), "total": 10, "fields": {}}  # fmt: skip
-    look = {"name": "x", "node": 2, "nproc": 4, "state": "STOPPING", "attempt": 0, "restarts": 0,
+    look = {"name": "x", "first": 8, "nproc": 4, "state": "STOPPING", "attempt": 0, "restarts": 0,
             "began": 50.0, "kill_at": 130.0, "cause": None, "ranks": [rank]}  # fmt: skip
     found = see(look, 100.0, Pace(), {1: Usage(memory=5)})
     assert (found.seconds, found.to_kill, found.cause) == (50.0, 30.0, "")

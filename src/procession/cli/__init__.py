@@ -30,6 +30,7 @@ COMMANDS = {
     "report": "tell how a run is, or how it ended",
     "stacks": "show what each rank of a run is doing",
     "clean": "end and remove what launchers that were killed have left",
+    "manifest": "print what a cluster has to be told to run a program (kubernetes)",
     "doctor": "tell what this machine offers, and what falls back",
     "completion": "print a script by which bash, zsh or fish completes this command",
 }
@@ -133,7 +134,7 @@ def _command(words: list[str]) -> int:
         return 2
     if rest[0] == "run":
         return _command(rest)
-    if rest[0] in STEERING:
+    if rest[0] in (*STEERING, "manifest"):
         from importlib import import_module
 
         return import_module(f"procession.cli.{rest[0]}").main(rest[1:])

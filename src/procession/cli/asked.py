@@ -42,6 +42,8 @@ OF_NODES = (
     "nnodes", "node_rank", "master_addr", "master_port", "rdzv_endpoint", "rdzv_backend",
     "rdzv_id", "rdzv_conf", "standalone", "local_addr", "role",
 )  # fmt: skip
+# Who starts this command once per machine or rank tells so in one of these; see `starters`.
+OF_STARTERS = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 OF_OUTPUT = (
     "log_dir", "redirects", "tee", "local_ranks_filter", "duplicate_stdout_filters",
     "duplicate_stderr_filters", "prefix",
@@ -126,10 +128,14 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
             option = "/".join(parser.options[name].option_strings)
             parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
     s = gather(parser, given)
-    engine = _engine(s)
-    node = _node(s) if engine is None else _named(s)
+    engine = _engine(s, torchrun)
+    node = _node(s, notes, torchrun) if engine is None else _named(s)
     parts = read_parts(parser, s, rest, torchrun=torchrun)
     nproc = sum(part.nproc for part in parts)
+    if node.number is not None:
+        from procession.cli.rendezvous import check_one_rank
+
+        check_one_rank(s, node, nproc)
     logs = _logs(s, nproc, notes, torchrun)
     told = None
     detach = s.flag("detach")
@@ -151,7 +157,7 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
         learn=not s.flag("no_learn"),
         node=node,
         placement=_placement(s),
-        **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}),
+        **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}, node.local),
     )
     return Asked(
         _dealt(spec, s) if engine is None else spec,
@@ -171,34 +177,31 @@ def read_command_line(words: list[str], *, torchrun: bool = False) -> Asked:
     )
 
 
-def _engine(s: Settings) -> OnEngine | None:
-    if not s.said("engine"):
+def _engine(s: Settings, torchrun: bool) -> OnEngine | None:
+    step = "SLURM_STEP_ID" in os.environ and not torchrun
+    if not s.said("engine") and not step:
         for name in OF_ENGINES:
             if s.said(name):
                 raise SpecError(f"{s.where(name)} needs --engine")
         return None
-    from procession.cli.engine import read_engine, take_allocation
-    from procession.engines.contract import EngineError
+    from procession.cli.engine import find_engine
 
-    engine = read_engine(s)
-    if engine.name == "slurm":
-        try:
-            take_allocation(s)
-        except EngineError as e:
-            raise SpecError(str(e)) from None
-    return engine
+    return find_engine(s)
 
 
 def _named(s: Settings) -> Node:
     return Node(role=s.text("role"), run_id=s.text("rdzv_id"))
 
 
-def _node(s: Settings) -> Node:
-    if not s.given(OF_NODES):
+def _node(s: Settings, notes: list[str], torchrun: bool) -> Node:
+    started = not torchrun and any(name in os.environ for name in OF_STARTERS)
+    if not started and not s.given(OF_NODES):
         return ALONE
     from procession.cli.rendezvous import read_node
 
-    return read_node(s)
+    node, said = read_node(s, torchrun=torchrun)
+    notes += said
+    return node
 
 
 def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:

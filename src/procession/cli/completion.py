@@ -10,7 +10,7 @@ import argparse
 from importlib import import_module
 from typing import NamedTuple
 
-from procession.cli import STEERING
+from procession.cli import STEERING, manifest
 from procession.cli.options import make_parser
 from procession.cli.parser import Parser
 from procession.devices import AUTO, KINDS
@@ -27,6 +27,14 @@ WORDS = {
     "preload": ("auto", "none"),
     "stdin": ("0", "none"),
     "rdzv_backend": ("static", "c10d"),
+    "kind": ("jobset", "job"),
+    "output": ("yaml", "json"),
+}
+# How zsh completes the words behind a command's options.
+REST = {
+    "run": " \\\n                    '*::word:_normal'",
+    "manifest": f" \\\n                    '1:where:({' '.join(manifest.WHERE)})' "
+    "'*::word:_normal'",
 }
 FILES, DIRECTORIES = "FILE", "DIR"  # metavars
 
@@ -49,7 +57,7 @@ _procession() {{
                 last=$option
                 if [[ ${{COMP_WORDS[at + 1]}} == = ]]; then ((at += 1)); fi
                 ((at += 1)) ;;
-            *:-*) ;;
+            *:-* | manifest:kubernetes) ;;
             *) _procession_program $at; return ;;
         esac
         ((at += 1))
@@ -67,6 +75,7 @@ _procession() {{
         run:*) COMPREPLY=($(compgen -c -- "$word") $(compgen -f -- "$word")) ;;
         logs:*|attach:*|stop:*|report:*|stacks:*)
             COMPREPLY=($(compgen -W "$(_procession_runs) last" -- "$word")) ;;
+        manifest:*) COMPREPLY=($(compgen -W {places} -- "$word")) ;;
         completion:*) COMPREPLY=($(compgen -W {shells} -- "$word")) ;;
     esac
 }}
@@ -125,7 +134,8 @@ def parsers() -> dict[str, Parser]:
     doctors = Parser("procession doctor")
     doctor.add_arguments(doctors)
     steering = {name: import_module(f"procession.cli.{name}").make_parser() for name in STEERING}
-    return {"run": make_parser(), **steering, "doctor": doctors}
+    others = {"manifest": manifest.make_parser(), "doctor": doctors}
+    return {"run": make_parser(), **steering, **others}
 
 
 def _options(parser: Parser) -> list[_Option]:
@@ -172,6 +182,7 @@ def _bash(commands: dict[str, str], options: dict[str, list[_Option]]) -> str:
         takes_value="|".join(takes),
         values="\n".join(values),
         options="\n".join(lines),
+        places=_quoted(" ".join(manifest.WHERE)),
         shells=_quoted(" ".join(SHELLS)),
     )
 
@@ -193,7 +204,7 @@ def _zsh(commands: dict[str, str], options: dict[str, list[_Option]]) -> str:
     cases: list[str] = []
     for command, each in options.items():
         specs = " \\\n                    ".join(spec(option) for option in each)
-        rest = " \\\n                    '*::word:_normal'" if command == "run" else ""
+        rest = REST.get(command, "")
         cases.append(f"                {command}) _arguments -S \\\n                    {specs}"
                      f"{rest} ;;")  # fmt: skip
     cases.append(f"                completion) _values shell {' '.join(SHELLS)} ;;")
@@ -221,6 +232,8 @@ def _fish(commands: dict[str, str], options: dict[str, list[_Option]]) -> str:
             if option.words:
                 words += ["-a", _fish_quoted(" ".join(option.words))]
             lines.append(" ".join([*words, "-d", _fish_quoted(option.help)]))
+    seen = "'__fish_seen_subcommand_from manifest'"
+    lines.append(f"complete -c procession -n {seen} -f -a '{' '.join(manifest.WHERE)}'")
     shells = " ".join(SHELLS)
     seen = "'__fish_seen_subcommand_from completion'"
     lines.append(f"complete -c procession -n {seen} -f -a '{shells}'")

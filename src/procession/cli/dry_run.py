@@ -30,7 +30,9 @@ def describe(spec: Spec) -> str:
     one = len(set(commands)) == 1
     what = commands[0] if one else "several command lines"
     lines = [f"{spec.nproc} {'rank' if spec.nproc == 1 else 'ranks'} of: {what}"]
-    if spec.node.count > 1:
+    if spec.node.number is not None:
+        lines.append(f"which is rank {spec.node.number} of {spec.node.world} of the job")
+    elif spec.node.count > 1:
         lines.append(f"on node {spec.node.rank} of {spec.node.count}, with as many on each")
     common = _common([_added(spec, env, variables) for variables in by_rank])
     lines.append(f"in {spec.cwd}, with the variables of this shell, and")

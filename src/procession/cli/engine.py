@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
 
 from procession.cli.asked import Asked
 from procession.cli.parts import is_number
+from procession.cli.rendezvous import NUMBERING
 from procession.cli.run import exit_code, forwarded, stopped_by_signals, woken_by_signals
 from procession.cli.say import refuse, say
 from procession.cli.settings import Settings
@@ -23,7 +25,9 @@ from procession.values import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
+    from procession.engines.slurm_allocation import Task
     from procession.events import Event
 
     OnEvent = Callable[[Event], object]
@@ -33,6 +37,7 @@ OF_MEETING = (
     "rdzv_conf",
 )  # fmt: skip
 OF_ONE_MACHINE = ("live", "status", "logs_specs", "virtual_local_rank")
+NO_ENGINE = "none"  # whatever has started this command
 SENT = "PROCESSION_SENT"  # in the environment of a command line that a job runs
 OF_SUBMISSION = ("time", "partition", "account", "engine_options")
 
@@ -57,7 +62,9 @@ def read_engine(s: Settings) -> OnEngine:
     """Read the options about engines. Raises SpecError."""
     name = s.text("engine")
     if name not in NAMES:
-        raise SpecError(f"{s.where('engine')} must be {' or '.join(NAMES)}, not {name!r}")
+        raise SpecError(
+            f"{s.where('engine')} must be {', '.join(NAMES)} or {NO_ENGINE}, not {name!r}"
+        )
     for each in (*OF_MEETING, *OF_ONE_MACHINE):
         if s.said(each):
             why = "is for the ranks of one machine"
@@ -98,6 +105,51 @@ def _lease(s: Settings) -> float:
     if not 1 <= seconds < 1e6:
         raise SpecError(f"{s.where('lease')} must be seconds, 1 or more, not {s.text('lease')!r}")
     return seconds
+
+
+def find_engine(s: Settings) -> OnEngine | None:
+    """Give the engine that is asked for, by --engine or by srun, which has started this command.
+
+    Of several tasks of srun, one on each node, only the first one returns: it is the driver, and
+    the others become its agents. Raises SpecError.
+    """
+    from procession.engines.slurm_allocation import read_task
+
+    try:
+        task = read_task(os.environ)
+        if task is not None and task.count < 2:
+            task = None  # a shell, or a launcher of its own
+        if not s.said("engine"):
+            if task is None or max(task.tasks_on_nodes) > 1 or _is_numbered(s):
+                return None  # what `rendezvous` can read, it reads
+            if shutil.which("munge") is None:
+                return None  # tasks cannot find each other
+            s.add("engine", "slurm", "srun")
+        if s.text("engine") == NO_ENGINE:
+            return None
+        engine = read_engine(s)
+        if engine.name != "slurm":
+            return engine
+        if task is None:
+            take_allocation(s)
+        elif task.number:
+            become_agent(task)
+    except EngineError as e:
+        raise SpecError(str(e)) from None
+    return engine
+
+
+def _is_numbered(s: Settings) -> bool:
+    """Whether somebody has said where this machine stands, or we are in a rank of a group."""
+    said = s.given((*NUMBERING, "master_addr", "master_port"))
+    return said or "MASTER_ADDR" in os.environ or "PROCESSION_RUN" in os.environ
+
+
+def become_agent(task: Task) -> NoReturn:
+    """Be an agent of the driver in task 0. Raises EngineError."""
+    from procession.engines.slurm_step import become_agent as become
+
+    become(task)
 
 
 def take_allocation(s: Settings) -> None:
@@ -227,4 +279,4 @@ def _submit(prog: str, asked: Asked, on: OnEngine, words: list[str]) -> int:
         refuse(prog, str(e))
 
 
-__all__ = ["OnEngine", "read_engine", "run_on_engine", "take_allocation"]
+__all__ = ["OnEngine", "find_engine", "run_on_engine"]

@@ -44,10 +44,12 @@ def plan_output(spec: Spec, name: str) -> tuple[Spec, Output]:
     spec = replace(spec, node=replace(spec.node, run_id=run_id))
     files = _Files(spec, specs)
     template = spec.logs.template(spec.nproc) or ""
-    first = spec.node.first(spec.nproc)
-    width = len(str(spec.node.count * spec.nproc - 1))
+    first, local = spec.node.first(spec.nproc), spec.node.local
+    width = len(str(spec.node.size(spec.nproc) - 1))
     prefixes = {
-        rank: template.format(rank=first + rank, local_rank=rank, width=width, name=spec.name)
+        rank: template.format(
+            rank=first + rank, local_rank=local + rank, width=width, name=spec.name
+        )
         for rank in range(spec.nproc)
     }
     output = replace(output_to(spec.name, spec.nproc, files.first, prefixes), files=files)

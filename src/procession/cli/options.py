@@ -277,7 +277,8 @@ def _declare_engines(parser: Parser) -> None:
     add = parser.add_argument_group("engines, which give several machines").add_argument
     add("--engine", metavar="NAME",
         help="run N ranks on each of --nnodes machines of slurm or ray, as one group from here; "
-        "outside an allocation of Slurm, send a job that does so")  # fmt: skip
+        "outside an allocation of Slurm, send a job that does so. One task of srun on each machine "
+        "is an agent of such a group by itself; none: not so")  # fmt: skip
     add("--lease", metavar="SECONDS",
         help="a machine of which nothing has been heard for so long is lost, and ends its ranks "
         "(default: 5)")  # fmt: skip

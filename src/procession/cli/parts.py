@@ -151,20 +151,21 @@ def _substituted(word: str, rank: int) -> str:
     return Template(word).safe_substitute({MACRO: str(rank)})
 
 
-def by_rank(parts: Sequence[Part], common: Mapping[str, str]) -> dict[str, Any]:
+def by_rank(parts: Sequence[Part], common: Mapping[str, str], local: int = 0) -> dict[str, Any]:
     """Give programs, arguments and environments as `make_spec` takes them. Raises SpecError.
 
-    common: variables of all ranks, for which parts may have values of their own.
+    common: variables of all ranks, for which parts may have values of their own. local: which of
+    this machine's ranks the first one is.
     """
     programs: dict[int, Program] = {}
     args: dict[int, tuple[str, ...]] = {}
     env: dict[int, dict[str, str | None]] = {}
     for part in parts:
         varies = "$" in part.words[0]
-        program, own = part.program(len(programs)), {**common, **part.env}
+        program, own = part.program(local + len(programs)), {**common, **part.env}
         for rank in range(len(programs), len(programs) + part.nproc):
-            programs[rank] = part.program(rank) if varies else program
-            args[rank] = part.arguments(rank)
+            programs[rank] = part.program(local + rank) if varies else program
+            args[rank] = part.arguments(local + rank)
             env[rank] = own
     same = all(words == args[0] for words in args.values())
     if len({id(p) for p in programs.values()}) == 1 and same:

@@ -43,7 +43,7 @@ def main(words: list[str]) -> int:
     if options.json:
         text = json.dumps(found, indent=2)
     else:
-        text = merge.format(found, first=int(group["node"]) * int(group["nproc"]))
+        text = merge.format(found, first=int(group["first"]))
     say(text.rstrip("\n") + "\n", sys.stdout)
     return 0
 

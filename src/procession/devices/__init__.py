@@ -133,17 +133,17 @@ def deal(
     merged = {**base, **common}
     ours = {name: value for name, value in merged.items() if value is not None}
     told = _of_this_machine(kind, spec, ours, root)
-    lists = _known(kind).lists
+    lists, node = _known(kind).lists, spec.node
     env: list[Variables] = []
     for rank in range(spec.nproc):
         own = {n: v for n, v in spec.env[rank].items() if n not in common}
         by_hand = lists if any(n in own for n in lists) else ()
         dealt = environment(
             kind,
-            local_rank=rank,
-            local_world_size=spec.nproc,
-            rank=spec.node.first(spec.nproc) + rank,
-            world_size=spec.node.count * spec.nproc,
+            local_rank=node.local + rank,
+            local_world_size=node.local_size(spec.nproc),
+            rank=node.first(spec.nproc) + rank,
+            world_size=node.size(spec.nproc),
             inherited={n: v for n, v in ours.items() if n not in by_hand},
             count=None if by_hand else told.count,
             endpoint=told.endpoint,
@@ -162,7 +162,12 @@ def deal_unseen(spec: Spec, kind: str, inherited: Mapping[str, str] = os.environ
     env: list[Variables] = []
     for rank, own in enumerate(spec.env):
         found = {**inherited, **{n: v for n, v in own.items() if v is not None}}
-        dealt = environment(kind, local_rank=rank, local_world_size=spec.nproc, inherited=found)
+        dealt = environment(
+            kind,
+            local_rank=spec.node.local + rank,
+            local_world_size=spec.node.local_size(spec.nproc),
+            inherited=found,
+        )
         env.append({**own, **dealt})
     return replace(spec, env=tuple(env))
 
@@ -204,7 +209,7 @@ def _of_this_machine(kind: str, spec: Spec, inherited: Mapping[str, str], root: 
     """Learn what `environment` does not look at by itself."""
     known = _known(kind)
     topology = None
-    if kind == "tpu" and spec.nproc > 1:
+    if kind == "tpu" and spec.node.local_size(spec.nproc) > 1:
         from procession.devices.metadata import find_topology
 
         topology = find_topology(inherited)
@@ -216,9 +221,10 @@ def _of_this_machine(kind: str, spec: Spec, inherited: Mapping[str, str], root: 
 
 
 def _endpoint(spec: Spec) -> str:
-    """Give a meeting point beside that of MASTER_PORT, on several machines the port after it."""
+    """Give a meeting point beside that of MASTER_PORT, for several groups the port after it."""
     node = spec.node
-    return f"{node.address}:{node.port + 1 if node.count > 1 else free_port()}"
+    several = node.size(spec.nproc) > spec.nproc
+    return f"{node.address}:{node.port + 1 if several else free_port()}"
 
 
 def _count(found_as: str, root: str, inherited: Mapping[str, str]) -> int | None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from procession.engines.contract import Engine
 
 NAMES = ("slurm", "ray")
-OUTSIDE = "outside of an allocation, `procession run --engine slurm` sends a job"
 
 
 def choose(name: str, share: Share, nodes: int | None) -> tuple[Engine, Share, int]:
@@ -35,8 +34,16 @@ def choose(name: str, share: Share, nodes: int | None) -> tuple[Engine, Share, i
 
 def _slurm(share: Share, nodes: int | None) -> tuple[Engine, Share, int]:
     from procession.engines.slurm import Slurm
+    from procession.engines.slurm_allocation import read_task
+    from procession.engines.slurm_step import SlurmStep
 
     spec = share.spec
+    task = read_task(os.environ)
+    if task is not None and task.count > 1:
+        step = SlurmStep(task)
+        if nodes is not None and nodes > step.slots:
+            raise SpecError(f"{nodes} nodes are asked for, but srun has started {step.slots} tasks")
+        return step, share, nodes or step.slots
     engine = Slurm(grace=spec.stop.grace + spec.stop.notice)
     found = engine.allocation
     there = len(found.nodes)
@@ -70,9 +77,4 @@ def _cpus(spec: Spec) -> int:
     return spec.nproc * (spec.placement.cpus_per_rank or 1)
 
 
-def in_allocation() -> bool:
-    """Tell whether this process is in an allocation of Slurm."""
-    return bool(os.environ.get("SLURM_JOB_ID"))
-
-
-__all__ = ["NAMES", "EngineError", "choose", "in_allocation"]
+__all__ = ["NAMES", "EngineError", "choose"]

@@ -110,7 +110,7 @@ def expand(text: str) -> tuple[str, ...]:
             numbers = [n for piece in match[1].split(",") for n in _range(piece, text)]
             names = [name + before + number for name in names for number in numbers]
         found += [name + part[at:] for name in names]
-    if not found or not all(found):
+    if not found or not all(n and n.isprintable() and not {*n} & {*"[], "} for n in found):
         raise EngineError(f"Slurm's list of nodes cannot be read: {text!r}")
     return tuple(found)
 
@@ -133,7 +133,7 @@ def _split(text: str) -> list[str]:
 
 def _range(piece: str, text: str) -> list[str]:
     first, dash, last = piece.partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
+    if not first.isdecimal() or (dash and not (last.isdecimal() and int(first) <= int(last))):
         raise EngineError(f"Slurm's list of nodes cannot be read: {text!r}")
     numbers = range(int(first), int(last or first) + 1)
     return [str(number).zfill(len(first)) for number in numbers]

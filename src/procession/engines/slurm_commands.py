@@ -123,7 +123,7 @@ def batch_command(
     """Give the line that sends a batch script, which it reads from its standard input.
 
     signal: before the time limit, to the driver alone, as in `USR1@60`. arguments: further ones,
-        which go before what is said here. Raises EngineError for those that cannot work.
+        which go after what is said here. Raises EngineError for those that cannot work.
     """
     words = [
         "sbatch",

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from procession.engines.contract import EngineError
 
 ANSWER_WITHIN = 30.0  # seconds for one of Slurm's commands
+# What makes a command end with the thread that starts it, where there is such a thing.
+MORTAL = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
 KEPT = 5  # last lines of srun, as the reason of its end
 NO_SLURM = "is not on the PATH: the commands of Slurm are needed (Debian package slurm-client)"
 
@@ -33,7 +35,7 @@ class Step:
         self.exit = ""
         try:
             self._srun = subprocess.Popen(
-                [*_mortal(), *argv],
+                [*MORTAL, *argv],
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -101,14 +103,10 @@ def ask(argv: Sequence[str], env: Mapping[str, str], text: str | None = None) ->
     except subprocess.TimeoutExpired:
         raise EngineError(f"{argv[0]} did not answer within {ANSWER_WITHIN:g} s") from None
     if done.returncode:
-        words = done.stderr.strip() or f"it ended with exit code {done.returncode}"
+        words = done.stderr.strip() or done.stdout.strip().partition("\n")[0]
+        words = words or f"it ended with exit code {done.returncode}"
         raise EngineError(f"{argv[0]} failed: {words}")
     return done.stdout
 
 
-def _mortal() -> list[str]:
-    """Give what makes a command end with the thread that starts it, where there is such a thing."""
-    return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-
-
-__all__ = ["NO_SLURM", "Step", "ask"]
+__all__ = ["MORTAL", "NO_SLURM", "Step", "ask"]

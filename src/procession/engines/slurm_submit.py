@@ -97,6 +97,7 @@ class _Following:
         self._wishes = 0  # of the user, that have been obeyed
         self._cancel_at: float | None = None
         self._state = ""
+        self._told = False  # why it waits
 
     def follow(self) -> int:
         """Show the output until the job is over; gives its exit code."""
@@ -141,8 +142,9 @@ class _Following:
 
     def _tell(self, facts: Mapping[str, str]) -> None:
         state = facts["JobState"]
-        if state == "PENDING" and not self._state:
-            self._say(f"job {self._job} is waiting: {facts.get('Reason', 'no reason given')}")
+        if state == "PENDING" and not self._told and facts.get("Reason", "None") != "None":
+            self._told = True
+            self._say(f"job {self._job} is waiting: {facts['Reason']}")
         elif state == "RUNNING" and self._state in ("", "PENDING", "CONFIGURING"):
             self._say(f"job {self._job} runs on {facts.get('NodeList', '?')}")
         self._state = state

@@ -92,7 +92,7 @@ def output_of(
     nproc: int,
     name: str,
     directory_name: str,
-    world: tuple[int, int] | None = None,
+    world: tuple[int, int, int] | None = None,
     node: int = 0,
     place: str = "",
     attempt: int = 0,
@@ -100,16 +100,18 @@ def output_of(
     """Plan the output of a group by its `Logs`; makes the run's directory. Raises OSError.
 
     world: where the group is one of several of a job, the number that its rank 0 has in the job,
-        and the size of the job. node: its node's rank.
+        the size of the job, and the number of its rank 0 on this machine. node: its node's rank.
     place, attempt: the run's directory and the attempt in it, where the group is one attempt of a
         job that others start again; "": a new directory by `logs`.
     """
     template = logs.template(nproc) or ""
-    first, size = world or (0, nproc)
+    first, size, local = world or (0, nproc, 0)
     width = len(str(size - 1))
     host = os.uname().nodename if "{host" in template else ""
     prefixes = [
-        template.format(rank=first + r, local_rank=r, width=width, name=name, node=node, host=host)
+        template.format(
+            rank=first + r, local_rank=local + r, width=width, name=name, node=node, host=host
+        )
         for r in range(nproc)
     ]
     files = RunDir(logs, nproc, directory_name, place, attempt)

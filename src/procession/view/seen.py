@@ -87,7 +87,7 @@ def see(
     look: Mapping[str, Any], now: float, pace: Pace, usage: Mapping[int, Usage] | None = None
 ) -> Whole:
     """Put together what is seen. now: seconds since 1970. usage: by local rank."""
-    first = look["node"] * look["nproc"]
+    first = look["first"]
     ranks: list[Seen] = []
     for told in look["ranks"]:
         local, at = told["rank"], told["beat_at"]

@@ -1,0 +1,159 @@
+"""What something else tells that has started this command once per machine, or once per rank. Pure.
+
+mpirun, mpiexec and srun say in variables which of how many processes each one is. They do not say
+what the processes are for: one alone on its machine is taken for the launcher of that machine's
+ranks, and each of several for the launcher of one rank.
+
+Sources: Open MPI, https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html; Hydra of
+MPICH and Intel MPI, PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS (srun --mpi=pmi2 sets the
+first two as well, so that only the last two tell of Hydra); Slurm, the output environment variables
+in https://slurm.schedmd.com/srun.html. A batch script, and a shell that srun --pty has started,
+have most of Slurm's variables, too, but no step with several tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from zlib import crc32
+
+from procession.engines.contract import EngineError
+from procession.engines.slurm_allocation import read_task
+from procession.errors import SpecError
+from procession.values import Value
+
+FIRST_PORT, PORTS = 20_000, 12_000  # below those that Linux gives to who asks for any
+OWN = "for a group of its own, write --nnodes 1"
+
+
+class Started(Value):
+    """What is told about this process.
+
+    starter: the command that started it. variable: the most telling one that was read. rank, size:
+    its number among all processes, and how many there are. local, local_size: the same on this
+    machine. machine, machines: which of how many machines this is. address: of the first machine,
+    "" where it is not told. job: what the job is called, "" where it is not told. cpus: that each
+    process has for itself, 0 where it is not told.
+    """
+
+    starter: str
+    variable: str
+    rank: int
+    size: int
+    local: int
+    local_size: int
+    machine: int
+    machines: int
+    address: str = ""
+    job: str = ""
+    cpus: int = 0
+
+    @property
+    def per_rank(self) -> bool:
+        """Whether there is a process for every rank, and not for every machine."""
+        return self.size > self.machines
+
+    @property
+    def port(self) -> int | None:
+        """A port that all processes of the job agree on, and other jobs hardly have."""
+        return FIRST_PORT + crc32(self.job.encode()) % PORTS if self.job else None
+
+
+def read_started(env: Mapping[str, str]) -> Started | None:
+    """Tell what has started this command; None for nothing, or for it alone.
+
+    In a rank of a group, what was told is about that group's launcher. Raises SpecError where
+    variables contradict each other.
+    """
+    if "PROCESSION_RUN" in env:
+        return None
+    for name, read in (
+        ("OMPI_COMM_WORLD_SIZE", _open_mpi),
+        ("MPI_LOCALNRANKS", _hydra),
+        ("SLURM_STEP_NUM_TASKS", _slurm),
+    ):
+        if name in env:
+            return read(env)
+    return None
+
+
+def _open_mpi(env: Mapping[str, str]) -> Started | None:
+    rank, size, local, local_size = _numbers(
+        env,
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    )
+    name = env.get("PMIX_NAMESPACE") or env.get("OMPI_MCA_ess_base_jobid", "")
+    job = f"mpirun_{name}" if name else ""
+    return _by_mpi("mpirun", "OMPI_COMM_WORLD_RANK", rank, size, local, local_size, job)
+
+
+def _hydra(env: Mapping[str, str]) -> Started | None:
+    rank, size, local, local_size = _numbers(
+        env, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
+    )
+    return _by_mpi("mpiexec", "PMI_RANK", rank, size, local, local_size, "")
+
+
+def _by_mpi(
+    starter: str, variable: str, rank: int, size: int, local: int, local_size: int, job: str
+) -> Started | None:
+    """Number the machines, of which MPI tells nothing, by the ranks: as many on each, in turn."""
+    if size < 2:
+        return None
+    _check(variable, rank, size, local, local_size)
+    if (rank - local) % local_size or size % local_size:
+        raise SpecError(
+            f"{starter} has not numbered ranks machine by machine, with as many on each: this is "
+            f"rank {rank} of {size}, and number {local} of {local_size} on its machine; write "
+            f"`{starter} --map-by ppr:{local_size}:node`, or -ppn {local_size}; {OWN}"
+        )
+    return Started(
+        starter, variable, rank, size, local, local_size,
+        machine=rank // local_size, machines=size // local_size, job=job,
+    )  # fmt: skip
+
+
+def _slurm(env: Mapping[str, str]) -> Started | None:
+    try:
+        task = read_task(env)
+    except EngineError as e:
+        raise SpecError(f"srun's variables are not as Slurm writes them: {e}; {OWN}") from None
+    if task is None or task.count < 2:
+        return None
+    machines, here = len(task.nodes), task.tasks_on_nodes
+    _, local, machine = _numbers(env, "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID")
+    if not machine < machines == len(here) or sum(here) != task.count:
+        names = ("NODEID", "STEP_NUM_TASKS", "STEP_NODELIST", "STEP_TASKS_PER_NODE")
+        said = ", ".join(f"SLURM_{name}={env.get(f'SLURM_{name}', '')}" for name in names)
+        raise SpecError(f"srun's variables contradict each other: {said}; {OWN}")
+    _check("SLURM_PROCID", task.number, task.count, local, here[machine])
+    cpus = env.get("SLURM_CPUS_PER_TASK", "")
+    return Started(
+        "srun", "SLURM_PROCID", task.number, task.count, local, here[machine], machine, machines,
+        address=task.nodes[0], job=f"slurm_{task.job}.{task.step}",
+        cpus=int(cpus) if cpus.isdecimal() else 0,
+    )  # fmt: skip
+
+
+def _numbers(env: Mapping[str, str], *names: str) -> list[int]:
+    found: list[int] = []
+    for name in names:
+        text = env.get(name, "")
+        if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+            said = f"is {text!r}, no number" if name in env else "is missing beside the others"
+            raise SpecError(f"{name} {said}: who has set these variables? {OWN}")
+        found.append(int(text))
+    return found
+
+
+def _check(variable: str, rank: int, size: int, local: int, local_size: int) -> None:
+    if not (rank < size and local < local_size <= size):
+        raise SpecError(
+            f"{variable} and its like contradict each other: rank {rank} of {size}, and number "
+            f"{local} of {local_size} on this machine; {OWN}"
+        )
+
+
+__all__ = ["OWN", "Started", "read_started"]

@@ -1,0 +1,266 @@
+"""A command that mpirun, srun or Kubernetes has started: its place, from their variables."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from commandline import PROCESSION, command, run
+
+from support import run_python, write
+
+NAMES = ("RANK", "LOCAL_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+         "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")  # fmt: skip
+SEE = f"""
+import json, os, sys
+sys.stdout.write(json.dumps({{name: os.environ.get(name) for name in {NAMES}}}) + "\\n")
+"""
+REDUCE = """
+import sys, torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([10.0 ** dist.get_rank()])
+dist.all_reduce(total)
+sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()}: {int(total.item())}\\n")
+dist.destroy_process_group()
+"""
+MPIRUN = (
+    "mpirun",
+    "--oversubscribe",
+    "--bind-to",
+    "none",
+    *["--allow-run-as-root"] * (not os.geteuid()),
+)
+OF_OTHERS = ("OMPI_", "PMIX_", "PMI_", "MPI_", "SLURM_", "JOB_COMPLETION_INDEX", "MASTER_", "OMP_")
+needs_mpirun = pytest.mark.skipif(
+    not shutil.which("mpirun"), reason="there is no mpirun here (Debian package openmpi-bin)"
+)
+
+
+@pytest.fixture
+def see(tmp_path):
+    return write(tmp_path / "see.py", SEE)
+
+
+def environment(variables):
+    """Give ours with these variables, and without those of whoever may have started the tests."""
+    ours = {n: v for n, v in os.environ.items() if not n.startswith(OF_OTHERS)}
+    return {**ours, **{n: str(v) for n, v in variables.items()}}
+
+
+def told(*words, **variables):
+    """Run a command to which these variables are told; gives it with what its ranks have seen."""
+    done = run(*words, env=environment(variables))
+    ranks = [json.loads(line[line.index("{") :]) for line in done.stdout.splitlines()]
+    return done, sorted(ranks, key=lambda rank: int(rank["RANK"]))
+
+
+def slurm(rank, local, node, per_node="2(x2)", tasks=4, **more):
+    return {
+        "SLURM_JOB_ID": 811, "SLURM_STEP_ID": 0, "SLURM_PROCID": rank, "SLURM_LOCALID": local,
+        "SLURM_STEP_NUM_TASKS": tasks, "SLURM_NODEID": node, "SLURM_STEP_NUM_NODES": 2,
+        "SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_STEP_TASKS_PER_NODE": per_node, **more,
+    }  # fmt: skip
+
+
+def test_a_task_of_slurm_is_one_rank(see):
+    done, (seen,) = told(see, **slurm(3, 1, 1, SLURM_CPUS_PER_TASK=6))
+    assert done.returncode == 0, done.stderr
+    port = seen.pop("MASTER_PORT")
+    assert seen == {
+        "RANK": "3", "LOCAL_RANK": "1", "ROLE_RANK": "3", "WORLD_SIZE": "4",
+        "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2",
+        "MASTER_ADDR": "gpu07", "OMP_NUM_THREADS": "6",
+    }  # fmt: skip
+    assert done.stderr == ""  # the machine's first rank says it
+    first, (other,) = told(see, **slurm(2, 0, 1, SLURM_CPUS_PER_TASK=6))
+    assert other["MASTER_PORT"] == port
+    assert first.stderr == (
+        "procession: this is rank 2 of 4, with 2 on this machine, by the variables of srun "
+        f"(SLURM_PROCID and others); ranks meet at gpu07:{port}; for a group of its own, write "
+        "--nnodes 1\n"
+    )
+
+
+def test_a_task_on_each_machine_has_the_ranks_of_its_machine(see):
+    done, seen = told("--engine", "none", "-n", 2, see, **slurm(1, 0, 1, "1(x2)", 2))
+    assert done.returncode == 0, done.stderr
+    assert [(r["RANK"], r["LOCAL_RANK"], r["WORLD_SIZE"]) for r in seen] == [
+        ("2", "0", "4"), ("3", "1", "4"),
+    ]  # fmt: skip
+    assert {(r["GROUP_RANK"], r["LOCAL_WORLD_SIZE"], r["MASTER_ADDR"]) for r in seen} == {
+        ("1", "2", "gpu07")
+    }
+    assert "procession: this is machine 1 of 2, by the variables of srun" in done.stderr
+
+
+def test_an_address_that_is_said_counts(see):
+    _, (seen,) = told("--master-addr", "[fd00::1]", "--master-port", 4000, see, **slurm(3, 1, 1),
+                      MASTER_ADDR="other", MASTER_PORT=5000)  # fmt: skip
+    assert (seen["MASTER_ADDR"], seen["MASTER_PORT"], seen["RANK"]) == ("fd00::1", "4000", "3")
+    _, (seen,) = told(see, **slurm(3, 1, 1), MASTER_ADDR="other", MASTER_PORT=5000)
+    assert (seen["MASTER_ADDR"], seen["MASTER_PORT"]) == ("other", "5000")
+
+
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        (["--nnodes", "1"], {}),
+        (["--standalone"], {}),
+        ([], {"PET_NNODES": "1"}),
+        ([], {"PROCESSION_STANDALONE": "1"}),
+        ([], {"PROCESSION_RUN": "of_a_launcher_around"}),
+    ],
+)
+def test_a_group_of_its_own(see, words, variables):
+    done, seen = told(*words, "-n", 2, see, **slurm(3, 1, 1), **variables)
+    assert [(r["RANK"], r["WORLD_SIZE"], r["MASTER_ADDR"]) for r in seen] == [
+        ("0", "2", "127.0.0.1"), ("1", "2", "127.0.0.1"),
+    ], done.stderr  # fmt: skip
+
+
+def test_torchruns_command_reads_torchruns_options_only(see):
+    code = "from procession.cli.torchrun import main; import sys; sys.exit(main(sys.argv[1:]))"
+    env = environment(slurm(3, 1, 1))
+    done = run_python("-c", code, see, env=env)
+    assert json.loads(done.stdout)["WORLD_SIZE"] == "1", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "said"),
+    [
+        (["-n", "2"], {}, "was started 4 times, 2 of them on this machine, once for each rank"),
+        (["--cpus-per-rank", "1"], {}, "--cpus-per-rank: each rank has a launcher of its own"),
+        ([], {"SLURM_PROCID": 7}, "SLURM_PROCID and its like contradict each other"),
+        ([], {"MASTER_PORT": "http"}, "MASTER_PORT must be a port from 1 to 65535, not 'http'"),
+    ],
+)
+def test_refused(see, words, variables, said):
+    done, _ = told(*words, see, **{**slurm(3, 1, 1), **variables})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_mpirun_on_several_machines_has_to_be_told_an_address(see):
+    two = {"OMPI_COMM_WORLD_RANK": 1, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_LOCAL_RANK": 0,
+           "OMPI_COMM_WORLD_LOCAL_SIZE": 1}  # fmt: skip
+    done, _ = told(see, **two)
+    assert done.returncode == 2
+    assert (
+        "does not say where rank 0 is: write --master-addr HOST, or set MASTER_ADDR" in done.stderr
+    )
+    done, (seen,) = told(see, **two, MASTER_ADDR="head")
+    assert (seen["RANK"], seen["MASTER_ADDR"], seen["MASTER_PORT"]) == ("1", "head", "29500")
+
+
+def test_the_report_and_the_result_speak_of_the_job(tmp_path):
+    source = "import procession, sys\nprint('here', flush=True)\nraise ValueError('no such batch')"
+    script = write(tmp_path / "fail.py", source)
+    done = run("--json", script, env=environment(slurm(3, 1, 1)))
+    result = json.loads(done.stdout)
+    assert (result["failures"], result["cause"]["local_rank"]) == ([3], 1)
+    assert "fail.py failed on node 1 of 2: rank 3 of 4 (pid " in done.stderr
+
+
+def test_the_number_on_this_machine_is_filled_in(see):
+    env = environment(slurm(3, 1, 1))
+    done = run("echo", "${local_rank}", env=env)
+    assert done.stdout == "1\n", done.stderr
+
+
+def test_prefixes_are_numbered_over_the_job():
+    done = run("--prefix", "{rank}/{local_rank} ", "echo", "here", env=environment(slurm(3, 1, 1)))
+    assert done.stdout == "3/1 here\n", done.stderr
+
+
+# -- Kubernetes
+
+
+def test_a_pod_of_an_indexed_job(see):
+    words = ("--nnodes", 4, "-n", 2, "--master-addr", "train-0.train", see)
+    done, seen = told(*words, JOB_COMPLETION_INDEX=3)
+    assert [(r["RANK"], r["WORLD_SIZE"]) for r in seen] == [("6", "8"), ("7", "8")], done.stderr
+    assert {(r["MASTER_ADDR"], r["MASTER_PORT"]) for r in seen} == {("train-0.train", "29500")}
+    _, (seen,) = told("--nnodes", 4, see, JOB_COMPLETION_INDEX=3, MASTER_ADDR="a", MASTER_PORT=4000)
+    assert (seen["RANK"], seen["MASTER_ADDR"], seen["MASTER_PORT"]) == ("3", "a", "4000")
+
+
+def test_a_number_that_is_said_counts_more_than_the_pods(see):
+    words = ("--nnodes", 4, "--node-rank", 1, "--master-addr", "head", see)
+    _, (seen,) = told(*words, JOB_COMPLETION_INDEX=3)
+    assert seen["RANK"] == "1"
+
+
+def test_a_pod_alone_is_alone(see):
+    _, (seen,) = told(see, JOB_COMPLETION_INDEX=3)
+    assert (seen["RANK"], seen["WORLD_SIZE"]) == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "index", "said"),
+    [
+        (["--master-addr", "a"], 4, "JOB_COMPLETION_INDEX is '4', but --nnodes says 4 machines"),
+        (["--master-addr", "a"], "x", "JOB_COMPLETION_INDEX is 'x'"),
+        ([], 1, "this is pod 1 of 4, and each has an address of its own: write --master-addr"),
+    ],
+)
+def test_pods_that_are_refused(see, words, index, said):
+    done, _ = told("--nnodes", 4, *words, see, JOB_COMPLETION_INDEX=index)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+# -- with the real thing
+
+
+def mpirun(*words):
+    return subprocess.run(
+        [*MPIRUN, *map(str, words)], env=environment({}), stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+
+
+@needs_mpirun
+@pytest.mark.torch
+def test_four_processes_of_mpirun_reduce(tmp_path):
+    pytest.importorskip("torch")
+    script = write(tmp_path / "reduce.py", REDUCE)
+    done = mpirun("-n", 4, *PROCESSION, "run", script)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"rank {r} of 4: 1111" for r in range(4)]
+    said = [line for line in done.stderr.splitlines() if "by the variables of mpirun" in line]
+    assert len(said) == 1
+
+
+@needs_mpirun
+def test_a_rank_that_fails_under_mpirun_ends_them_all(tmp_path):
+    source = """
+        import os, time
+        if os.environ["RANK"] == "2":
+            raise ValueError("no such batch")
+        time.sleep(60)
+    """
+    # How long after mpirun has asked the others to end it kills them: one second by default.
+    patient = ("--mca", "odls_base_sigkill_timeout", 3)
+    done = mpirun(*patient, "-n", 3, *PROCESSION, "run", write(tmp_path / "fail.py", source))
+    assert done.returncode == 1
+    assert "fail.py failed: rank 2 of 3 (pid " in done.stderr
+
+
+def test_nothing_of_it_is_imported_for_a_plain_launch(tmp_path):
+    code = """
+        import sys
+        from procession.cli import main
+        assert main(["run", "true"]) == 0
+        print([name for name in sys.modules if "starters" in name or "rendezvous" in name])
+    """
+    done = run_python(write(tmp_path / "launch.py", code), env=environment({}))
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_dry_run_says_where(see):
+    env = environment(slurm(3, 1, 1))
+    done = command("run", "--dry-run", see, env=env)
+    assert "which is rank 3 of 4 of the job" in done.stdout

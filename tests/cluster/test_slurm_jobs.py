@@ -1,0 +1,204 @@
+"""`procession run --engine slurm` on real clusters: whole jobs, and what may befall them."""
+
+import os
+import re
+import signal
+import sys
+
+import pytest
+
+from conftest import alive, marked, until
+from support import gone, write
+
+PROCESSION = (sys.executable, "-m", "procession")
+SALLOC = ("salloc", "--quiet", "--no-kill")
+# Each rank tells its pid and its node, then waits for a file, or SIGTERM, which it obeys.
+WAITS = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print("saved", flush=True), sys.exit(0)))
+attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+rank, node = os.environ["RANK"], os.environ["SLURMD_NODENAME"]
+open(f"{sys.argv[1]}/{attempt}.{rank}.{node}.{os.getpid()}", "w").close()
+while not os.path.exists(f"{sys.argv[1]}/end"):
+    time.sleep(0.02)
+"""
+
+
+class Run:
+    """A job in an allocation, and its ranks as they tell of themselves."""
+
+    def __init__(self, cluster, path, options, *words, salloc=SALLOC, code=WAITS):
+        self.cluster = cluster
+        self.here = path / "ranks"
+        self.here.mkdir()
+        self.log = path / "log"
+        script = write(path / "work.py", code)
+        line = [*salloc, *options, *PROCESSION, "run", "--engine", "slurm", *words]
+        with open(self.log, "wb") as log:
+            self.process = cluster.popen(
+                *line, script, self.here, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def ranks(self, attempt=0):
+        """Give (node, pid) of each rank of an attempt."""
+        told = [n.split(".") for n in os.listdir(self.here) if n[0].isdigit()]
+        return {int(r): (node, int(pid)) for a, r, node, pid in told if int(a) == attempt}
+
+    def up(self, count, attempt=0, patience=20):
+        def look():
+            assert self.process.poll() is None, self.said()
+            return len(self.ranks(attempt)) == count and self.ranks(attempt)
+
+        return until(look, f"{count} ranks", patience)
+
+    def job(self):
+        return self.cluster.run("squeue", "-h", "-o", "%i").stdout.split()[0]
+
+    def said(self):
+        return self.log.read_text()
+
+    def end(self, timeout=30):
+        return self.process.wait(timeout)
+
+    def finish(self):
+        (self.here / "end").touch()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def driver_of(mark):
+    """Give the driver among the processes of a test."""
+    for pid in marked(mark):
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            words = f.read().split(b"\0")
+        if b"--engine" in words and b"procession" in words and words[0].endswith(b"python"):
+            return pid
+    return None
+
+
+@pytest.fixture
+def mark(monkeypatch):
+    return f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
+
+
+def test_ranks_are_numbered_over_nodes_and_have_devices(slurm, tmp_path):
+    code = """
+        import os
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "CUDA_VISIBLE_DEVICES")
+        print(*map(os.environ.get, names), len(os.sched_getaffinity(0)))
+    """
+    asked = ("-N2", "--ntasks-per-node=2", "--gpus-per-task=1", "--cpus-per-task=1")
+    with Run(slurm, tmp_path, asked, "--prefix", "", code=code) as it:
+        assert it.end() == 0, it.said()
+        lines = sorted(line for line in it.said().splitlines() if line[0].isdigit())
+    assert lines == ["0 4 0 0 0 1", "1 4 0 0 1 1", "2 4 0 1 0 1", "3 4 0 1 1 1"]
+
+
+def test_a_failure_on_one_node_ends_all(slurm, tmp_path):
+    code = WAITS + "if rank == '3': raise ValueError('bad batch')\ntime.sleep(60)\n"
+    with Run(slurm, tmp_path, ("-N3",), "-n", 2, code=code) as it:
+        pids = [pid for _, pid in it.up(6).values()]
+        it.finish()
+        assert it.end() == 1
+        assert "ValueError: bad batch" in it.said()
+        gone(pids)
+    assert not slurm.processes()
+
+
+def test_a_cancelled_job_lets_ranks_end_in_order(slurm, tmp_path):
+    """Slurm signals every process of the step: forkservers endure it, ranks obey it."""
+    with Run(slurm, tmp_path, ("-N2",), "-n", 2, "--grace", 3) as it:
+        pids = [pid for _, pid in it.up(4).values()]
+        slurm.run("scancel", "--signal=TERM", it.job())
+        it.end()
+        assert it.said().count("saved") == 4, it.said()
+        gone(pids)
+
+
+def test_the_end_of_the_allocation_ends_the_job(slurm, tmp_path):
+    with Run(slurm, tmp_path, ("-N2",), "-n", 2, "--grace", 3) as it:
+        pids = [pid for _, pid in it.up(4).values()]
+        slurm.run("scancel", it.job())
+        assert it.end() != 0
+        gone(pids)
+
+
+def test_a_killed_driver_leaves_nothing(slurm, tmp_path, mark):
+    with Run(slurm, tmp_path, ("-N2",), "-n", 2, "--lease", 1) as it:
+        pids = [pid for _, pid in it.up(4).values()]
+        os.kill(driver_of(mark), signal.SIGKILL)
+        it.end()
+        gone(pids)
+    until(lambda: not slurm.processes(), "the end of all agents")
+
+
+def test_a_killed_agent_is_replaced(slurm, tmp_path):
+    words = ("-n", 2, "--nnodes", 2, "--max-node-losses", 1)
+    with Run(slurm, tmp_path, ("-N2",), *words) as it:
+        first = it.up(4)
+        node, pid = first[2]
+        os.kill(agent_above(pid), signal.SIGKILL)
+        second = it.up(4, attempt=1)
+        assert {n for n, _ in second.values()} == {n for n, _ in first.values()}
+        assert node == second[2][0]
+        gone(p for _, p in first.values())
+        it.finish()
+        assert it.end() == 0, it.said()
+
+
+def agent_above(pid):
+    """Give the agent whose rank this process is."""
+    while True:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            if b"procession.engines.agent" in f.read():
+                return pid
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            pid = int(f.read().rpartition(b")")[2].split()[1])
+        assert pid > 1
+
+
+def test_a_node_that_is_cut_off_is_replaced_by_a_spare_one(networked, tmp_path):
+    words = ("-n", 2, "--nnodes", 2, "--max-node-losses", 1, "--lease", 2)
+    with Run(networked, tmp_path, ("-N3",), *words) as it:
+        first = it.up(4)
+        lost = [p for node, p in first.values() if node == "n2"]
+        assert len(lost) == 2
+        networked.cut("n2")
+        try:
+            second = it.up(4, attempt=1)
+            assert {node for node, _ in second.values()} == {"n1", "n3"}
+            gone(lost)  # they ended by themselves
+            it.finish()
+            assert it.end() == 0, it.said()
+        finally:
+            networked.mend("n2")
+            networked.wait_idle("n2", patience=40)
+
+
+def test_the_loss_of_slurms_daemon_is_no_loss_of_the_node(slurm, tmp_path):
+    with Run(slurm, tmp_path, ("-N2", "-w", "n3,n4"), "-n", 1) as it:
+        pids = [pid for _, pid in it.up(2).values()]
+        slurm.kill_node("n4")
+        try:
+            until(lambda: "Node failure on n4" in it.said(), "the news", 30)
+            assert all(map(alive, pids))
+            it.finish()
+            assert it.end() == 0, it.said()
+        finally:
+            slurm.start_node("n4")
+
+
+def test_outside_an_allocation_a_job_is_sent(slurm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = "import os\nprint(os.environ['RANK'], os.environ['SLURMD_NODENAME'])\n"
+    with Run(slurm, tmp_path, (), "--nnodes", 2, "--prefix", "", salloc=(), code=code) as it:
+        assert it.end() == 0, it.said()
+        lines = [line for line in it.said().splitlines() if line[0].isdigit()]
+    assert len(lines) == 2
+    assert re.search(r"procession: job \d+ runs on n\[1-2\]|runs on", it.said())
