@@ -47,6 +47,7 @@ class RayCluster:
 
     def __init__(self, nodes):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # else it keeps a token in ~/.ray
         os.environ.setdefault(OURS, uuid.uuid4().hex)
         from ray.cluster_utils import Cluster
 

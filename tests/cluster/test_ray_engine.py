@@ -167,13 +167,40 @@ def test_nodes_that_are_in_use(ray_cluster, ray_agents):
         assert agents.up().keys() == {0, 1, 2}
 
 
-def test_a_ray_of_its_own(ray_agents, monkeypatch, tmp_path):
+def test_a_ray_of_its_own(ray_agents, tmp_path):
+    """In a process of its own, since Ray cannot be used on any other cluster after it."""
     agents = ray_agents
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with started(agents, nnodes=1, address="local") as (_, ear):
-        agents.all_up((0,))
-        assert ear.events == []
-    assert not ray.is_initialized()
+    script = write(
+        tmp_path / "drive.py",
+        f"""
+        import os, signal, sys, time
+        from procession.engines.contract import AgentCommand
+        from procession.engines.ray import RayEngine
+        before, handler = dict(os.environ), signal.getsignal(signal.SIGTERM)
+        engine = RayEngine(1, address="local")
+        engine.check()
+        command = AgentCommand({agents.command.argv!r}, {dict(agents.command.env)!r})
+        engine.start(command, print)
+        sys.stdin.readline()
+        engine.close()
+        assert dict(os.environ) == before, set(os.environ.items()) ^ set(before.items())
+        assert signal.getsignal(signal.SIGTERM) is handler
+        import ray
+        assert not ray.is_initialized()
+        """,
+    )
+    unset = ("RAY_ADDRESS", "RAY_AUTH_MODE")
+    env = {n: v for n, v in os.environ.items() if n not in unset}
+    env["HOME"] = str(tmp_path)  # where Ray keeps a token for it
+    with subprocess.Popen(
+        [PYTHON, str(script)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as driver:
+        try:
+            agents.all_up((0,))
+            assert driver.communicate("\n", timeout=30)[0] == ""
+        finally:
+            driver.kill()
+    assert driver.returncode == 0
 
 
 def test_without_ray(monkeypatch):
