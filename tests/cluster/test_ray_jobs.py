@@ -81,16 +81,16 @@ class Ranks:
         return {"program": argv, "nnodes": 3, "nproc": 2, "stop": QUICK, "env": self.env}
 
     def start(self, **options):
-        engine = RayEngine(3, cpus=2)
-        job = procession.start_on(engine, **{**self.options(), **options})
-        return job, self.wait()
+        options = {"engine": RayEngine(3, cpus=2), **self.options(), **options}
+        job = procession.start_on(**options)
+        return job, self.wait(options["nnodes"] * 2)
 
-    def wait(self):
+    def wait(self, count=6):
         def there():
-            files = [self.path / f"rank{r}" for r in range(6)]
+            files = [self.path / f"rank{r}" for r in range(count)]
             return [int(f.read_text()) for f in files if f.exists()]
 
-        return until(lambda: len(there()) == 6 and there(), "6 ranks", 30)
+        return until(lambda: len(there()) == count and there(), f"{count} ranks", 30)
 
 
 def failure(job, begun, what):
@@ -166,6 +166,25 @@ def test_a_restart_in_place(ray_cluster, ranks):
     print(f"an agent is killed, and another attempt ended: {time.monotonic() - begun:.2f} s")
 
 
+def test_a_spare_node(ray_cluster, ranks):
+    """It is there already, so that nobody waits for Ray."""
+    engine = RayEngine(2, cpus=2, spares=1)
+    job, pids = ranks.start(engine=engine, nnodes=2, restart=Restart(node_losses=1))
+    begun = time.monotonic()
+    agent = agent_of(pids[2])
+    ray_cluster.kill_daemon(raylet_of(agent))
+    job.wait(60)
+    print(
+        f"a daemon is killed, and the spare node's attempt ended: {time.monotonic() - begun:.2f} s"
+    )
+    ray_cluster.add_node()
+
+
+def raylet_of(agent):
+    environ = Path(f"/proc/{agent}/environ").read_text().split("\0")
+    return int(next(e for e in environ if e.startswith("RAY_RAYLET_PID=")).partition("=")[2])
+
+
 def test_a_node_whose_daemon_is_killed(ranks, monkeypatch, capfd):
     """Its ranks end soon; the job goes on when Ray has found another node."""
     cluster = RayCluster(4)
@@ -178,11 +197,9 @@ def test_a_node_whose_daemon_is_killed(ranks, monkeypatch, capfd):
             lost.append((time.monotonic() - begun, end))
 
         job, pids = ranks.start(restart=Restart(node_losses=1), on_failure=on_failure)
-        agent = agent_of(pids[0])
-        environ = Path(f"/proc/{agent}/environ").read_text().split("\0")
-        raylet = next(e for e in environ if e.startswith("RAY_RAYLET_PID=")).partition("=")[2]
+        raylet = raylet_of(agent_of(pids[0]))
         begun = time.monotonic()
-        cluster.kill_daemon(int(raylet))
+        cluster.kill_daemon(raylet)
         until(lambda: not any(alive(p) for p in pids[:2]), "the end of its ranks")
         gone = time.monotonic() - begun
         job.wait(90)

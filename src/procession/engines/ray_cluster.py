@@ -1,8 +1,8 @@
 """The connection to a Ray cluster: which one, whether it is alive, what it has, what it says.
 
-Theory of operation. `ray.init` looks for a dead head node for two minutes and prints to our standard
-error meanwhile; later it prints what it hears of lost nodes to our standard output; and it sets
-variables that programs started from here would inherit. So an address is tried with a plain
+Theory of operation. `ray.init` looks for a dead head node for two minutes and prints to our
+standard error meanwhile; later it prints what it hears of lost nodes to our standard output; and it
+sets variables that programs started from here would inherit. So an address is tried with a plain
 connection first, and where it was we who initialised Ray, it is told to be silent, and what it has
 set is set back. Nothing that Ray raises goes out of here but as an EngineError.
 """
