@@ -358,6 +358,7 @@ class Driver:
             part.lost, part.lost_at = why, int(heard * 1e9)
             self._lost_at = time.monotonic()
             self._note("node_lost", slot, why)
+            self._announce(f"node {node} ({part.host}) is lost: {why}; all ranks are ended")
         self._handle(Happened(SlotEvent.GONE, slot))
 
     def _tell(self, slot: int, kind: str, **fields: Any) -> None:

@@ -49,6 +49,7 @@ from procession.engines.slurm_commands import (
 from procession.engines.slurm_processes import NO_SLURM, Step, ask
 
 PROGRAMS = ("srun", "scontrol", "squeue", "scancel")
+KILL_WITHIN = 1.0  # seconds for scancel to have its say
 END_WITHIN = 5.0  # seconds for srun to end after its tasks
 NO_ALLOCATION = (
     "not in an allocation of Slurm: run this in a script for sbatch, or in the shell of "
@@ -130,7 +131,8 @@ class Slurm:
             numbers = dict(line.strip().split("|")[::-1] for line in said.splitlines())
             found = [numbers[step.name] for step in running if step.name in numbers]
             if found:
-                self._ask("scancel", "--signal=KILL", *found)
+                # It would wait for a node that is cut off; the controller has heard of it by then.
+                ask(("scancel", "--signal=KILL", *found), self._env, within=KILL_WITHIN)
         except EngineError as e:
             self._tell(Said(str(e)))
         for step in running:

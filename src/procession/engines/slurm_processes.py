@@ -81,10 +81,15 @@ class Step:
         return True
 
 
-def ask(argv: Sequence[str], env: Mapping[str, str], text: str | None = None) -> str:
+def ask(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    text: str | None = None,
+    within: float = ANSWER_WITHIN,
+) -> str:
     """Run one of Slurm's commands; gives what it says. Raises EngineError, with its own words.
 
-    text: its standard input.
+    text: its standard input. within: seconds after which it is ended.
     """
     try:
         done = subprocess.run(
@@ -94,14 +99,14 @@ def ask(argv: Sequence[str], env: Mapping[str, str], text: str | None = None) ->
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=ANSWER_WITHIN,
+            timeout=within,
             start_new_session=True,
             check=False,
         )
     except FileNotFoundError:
         raise EngineError(f"{argv[0]} {NO_SLURM}") from None
     except subprocess.TimeoutExpired:
-        raise EngineError(f"{argv[0]} did not answer within {ANSWER_WITHIN:g} s") from None
+        raise EngineError(f"{argv[0]} did not answer within {within:g} s") from None
     if done.returncode:
         words = done.stderr.strip() or done.stdout.strip().partition("\n")[0]
         words = words or f"it ended with exit code {done.returncode}"
