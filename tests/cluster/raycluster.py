@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from conftest import marked, until
-from procession.engines.contract import AgentCommand, Said, SlotGone
+from procession.engines.contract import AgentCommand, EngineGone, Said, SlotGone
 from support import write
 
 # Says who it is in a file; ends when its standard input does, or with the code that a file says.
@@ -47,6 +47,7 @@ class RayCluster:
 
     def __init__(self, nodes):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # else it keeps a token in ~/.ray
         os.environ.setdefault(OURS, uuid.uuid4().hex)
         from ray.cluster_utils import Cluster
 
@@ -100,6 +101,9 @@ class Ear:
 
     def gone(self):
         return {e.slot: e.why for e in list(self.events) if isinstance(e, SlotGone)}
+
+    def over(self):
+        return [e.why for e in list(self.events) if isinstance(e, EngineGone)]
 
     def said(self):
         return "\n".join(e.text for e in list(self.events) if isinstance(e, Said))

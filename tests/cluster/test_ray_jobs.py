@@ -81,16 +81,16 @@ class Ranks:
         return {"program": argv, "nnodes": 3, "nproc": 2, "stop": QUICK, "env": self.env}
 
     def start(self, **options):
-        engine = RayEngine(3, cpus=2)
-        job = procession.start_on(engine, **{**self.options(), **options})
-        return job, self.wait()
+        options = {"engine": RayEngine(3, cpus=2), **self.options(), **options}
+        job = procession.start_on(**options)
+        return job, self.wait(options["nnodes"] * 2)
 
-    def wait(self):
+    def wait(self, count=6):
         def there():
-            files = [self.path / f"rank{r}" for r in range(6)]
+            files = [self.path / f"rank{r}" for r in range(count)]
             return [int(f.read_text()) for f in files if f.exists()]
 
-        return until(lambda: len(there()) == 6 and there(), "6 ranks", 30)
+        return until(lambda: len(there()) == count and there(), f"{count} ranks", 30)
 
 
 def failure(job, begun, what):
@@ -166,6 +166,25 @@ def test_a_restart_in_place(ray_cluster, ranks):
     print(f"an agent is killed, and another attempt ended: {time.monotonic() - begun:.2f} s")
 
 
+def test_a_spare_node(ray_cluster, ranks):
+    """It is there already, so that nobody waits for Ray."""
+    engine = RayEngine(2, cpus=2, spares=1)
+    job, pids = ranks.start(engine=engine, nnodes=2, restart=Restart(node_losses=1))
+    begun = time.monotonic()
+    agent = agent_of(pids[2])
+    ray_cluster.kill_daemon(raylet_of(agent))
+    job.wait(60)
+    print(
+        f"a daemon is killed, and the spare node's attempt ended: {time.monotonic() - begun:.2f} s"
+    )
+    ray_cluster.add_node()
+
+
+def raylet_of(agent):
+    environ = Path(f"/proc/{agent}/environ").read_text().split("\0")
+    return int(next(e for e in environ if e.startswith("RAY_RAYLET_PID=")).partition("=")[2])
+
+
 def test_a_node_whose_daemon_is_killed(ranks, monkeypatch, capfd):
     """Its ranks end soon; the job goes on when Ray has found another node."""
     cluster = RayCluster(4)
@@ -178,17 +197,17 @@ def test_a_node_whose_daemon_is_killed(ranks, monkeypatch, capfd):
             lost.append((time.monotonic() - begun, end))
 
         job, pids = ranks.start(restart=Restart(node_losses=1), on_failure=on_failure)
-        agent = agent_of(pids[0])
-        environ = Path(f"/proc/{agent}/environ").read_text().split("\0")
-        raylet = next(e for e in environ if e.startswith("RAY_RAYLET_PID=")).partition("=")[2]
+        raylet = raylet_of(agent_of(pids[0]))
         begun = time.monotonic()
-        cluster.kill_daemon(int(raylet))
+        cluster.kill_daemon(raylet)
         until(lambda: not any(alive(p) for p in pids[:2]), "the end of its ranks")
-        print(f"daemon killed: its ranks gone after {time.monotonic() - begun:.2f} s")
+        gone = time.monotonic() - begun
         job.wait(90)
         ended = time.monotonic() - begun
         ((told, end),) = lost
-        print(f"all ranks ended after {told:.2f} s; on another node, ended: {ended:.2f} s")
+        with capfd.disabled():
+            print(f"daemon killed: its ranks gone after {gone:.2f} s, all after {told:.2f} s")
+            print(f"another attempt, with a spare node: over after {ended:.2f} s")
         assert end.failures[0].outcome is Outcome.NODE_LOST
         assert "(raylet)" not in capfd.readouterr().out
     finally:
@@ -215,3 +234,43 @@ def test_a_driver_that_is_killed(ray_cluster, ranks):
     until(lambda: not any(map(alive, pids)), "the end of all ranks", 5)
     until(lambda: not marked(ranks.mark) and not agents(), "the end of all", 5)
     print(f"a driver is killed: nothing left after {time.monotonic() - begun:.2f} s")
+
+
+def command(*argv):
+    argv = [PYTHON, "-m", "procession", "run", "--engine", "ray", *map(str, argv)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_the_command(ray_cluster):
+    with command("--nnodes", 3, "-n", 2, "sh", "-c", "echo here is $RANK") as run:
+        out, err = run.communicate(timeout=60)
+    assert sorted(out.splitlines()) == [f"[{r // 2}:{r}] here is {r}" for r in range(6)]
+    assert (run.returncode, err) == (0, "")
+
+
+def test_ctrl_c(ray_cluster, ranks):
+    options = ("--nnodes", 3, "-n", 2, PYTHON, ranks.script, ranks.path, "2")
+    with command(*options) as run:
+        try:
+            pids = ranks.wait()
+            begun = time.monotonic()
+            run.send_signal(signal.SIGINT)
+            _, err = run.communicate(timeout=60)
+        finally:
+            run.kill()
+    print(f"Ctrl-C: over after {time.monotonic() - begun:.2f} s")
+    assert run.returncode == 130, err
+    assert not any(map(alive, pids))
+
+
+def test_ctrl_c_while_nodes_are_waited_for(ray_cluster):
+    with command("--nnodes", 4, "-n", 2, "true") as run:
+        try:
+            assert "waiting for 4 nodes with 2 CPU each" in run.stderr.readline()
+            begun = time.monotonic()
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=60)
+        finally:
+            run.kill()
+    print(f"Ctrl-C while it waits: over after {time.monotonic() - begun:.2f} s")
+    assert time.monotonic() - begun < 10

@@ -46,4 +46,13 @@ def test_an_exception_of_ray_in_a_line():
     assert said(
         RuntimeError("Traceback:\n  File x\nModuleNotFoundError: No module named 'x'\n")
     ) == ("ModuleNotFoundError: No module named 'x'")
+    missing = (
+        "The actor died because of an error raised in its creation task, ray::AgentActor (pid=7, "
+        "ip=192.0.2.2, repr=x)\nRuntimeError: The actor with name AgentActor failed to import on "
+        "the worker. This may be\nModuleNotFoundError: No module named 'procession'"
+    )
+    assert said(RuntimeError(missing)) == (
+        "procession cannot be imported on 192.0.2.2 (ModuleNotFoundError: No module named "
+        "'procession'): install it on all nodes"
+    )
     assert said(RuntimeError()) == "RuntimeError"

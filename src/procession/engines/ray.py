@@ -7,7 +7,8 @@ to this process's job in Ray and go with it, however it ends.
 
 When a node dies, Ray takes some 10 to 20 s to believe it. Until then its bundle counts as placed,
 and an actor for it waits; then the actor fails, and Ray places the bundle anew. So `replace` tries,
-and tries again when the bundle has another node.
+and tries again when the bundle has another node. Whatever waits for nodes has a thread for it,
+which sees within a second that the engine is closed.
 
 The key goes as an argument of the actor's call: that is sent from here to the actor and is shown
 and kept nowhere, unlike a runtime_env or what constructs an actor.
@@ -25,7 +26,14 @@ import time
 from collections.abc import Callable, Mapping
 from signal import Signals
 
-from procession.engines.contract import AgentCommand, EngineError, EngineEvent, Said, SlotGone
+from procession.engines.contract import (
+    AgentCommand,
+    EngineError,
+    EngineEvent,
+    EngineGone,
+    Said,
+    SlotGone,
+)
 from procession.engines.ray_actor import AgentActor
 from procession.engines.ray_cluster import (
     RayCluster,
@@ -60,8 +68,8 @@ class RayEngine:
     patience: seconds in which another node must be found for one that is lost.
 
     `start` must be called in a thread that lives until `close`: a Ray of its own ends with it.
-    `close` may be called while `start` or `replace` wait in another thread; they raise EngineError.
-    Raises SpecError for numbers that make no sense.
+    Neither `start` nor `replace` waits for nodes; that there is none is told as EngineGone or
+    SlotGone. Raises SpecError for numbers that make no sense.
     """
 
     name = "ray"
@@ -89,37 +97,33 @@ class RayEngine:
         self._actors: dict[int, Any] = {}
         self._calls: dict[int, Any] = {}
         self._closing = threading.Event()
-        self._busy = threading.Lock()
+        self._waiting: list[threading.Thread] = []
 
     def check(self) -> None:
         """Refuse what can be seen to fail. Raises RayMissing, SpecError or EngineError."""
         self._cluster.find(self.slots)
 
     def start(self, agent: AgentCommand, tell: Callable[[EngineEvent], None]) -> None:
-        """Wait for the nodes, then have an agent started on each.
+        """Ask for the nodes; when they are there, an agent is started on each.
 
-        Raises EngineError, also when there are not enough of them within `wait`.
+        EngineGone tells that they were not there within `wait`. Raises EngineError.
         """
         self._agent, self._tell = agent, tell
-        with self._busy:
-            self._cluster.connect(self.slots)
-            with plainly("it made no placement group"):
-                self._group = ray_module("ray.util").placement_group(
-                    [self._bundle] * self.slots, strategy="STRICT_SPREAD"
-                )
-                self._wait_for_nodes()
-            with plainly("it started no actors"):
-                for slot in range(self.slots):
-                    self._make_actor(slot)
-                    self._run_agent(slot)
+        self._cluster.connect(self.slots)
+        with plainly("it made no placement group"):
+            self._group = ray_module("ray.util").placement_group(
+                [self._bundle] * self.slots, strategy="STRICT_SPREAD"
+            )
+        self._wait_in_thread(self._start_agents, EngineGone)
 
     def replace(self, slot: int) -> None:
         """Have a new agent started in a slot, on its node or on another one.
 
-        Returns when its actor is there. Raises EngineError if that was not so within `patience`.
+        SlotGone tells that none could be had within `patience`.
         """
-        with self._busy, plainly(f"slot {slot} was not replaced"):
-            self._replace(slot)
+        self._calls.pop(slot, None)  # what is told of it from now on is old
+        self._end_actor(slot)
+        self._wait_in_thread(lambda: self._replace(slot), lambda why: SlotGone(slot, why))
 
     def kill(self) -> None:
         """Kill all actors; their agents end with them."""
@@ -129,18 +133,40 @@ class RayEngine:
     def close(self) -> None:
         """End all actors, give the nodes back, and leave Ray if it was we who came to it."""
         self._closing.set()
-        with self._busy:
-            if self._group is not None:
-                self.kill()
-                calls = list(self._calls.values())
-                with contextlib.suppress(Exception):  # a cluster that is gone has nothing of ours
-                    ray_module().wait(calls, num_returns=len(calls), timeout=FADES)
-                with contextlib.suppress(Exception):
-                    ray_module("ray.util").remove_placement_group(self._group)
-                self._group = None
-                self._actors.clear()
-                self._calls.clear()
-            self._cluster.leave()
+        for thread in self._waiting:
+            thread.join()
+        if self._group is not None:
+            self.kill()
+            calls = list(self._calls.values())
+            with contextlib.suppress(Exception):  # a cluster that is gone has nothing of ours
+                ray_module().wait(calls, num_returns=len(calls), timeout=FADES)
+            with contextlib.suppress(Exception):
+                ray_module("ray.util").remove_placement_group(self._group)
+            self._group = None
+            self._actors.clear()
+            self._calls.clear()
+        self._cluster.leave()
+
+    def _wait_in_thread(self, do: Callable[[], None], gone: Callable[[str], EngineEvent]) -> None:
+        """Do what waits for nodes in a thread, so that it never delays a kill or the end."""
+
+        def run() -> None:
+            try:
+                with plainly("it gave no nodes"):
+                    do()
+            except EngineError as e:
+                if not self._closing.is_set():
+                    self._tell(gone(str(e)))
+
+        thread = threading.Thread(target=run, name="procession-ray", daemon=True)
+        self._waiting.append(thread)
+        thread.start()
+
+    def _start_agents(self) -> None:
+        self._wait_for_nodes()
+        for slot in range(self.slots):
+            self._make_actor(slot)
+            self._run_agent(slot)
 
     def _wait_for_nodes(self) -> None:
         wanted = f"{self.slots} node{'s' * (self.slots > 1)} with {asked(self._bundle)} each"
@@ -148,18 +174,14 @@ class RayEngine:
         told = False
         while not self._group.wait(1):
             waited = time.monotonic() - begun
-            if waited < self._wait and not self._closing.is_set():
-                if waited > SPEAKS and not told:
-                    lack = self._cluster.lacks(self._bundle, self.slots)
-                    self._tell(Said(f"waiting for {wanted}: {lack}"))
-                    told = True
-                continue
             lack = self._cluster.lacks(self._bundle, self.slots)
-            raise EngineError(f"Ray did not give {wanted} within {waited:.0f} s: {lack}")
+            if waited > self._wait or self._closing.is_set():
+                raise EngineError(f"Ray did not give {wanted} within {waited:.0f} s: {lack}")
+            if waited > SPEAKS and not told:
+                self._tell(Said(f"waiting for {wanted}: {lack}"))
+                told = True
 
     def _replace(self, slot: int) -> None:
-        self._calls.pop(slot, None)  # what is told of it from now on is old
-        self._end_actor(slot)
         deadline = time.monotonic() + self._patience
         told = False
         while True:

@@ -1,9 +1,10 @@
 """The connection to a Ray cluster: which one, whether it is alive, what it has, what it says.
 
-Theory of operation. `ray.init` looks for a dead head node for two minutes, prints to our standard
-error meanwhile, and prints what it hears of lost nodes to our standard output. So an address is
-tried with a plain connection first, and Ray is told to be silent where it was we who initialised
-it. Nothing that Ray raises goes out of here but as an EngineError.
+Theory of operation. `ray.init` looks for a dead head node for two minutes and prints to our
+standard error meanwhile; later it prints what it hears of lost nodes to our standard output; and it
+sets variables that programs started from here would inherit. So an address is tried with a plain
+connection first, and where it was we who initialised Ray, it is told to be silent, and what it has
+set is set back. Nothing that Ray raises goes out of here but as an EngineError.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import signal
 import socket
 import threading
@@ -39,6 +41,7 @@ class RayCluster:
     def __init__(self, address: str | None) -> None:
         self._address = address
         self._ours = False  # whether it was we who initialised Ray
+        self._before: dict[str, str | None] = {}  # variables that Ray has set in this process
 
     def find(self, nodes: int) -> str | None:
         """Give the address for `ray.init`, None if Ray is initialised already.
@@ -88,10 +91,12 @@ class RayCluster:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if address == "local":
             options["include_dashboard"] = False
-        handler = signal.getsignal(signal.SIGTERM)
+        handler, before = signal.getsignal(signal.SIGTERM), dict(os.environ)
         with plainly(f"could not connect to {address}"):
             ray.init(address=address, **options)
         self._ours = True
+        changed = {n for n, value in os.environ.items() if before.get(n) != value}
+        self._before = {n: before.get(n) for n in changed}
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # Ray's would exit without a word
         _hush(ray)
@@ -102,6 +107,11 @@ class RayCluster:
             self._ours = False
             with contextlib.suppress(Exception):
                 ray_module().shutdown()
+            for name, value in self._before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
 
     def nodes(self) -> dict[str, dict[str, float]]:
         """Give what each node that is alive has, used or not, by its id."""
@@ -143,6 +153,10 @@ def plainly(doing: str) -> Iterator[None]:
 def said(error: BaseException) -> str:
     """Give what an exception of Ray says, in a line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if "failed to import on the worker" in str(error):
+        where = re.search(r"\bip=([^,)\s]+)", str(error))
+        node = f"on {where[1]}" if where else "there"
+        return f"procession cannot be imported {node} ({lines[-1]}): install it on all nodes"
     # Ray's texts: a sentence, "key: value" for the actor, then the reason; or a traceback.
     told = [line for line in lines if line.startswith(("The actor", "The node", "Node "))]
     if told:
