@@ -43,13 +43,15 @@ OF_SUBMISSION = ("time", "partition", "account", "engine_options")
 
 
 class OnEngine(Value):
-    """What is asked of an engine. nodes: None for all that it has. lease: seconds.
+    """What is asked of an engine. nodes: None for all that it has. spares: nodes that are held
+    ready. lease: seconds.
 
     devices: dealt out on each node. time, partition, account, options: for a job that is sent.
     """
 
     name: str
     nodes: int | None
+    spares: int = 0
     lease: float = LEASE
     devices: str = ""
     time: str = ""
@@ -86,6 +88,7 @@ def read_engine(s: Settings) -> OnEngine:
     return OnEngine(
         name=name,
         nodes=int(nodes) if nodes else None,
+        spares=_spares(s),
         lease=_lease(s),
         devices=s.text("devices"),
         time=s.text("time"),
@@ -93,6 +96,13 @@ def read_engine(s: Settings) -> OnEngine:
         account=s.text("account"),
         options=s.text("engine_options"),
     )
+
+
+def _spares(s: Settings) -> int:
+    text = s.text("spare_nodes") or "0"
+    if not is_number(text):
+        raise SpecError(f"{s.where('spare_nodes')} must be a count, 0 or more, not {text!r}")
+    return int(text)
 
 
 def _lease(s: Settings) -> float:
@@ -190,7 +200,9 @@ def run_on_engine(prog: str, asked: Asked, words: list[str], on_event: OnEvent |
 
 def _made(prog: str, asked: Asked, on: OnEngine, on_event: OnEvent | None) -> Job:
     try:
-        engine, share, nodes = choose(on.name, Share(asked.spec, devices=on.devices), on.nodes)
+        engine, share, nodes = choose(
+            on.name, Share(asked.spec, devices=on.devices), on.nodes, on.spares
+        )
         spec = asked.spec
         return Job(
             divide(share, nodes),

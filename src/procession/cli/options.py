@@ -286,6 +286,9 @@ def _declare_engines(parser: Parser) -> None:
     add("--lease", metavar="SECONDS",
         help="a machine of which nothing has been heard for so long is lost, and ends its ranks "
         "(default: 5)")  # fmt: skip
+    add("--spare-nodes", metavar="COUNT",
+        help="with --engine ray, hold so many machines more ready, for those that are lost; in an "
+        "allocation of Slurm, they are what it has beyond --nnodes")  # fmt: skip
     add("--max-node-losses", metavar="COUNT",
         help="how many times a group starts again because a machine was lost, apart from "
         "--max-restarts (default: 0)")  # fmt: skip

@@ -146,6 +146,7 @@ class Driver:
         self._address = ("", 0)
         self._last_end: GroupEnd | None = None
         self._engine_gone = ""
+        self._replacing: set[int | None] = set()  # slots for which the engine was asked just now
         self._cut = False
         self._patient = False
         self._loop = EventLoop()
@@ -269,6 +270,7 @@ class Driver:
                     **({} if action.failed else self._stop_how),
                 )
         elif isinstance(action, Replace):
+            self._replacing.add(action.slot)
             self._ask_engine(lambda: self.engine.replace(action.slot), action.slot)
         elif isinstance(action, Drop):
             for slot in action.slots:
@@ -605,7 +607,9 @@ class Driver:
             except Exception as e:
                 text = str(e) if isinstance(e, EngineError) else f"{type(e).__name__}: {e}"
                 gone = EngineGone(text) if slot is None else SlotGone(slot, text)
+                self._loop.request(lambda: self._replacing.discard(slot))
                 self._engine_tells(gone)
+            self._loop.request(lambda: self._replacing.discard(slot))
 
         self._jobs.put(do)
 
@@ -618,6 +622,8 @@ class Driver:
             self._announce(f"{self.engine.name}: {event.text}")
             return
         if isinstance(event, SlotGone):
+            if event.slot in self._replacing:
+                return  # late news of the agent that is being replaced
             self.said.append(event.why)
             self._lose(event.slot, event.why)
             return
