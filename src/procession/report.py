@@ -64,6 +64,8 @@ def _numbered_globally(end: GroupEnd) -> GroupEnd:
     first = end.first
 
     def numbered(ranks: tuple[RankEnd, ...]) -> tuple[RankEnd, ...]:
+        if not first:
+            return ranks  # which may be thousands
         return tuple(r.__replace__(rank=first + r.rank) for r in ranks)
 
     return end.__replace__(

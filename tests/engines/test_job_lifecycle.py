@@ -179,7 +179,16 @@ def choices(life):
 
 
 def key(life):
-    return tuple(tuple(v) if isinstance(v, list) else v for v in vars(life).values())
+    told = {**vars(life), "slots": tuple(life.slots), "ready": frozenset(life.ready)}
+    del told["tally"], told["node_at"]  # which follow from the others
+    return tuple(told.values())
+
+
+def copied(life):
+    """Copy what an event may change."""
+    again = copy.copy(life)
+    again.slots, again.tally, again.ready = [*life.slots], {**life.tally}, {*life.ready}
+    return again
 
 
 @pytest.mark.parametrize(("nodes", "slots"), [(1, 1), (2, 2), (2, 3)])
@@ -191,6 +200,8 @@ def test_walk_over_all_states(nodes, slots):
     while todo:
         life = todo.pop()
         here = key(life)
+        assert life.tally == {state: life.slots.count(state) for state in Slot}
+        assert [life.node_of(slot) for slot in life.places] == [*range(len(life.places))]
         assert bool(life.places) == (life.phase not in (JobPhase.GATHERING,)) or life.phase.final
         if life.phase.final:
             ends.add(here)
@@ -199,8 +210,7 @@ def test_walk_over_all_states(nodes, slots):
         if life.phase in (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.STOPPING):
             assert life.busy
         for event in choices(life):
-            later = copy.copy(life)
-            later.slots = list(life.slots)
+            later = copied(life)
             for action in later.handle(event):
                 if isinstance(action, Launch):
                     assert len(set(action.slots)) == nodes

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from procession.engines.wire import LARGEST, MAGIC, SMALL, Message, Wire, WireError
+from procession.engines.wire import LARGE, LARGEST, MAGIC, SMALL, Message, Wire, WireError
 
 KEY = b"k" * 32
 
@@ -28,6 +28,17 @@ def test_messages_both_ways():
     assert agent.feed(agent.opening[:0]) == []
     agent.trusted = True  # a first message that is that long is refused below
     assert agent.feed(both) == [Message("work", {}, b"\0" * 100_000), Message("beat", {"at": 1})]
+
+
+def test_a_large_blob_is_not_copied():
+    driver, agent = pair()
+    agent.feed(driver.pack("welcome", {}))
+    blob = bytes(range(256)) * (LARGE // 256)
+    head, body = driver.pack_parts("launch", {"node": 1}, blob)
+    assert body is blob
+    assert agent.feed(head + body) == [Message("launch", {"node": 1}, blob)]
+    assert len(driver.pack_parts("launch", {"node": 1}, blob[1:])) == 1
+    assert driver.pack("beat", {}) != driver.pack("beat", {})  # each has a number of its own
 
 
 @given(st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=99))), st.data())

@@ -35,6 +35,7 @@ from procession.errors import GroupEnd, GroupFailed, Outcome, RankEnd
 from procession.exit import Exit
 from procession.group import Group
 from procession.spawner import planned_output
+from procession.stacks import merge
 from procession.system.eventloop import EventLoop
 from procession.system.ports import free_port
 from procession.values import Value
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 30.0  # for finding the driver
 ADDRESS_SECONDS = 3.0  # for one address of it
+ANSWER_SECONDS = 10.0  # for its answer there, when thousands come at the same time
 LAST_GRACE = 1.0  # seconds that ranks have to obey when the driver is lost
 STACKS_SECONDS = 0.15  # for the stacks of ranks whose peers on other nodes have failed
 TOLD = tuple(
@@ -177,7 +179,7 @@ class Agent:
                 "python": platform.python_version(),
             },
         )
-        self._loop.after("greeting", ADDRESS_SECONDS, lambda: link.lose("it does not answer"))
+        self._loop.after("greeting", ANSWER_SECONDS, lambda: link.lose("it does not answer"))
         while not (faults or self._welcome or self._over):
             self._loop.turn()
         self._loop.cancel("greeting")
@@ -421,7 +423,7 @@ class _Work:
                 self._send("value", {"attempt": self.attempt, "rank": rank}, body)
         end = self._end or self._not_started()
         first = self.spec.node.first(self.spec.nproc)
-        stacks = [{**each, "rank": first + each["rank"]} for each in self._stacks]
+        stacks = merge.together(merge.from_dict(each, first) for each in self._stacks)
         told: dict[str, Any] = {}
         if self._group is not None:
             told = {str(rank): record for rank, record in self._group.errors_told().items()}
@@ -431,7 +433,7 @@ class _Work:
                 "attempt": self.attempt,
                 "state": self._state,
                 "end": plain_group(end),
-                "stacks": stacks,
+                "stacks": [{"said": each.said, "ranks": each.ranks} for each in stacks],
                 "told": told,
             },
         )

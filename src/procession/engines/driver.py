@@ -58,10 +58,11 @@ from procession.engines.lifecycle import (
     StopWanted,
 )
 from procession.engines.link import Link
-from procession.engines.meeting import listen, own_addresses
+from procession.engines.meeting import listen, make_room, own_addresses
 from procession.engines.outcome import NodePart, facts_of_failure, job_end
 from procession.engines.plain import group_end, rank_end
 from procession.engines.printer import Printer
+from procession.engines.pump import CREDIT
 from procession.engines.wire import KEY_BYTES, Message
 from procession.engines.work import Work
 from procession.errors import GroupEnd, Outcome, RankEnd
@@ -92,13 +93,14 @@ ENGINE_PATIENCE = 30.0  # seconds that an engine may take to give everything bac
 
 
 class AgentRecord(Record):
-    """What is known of the agent in a slot."""
+    """What is known of the agent in a slot. owed: bytes that were shown since it was told so."""
 
     slot: int
     link: Link
     host: str
     pid: int
     clocks: Clocks
+    owed: int = 0
 
 
 class Driver:
@@ -153,6 +155,7 @@ class Driver:
         self._actions: deque[lifecycle.Action] = deque()
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         try:
+            make_room(self.life.count)
             self._addresses = own_addresses()
             self._listener = listen()
         except BaseException:
@@ -315,17 +318,14 @@ class Driver:
 
         def take(message: Message) -> None:
             self._strangers.pop(link, None)
-            self._loop.cancel(("greeting", link))
             if message.kind == "hello":
                 self._join(link, message)
 
         def lost(_: str) -> None:
             self._strangers.pop(link, None)
-            self._loop.cancel(("greeting", link))
 
         link = Link(self._loop, sock, self._key, "driver", take, lost)
         self._strangers[link] = time.monotonic()
-        self._loop.after(("greeting", link), GREETING, lambda: link.lose("it said nothing"))
 
     def _join(self, link: Link, message: Message) -> None:
         from procession import __version__
@@ -423,18 +423,31 @@ class Driver:
         stalled = now - getattr(self, "_beat_at", now) > self._lease
         self._beat_at = now
         for slot, agent in list(self._agents.items()):
+            if now - agent.link.heard_at > self._lease:
+                agent.link.look()  # what has come and is not read yet, while much came from others
             silent = now - agent.link.heard_at
             # After a stop of our own, what came meanwhile is read first.
-            if silent > self._lease and not stalled:
+            if silent > self._lease and not stalled and self._agents.get(slot) is agent:
                 agent.link.close()
                 self._lose(slot, f"it has said nothing for {silent:.1f} s")
             else:
                 agent.link.send("beat", {"at": time.monotonic_ns()})
+        for link, since in list(self._strangers.items()):
+            if now - since > GREETING:
+                link.lose("it said nothing")
         self._loop.after("beat", self._lease / BEATS, self._beat)
 
-    def _was_shown(self, agent: object, count: int) -> None:
-        assert isinstance(agent, AgentRecord)
-        self._loop.request(lambda: agent.link.send("credit", {"bytes": count}))
+    def _was_shown(self, blocks: list[tuple[object, int]]) -> None:
+        self._loop.request(lambda: self._credit(blocks))
+
+    def _credit(self, blocks: list[tuple[object, int]]) -> None:
+        """Let agents send more, when it is worth a message: they still have most of theirs."""
+        for agent, count in blocks:
+            assert isinstance(agent, AgentRecord)
+            agent.owed += count
+            if agent.owed >= CREDIT // 4:
+                agent.link.send("credit", {"bytes": agent.owed})
+                agent.owed = 0
 
     # -- an attempt
 
@@ -662,6 +675,9 @@ class Driver:
             return GroupEnd(self.work.spec.name, world, failures=(cause,), notes=tuple(notes))
         if not self.parts:
             return GroupEnd(self.work.spec.name, self.work.nproc * self.work.nodes)
+        last = self._last_end
+        if last is not None and last.attempt == self.life.attempt:
+            return last.__replace__(notes=(*notes, *last.notes))
         return self._end_of_attempt(notes)
 
     def _missing(self) -> str:

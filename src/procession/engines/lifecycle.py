@@ -4,7 +4,8 @@ Theory of operation. As `procession.lifecycle` for ranks, one level up: a machin
 engine fills with an agent, and the job that couples them. `JobLife.handle(event)` moves a slot,
 lets the job follow, and returns what the caller must do. It knows no socket, clock or engine, so
 that an exhaustive walk can prove that nothing gets stuck. An event that the table does not hold
-raises `IllegalEvent` and changes nothing.
+raises `IllegalEvent` and changes nothing. For what happens to one slot no other one is looked at,
+so that thousands of nodes cost no more than they must: see `tally`.
 
 Rules that the table rests on:
 
@@ -187,8 +188,9 @@ Action = Meet | Launch | Stop | Replace | Drop | Decide | Arm | End
 class JobLife(Record):
     """The joint state of a job. Tell it events with `handle`; do what it returns.
 
-    nodes: how many it needs. slots: how many the engine fills. places: the slot of each node in
-    this attempt, () while they are not known. kept: those of the attempt before. failed: slots
+    nodes: how many it needs. slots: how many the engine fills. tally: how many of them are in each
+    state. places: the slot of each node in this attempt, () while they are not known; node_at: the
+    node of each such slot. kept: places of the attempt before. ready: slots that are. failed: slots
     whose ranks failed in this attempt, in the order in which it was heard of. lost: nodes that were
     lost in it while they had work. missing: agents were too few.
     """
@@ -196,13 +198,15 @@ class JobLife(Record):
     nodes: int
     count: int
     slots: list[Slot]
+    tally: dict[Slot, int]
+    node_at: dict[int, int]
+    ready: set[int]
     phase: JobPhase = JobPhase.GATHERING
     attempt: int = 0
     stop_wanted: bool = False
     missing: bool = False
     places: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
-    ready: frozenset[int] = frozenset()
     failed: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
     asked: frozenset[int] = frozenset()  # slots that were asked for anew in this attempt
@@ -210,7 +214,8 @@ class JobLife(Record):
     @classmethod
     def of(cls, nodes: int, slots: int) -> JobLife:
         """Make the life of a job for `nodes` nodes, where an engine has so many slots."""
-        return cls(nodes=nodes, count=slots, slots=[Slot.AWAITED] * slots)
+        tally = {**dict.fromkeys(Slot, 0), Slot.AWAITED: slots}
+        return cls(nodes, slots, [Slot.AWAITED] * slots, tally, node_at={}, ready=set())
 
     def begin(self) -> list[Action]:
         """Give the actions that start the job. To be called once."""
@@ -223,7 +228,7 @@ class JobLife(Record):
 
     def node_of(self, slot: int) -> int | None:
         """Give the node rank of a slot in this attempt, None for a spare one."""
-        return self.places.index(slot) if slot in self.places else None
+        return self.node_at.get(slot)
 
     def handle(self, event: Event) -> list[Action]:
         """Take one event and return what to do now, in order. Raises IllegalEvent."""
@@ -251,7 +256,7 @@ class JobLife(Record):
         after = SLOT_TABLE.get((before, event.kind))
         if after is None:
             raise IllegalEvent(f"slot {slot} is {before.name}: {event.kind.name} cannot be")
-        self.slots[slot] = after
+        self._put(slot, after)
         if self.phase.final:
             return []
         if event.kind is SlotEvent.READY:
@@ -269,9 +274,14 @@ class JobLife(Record):
             return self._gather()
         return []
 
+    def _put(self, slot: int, state: Slot) -> None:
+        self.tally[self.slots[slot]] -= 1
+        self.tally[state] += 1
+        self.slots[slot] = state
+
     def _is_ready(self, slot: int) -> list[Action]:
-        self.ready |= {slot}
-        if self.phase is JobPhase.STARTING and self.ready >= {*self.places}:
+        self.ready.add(slot)
+        if self.phase is JobPhase.STARTING and len(self.ready) == self.nodes:
             self.phase = JobPhase.RUNNING
         return []
 
@@ -286,7 +296,7 @@ class JobLife(Record):
         return [*stop, self._arm(DeadlineKind.STOP)]
 
     def _is_over(self) -> list[Action]:
-        if self.busy:
+        if self.tally[Slot.BUSY]:
             return []
         if self.failed:
             self.phase = JobPhase.DECIDING
@@ -298,38 +308,46 @@ class JobLife(Record):
     def _gather(self) -> list[Action]:
         """Choose the slots of this attempt, if there are enough; else ask for more."""
         self.phase = JobPhase.GATHERING
-        self.places = ()
-        idle = [s for s in range(self.count) if self.slots[s] is Slot.IDLE]
-        if len(idle) >= self.nodes:
-            self.places = self._placed(idle)
+        self._place(())
+        if self.tally[Slot.IDLE] >= self.nodes:
+            self._place(self._placed())
             self.phase = JobPhase.MEETING
             return [Meet(self.places[0])]
-        awaited = sum(s is Slot.AWAITED for s in self.slots)
         actions: list[Action] = []
         for slot in range(self.count):
-            if len(idle) + awaited >= self.nodes:
+            if self._enough:
                 break
             if self.attempt and self.slots[slot] is Slot.GONE and slot not in self.asked:
                 self.asked |= {slot}
-                self.slots[slot] = Slot.AWAITED
-                awaited += 1
+                self._put(slot, Slot.AWAITED)
                 actions.append(Replace(slot))
-        if len(idle) + awaited < self.nodes:
+        if not self._enough:
             self.missing = True
             return self._end(JobPhase.FAILED)
         return actions
 
-    def _placed(self, idle: list[int]) -> tuple[int, ...]:
-        spare = [s for s in idle if s not in self.kept]
+    @property
+    def _enough(self) -> bool:
+        return self.tally[Slot.IDLE] + self.tally[Slot.AWAITED] >= self.nodes
+
+    def _place(self, places: tuple[int, ...]) -> None:
+        self.places = places
+        self.node_at = {slot: node for node, slot in enumerate(places)}
+
+    def _placed(self) -> tuple[int, ...]:
+        """Choose idle slots: those of the attempt before, others where they are gone."""
+        idle = [s for s in range(self.count) if self.slots[s] is Slot.IDLE]
         if len(self.kept) < self.nodes:
             return tuple(idle[: self.nodes])
-        return tuple(s if s in idle else spare.pop(0) for s in self.kept)
+        kept = {*self.kept}
+        spare = iter([s for s in idle if s not in kept])
+        return tuple(s if self.slots[s] is Slot.IDLE else next(spare) for s in self.kept)
 
     def _launch(self) -> list[Action]:
         self.phase = JobPhase.STARTING
         self.kept = self.places
         for slot in self.places:
-            self.slots[slot] = Slot.BUSY
+            self._put(slot, Slot.BUSY)
         return [Launch(self.attempt, self.places)]
 
     # -- ending
@@ -355,7 +373,8 @@ class JobLife(Record):
             return self._end(JobPhase.FAILED)
         if kind is DeadlineKind.BACKOFF and self.phase is JobPhase.BACKOFF:
             self.attempt += 1
-            self.ready = self.asked = frozenset()
+            self.ready = set()
+            self.asked = frozenset()
             self.failed = self.lost = ()
             return [self._arm(DeadlineKind.GATHER), *self._gather()]
         if kind is DeadlineKind.STOP and self.phase is JobPhase.STOPPING:

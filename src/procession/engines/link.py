@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 
 from procession.engines.wire import Message, Wire, WireError
@@ -43,8 +44,8 @@ class Link:
         self._take = take
         self._lost = lost
         self._early: list[tuple[str, Fields, bytes]] = []  # before the peer's opening has come
-        self._unsent: list[memoryview] = [memoryview(self._wire.opening)]
-        loop.watch(sock.fileno(), self._look)
+        self._unsent: deque[memoryview] = deque([memoryview(self._wire.opening)])
+        loop.watch(sock.fileno(), self.look)
         self._flush()
 
     def on_lost(self, call: Callable[[str], None]) -> None:
@@ -81,13 +82,17 @@ class Link:
         if not self._wire.ready:
             self._early.append((kind, fields or {}, blob))
             return
-        self._unsent.append(memoryview(self._wire.pack(kind, fields or {}, blob)))
-        if len(self._unsent) == 1:
+        idle = not self._unsent
+        self._unsent += map(memoryview, self._wire.pack_parts(kind, fields or {}, blob))
+        if idle:
             self._flush()
 
-    def _look(self) -> None:
-        self._flush()
-        assert self._socket is not None
+    def look(self) -> None:
+        """Read what has come, and send what can be sent; returns at once."""
+        if self._unsent:
+            self._flush()
+        if self._socket is None:
+            return
         try:
             data = self._socket.recv(BLOCK)
         except (BlockingIOError, InterruptedError):
@@ -117,12 +122,12 @@ class Link:
             return
         try:
             while self._unsent:
-                sent = self._socket.send(self._unsent[0])
-                rest = self._unsent[0][sent:]
-                if rest:
-                    self._unsent[0] = rest
+                first = self._unsent[0]
+                sent = self._socket.send(first)
+                if sent < len(first):
+                    self._unsent[0] = first[sent:]
                 else:
-                    del self._unsent[0]
+                    self._unsent.popleft()
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as e:

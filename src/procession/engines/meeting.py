@@ -12,6 +12,23 @@ from procession.errors import SpecError
 ADDRESS = "PROCESSION_DRIVER_ADDRESS"  # by which agents are to reach the driver, where it is known
 SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 BACKLOG = 4096
+SPARE = 256  # descriptors for all but the links to agents
+
+
+def make_room(agents: int) -> None:
+    """Let this process have as many descriptors as so many agents need. Raises SpecError."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = agents + SPARE
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise SpecError(
+            f"{agents} agents need {needed} descriptors in this process, and it may have {hard}: "
+            "raise the limit (ulimit -Hn), or take fewer nodes"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def listen() -> socket.socket:
@@ -65,4 +82,4 @@ def _of_interfaces() -> list[str]:
     return found
 
 
-__all__ = ["ADDRESS", "listen", "own_addresses"]
+__all__ = ["ADDRESS", "listen", "make_room", "own_addresses"]

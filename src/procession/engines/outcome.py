@@ -24,8 +24,8 @@ class NodePart(Record):
 
     host: its name. clocks: its clock against ours. failed: its first failure, as it was told when
     it happened. end: how it ended. lost: why its agent is gone, while it had ranks; lost_at: when
-    it was heard last. stacks: of its ranks. told: what ranks that failed told, by local rank.
-    values: pickles, by local rank.
+    it was heard last. stacks: where its ranks were, put together as `merge.Together` has it. told:
+    what ranks that failed told, by local rank. values: pickles, by local rank.
     """
 
     node: int
@@ -122,8 +122,12 @@ def _ends(part: NodePart, nproc: int) -> GroupEnd:
 def _stacks(parts: Sequence[NodePart], failures: Sequence[RankEnd]) -> list[str]:
     """Say where the ranks of all nodes were, but for those that failed, unless they hung."""
     out = {end.rank for end in failures if end.outcome is not Outcome.HUNG}
-    stacks = [merge.from_dict(each) for part in parts for each in part.stacks]
-    return merge.lines_of(s for s in stacks if s.rank not in out) if failures else []
+    groups: list[merge.Together] = []
+    for part in parts:
+        for each in part.stacks:
+            ranks = tuple(rank for rank in each["ranks"] if rank not in out)
+            groups += [merge.Together(str(each["said"]), ranks)] if ranks else []
+    return merge.lines_of_groups(merge.joined(groups)) if failures else []
 
 
 def facts_of_failure(end: RankEnd) -> dict[str, Any]:

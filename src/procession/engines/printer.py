@@ -10,17 +10,21 @@ from collections.abc import Callable
 
 from procession.output.console import Console
 
+AT_ONCE = 64 << 10  # bytes after which no more blocks are put together
+
 
 class Printer:
     """Shows blocks in the order in which they came.
 
-    shown: called, in the printer's thread, with what `show` was given as `whose`, and the number of
-    bytes, when they are shown or nobody reads them.
+    shown: called, in the printer's thread, with blocks that are shown, or that nobody reads: what
+    `show` was given as `whose`, and the number of bytes.
     on_quiet: called once when nobody reads standard output any more.
     """
 
     def __init__(
-        self, shown: Callable[[object, int], None], on_quiet: Callable[[], None] | None = None
+        self,
+        shown: Callable[[list[tuple[object, int]]], None],
+        on_quiet: Callable[[], None] | None = None,
     ) -> None:
         self._consoles = Console(sys.stdout, on_quiet), Console(sys.stderr)
         self._shown = shown
@@ -50,10 +54,24 @@ class Printer:
                     self._changed.wait()
                 if not self._blocks:
                     return
-                stream, data, whose = self._blocks.popleft()
+                stream, data, shown = self._take()
             self._consoles[0 if stream == 1 else 1].write(data, abandon=self._read)
+            if shown:
+                self._shown(shown)
+
+    def _take(self) -> tuple[int, bytes, list[tuple[object, int]]]:
+        """Take what can be shown at once: small blocks come from thousands of nodes."""
+        stream = self._blocks[0][0]
+        found: list[bytes] = []
+        shown: list[tuple[object, int]] = []
+        size = 0
+        while self._blocks and self._blocks[0][0] == stream and size < AT_ONCE:
+            _, data, whose = self._blocks.popleft()
+            found.append(data)
+            size += len(data)
             if whose is not None:
-                self._shown(whose, len(data))
+                shown.append((whose, len(data)))
+        return stream, b"".join(found), shown
 
     def close(self, patience: float | None) -> bool:
         """Show what is left, within `patience` seconds (None: however long); False if cut off."""

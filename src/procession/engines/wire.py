@@ -41,6 +41,7 @@ NONCE_BYTES = 32
 MAC_BYTES = 32
 KEY_BYTES = 32
 SMALL = 64 << 10  # bytes of a first frame
+LARGE = 256 << 10  # bytes of a blob that is sent by itself
 LARGEST = (1 << 32) - 1
 
 _LENGTH = struct.Struct("!I")
@@ -86,15 +87,23 @@ class Wire:
 
         Raises ValueError for what is too large, or no JSON.
         """
+        return b"".join(self.pack_parts(kind, fields, blob))
+
+    def pack_parts(self, kind: str, fields: Fields, blob: bytes = b"") -> tuple[bytes, ...]:
+        """Give the same in parts: a large blob, which may go to thousands, is not copied."""
         assert self._out, "the peer's opening has not come"
         text = json.dumps({**fields, "kind": kind}).encode()
         size = _LENGTH.size + len(text) + len(blob)
         if size > LARGEST:
             raise ValueError(f"a message of {size} bytes; {LARGEST} is the most")
-        body = b"".join((_LENGTH.pack(len(text)), text, blob))
-        mac = _mac(self._out, self._sent, body)
-        self._sent += 1
-        return b"".join((_LENGTH.pack(size), mac, body))
+        body = _LENGTH.pack(len(text)) + text
+        number, self._sent = self._sent, self._sent + 1
+        if len(blob) < LARGE:
+            body += blob
+            return (_LENGTH.pack(size) + _mac(self._out, number, body) + body,)
+        mac = hmac.new(self._out, _NUMBER.pack(number) + body, "sha256")
+        mac.update(blob)
+        return _LENGTH.pack(size) + mac.digest() + body, blob
 
     def feed(self, data: bytes) -> list[Message]:
         """Take what came; gives the messages that it completes. Raises WireError."""

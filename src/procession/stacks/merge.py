@@ -136,9 +136,29 @@ def odd_one(stacks: Sequence[Stack]) -> int | None:
     return None
 
 
+def joined(groups: Iterable[Together]) -> list[Together]:
+    """Make one of those that are at the same place, such as ranks of several nodes; as `together`.
+
+    Ranks that wait somewhere, and others that run there, are together.
+    """
+    said: dict[str, str] = {}
+    ranks: dict[str, list[int]] = {}
+    for each in groups:
+        place = each.said.removeprefix("waits in ").removeprefix("is in ")
+        if place not in said or each.said.startswith("waits in "):
+            said[place] = each.said
+        ranks.setdefault(place, []).extend(each.ranks)
+    found = [Together(said[place], tuple(sorted(of))) for place, of in ranks.items()]
+    return sorted(found, key=lambda t: (len(t.ranks), t.ranks))
+
+
 def lines_of(stacks: Iterable[Stack], most: int = MOST_LINES) -> list[str]:
     """Say where ranks are, one line for those at the same place."""
-    found = together(stacks)
+    return lines_of_groups(together(stacks), most)
+
+
+def lines_of_groups(found: Sequence[Together], most: int = MOST_LINES) -> list[str]:
+    """Say where ranks are that have been put together, one line for each group."""
     lines = [each.line for each in found]
     if len(lines) <= most:
         return lines

@@ -1,0 +1,47 @@
+"""From the parts of nodes to the end of a job, without processes."""
+
+from procession.engines.clocks import Clocks
+from procession.engines.outcome import NodePart, job_end
+from procession.errors import GroupEnd, Outcome, RankEnd
+
+
+def part(node, *, failed=(), stacks=()):
+    """Make the part of a node with 4 ranks of which those in `failed` failed by themselves."""
+    ends = [
+        RankEnd(rank=r, pid=1, outcome=Outcome.EXITED, happened_at=node * 10 + r + 1)
+        for r in range(4)
+    ]
+    end = GroupEnd(
+        "job",
+        4,
+        failures=tuple(e for e in ends if e.rank in failed),
+        ended=tuple(e for e in ends if e.rank not in failed),
+    )
+    told = [{"said": said, "ranks": list(ranks)} for said, ranks in stacks]
+    return NodePart(node=node, host=f"n{node}", clocks=Clocks(), values={}, end=end, stacks=told)
+
+
+def end_of(*parts):
+    return job_end("job", 4, len(parts), 0, parts, [])
+
+
+def test_ranks_of_all_nodes_that_are_at_the_same_place_share_a_line():
+    end = end_of(
+        part(0, stacks=[("waits in all_reduce (a.py:8)", range(4))], failed=[]),
+        part(1, stacks=[("waits in all_reduce (a.py:8)", [4, 7]), ("is in load (b.py:2)", [5])]),
+        part(2, failed=[0], stacks=[("is in all_reduce (a.py:8)", range(8, 12))]),
+    )
+    assert end.stacks == (
+        "rank 5 is in load (b.py:2)",
+        "9 ranks [0-4,7,9-11] wait in all_reduce (a.py:8)",
+    )
+
+
+def test_without_a_failure_there_are_no_stacks_to_show():
+    assert end_of(part(0, stacks=[("is at a.py:8", range(4))])).stacks == ()
+
+
+def test_failures_of_all_nodes_stand_in_the_order_in_which_they_happened():
+    end = end_of(part(0, failed=[3]), part(1, failed=[0, 1]))
+    assert [(f.rank, f.host) for f in end.failures] == [(3, "n0"), (4, "n1"), (5, "n1")]
+    assert [e.rank for e in end.ended] == [0, 1, 2, 6, 7]
