@@ -21,7 +21,7 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/cluster
 
-test-cluster: $(VENV)/.test
+test-cluster: $(VENV)/.cluster
 	$(BIN)/python -m pytest tests/cluster
 
 bench: $(BENCH_VENV)/.bench
@@ -54,6 +54,12 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 		|| echo "no torch here: its tests will be skipped"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check jax jaxlib \
 		|| echo "no JAX here: its tests will be skipped"
+	@touch $@
+
+# Where there is no Ray, its tests are skipped.
+$(VENV)/.cluster: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]' \
+		|| echo "no Ray here: its tests will be skipped"
 	@touch $@
 
 # The peers, in the version that the goals are about. numpy, because torch looks for it.

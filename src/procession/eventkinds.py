@@ -73,10 +73,14 @@ FACTS: dict[str, tuple[dict[str, Any], str]] = {
     "message": (_TEXT, "of the exception; or what went wrong, in words"),
     "traceback": (_TEXT, "of the exception, as Python prints it"),
     "errno": (_COUNT, "the error of the operating system"),
-    "failed_rank": (_COUNT, "the rank that failed first (its local rank)"),
+    "failed_rank": (_COUNT, "the rank that failed (its local rank; in a job, its rank)"),
+    "host": (_TEXT, "the name of the machine"),
+    "slot": (_COUNT, "which of the engine's agents"),
+    "of_node": (_COUNT, "the node rank that the machine has in this attempt"),
 }
 
 _ENDING = ("exit_code", "signal", "core", "cpu_seconds", "peak_memory", "out_of_memory")
+_WHERE = ("host", "slot")
 _ERROR = ("type", "message", "traceback")
 
 KINDS: dict[str, Kind] = {
@@ -118,6 +122,16 @@ KINDS: dict[str, Kind] = {
     "exited": Kind("its process is gone", True, ("ended", "outcome"), (*_ENDING, *_ERROR)),
     "restarting": Kind("it failed, and is to start again by itself", True),
     "hung": Kind("it gave no sign of life for too long", True),
+    "gathering": Kind("of a job: agents are awaited on the nodes", False),
+    "joined": Kind("of a job: an agent is there", False, _WHERE),
+    "rank_failed": Kind(
+        "of a job: the first failure on a node",
+        False,
+        (*_WHERE, "of_node", "failed_rank", "outcome", "message"),
+        ("exit_code", "signal", "core"),
+    ),
+    "node_lost": Kind("of a job: a node with ranks is gone", False, (*_WHERE, "of_node")),
+    "signalled": Kind("of a job: an agent got a signal", False, (*_WHERE, "signal"), ("of_node",)),
     "lost": Kind("its process is still there, long after SIGKILL", True),
 }
 

@@ -84,7 +84,7 @@ def test_a_task_of_slurm_is_one_rank(see):
 
 
 def test_a_task_on_each_machine_has_the_ranks_of_its_machine(see):
-    done, seen = told("-n", 2, see, **slurm(1, 0, 1, "1(x2)", 2))
+    done, seen = told("--engine", "none", "-n", 2, see, **slurm(1, 0, 1, "1(x2)", 2))
     assert done.returncode == 0, done.stderr
     assert [(r["RANK"], r["LOCAL_RANK"], r["WORLD_SIZE"]) for r in seen] == [
         ("2", "0", "4"), ("3", "1", "4"),

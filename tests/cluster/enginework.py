@@ -20,8 +20,10 @@ slot = os.environ.get("PROCESSION_AGENT_SLOT") or os.environ["SLURM_PROCID"]
 me = f"{here}/{slot}.{os.getpid()}"
 signals = []
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
-    signal.signal(number, lambda n, _: signals.append(signal.Signals(n).name) or tell())
-def tell():
+    signal.signal(number, lambda n, _: signals.append(signal.Signals(n).name) or tell(n))
+def tell(number=None):
+    if number:
+        print("got", number, flush=True)
     told = {"slot": int(slot), "pid": os.getpid(), "env": dict(os.environ), "signals": signals,
             "cpus": sorted(os.sched_getaffinity(0))}
     with open(me + ".new", "w") as f:

@@ -160,8 +160,8 @@ def test_too_short_a_kill_wait_is_said(slurm, agents):
         assert "5 s after" in ear.said() and "30 s" in ear.said()
 
 
-def test_a_killed_driver_takes_srun_with_it(slurm, tmp_path):
-    """The agents end by themselves (these do not), and the step with them."""
+def test_srun_goes_with_the_last_agent_of_a_killed_driver(slurm, tmp_path):
+    """Agents are not killed: they may end in order, and say what they do."""
     script = write(
         tmp_path / "drive.py",
         f"""
@@ -183,8 +183,14 @@ def test_a_killed_driver_takes_srun_with_it(slurm, tmp_path):
             srun = int(driver.said("srun"))
             assert alive(srun)
             driver.signal(signal.SIGKILL)
+            driver.end()
+            agents = tmp_path / "agents"
+            for path in agents.iterdir():
+                os.kill(int(path.suffix[1:]), signal.SIGTERM)
+            until(lambda: all("SIGTERM" in p.read_text() for p in agents.iterdir()), "words")
+            assert alive(srun)
+            write(agents / "end.new", "0").rename(agents / "end")
             gone([srun])
-        write(tmp_path / "agents" / "end", "0")
         until(lambda: not slurm.run("squeue", "-h", "-s").stdout.strip(), "the step's end")
 
 

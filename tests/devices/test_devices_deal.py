@@ -9,6 +9,7 @@ import pytest
 from procession import devices
 from procession.errors import SpecError
 from procession.launch import start_spec
+from procession.rankenv import Node
 from procession.spec import make_spec
 from support import QUICK
 
@@ -46,6 +47,16 @@ def test_ranks_get_what_the_machine_has(tmp_path):
     assert dealt("cuda", 3, root=root) == [{CUDA: str(r), "LOCAL_RANK": "0"} for r in range(3)]
     with pytest.raises(SpecError, match="5 ranks need a device each, but this machine has 4"):
         dealt("cuda", 5, root=root)
+
+
+def test_a_rank_with_a_launcher_of_its_own_gets_its_share(tmp_path):
+    root = with_gpus(tmp_path, 4)
+    node = Node(0, 1, "127.0.0.1", 29500, number=2, world=4, local=2, local_world=4)
+    alone = make_spec(["true"], nproc=1, node=node)
+    (env,) = devices.deal(alone, "cuda", inherited={}, root=root).env
+    assert env[CUDA] == "2"
+    (env,) = devices.deal_unseen(alone, "cuda", inherited={CUDA: "4,5,6,7"}).env
+    assert env[CUDA] == "6"
 
 
 def test_a_machine_without_any(tmp_path):

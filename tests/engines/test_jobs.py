@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import procession
@@ -25,6 +26,7 @@ from procession import (
     Std,
 )
 from procession.engines.contract import EngineGone
+from procession.eventkinds import schema
 from support import OBEDIENT, QUICK, alive, gone, until, write
 
 
@@ -253,7 +255,10 @@ def test_restarts(tmp_path):
             log = run / f"node_{node}" / f"attempt_{attempt}" / "0" / "stdout.log"
             assert log.exists()
         assert log.read_text() == "attempt 2\n"
-    kinds = [json.loads(line)["kind"] for line in (run / "events.jsonl").read_text().splitlines()]
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    for event in events:
+        jsonschema.validate(event, schema())
+    kinds = [event["kind"] for event in events]
     assert kinds.count("backoff") == 2
     assert kinds[-1] == "succeeded"
     assert json.loads((run / "result.json").read_text())["state"] == "SUCCEEDED"

@@ -54,7 +54,15 @@ OF_LIFE = (
     "no_restart_codes", "forward", "preempt", "max_node_losses",
 )  # fmt: skip
 OF_HANGS = ("hang_timeout", "silence_timeout", "start_timeout", "no_stacks")
-OF_ENGINES = ("lease", "max_node_losses", "time", "partition", "account", "engine_options")
+OF_ENGINES = (
+    "lease",
+    "spare_nodes",
+    "max_node_losses",
+    "time",
+    "partition",
+    "account",
+    "engine_options",
+)
 OF_PLACE = ("numa_binding", "cpus_per_rank", "nice", "memory_limit")
 PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"

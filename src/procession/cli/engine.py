@@ -37,18 +37,21 @@ OF_MEETING = (
     "rdzv_conf",
 )  # fmt: skip
 OF_ONE_MACHINE = ("live", "status", "logs_specs", "virtual_local_rank")
+NO_ENGINE = "none"  # whatever has started this command
 SENT = "PROCESSION_SENT"  # in the environment of a command line that a job runs
 OF_SUBMISSION = ("time", "partition", "account", "engine_options")
 
 
 class OnEngine(Value):
-    """What is asked of an engine. nodes: None for all that it has. lease: seconds.
+    """What is asked of an engine. nodes: None for all that it has. spares: nodes that are held
+    ready. lease: seconds.
 
     devices: dealt out on each node. time, partition, account, options: for a job that is sent.
     """
 
     name: str
     nodes: int | None
+    spares: int = 0
     lease: float = LEASE
     devices: str = ""
     time: str = ""
@@ -61,7 +64,9 @@ def read_engine(s: Settings) -> OnEngine:
     """Read the options about engines. Raises SpecError."""
     name = s.text("engine")
     if name not in NAMES:
-        raise SpecError(f"{s.where('engine')} must be {' or '.join(NAMES)}, not {name!r}")
+        raise SpecError(
+            f"{s.where('engine')} must be {', '.join(NAMES)} or {NO_ENGINE}, not {name!r}"
+        )
     for each in (*OF_MEETING, *OF_ONE_MACHINE):
         if s.said(each):
             why = "is for the ranks of one machine"
@@ -83,6 +88,7 @@ def read_engine(s: Settings) -> OnEngine:
     return OnEngine(
         name=name,
         nodes=int(nodes) if nodes else None,
+        spares=_spares(s),
         lease=_lease(s),
         devices=s.text("devices"),
         time=s.text("time"),
@@ -90,6 +96,13 @@ def read_engine(s: Settings) -> OnEngine:
         account=s.text("account"),
         options=s.text("engine_options"),
     )
+
+
+def _spares(s: Settings) -> int:
+    text = s.text("spare_nodes") or "0"
+    if not is_number(text):
+        raise SpecError(f"{s.where('spare_nodes')} must be a count, 0 or more, not {text!r}")
+    return int(text)
 
 
 def _lease(s: Settings) -> float:
@@ -117,11 +130,13 @@ def find_engine(s: Settings) -> OnEngine | None:
         if task is not None and task.count < 2:
             task = None  # a shell, or a launcher of its own
         if not s.said("engine"):
-            if task is None or max(task.tasks_on_nodes) > 1 or s.given(NUMBERING) or _is_rank():
+            if task is None or max(task.tasks_on_nodes) > 1 or _is_numbered(s):
                 return None  # what `rendezvous` can read, it reads
             if shutil.which("munge") is None:
                 return None  # tasks cannot find each other
             s.add("engine", "slurm", "srun")
+        if s.text("engine") == NO_ENGINE:
+            return None
         engine = read_engine(s)
         if engine.name != "slurm":
             return engine
@@ -134,8 +149,10 @@ def find_engine(s: Settings) -> OnEngine | None:
     return engine
 
 
-def _is_rank() -> bool:
-    return "PROCESSION_RUN" in os.environ  # what is said of a step is said of its launcher
+def _is_numbered(s: Settings) -> bool:
+    """Whether somebody has said where this machine stands, or we are in a rank of a group."""
+    said = s.given((*NUMBERING, "master_addr", "master_port"))
+    return said or "MASTER_ADDR" in os.environ or "PROCESSION_RUN" in os.environ
 
 
 def become_agent(task: Task) -> NoReturn:
@@ -183,7 +200,9 @@ def run_on_engine(prog: str, asked: Asked, words: list[str], on_event: OnEvent |
 
 def _made(prog: str, asked: Asked, on: OnEngine, on_event: OnEvent | None) -> Job:
     try:
-        engine, share, nodes = choose(on.name, Share(asked.spec, devices=on.devices), on.nodes)
+        engine, share, nodes = choose(
+            on.name, Share(asked.spec, devices=on.devices), on.nodes, on.spares
+        )
         spec = asked.spec
         return Job(
             divide(share, nodes),

@@ -36,6 +36,9 @@ With --detach, the run goes on without a terminal: what the console would show i
 in its directory (without --log-dir, below ~/.local/state/procession), beside report.txt and
 result.json, which say how it ended. Its exit code is 0 if the group has started.
 
+Under mpirun, mpiexec and srun, each of several commands reads from their variables which machine
+or which rank it is; --nnodes 1 makes a group of its own.
+
 Runs are seen and steered from other terminals: procession ps, logs, attach, stop, report.
 
 exit codes: 0 if every rank succeeded, else that of the rank that failed first (128 + the number
@@ -257,7 +260,8 @@ def _declare_nodes(parser: Parser) -> None:
     add("--nnodes", metavar="COUNT",
         help="how many machines, each with N ranks and its own launcher (default: 1)")  # fmt: skip
     add("--node-rank", metavar="NUMBER",
-        help="which of them this is; the first one is 0 (default: 0)")  # fmt: skip
+        help="which of them this is; the first one is 0 (default: 0; in an Indexed Job of "
+        "Kubernetes, the number of the pod)")  # fmt: skip
     add("--master-addr", metavar="HOST",
         help="the address of machine 0 (default: 127.0.0.1)")  # fmt: skip
     add("--master-port", metavar="PORT",
@@ -277,10 +281,14 @@ def _declare_engines(parser: Parser) -> None:
     add = parser.add_argument_group("engines, which give several machines").add_argument
     add("--engine", metavar="NAME",
         help="run N ranks on each of --nnodes machines of slurm or ray, as one group from here; "
-        "outside an allocation of Slurm, send a job that does so")  # fmt: skip
+        "outside an allocation of Slurm, send a job that does so. One task of srun on each machine "
+        "is an agent of such a group by itself; none: not so")  # fmt: skip
     add("--lease", metavar="SECONDS",
         help="a machine of which nothing has been heard for so long is lost, and ends its ranks "
         "(default: 5)")  # fmt: skip
+    add("--spare-nodes", metavar="COUNT",
+        help="with --engine ray, hold so many machines more ready, for those that are lost; in an "
+        "allocation of Slurm, they are what it has beyond --nnodes")  # fmt: skip
     add("--max-node-losses", metavar="COUNT",
         help="how many times a group starts again because a machine was lost, apart from "
         "--max-restarts (default: 0)")  # fmt: skip

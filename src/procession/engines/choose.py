@@ -17,18 +17,26 @@ if TYPE_CHECKING:
 NAMES = ("slurm", "ray")
 
 
-def choose(name: str, share: Share, nodes: int | None) -> tuple[Engine, Share, int]:
+def choose(
+    name: str, share: Share, nodes: int | None, spares: int = 0
+) -> tuple[Engine, Share, int]:
     """Give the engine of this name, what each node runs under it, and how many nodes.
 
-    nodes: how many are asked for; None: as many as the engine has. Raises SpecError, and
+    nodes: how many are asked for; None: as many as the engine has. spares: how many more are held
+    ready; Slurm's are what an allocation has beyond `nodes`. Raises SpecError, and
     EngineError for an engine that is not there.
     """
     if nodes is not None and (type(nodes) is not int or nodes < 1):
         raise SpecError(f"nnodes must be a count of 1 or more, not {nodes!r}")
     if name == "slurm":
+        if spares:
+            raise SpecError(
+                "spare nodes of Slurm are those that an allocation has beyond --nnodes: ask for "
+                "more of them"
+            )
         return _slurm(share, nodes)
     if name == "ray":
-        return _ray(share, nodes)
+        return _ray(share, nodes, spares)
     raise SpecError(f"there is no engine {name!r}; there are {' and '.join(NAMES)}")
 
 
@@ -60,13 +68,15 @@ def _slurm(share: Share, nodes: int | None) -> tuple[Engine, Share, int]:
     return engine, share, nodes or there
 
 
-def _ray(share: Share, nodes: int | None) -> tuple[Engine, Share, int]:
+def _ray(share: Share, nodes: int | None, spares: int) -> tuple[Engine, Share, int]:
     from procession.engines.ray import RayEngine
 
     spec = share.spec
+    if nodes is None:
+        raise SpecError("how many nodes of the Ray cluster? Say --nnodes COUNT, or nnodes=COUNT")
     gpus = spec.nproc * share.gpus if share.gpus else spec.nproc if _wants_gpus(share) else None
-    engine = RayEngine(nodes or 1, cpus=_cpus(spec), gpus=gpus)
-    return engine, share, nodes or 1
+    engine = RayEngine(nodes, cpus=_cpus(spec), gpus=gpus, spares=spares)
+    return engine, share, nodes
 
 
 def _wants_gpus(share: Share) -> bool:

@@ -59,15 +59,18 @@ from procession.engines.lifecycle import (
 )
 from procession.engines.link import Link
 from procession.engines.meeting import listen, make_room, own_addresses
-from procession.engines.outcome import NodePart, job_end
+from procession.engines.outcome import NodePart, facts_of_failure, job_end
 from procession.engines.plain import group_end, rank_end
 from procession.engines.printer import Printer
 from procession.engines.pump import CREDIT
 from procession.engines.wire import KEY_BYTES, Message
 from procession.engines.work import Work
 from procession.errors import GroupEnd, Outcome, RankEnd
+from procession.events import NO_FACTS
 from procession.journal import Journal
+from procession.output.rundir import masked_words
 from procession.rankenv import Node
+from procession.spec import words_of
 from procession.system.eventloop import EventLoop
 from procession.system.latch import Latch
 from procession.values import Record
@@ -145,6 +148,7 @@ class Driver:
         self._address = ("", 0)
         self._last_end: GroupEnd | None = None
         self._engine_gone = ""
+        self._replacing: set[int | None] = set()  # slots for which the engine was asked just now
         self._cut = False
         self._patient = False
         self._loop = EventLoop()
@@ -269,6 +273,7 @@ class Driver:
                     **({} if action.failed else self._stop_how),
                 )
         elif isinstance(action, Replace):
+            self._replacing.add(action.slot)
             self._ask_engine(lambda: self.engine.replace(action.slot), action.slot)
         elif isinstance(action, Drop):
             for slot in action.slots:
@@ -341,7 +346,7 @@ class Driver:
         link.on_lost(lambda why: self._lose(slot, why))
         link.send("welcome", {})
         link.send("beat", {"at": time.monotonic_ns()})
-        self._note("joined", slot, host)
+        self._note("joined", slot)
         self._handle(Happened(SlotEvent.JOINED, slot))
 
     def _lose(self, slot: int, why: str) -> None:
@@ -358,6 +363,7 @@ class Driver:
             part.lost, part.lost_at = why, int(heard * 1e9)
             self._lost_at = time.monotonic()
             self._note("node_lost", slot, why)
+            self._announce(f"node {node} ({part.host}) is lost: {why}; all ranks are ended")
         self._handle(Happened(SlotEvent.GONE, slot))
 
     def _tell(self, slot: int, kind: str, **fields: Any) -> None:
@@ -390,7 +396,8 @@ class Driver:
             self._handle(Happened(SlotEvent.READY, slot))
         elif message.kind == "failed":
             part.failed = rank_end(fields["end"])
-            self._note("rank_failed", slot, part.failed.outcome.value)
+            failed = part.failed.__replace__(rank=node * self.work.nproc + part.failed.rank)
+            self._note("rank_failed", slot, facts=facts_of_failure(failed))
             self._handle(Happened(SlotEvent.FAILED, slot))
         elif message.kind == "value":
             part.values[int(fields["rank"])] = message.blob
@@ -404,7 +411,7 @@ class Driver:
 
     def _signalled(self, slot: int, number: int) -> None:
         """An agent got a signal: what it means is for whoever runs the driver to say."""
-        self._note("signalled", slot, str(number))
+        self._note("signalled", slot, facts={"signal": number})
         if self.on_signal is not None:
             self.on_signal(number, self._hosts[slot])
 
@@ -495,15 +502,36 @@ class Driver:
             self._running_since = time.monotonic_ns()
         if self.life.phase not in (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING):
             self.started.set()
-        self.journal.note(self.life.phase.name.lower(), None, self.life.attempt)
+        if self.life.phase not in (JobPhase.MEETING, JobPhase.DECIDING):
+            facts = self._facts_of_phase()
+            self.journal.note(self.life.phase.name.lower(), None, self.life.attempt, facts=facts)
 
-    def _note(self, kind: str, slot: int, detail: str) -> None:
-        facts: Mapping[str, Any] = {
-            "host": self._hosts.get(slot, ""),
-            "slot": slot,
-            "node": self.life.node_of(slot),
-        }
-        self.journal.note(kind, None, self.life.attempt, detail=detail, facts=facts)
+    def _facts_of_phase(self) -> Mapping[str, Any]:
+        work = self.work
+        if self.life.phase is JobPhase.STARTING:
+            return {
+                "name": work.spec.name,
+                "run": self.run_id,
+                "program": type(work.spec.program).__name__.lower(),
+                "words": masked_words(words_of(work.spec.program)),
+                "nproc": work.nproc * work.nodes,
+                "node": 0,
+                "nodes": work.nodes,
+                "first": 0,
+                "restarts": work.restart.max,
+                "launcher": os.getpid(),
+            }
+        if self.life.phase is JobPhase.FAILED:
+            return facts_of_failure(self._final_end().failures[0])
+        return {}
+
+    def _note(
+        self, kind: str, slot: int, detail: str = "", facts: Mapping[str, Any] = NO_FACTS
+    ) -> None:
+        node = self.life.node_of(slot)
+        told = {"host": self._hosts.get(slot, ""), "slot": slot, **facts}
+        told |= {} if node is None else {"of_node": node}
+        self.journal.note(kind, None, self.life.attempt, detail=detail, facts=told)
 
     def _end_of_attempt(self, notes: list[str]) -> GroupEnd:
         spec = self.work.spec
@@ -592,7 +620,9 @@ class Driver:
             except Exception as e:
                 text = str(e) if isinstance(e, EngineError) else f"{type(e).__name__}: {e}"
                 gone = EngineGone(text) if slot is None else SlotGone(slot, text)
+                self._loop.request(lambda: self._replacing.discard(slot))
                 self._engine_tells(gone)
+            self._loop.request(lambda: self._replacing.discard(slot))
 
         self._jobs.put(do)
 
@@ -605,6 +635,8 @@ class Driver:
             self._announce(f"{self.engine.name}: {event.text}")
             return
         if isinstance(event, SlotGone):
+            if event.slot in self._replacing:
+                return  # late news of the agent that is being replaced
             self.said.append(event.why)
             self._lose(event.slot, event.why)
             return

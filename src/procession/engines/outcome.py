@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from procession.engines.clocks import Clocks
 from procession.errors import GroupEnd, Outcome, RankEnd
+from procession.report import what_happened
 from procession.stacks import merge
 from procession.values import Record
 
@@ -129,4 +130,18 @@ def _stacks(parts: Sequence[NodePart], failures: Sequence[RankEnd]) -> list[str]
     return merge.lines_of_groups(merge.joined(groups)) if failures else []
 
 
-__all__ = ["NodePart", "job_end"]
+def facts_of_failure(end: RankEnd) -> dict[str, Any]:
+    """Give what an event tells of a failure; see `eventkinds`."""
+    facts: dict[str, Any] = {
+        "failed_rank": end.rank,
+        "outcome": end.outcome.name.lower(),
+        "message": what_happened(end),
+    }
+    if end.exit.code is not None:
+        facts["exit_code"] = end.exit.code
+    if end.exit.signal is not None:
+        facts |= {"signal": end.exit.signal, "core": end.exit.core}
+    return facts
+
+
+__all__ = ["NodePart", "facts_of_failure", "job_end"]

@@ -10,8 +10,10 @@ holds the task's output is gone, a lost node after SlurmdTimeout, 300 s by defau
 agents are quicker, and are what counts.
 
 `srun` has a session of its own: of Ctrl-C the driver alone shall hear. SIGTERM makes srun end all
-tasks by SIGKILL at once, so it is never sent. When the driver is killed, srun is (by a parent-death
-signal), the agents end by themselves, and with them the step. Where the job does not outlive the
+tasks by SIGKILL at once, so it is never sent. Its own death by SIGKILL does the same (a process
+that it has forked sees to that). So nothing is done to srun when the driver is killed: agents end
+in order for want of a driver, and with the last one srun does.
+Where the job does not outlive the
 loss of a node (`--no-kill`, which `submit` says), no engine can help.
 
 When a job is cancelled, preempted or at its time limit, Slurm sends SIGCONT and SIGTERM: with
@@ -49,6 +51,7 @@ from procession.engines.slurm_commands import (
 from procession.engines.slurm_processes import NO_SLURM, Step, ask
 
 PROGRAMS = ("srun", "scontrol", "squeue", "scancel")
+KILL_WITHIN = 1.0  # seconds for scancel to have its say
 END_WITHIN = 5.0  # seconds for srun to end after its tasks
 NO_ALLOCATION = (
     "not in an allocation of Slurm: run this in a script for sbatch, or in the shell of "
@@ -130,7 +133,8 @@ class Slurm:
             numbers = dict(line.strip().split("|")[::-1] for line in said.splitlines())
             found = [numbers[step.name] for step in running if step.name in numbers]
             if found:
-                self._ask("scancel", "--signal=KILL", *found)
+                # It would wait for a node that is cut off; the controller has heard of it by then.
+                ask(("scancel", "--signal=KILL", *found), self._env, within=KILL_WITHIN)
         except EngineError as e:
             self._tell(Said(str(e)))
         for step in running:
@@ -228,7 +232,7 @@ class Slurm:
     def _warn(self) -> None:
         """Say if Slurm leaves less time than the ranks may take."""
         wait = self._kill_wait()
-        if self._grace is not None and wait is not None and wait <= self._grace:
+        if self._grace is not None and wait is not None and wait < self._grace:
             self._say(
                 Said(
                     f"Slurm kills a job {wait:g} s after it told it to end (KillWait): ranks do "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import threading
 from collections import deque
@@ -11,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from procession.engines.contract import EngineError
 
 ANSWER_WITHIN = 30.0  # seconds for one of Slurm's commands
-# What makes a command end with the thread that starts it, where there is such a thing.
-MORTAL = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
 KEPT = 5  # last lines of srun, as the reason of its end
 NO_SLURM = "is not on the PATH: the commands of Slurm are needed (Debian package slurm-client)"
 
@@ -35,7 +32,7 @@ class Step:
         self.exit = ""
         try:
             self._srun = subprocess.Popen(
-                [*MORTAL, *argv],
+                argv,
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -81,10 +78,15 @@ class Step:
         return True
 
 
-def ask(argv: Sequence[str], env: Mapping[str, str], text: str | None = None) -> str:
+def ask(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    text: str | None = None,
+    within: float = ANSWER_WITHIN,
+) -> str:
     """Run one of Slurm's commands; gives what it says. Raises EngineError, with its own words.
 
-    text: its standard input.
+    text: its standard input. within: seconds after which it is ended.
     """
     try:
         done = subprocess.run(
@@ -94,14 +96,14 @@ def ask(argv: Sequence[str], env: Mapping[str, str], text: str | None = None) ->
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=ANSWER_WITHIN,
+            timeout=within,
             start_new_session=True,
             check=False,
         )
     except FileNotFoundError:
         raise EngineError(f"{argv[0]} {NO_SLURM}") from None
     except subprocess.TimeoutExpired:
-        raise EngineError(f"{argv[0]} did not answer within {ANSWER_WITHIN:g} s") from None
+        raise EngineError(f"{argv[0]} did not answer within {within:g} s") from None
     if done.returncode:
         words = done.stderr.strip() or done.stdout.strip().partition("\n")[0]
         words = words or f"it ended with exit code {done.returncode}"
@@ -109,4 +111,4 @@ def ask(argv: Sequence[str], env: Mapping[str, str], text: str | None = None) ->
     return done.stdout
 
 
-__all__ = ["MORTAL", "NO_SLURM", "Step", "ask"]
+__all__ = ["NO_SLURM", "Step", "ask"]

@@ -12,7 +12,6 @@ from procession.engines.contract import SLOT, AgentCommand, EngineError, EngineE
 from procession.engines.munge import Munge
 from procession.engines.slurm_allocation import Task
 from procession.engines.slurm_meeting import Door, join
-from procession.engines.slurm_processes import MORTAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,12 +38,7 @@ class SlurmStep:
 
     def check(self) -> None:
         """Look whether there is one task on each node, and MUNGE. Raises EngineError."""
-        most = max(self._task.tasks_on_nodes)
-        if most > 1:
-            raise EngineError(
-                f"srun started {most} tasks on a node, but one is enough for all ranks there: "
-                "srun --ntasks-per-node=1 procession run -n RANKS_PER_NODE ..."
-            )
+        _check_places(self._task)
         if self._task.count > 1:
             Munge()
 
@@ -81,7 +75,7 @@ class SlurmStep:
     def _start_own(self) -> None:
         try:
             own = self._own = subprocess.Popen(
-                [*MORTAL, *self._agent.argv],
+                self._agent.argv,
                 env={**os.environ, **self._agent.env, SLOT: "0"},
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -104,8 +98,18 @@ class SlurmStep:
             self._watcher.join()
 
 
+def _check_places(task: Task) -> None:
+    most = max(task.tasks_on_nodes)
+    if most > 1:
+        raise EngineError(
+            f"srun started {most} tasks on a node, but one is enough for all ranks there: "
+            "srun --ntasks-per-node=1 procession run -n RANKS_PER_NODE ..."
+        )
+
+
 def become_agent(task: Task) -> NoReturn:
     """Be the agent of a task that is not task 0, once that has said how. Raises EngineError."""
+    _check_places(task)
     env = {**os.environ, **join(task), SLOT: str(task.number)}
     os.execve(sys.executable, [sys.executable, "-m", "procession.engines.agent"], env)
 

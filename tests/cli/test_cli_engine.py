@@ -1,0 +1,63 @@
+"""What of --engine is decided before any engine is asked: what goes together, what is missing."""
+
+import os
+
+import pytest
+
+from cli.commandline import run
+from support import write
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    for name in [n for n in os.environ if n.startswith("SLURM")]:
+        monkeypatch.delenv(name)
+    return write(tmp_path / "train.py", "print('it runs')")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--engine", "lsf"], "--engine must be slurm, ray or none, not 'lsf'"),
+        (["--lease", "5"], "--lease needs --engine"),
+        (["--max-node-losses", "1"], "--max-node-losses needs --engine"),
+        (["--time", "10"], "--time needs --engine"),
+        (["--engine", "ray", "--partition", "x"], "--partition is for --engine slurm"),
+        (["--engine", "slurm", "--node-rank", "1"], "--node-rank is not needed"),
+        (["--engine", "slurm", "--master-addr", "n1"], "--master-addr is not needed"),
+        (["--engine", "slurm", "--live"], "--live is for the ranks of one machine"),
+        (["--engine", "slurm", "--stdin", "0"], "cannot read this command's input"),
+        (["--engine", "slurm", "--nnodes", "1:3"], "--nnodes must be a count of 1 or more"),
+        (["--engine", "slurm", "--lease", "0.1"], "--lease must be seconds, 1 or more"),
+        (["--engine", "slurm", "--max-node-losses", "x"], "--max-node-losses must be a count"),
+    ],
+)
+def test_refused_in_one_line(script, words, said):
+    done = run(*words, script)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert said in line
+
+
+def test_without_slurm(script):
+    done = run("--engine", "slurm", script, env={**os.environ, "PATH": "/nowhere"})
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "sbatch" in line
+    assert "slurm" in line.lower()
+
+
+def test_in_an_allocation_options_of_a_job_that_is_sent_are_refused(script):
+    around = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"}
+    done = run("--engine", "slurm", "--time", "10", script, env=around)
+    assert done.returncode == 2
+    assert "--time is for a job that is sent: this is in an allocation" in done.stderr
+    done = run("--engine", "slurm", "--nnodes", "3", script, env={**around, "PATH": "/nowhere"})
+    assert done.returncode == 2
+    assert "3 nodes are asked for, but the allocation (job 7) has 2" in done.stderr
+
+
+def test_no_engine_at_all(script):
+    done = run("--engine", "none", script)
+    assert (done.returncode, done.stdout) == (0, "it runs\n")

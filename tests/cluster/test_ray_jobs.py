@@ -1,0 +1,276 @@
+"""Jobs on a real Ray cluster, with real agents."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+import procession
+from cluster.raycluster import OURS, RayCluster
+from conftest import alive, command_line, marked, until
+from procession import GroupFailed, Outcome, Restart
+from procession.engines.ray import RayEngine
+from support import PYTHON, QUICK, write
+
+ray = pytest.importorskip("ray")
+pytestmark = [
+    pytest.mark.may_leave,  # Ray leaves descriptors in the process that was connected
+    pytest.mark.slow,
+    pytest.mark.timeout(120),
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning"),
+]
+
+
+def agents():
+    """Give the agents that live on our clusters, by number."""
+    found = marked(f"{OURS}={os.environ[OURS]}")
+    return [p for p in found if "procession.engines.agent" in command_line(p) and alive(p)]
+
+
+def parent(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1])
+
+
+def agent_of(pid):
+    """Give the agent above a rank."""
+    while "procession.engines.agent" not in command_line(pid):
+        pid = parent(pid)
+        assert pid > 1
+    return pid
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    """Give a way to start jobs whose ranks hold; nothing of them may be left at the end."""
+    mark = "RANKS_OF=" + uuid.uuid4().hex
+    ranks = Ranks(tmp_path, mark)
+    yield ranks
+    until(lambda: not marked(mark) and not agents(), "the end of all agents and ranks", 10)
+
+
+# Says its number in a file and holds, but in a later attempt returns at once.
+HOLD = """
+import os, signal, sys, time
+here, rank = sys.argv[1], os.environ["RANK"]
+if os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
+    sys.exit(0)
+with open(f"{here}/{rank}.new", "w") as f:
+    f.write(str(os.getpid()))
+os.rename(f"{here}/{rank}.new", f"{here}/rank{rank}")
+while rank != sys.argv[2] or not os.path.exists(f"{here}/exit"):
+    time.sleep(0.05)
+sys.exit(7)
+"""
+
+
+class Ranks:
+    def __init__(self, path, mark):
+        self.path = path
+        self.env = dict([mark.split("=")])
+        self.mark = mark
+        self.script = write(path / "hold.py", HOLD)
+
+    def options(self):
+        argv = [PYTHON, str(self.script), str(self.path), "2"]
+        return {"program": argv, "nnodes": 3, "nproc": 2, "stop": QUICK, "env": self.env}
+
+    def start(self, **options):
+        options = {"engine": RayEngine(3, cpus=2), **self.options(), **options}
+        job = procession.start_on(**options)
+        return job, self.wait(options["nnodes"] * 2)
+
+    def wait(self, count=6):
+        def there():
+            files = [self.path / f"rank{r}" for r in range(count)]
+            return [int(f.read_text()) for f in files if f.exists()]
+
+        return until(lambda: len(there()) == count and there(), f"{count} ranks", 30)
+
+
+def failure(job, begun, what):
+    with pytest.raises(GroupFailed) as caught:
+        job.wait(60)
+    print(f"{what}: over after {time.monotonic() - begun:.2f} s")
+    return caught.value
+
+
+def test_values_by_global_rank(ray_cluster):
+    def work():
+        return [int(os.environ[n]) for n in ("RANK", "LOCAL_RANK", "GROUP_RANK")]
+
+    begun = time.monotonic()
+    values = procession.run(work, engine=RayEngine(3, cpus=2), nnodes=3, nproc=2)
+    print(f"6 ranks, from nothing to their values: {time.monotonic() - begun:.2f} s")
+    assert values == [[r, r % 2, r // 2] for r in range(6)]
+    assert not agents()
+    assert not ray.is_initialized()
+
+
+@pytest.mark.torch
+def test_ddp_over_gloo(ray_cluster):
+    pytest.importorskip("torch")
+    begun = time.monotonic()
+    options = {"engine": "ray", "nnodes": 3, "nproc": 2}
+    sums = {}
+
+    def keep(weights):
+        sums.setdefault(tuple(weights), 0)
+
+    from cluster.raytrain import train
+
+    for weights in procession.run(train, args=(10,), **options):
+        keep(weights)
+    print(f"DDP with 6 ranks: {time.monotonic() - begun:.2f} s")
+    assert len(sums) == 1
+    assert any(next(iter(sums)))
+
+
+def test_a_rank_that_exits(ray_cluster, ranks):
+    job, _ = ranks.start()
+    begun = time.monotonic()
+    write(ranks.path / "exit", "")
+    failed = failure(job, begun, "a rank exits 7")
+    assert (failed.cause.rank, failed.cause.exit.code, failed.exit_code) == (2, 7, 7)
+
+
+def test_a_rank_that_is_killed(ray_cluster, ranks):
+    job, pids = ranks.start()
+    begun = time.monotonic()
+    os.kill(pids[4], signal.SIGKILL)
+    failed = failure(job, begun, "a rank is killed")
+    assert (failed.cause.rank, failed.exit_code) == (4, 137)
+
+
+def test_an_agent_that_is_killed(ray_cluster, ranks):
+    job, pids = ranks.start()
+    begun = time.monotonic()
+    os.kill(agent_of(pids[2]), signal.SIGKILL)
+    until(lambda: not alive(pids[2]), "the end of its ranks")
+    print(f"its ranks gone after {time.monotonic() - begun:.2f} s")
+    failed = failure(job, begun, "an agent is killed")
+    assert failed.cause.outcome is Outcome.NODE_LOST
+    assert [f.rank for f in failed.failures] == [2, 3]
+
+
+def test_a_restart_in_place(ray_cluster, ranks):
+    job, pids = ranks.start(restart=Restart(node_losses=1))
+    begun = time.monotonic()
+    os.kill(agent_of(pids[2]), signal.SIGKILL)
+    job.wait(60)
+    print(f"an agent is killed, and another attempt ended: {time.monotonic() - begun:.2f} s")
+
+
+def test_a_spare_node(ray_cluster, ranks):
+    """It is there already, so that nobody waits for Ray."""
+    engine = RayEngine(2, cpus=2, spares=1)
+    job, pids = ranks.start(engine=engine, nnodes=2, restart=Restart(node_losses=1))
+    begun = time.monotonic()
+    agent = agent_of(pids[2])
+    ray_cluster.kill_daemon(raylet_of(agent))
+    job.wait(60)
+    print(
+        f"a daemon is killed, and the spare node's attempt ended: {time.monotonic() - begun:.2f} s"
+    )
+    ray_cluster.add_node()
+
+
+def raylet_of(agent):
+    environ = Path(f"/proc/{agent}/environ").read_text().split("\0")
+    return int(next(e for e in environ if e.startswith("RAY_RAYLET_PID=")).partition("=")[2])
+
+
+def test_a_node_whose_daemon_is_killed(ranks, monkeypatch, capfd):
+    """Its ranks end soon; the job goes on when Ray has found another node."""
+    cluster = RayCluster(4)
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    lost = []
+    try:
+        begun = 0.0
+
+        def on_failure(end):
+            lost.append((time.monotonic() - begun, end))
+
+        job, pids = ranks.start(restart=Restart(node_losses=1), on_failure=on_failure)
+        raylet = raylet_of(agent_of(pids[0]))
+        begun = time.monotonic()
+        cluster.kill_daemon(raylet)
+        until(lambda: not any(alive(p) for p in pids[:2]), "the end of its ranks")
+        gone = time.monotonic() - begun
+        job.wait(90)
+        ended = time.monotonic() - begun
+        ((told, end),) = lost
+        with capfd.disabled():
+            print(f"daemon killed: its ranks gone after {gone:.2f} s, all after {told:.2f} s")
+            print(f"another attempt, with a spare node: over after {ended:.2f} s")
+        assert end.failures[0].outcome is Outcome.NODE_LOST
+        assert "(raylet)" not in capfd.readouterr().out
+    finally:
+        cluster.close()
+
+
+def test_a_driver_that_is_killed(ray_cluster, ranks):
+    options = {n: v for n, v in ranks.options().items() if n != "stop"}
+    script = write(
+        ranks.path / "main.py",
+        f"""
+        import procession
+        from procession.engines.ray import RayEngine
+        if __name__ == "__main__":
+            procession.run(engine=RayEngine(3, cpus=2), **{options!r})
+        """,
+    )
+    with subprocess.Popen([sys.executable, str(script)]) as main:
+        try:
+            pids = ranks.wait()
+        finally:
+            main.kill()
+        begun = time.monotonic()
+    until(lambda: not any(map(alive, pids)), "the end of all ranks", 5)
+    until(lambda: not marked(ranks.mark) and not agents(), "the end of all", 5)
+    print(f"a driver is killed: nothing left after {time.monotonic() - begun:.2f} s")
+
+
+def command(*argv):
+    argv = [PYTHON, "-m", "procession", "run", "--engine", "ray", *map(str, argv)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_the_command(ray_cluster):
+    with command("--nnodes", 3, "-n", 2, "sh", "-c", "echo here is $RANK") as run:
+        out, err = run.communicate(timeout=60)
+    assert sorted(out.splitlines()) == [f"[{r // 2}:{r}] here is {r}" for r in range(6)]
+    assert (run.returncode, err) == (0, "")
+
+
+def test_ctrl_c(ray_cluster, ranks):
+    options = ("--nnodes", 3, "-n", 2, PYTHON, ranks.script, ranks.path, "2")
+    with command(*options) as run:
+        try:
+            pids = ranks.wait()
+            begun = time.monotonic()
+            run.send_signal(signal.SIGINT)
+            _, err = run.communicate(timeout=60)
+        finally:
+            run.kill()
+    print(f"Ctrl-C: over after {time.monotonic() - begun:.2f} s")
+    assert run.returncode == 130, err
+    assert not any(map(alive, pids))
+
+
+def test_ctrl_c_while_nodes_are_waited_for(ray_cluster):
+    with command("--nnodes", 4, "-n", 2, "true") as run:
+        try:
+            assert "waiting for 4 nodes with 2 CPU each" in run.stderr.readline()
+            begun = time.monotonic()
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=60)
+        finally:
+            run.kill()
+    print(f"Ctrl-C while it waits: over after {time.monotonic() - begun:.2f} s")
+    assert time.monotonic() - begun < 10

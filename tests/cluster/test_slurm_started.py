@@ -1,0 +1,90 @@
+"""A command that srun starts several times reads its place from Slurm's variables."""
+
+import json
+import sys
+
+import pytest
+
+from support import write
+
+PROCESSION = (sys.executable, "-m", "procession", "run")
+NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+SEE = f"""
+import json, os, sys
+seen = [int(os.environ[name]) for name in {NAMES}]
+where = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"], os.environ["SLURMD_NODENAME"]
+sys.stdout.write(json.dumps([*seen, *where]) + "\\n")
+"""
+REDUCE = """
+import sys, torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([10.0 ** dist.get_rank()])
+dist.all_reduce(total)
+sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()}: {int(total.item())}\\n")
+dist.destroy_process_group()
+"""
+
+
+def seen(done):
+    """Give what the ranks have seen, in their order, and where they meet."""
+    found = sorted(json.loads(line) for line in done.stdout.splitlines())
+    (place,) = {tuple(each[6:8]) for each in found}
+    return [tuple(each[:6]) for each in found], place, [each[8] for each in found]
+
+
+@pytest.fixture
+def see(tmp_path):
+    return write(tmp_path / "see.py", SEE)
+
+
+def test_a_task_for_each_rank(slurm, see):
+    words = ("srun", "-N2", "--ntasks-per-node=2")
+    ranks, (address, _), nodes = seen(slurm.run(*words, *PROCESSION, see))
+    assert ranks == [(r, r % 2, 4, 2, r // 2, 2) for r in range(4)]
+    assert nodes == [address, address, nodes[2], nodes[2]]
+
+
+def test_nodes_with_different_numbers_of_tasks(slurm, see):
+    ranks, _, nodes = seen(slurm.run("srun", "-N2", "-n4", *PROCESSION, see))
+    first = nodes.count(nodes[0])
+    assert first == 3, "Slurm fills nodes by default"
+    assert ranks == [(r, r, 4, 3, 0, 2) for r in range(3)] + [(3, 0, 4, 1, 1, 2)]
+
+
+def test_tasks_that_are_dealt_to_nodes_in_turn(slurm, see):
+    words = ("srun", "-N2", "--ntasks-per-node=2", "--distribution=cyclic")
+    ranks, (address, _), nodes = seen(slurm.run(*words, *PROCESSION, see))
+    assert ranks == [(r, r // 2, 4, 2, r % 2, 2) for r in range(4)]
+    assert nodes[0] == address
+
+
+def test_a_task_for_each_machine(slurm, see):
+    words = ("srun", "-N2", "--ntasks-per-node=1")
+    ranks, (address, _), nodes = seen(
+        slurm.run(*words, *PROCESSION, "--prefix", "", "-n", "2", see)
+    )
+    assert ranks == [(r, r % 2, 4, 2, r // 2, 2) for r in range(4)]
+    assert nodes[0] == address
+
+
+def test_a_task_alone_and_a_batch_script_are_no_rank(slurm, see, tmp_path):
+    ranks, (address, _), _ = seen(slurm.run("srun", "-n1", *PROCESSION, see))
+    assert (ranks, address) == ([(0, 0, 1, 1, 0, 1)], "127.0.0.1")
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n{' '.join(PROCESSION)} {see} > {tmp_path}/out 2>&1\n")
+    slurm.run("sbatch", "--wait", "-N2", "-n4", "--output=/dev/null", script)
+    (line,) = (tmp_path / "out").read_text().splitlines()
+    assert json.loads(line)[:6] == [0, 0, 1, 1, 0, 1]
+
+
+@pytest.mark.torch
+def test_ranks_on_two_machines_reduce(networked, tmp_path):
+    pytest.importorskip("torch")
+    script = write(tmp_path / "reduce.py", REDUCE)
+    # The names of these nodes stand in no hosts file, as they do on a cluster.
+    where = ("env", "MASTER_ADDR=10.213.77.2", "GLOO_SOCKET_IFNAME=uplink")
+    words = ("srun", "--nodelist=n1,n2", "-N2", "-n4", *where, *PROCESSION, script)
+    done = networked.run(*words, timeout=40, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"rank {r} of 4: 1111" for r in range(4)]
