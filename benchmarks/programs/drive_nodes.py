@@ -6,9 +6,9 @@ Stages have the seconds that they took, `x`, and those of CPU of the driver's th
     join    from Engine.start to the last hello
     start   from the first launch sent to the last ready
     told    from a rank's failure, or the stop that is asked for, to the last agent that hears of it
-    end     from there to the last agent's end; conclude: to the end of the job as a value
+    end     from the same to the end of the job: all agents have told theirs
     leave   from there until all agents are gone and `run` returns
-    report  writing the report
+    conclude, report: putting an end together, which is a part of `end`; and writing the report
 Heartbeats, by silence of SILENCE seconds: beat_cpu, a second; beat_wakeups, a second. With --logs,
 lines and blocks of 160 lines, 100 bytes each: `line_cpu`, `block_cpu`, all threads, for one of
 them; `lines`, `blocks`: so many a second. Memory in bytes: rss_before, rss_joined, rss_end.
@@ -25,6 +25,7 @@ import traceback
 
 from procession.ends import harmless_report
 from procession.engines.driver import Driver
+from procession.engines.outcome import job_end
 from procession.engines.work import Share, divide
 from procession.policy import Restart
 from procession.spec import make_spec
@@ -170,6 +171,9 @@ def main(nodes, nproc, how, silence, logs):
     returned = time.monotonic(), time.thread_time()
     found["rss_end"] = rss()
     times = engine.times()
+    begin = time.thread_time()
+    job_end("train.py", nproc, nodes, 0, driver.parts, [])
+    concluded = time.thread_time()
     text = harmless_report(driver.end) if how == "fail" else ""
     written = time.thread_time()
     final = "failed" if how == "fail" else "stopped"
@@ -183,12 +187,10 @@ def main(nodes, nproc, how, silence, logs):
         "start": marks.between("starting", "running"),
     }
     stages["told"] = times["stop"] - begun, None
-    over = "deciding" if how == "fail" else final
-    stages["end"] = marks.at[over][0] - begun, marks.between("stopping", over)[1]
+    stages["end"] = marks.at[final][0] - begun, marks.between("stopping", final)[1]
     stages["leave"] = [b - a for a, b in zip(marks.at[final], returned, strict=True)]
-    if how == "fail":
-        stages["conclude"] = marks.between("deciding", "failed")
-        stages["report"] = written - returned[1], written - returned[1]
+    stages["conclude"] = concluded - begin, concluded - begin
+    stages["report"] = written - concluded, written - concluded
     for name, (seconds, cpu) in stages.items():
         found[name] = seconds
         if cpu is not None:
