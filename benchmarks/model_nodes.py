@@ -23,6 +23,7 @@ RANKS, NODES, SILENCE = 8, 1000, "4"
 SIZES = (10, 100, 1000, 10_000)
 LINE, BLOCK = 100, 16_000  # bytes; as in drive_nodes.py
 NETWORK = 1.25e9  # bytes a second of the driver's machine: 10 Gbit/s
+CREDIT = 64 << 10  # bytes of output of one agent that are on their way
 BEAT = 1.0  # seconds from heartbeat to heartbeat
 
 
@@ -42,9 +43,9 @@ class Costs:
     held: float
 
 
-def measured(nodes: int) -> dict[str, float]:
+def measured(nodes: int, *more: str) -> dict[str, float]:
     """Take a sample of all that a driver does."""
-    return ask(program("drive_nodes"), str(nodes), str(RANKS), "fail", SILENCE, "--logs")
+    return ask(program("drive_nodes"), str(nodes), str(RANKS), "fail", SILENCE, *more)
 
 
 def costs_of(samples: list[dict[str, float]], nodes: int) -> Costs:
@@ -73,6 +74,7 @@ def reckoned(costs: Costs, nodes: int, payload: float) -> dict[str, float]:
         / costs.line
         / nodes
         / RANKS,
+        "output on its way at most, MB": nodes * CREDIT / 1e6,
         "memory of links, MB": nodes * costs.link / 1e6,
         "memory at the end, MB": nodes * costs.held / 1e6,
     }
@@ -103,10 +105,13 @@ def main() -> None:
     parser.add_argument("--payload", type=float, default=0.0, help="bytes of each launch")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    costs = costs_of([measured(NODES) for _ in range(given.repeat)], NODES)
+    samples = [measured(NODES, "--logs") for _ in range(given.repeat)]
+    costs = costs_of(samples, NODES)
     columns = {f"{n:,}": reckoned(costs, n, given.payload) for n in SIZES}
     if given.check:
-        columns[f"{given.check:,} measured"] = of_sample(measured(given.check), given.check)
+        # Without output: two processes of stubs cannot show as much as so many agents.
+        sample = {**samples[0], **measured(given.check)}
+        columns[f"{given.check:,} measured"] = of_sample(sample, given.check)
     told: dict[str, Any] = {
         "costs": vars(costs),
         "nodes": columns,
