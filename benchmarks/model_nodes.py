@@ -21,7 +21,6 @@ from measure import ask, program
 
 RANKS, NODES, SILENCE = 8, 1000, "4"
 SIZES = (10, 100, 1000, 10_000)
-LINE, BLOCK = 100, 16_000  # bytes; as in drive_nodes.py
 NETWORK = 1.25e9  # bytes a second of the driver's machine: 10 Gbit/s
 CREDIT = 64 << 10  # bytes of output of one agent that are on their way
 BEAT = 1.0  # seconds from heartbeat to heartbeat
@@ -48,14 +47,14 @@ def measured(nodes: int, *more: str) -> dict[str, float]:
     return ask(program("drive_nodes"), str(nodes), str(RANKS), "fail", SILENCE, *more)
 
 
-def costs_of(samples: list[dict[str, float]], nodes: int) -> Costs:
-    """Give what one agent costs."""
+def costs_of(samples: list[dict[str, float]], nodes: int, byte: float) -> Costs:
+    """Give what one agent costs. byte: what one of a payload does."""
     median = {key: statistics.median(s[key] for s in samples) for key in samples[0]}
     stages = ("join", "start", "end", "conclude", "report", "beat")
     return Costs(
         **{stage: median[f"{stage}_cpu"] / nodes for stage in stages},
         line=median["line_cpu"],
-        byte=(median["block_cpu"] - median["line_cpu"]) / (BLOCK - LINE),
+        byte=byte,
         link=(median["rss_joined"] - median["rss_before"]) / nodes,
         held=(median["rss_end"] - median["rss_before"]) / nodes,
     )
@@ -82,17 +81,19 @@ def reckoned(costs: Costs, nodes: int, payload: float) -> dict[str, float]:
 
 def of_sample(sample: dict[str, float], nodes: int) -> dict[str, float]:
     """Say the same of a sample, for comparison."""
-    return reckoned(costs_of([sample], nodes), nodes, 0.0)
+    return reckoned(costs_of([sample], nodes, byte=0.0), nodes, payload=0.0)
 
 
 def limits(costs: Costs, payload: float) -> dict[str, int]:
     """Say from how many nodes on one loop over all agents is too slow."""
-    per_start = costs.start + payload * max(costs.byte, 1 / NETWORK)
+    each = max(costs.byte, 1 / NETWORK)
+    per_start = costs.start + payload * each
     return {
         "starting takes 1 s": int(1 / per_start),
         "joining takes the 10 s that an agent waits": int(10 / costs.join),
         "heartbeats take half a core": int(0.5 * BEAT / costs.beat),
         "putting an end together takes a lease, 5 s": int(5 / costs.conclude),
+        "starting takes 1 s with a payload of 1 MB": int(1 / (costs.start + 1e6 * each)),
         "1 line a second of each rank takes half a core": int(0.5 / costs.line / RANKS),
     }
 
@@ -106,7 +107,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     samples = [measured(NODES, "--logs") for _ in range(given.repeat)]
-    costs = costs_of(samples, NODES)
+    few, large = 100, 4_000_000
+    loaded = measured(few, "--payload", str(large))["start_cpu"]
+    costs = costs_of(samples, NODES, byte=loaded / few / large)
     columns = {f"{n:,}": reckoned(costs, n, given.payload) for n in SIZES}
     if given.check:
         # Without output: two processes of stubs cannot show as much as so many agents.

@@ -34,6 +34,7 @@ NAMES = (
     "tee",
     "lines",
     "scale",
+    "scale_nodes",
     "import",
     "cold_start",
 )

@@ -1,6 +1,6 @@
 """Drive a job over many nodes, whose agents are stubs (see stub_agents.py); prints what it cost.
 
-drive_nodes.py NODES NPROC fail|stop SILENCE [--logs]
+drive_nodes.py NODES NPROC fail|stop SILENCE [--logs] [--payload BYTES]
 
 Stages have the seconds that they took, `x`, and those of CPU of the driver's thread, `x_cpu`:
     join    from Engine.start to the last hello
@@ -14,6 +14,7 @@ lines and blocks of 160 lines, 100 bytes each: `line_cpu`, `block_cpu`, all thre
 them; `lines`, `blocks`: so many a second. Memory in bytes: rss_before, rss_joined, rss_end.
 """
 
+import argparse
 import json
 import os
 import resource
@@ -149,7 +150,7 @@ def measure(driver, engine, reader, marks, how, silence, found):
         driver.request_stop()
 
 
-def main(nodes, nproc, how, silence, logs):
+def main(nodes, nproc, how, silence, logs, payload):
     reader = None
     if logs:
         counts = [nodes * LINES * LINE, nodes * (LINES + BLOCKS * BLOCK) * LINE]
@@ -157,7 +158,7 @@ def main(nodes, nproc, how, silence, logs):
         pipe = subprocess.PIPE
         reader = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
     engine = Stubs(nodes, nproc)
-    spec = make_spec([sys.executable, "train.py"], nproc=nproc)
+    spec = make_spec([sys.executable, "train.py", "x" * payload], nproc=nproc)
     console, sys.stdout = sys.stdout, reader.stdin if reader else sys.stdout
     found = {"rss_before": rss()}
     driver = Driver(divide(Share(spec.__replace__(restart=Restart())), nodes), engine)
@@ -199,5 +200,11 @@ def main(nodes, nproc, how, silence, logs):
 
 
 if __name__ == "__main__":
-    _, nodes, nproc, how, silence, *more = sys.argv
-    main(int(nodes), int(nproc), how, float(silence), more == ["--logs"])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("nodes", type=int)
+    parser.add_argument("nproc", type=int)
+    parser.add_argument("how", choices=("fail", "stop"))
+    parser.add_argument("silence", type=float)
+    parser.add_argument("--logs", action="store_true")
+    parser.add_argument("--payload", type=int, default=0)
+    main(**vars(parser.parse_args()))
