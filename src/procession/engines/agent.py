@@ -257,7 +257,9 @@ class Agent:
         if message.kind == "welcome":
             self._welcome = True
         elif message.kind == "beat":
-            self._send("pulse", {"at": fields["at"], "own": time.monotonic_ns()})
+            now = time.monotonic_ns()
+            active = self._work.share_activity(now, fields) if self._work is not None else 0
+            self._send("pulse", {"at": fields["at"], "own": now, "active": active})
         elif message.kind == "credit":
             self._pump.more(int(fields["bytes"]))
         elif message.kind == "meet":
@@ -337,6 +339,8 @@ class _Work:
             self.spec = self._with_devices()
             output = planned_output(self.spec, self._place)
             group = self._group = Group(self.spec, output, on_event=self._on_event, control=True)
+            if self.spec.hang.silence is not None and self.spec.node.count > 1:
+                group.share_activity(time.monotonic_ns())
             group.drain_patiently()
             self._made.set()
             group.drive()
@@ -409,6 +413,12 @@ class _Work:
             group.stop(wait=False, **how)
 
         threading.Thread(target=take, name="procession-stop", daemon=True).start()
+
+    def share_activity(self, now: int, fields: dict[str, Any]) -> int:
+        """Take from a heartbeat when ranks elsewhere wrote last; gives when those here did."""
+        if self._group is None or "quiet" not in fields:
+            return 0
+        return self._group.share_activity(now - int(fields["quiet"]))
 
     def signal(self, number: int, only_caught: bool) -> None:
         """Send every rank a signal."""
