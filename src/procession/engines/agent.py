@@ -34,6 +34,7 @@ from procession.engines.wire import Message
 from procession.errors import GroupEnd, GroupFailed, Outcome, RankEnd
 from procession.exit import Exit
 from procession.group import Group
+from procession.lifecycle import Phase
 from procession.spawner import planned_output
 from procession.stacks import merge
 from procession.system.eventloop import EventLoop
@@ -365,7 +366,7 @@ class _Work:
 
     def _conclude(self, group: Group) -> None:
         self._end, self._state = group.end, group.state.name
-        self._stacks = self._stacks or group.stacks_of_failure()
+        self._stacks = group.stacks_of_failure() or self._stacks
         if self._end is None:
             self._fault = "its supervisor failed"
             group.result()
@@ -408,7 +409,8 @@ class _Work:
             if fields.get("kill"):
                 group.kill(wait=False)
                 return
-            if fields.get("failed") and self.spec.hang.stacks and not group.state.final:
+            works = group.state in (Phase.STARTING, Phase.RUNNING)  # else it has failed, too
+            if fields.get("failed") and self.spec.hang.stacks and works:
                 self._stacks = group.stacks(STACKS_SECONDS)
             group.stop(wait=False, **how)
 
