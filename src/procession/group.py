@@ -324,6 +324,10 @@ class Group:
 
         return stacks_of(self._supervisor, timeout, native=native)
 
+    def share_activity(self, elsewhere: int) -> int:
+        """Let output of other machines' ranks count against silence; see `Supervisor`."""
+        return self._supervisor.share_activity(elsewhere)
+
     @property
     def failure(self) -> RankEnd | None:
         """What failed first in this attempt, as far as it is known; for who is told of events."""

@@ -31,6 +31,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.stacks.taking import Taken
 
+TELL_EVERY = 1.0  # seconds between two looks at files, where others are told of them
+TOLD_LATE = 3.0  # seconds after which at the latest news of other machines have come
 SECOND = 1_000_000_000
 WATCHED = (Phase.STARTING, Phase.RUNNING)
 
@@ -59,12 +61,18 @@ class Hangs:
         self._handle = handle
         self._activity: Activity | None = None
         self._looking = False  # at stacks
+        # In a job over several machines: when ranks wrote last, in ns of the monotonic clock; on
+        # others, as we are told, and here, as it was seen last.
+        self.elsewhere = 0
+        self.here = 0
 
     def begin(self) -> None:
         """Watch the ranks of an attempt that begins."""
         limits = [s for s in (self._hang.timeout, self._hang.silence) if s is not None]
         if self._hang.silence is not None:
             self._activity = Activity(self._streams)
+            if self.elsewhere:
+                limits.append(TELL_EVERY)
         self._looking = False
         if limits:
             self._loop.after(self, min(limits), self._check)
@@ -116,8 +124,12 @@ class Hangs:
         written = {r: max(began, at) for r, at in self._activity.look(now, attempts).items()}
         age = (now - max(written.values())) / SECOND
         working = self._working()
+        self.here = max(written.values())
+        if self.elsewhere:  # what we are told of others is some seconds old
+            age = min(age, (now - self.elsewhere) / SECOND - TOLD_LATE)
         if age < limit or not working:
-            return max(0.0, limit - age) or limit
+            left = max(0.0, limit - age) or limit
+            return min(left, TELL_EVERY) if self.elsewhere else left
         oldest = min(working, key=lambda r: (written[r], r))
         return self._blame(
             oldest, working, lambda _: f"no rank has written anything for {age:.3g} s", limit

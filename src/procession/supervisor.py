@@ -161,6 +161,15 @@ class Supervisor:
 
         self._loop.request(take)
 
+    def share_activity(self, elsewhere: int) -> int:
+        """Take note of when ranks of other machines wrote last; gives when those of this one did.
+
+        Both in nanoseconds of the monotonic clock, 0 for unknown. To be called first before the
+        group is started; from any thread.
+        """
+        self._hangs.elsewhere = elsewhere
+        return self._hangs.here
+
     def request_signal(self, rank: int, number: int, only_caught: bool = False) -> None:
         """Ask for a signal to one process, if it has a handler for it; from any thread."""
 

@@ -26,6 +26,7 @@ from procession import (
     Std,
 )
 from procession.engines.contract import EngineGone
+from procession.engines.wire import Message
 from procession.eventkinds import schema
 from support import OBEDIENT, QUICK, alive, gone, until, write
 
@@ -112,7 +113,7 @@ def test_the_rank_that_failed_is_the_cause(tmp_path):
         hold(folder)
 
     with pytest.raises(GroupFailed) as caught:
-        start(work, args=(str(tmp_path),))[0].wait(30)
+        start(work, args=(str(tmp_path),), stop=OBEDIENT)[0].wait(30)
     failed = caught.value
     assert (failed.cause.rank, failed.cause.exit.code, failed.exit_code) == (3, 7, 7)
     assert [f.rank for f in failed.failures] == [3]
@@ -408,7 +409,7 @@ def test_strangers_at_the_door(tmp_path):
     """Whoever has not the key is not listened to, and disturbs nobody."""
     job, _ = start(hold, args=(str(tmp_path),))
     all_hold(tmp_path, 6)
-    port = job._driver._listener.getsockname()[1]
+    port = job._driver._door.getsockname()[1]
     for words in (b"GET / HTTP/1.1\r\n\r\n", b"PRCSSN\0\1" + b"n" * 32 + b"\xff" * 100):
         with socket.create_connection(("127.0.0.1", port), 5) as stranger:
             stranger.sendall(words)
@@ -472,3 +473,92 @@ def test_what_only_this_machine_has():
     finally:
         read.close()
         write_end.close()
+
+
+def beats_and_hangs():
+    """All beat, then rank 2 sleeps in a place of its own while the others wait for it."""
+    for step in range(3):
+        procession.beat(step=step)
+    wait_together() if os.environ["RANK"] != "2" else sleep_alone()
+
+
+def wait_together():
+    time.sleep(1000)
+
+
+def sleep_alone():
+    time.sleep(1000)
+
+
+def test_a_hang_is_blamed_on_the_odd_one_of_all_nodes():
+    job, _ = start(beats_and_hangs, hang=procession.Hang(timeout=1.5))
+    with pytest.raises(GroupFailed) as caught:
+        job.wait(40)
+    failed = caught.value
+    assert failed.cause.outcome is Outcome.HUNG
+    assert failed.cause.rank == 2, failed
+    assert failed.exit_code == 124
+    assert "no beat for" in failed.cause.message
+    assert "sleep_alone" in failed.cause.message
+    assert any("[0-1,3-5]" in line for line in failed.end.stacks), failed.end.stacks
+
+
+def talk(folder, count):
+    """Rank 0 prints now and then; the others say nothing."""
+    for _ in range(count):
+        if os.environ["RANK"] == "0":
+            print("here", flush=True)
+        time.sleep(0.25)
+    if count < 20:
+        hold(folder)
+    return "done"
+
+
+def test_output_of_one_node_is_a_sign_of_life_of_all(tmp_path):
+    hang = procession.Hang(silence=2.0)
+    job, _ = start(talk, LocalEngine(2), args=(str(tmp_path), 32), hang=hang, lease=1.0)
+    assert job.wait(40).values == ["done"] * 4
+
+
+def test_a_job_in_which_nobody_says_anything(tmp_path):
+    hang = procession.Hang(silence=1.5)
+    job, _ = start(talk, LocalEngine(2), args=(str(tmp_path), 4), hang=hang, lease=1.0)
+    with pytest.raises(GroupFailed) as caught:
+        job.wait(40)
+    assert caught.value.cause.outcome is Outcome.HUNG
+    assert "no rank has written anything" in str(caught.value)
+
+
+def test_an_agent_that_speaks_nonsense(tmp_path):
+    job, _ = start(hold, args=(str(tmp_path),))
+    all_hold(tmp_path, 6)
+    agent = job._driver._roster.agents[1]
+    job._driver._loop.request(
+        lambda: job._driver._roster._take(agent, Message("pulse", {"at": "noon"}))
+    )
+    with pytest.raises(GroupFailed, match="cannot be read") as caught:
+        job.wait(30)
+    assert [f.rank for f in caught.value.failures] == [2, 3]
+
+
+def test_a_slow_on_failure_holds_up_nothing_but_the_restart(tmp_path):
+    """Heartbeats go on: no agent takes its driver for lost."""
+
+    def slowly(_):
+        time.sleep(2.5)
+
+    job, _ = start(
+        in_attempt_or_fail,
+        LocalEngine(2),
+        restart=Restart(max=1),
+        on_failure=slowly,
+        lease=1.0,
+    )
+    assert job.wait(40).values == ["1"] * 4
+
+
+def in_attempt_or_fail():
+    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    if attempt == "0":
+        sys.exit(3)
+    return attempt

@@ -34,6 +34,7 @@ from procession.engines.wire import Message
 from procession.errors import GroupEnd, GroupFailed, Outcome, RankEnd
 from procession.exit import Exit
 from procession.group import Group
+from procession.lifecycle import Phase
 from procession.spawner import planned_output
 from procession.stacks import merge
 from procession.system.eventloop import EventLoop
@@ -257,7 +258,9 @@ class Agent:
         if message.kind == "welcome":
             self._welcome = True
         elif message.kind == "beat":
-            self._send("pulse", {"at": fields["at"], "own": time.monotonic_ns()})
+            now = time.monotonic_ns()
+            active = self._work.share_activity(now, fields) if self._work is not None else 0
+            self._send("pulse", {"at": fields["at"], "own": now, "active": active})
         elif message.kind == "credit":
             self._pump.more(int(fields["bytes"]))
         elif message.kind == "meet":
@@ -337,6 +340,8 @@ class _Work:
             self.spec = self._with_devices()
             output = planned_output(self.spec, self._place)
             group = self._group = Group(self.spec, output, on_event=self._on_event, control=True)
+            if self.spec.hang.silence is not None and self.spec.node.count > 1:
+                group.share_activity(time.monotonic_ns())
             group.drain_patiently()
             self._made.set()
             group.drive()
@@ -361,7 +366,7 @@ class _Work:
 
     def _conclude(self, group: Group) -> None:
         self._end, self._state = group.end, group.state.name
-        self._stacks = self._stacks or group.stacks_of_failure()
+        self._stacks = group.stacks_of_failure() or self._stacks
         if self._end is None:
             self._fault = "its supervisor failed"
             group.result()
@@ -404,11 +409,18 @@ class _Work:
             if fields.get("kill"):
                 group.kill(wait=False)
                 return
-            if fields.get("failed") and self.spec.hang.stacks and not group.state.final:
+            works = group.state in (Phase.STARTING, Phase.RUNNING)  # else it has failed, too
+            if fields.get("failed") and self.spec.hang.stacks and works:
                 self._stacks = group.stacks(STACKS_SECONDS)
             group.stop(wait=False, **how)
 
         threading.Thread(target=take, name="procession-stop", daemon=True).start()
+
+    def share_activity(self, now: int, fields: dict[str, Any]) -> int:
+        """Take from a heartbeat when ranks elsewhere wrote last; gives when those here did."""
+        if self._group is None or "quiet" not in fields:
+            return 0
+        return self._group.share_activity(now - int(fields["quiet"]))
 
     def signal(self, number: int, only_caught: bool) -> None:
         """Send every rank a signal."""

@@ -93,7 +93,6 @@ class Job:
                 work,
                 engine,
                 lease=lease,
-                losses=work.restart.node_losses,
                 place=self._run_dir.path if self._run_dir.kept else "",
                 on_failure=on_failure,
                 on_quiet=self._went_quiet,

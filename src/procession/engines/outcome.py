@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from procession.engines.clocks import Clocks
@@ -68,6 +68,8 @@ def job_end(
         if part.lost:
             said.append(f"node {part.node} ({part.host}) was lost: {part.lost}")
     failures.sort(key=lambda each: each.happened_at)
+    _blame_the_odd_one(_together(parts, frozenset()), failures, ended)
+    out = {end.rank for end in failures if end.outcome is not Outcome.HUNG}
     return GroupEnd(
         name=name,
         nproc=nproc * nodes,
@@ -76,7 +78,7 @@ def job_end(
         ended=tuple(sorted(ended, key=_by_rank)),
         finished=tuple(sorted(finished, key=_by_rank)),
         run_dir=run_dir,
-        stacks=tuple(_stacks(parts, failures)),
+        stacks=tuple(merge.lines_of_groups(_together(parts, out))) if failures else (),
         notes=tuple(said),
     )
 
@@ -119,21 +121,46 @@ def _ends(part: NodePart, nproc: int) -> GroupEnd:
     return own if known or not part.lost else own.__replace__(failures=tuple(lost), ended=())
 
 
-def _stacks(parts: Sequence[NodePart], failures: Sequence[RankEnd]) -> list[str]:
-    """Say where the ranks of all nodes were, but for those that failed, unless they hung."""
-    out = {end.rank for end in failures if end.outcome is not Outcome.HUNG}
+def _together(parts: Sequence[NodePart], out: Collection[int]) -> list[merge.Together]:
+    """Say where the ranks of all nodes were, but for some; those at one place together."""
     groups: list[merge.Together] = []
     for part in parts:
         for each in part.stacks:
             ranks = tuple(rank for rank in each["ranks"] if rank not in out)
             groups += [merge.Together(str(each["said"]), ranks)] if ranks else []
-    return merge.lines_of_groups(merge.joined(groups)) if failures else []
+    return merge.joined(groups)
 
 
-def facts_of_failure(end: RankEnd) -> dict[str, Any]:
-    """Give what an event tells of a failure; see `eventkinds`."""
+def _blame_the_odd_one(
+    groups: Sequence[merge.Together], failures: list[RankEnd], ended: list[RankEnd]
+) -> None:
+    """Blame a hang on the rank of any node that is where no other is; the others wait for it.
+
+    A node knows its own ranks only, and which node notices first is chance.
+    """
+    if not failures or failures[0].outcome is not Outcome.HUNG or len(groups) < 2:
+        return
+    odd, others = groups[0], groups[1]
+    known = {end.rank: end for end in (*failures, *ended)}
+    if not len(odd.ranks) == 1 < len(others.ranks) or odd.ranks[0] not in known:
+        return
+    first, found = failures[0], known[odd.ranks[0]]
+    why = first.message.partition("; it ")[0]
+    cause = found.__replace__(
+        outcome=Outcome.HUNG, message=f"{why}; it {odd.said}", happened_at=first.happened_at
+    )
+    waited = [e for e in failures if e.outcome is Outcome.HUNG and e.rank != cause.rank]
+    failures[:] = [cause, *(e for e in failures if e not in waited and e.rank != cause.rank)]
+    ended[:] = [
+        *(e for e in ended if e.rank != cause.rank),
+        *(e.__replace__(outcome=Outcome.SIGNALLED, message="") for e in waited),
+    ]
+
+
+def facts_of_failure(end: RankEnd, rank: int | None = None) -> dict[str, Any]:
+    """Give what an event tells of a failure; see `eventkinds`. rank: its number in the job."""
     facts: dict[str, Any] = {
-        "failed_rank": end.rank,
+        "failed_rank": end.rank if rank is None else rank,
         "outcome": end.outcome.name.lower(),
         "message": what_happened(end),
     }

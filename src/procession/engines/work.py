@@ -65,6 +65,8 @@ def divide(share: Share, nodes: int, whole: Spec | None = None) -> Work:
         raise SpecError("stdin: ranks on other machines cannot read this process's input")
     if spec.start_method == "fork" and isinstance(spec.program, Function):
         raise SpecError('start_method "fork" is for this machine only: use "forkserver" or "spawn"')
+    if spec.stop.patience != 0:
+        raise SpecError("stop: patience is for the ranks of one machine")
     restart = spec.restart
     single = restart.scope == "rank" and restart.max > 0
     plain = spec.__replace__(
