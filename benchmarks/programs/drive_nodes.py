@@ -1,6 +1,8 @@
 """Drive a job over many nodes, whose agents are stubs (see stub_agents.py); prints what it cost.
 
-drive_nodes.py NODES NPROC fail|stop SILENCE [--logs] [--payload BYTES]
+drive_nodes.py NODES NPROC fail|all|stop SILENCE [--logs] [--payload BYTES]
+
+fail: one rank fails; all: one of each node, at the same time; stop: the job is stopped.
 
 Stages have the seconds that they took, `x`, and those of CPU of the driver's thread, `x_cpu`:
     join    from Engine.start to the last hello
@@ -143,11 +145,10 @@ def measure(driver, engine, reader, marks, how, silence, found):
         found[f"{name}s"] = count / seconds
         time.sleep(0.5)
     found["asked"] = time.monotonic()
-    if how == "fail":
-        slot = engine.slots // 2
-        engine.order(slot % PROCESSES, fail=slot)
-    else:
+    if how == "stop":
         driver.request_stop()
+    for slot in {"fail": [engine.slots // 2], "all": range(engine.slots)}.get(how, ()):
+        engine.order(slot % PROCESSES, fail=slot)
 
 
 def main(nodes, nproc, how, silence, logs, payload):
@@ -175,12 +176,12 @@ def main(nodes, nproc, how, silence, logs, payload):
     begin = time.thread_time()
     job_end("train.py", nproc, nodes, 0, driver.parts, [])
     concluded = time.thread_time()
-    text = harmless_report(driver.end) if how == "fail" else ""
+    text = harmless_report(driver.end) if how != "stop" else ""
     written = time.thread_time()
-    final = "failed" if how == "fail" else "stopped"
+    final = "stopped" if how == "stop" else "failed"
     assert driver.life.phase.name.lower() == final, driver.end
     assert len(driver.end.ended) + len(driver.end.failures) == nodes * nproc
-    assert (f" of {nodes * nproc} (pid" in text) == (how == "fail")
+    assert (f" of {nodes * nproc} (pid" in text) == (how != "stop")
     begun = times.get("failed", found.pop("asked"))
     at, cpu = marks.at["joined"]
     stages = {
@@ -203,7 +204,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("nodes", type=int)
     parser.add_argument("nproc", type=int)
-    parser.add_argument("how", choices=("fail", "stop"))
+    parser.add_argument("how", choices=("fail", "all", "stop"))
     parser.add_argument("silence", type=float)
     parser.add_argument("--logs", action="store_true")
     parser.add_argument("--payload", type=int, default=0)

@@ -121,7 +121,8 @@ class Stub:
     def take(self, kind, fields):
         self.all.note(kind)
         if kind == "beat":
-            self.send("pulse", {"at": fields["at"], "own": time.monotonic_ns()})
+            now = time.monotonic_ns()
+            self.send("pulse", {"at": fields["at"], "own": now, "active": now})
         elif kind == "meet":
             met = {"attempt": fields["attempt"], "address": "10.0.0.1", "port": 29500}
             self.send("met", met)
