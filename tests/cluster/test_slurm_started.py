@@ -62,7 +62,7 @@ def test_tasks_that_are_dealt_to_nodes_in_turn(slurm, see):
 def test_a_task_for_each_machine(slurm, see):
     words = ("srun", "-N2", "--ntasks-per-node=1")
     ranks, (address, _), nodes = seen(
-        slurm.run(*words, *PROCESSION, "--prefix", "", "-n", "2", see)
+        slurm.run(*words, *PROCESSION, "--engine", "none", "--prefix", "", "-n", "2", see)
     )
     assert ranks == [(r, r % 2, 4, 2, r // 2, 2) for r in range(4)]
     assert nodes[0] == address
