@@ -228,3 +228,43 @@ def test_several_tasks_of_srun_on_a_node_are_refused_at_once(slurm, tmp_path):
     done = slurm.run(*line, check=False)
     assert done.returncode == 2
     assert done.stderr.count("srun started 2 tasks on a node") == 4
+
+
+# Each rank tells that it is there, asks whether it is to stop, and then says so.
+ASKS = """
+import os, procession, sys, time
+rank, node = os.environ["RANK"], os.environ["SLURMD_NODENAME"]
+open(f"{sys.argv[1]}/0.{rank}.{node}.{os.getpid()}", "w").close()
+while not procession.stopping():
+    time.sleep(0.02)
+print("saved", flush=True)
+"""
+
+
+def test_a_notice_to_an_agent_is_one_to_all(slurm, tmp_path):
+    """As Slurm gives it before the time limit, where it signals tasks only."""
+    words = ("-n", 2, "--preempt", "SIGUSR1:30")
+    with Run(slurm, tmp_path, ("-N2",), *words, code=ASKS) as it:
+        ranks = it.up(4)
+        for agent in {agent_above(pid) for _, pid in ranks.values()}:
+            os.kill(agent, signal.SIGUSR1)
+        assert it.end() == 128 + signal.SIGUSR1, it.said()
+        assert it.said().count("saved") == 4, it.said()
+        assert it.said().count("s for ranks to end by themselves") == 1, it.said()
+
+
+def test_a_notice_to_the_batch_script(slurm, tmp_path):
+    """`sbatch --signal=B:USR1@...`, with a command that is the script's own process."""
+    here = tmp_path / "ranks"
+    here.mkdir()
+    work = write(tmp_path / "work.py", ASKS)
+    line = f"{' '.join(PROCESSION)} run --engine slurm -n 2 --preempt SIGUSR1:30 {work} {here}"
+    script = write(tmp_path / "job.sh", f"#!/bin/sh\nexec {line}\n")
+    out = tmp_path / "out"
+    sent = slurm.run("sbatch", "--parsable", "-N2", "--no-kill", f"--output={out}", script)
+    job = sent.stdout.strip()
+    until(lambda: len(os.listdir(here)) == 4, "4 ranks", 20)
+    slurm.run("scancel", "--batch", "--signal=USR1", job)
+    slurm.wait_job(job, "FAILED", "COMPLETED")
+    assert out.read_text().count("saved") == 4, out.read_text()
+    assert slurm.job(job)["ExitCode"] == f"{128 + signal.SIGUSR1}:0"

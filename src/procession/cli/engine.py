@@ -20,6 +20,7 @@ from procession.engines.driver import LEASE
 from procession.engines.job import Job
 from procession.engines.work import Share, divide
 from procession.errors import SpecError
+from procession.spec import Spec
 from procession.values import Value
 
 TYPE_CHECKING = False
@@ -169,6 +170,19 @@ def take_allocation(s: Settings) -> None:
     found = read_allocation(os.environ)
     if found is not None and found.tasks_per_node and not s.said("nproc_per_node"):
         s.add("nproc_per_node", str(found.tasks_per_node), "SLURM_NTASKS_PER_NODE")
+
+
+def first_node(asked: Asked) -> Spec:
+    """Give what node 0 would run, for --dry-run."""
+    assert asked.engine is not None
+    nodes = asked.engine.nodes
+    if nodes is None and asked.engine.name == "slurm":
+        from procession.engines.slurm_allocation import read_allocation
+
+        found = read_allocation(os.environ)
+        nodes = len(found.nodes) if found is not None else None
+    node = asked.spec.node.__replace__(count=nodes or 1)
+    return asked.spec.__replace__(node=node)
 
 
 def run_on_engine(prog: str, asked: Asked, words: list[str], on_event: OnEvent | None) -> int:

@@ -45,6 +45,11 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
         if asked.dry:
             from procession.cli.dry_run import describe
 
+            if asked.engine is not None:
+                from procession.cli.engine import first_node
+
+                say(describe(first_node(asked)), sys.stdout)
+                return 0
             say(describe(asked.spec), sys.stdout)
             return 0
     except SpecError as e:
