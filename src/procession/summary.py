@@ -8,7 +8,6 @@ from procession.ends import harmless_report
 from procession.errors import GroupEnd, RankEnd
 from procession.exit import signal_name
 from procession.lifecycle import Phase
-from procession.rankenv import Node
 from procession.ranks import format_ranks
 from procession.report import format_bytes, format_seconds
 from procession.spec import Spec
@@ -42,13 +41,13 @@ def summary(spec: Spec, state: Phase, end: GroupEnd | None, code: int, began: fl
         "ranks": [],
     }
     if end is not None:
-        node, first = spec.node, spec.node.first(spec.nproc)
+        first = spec.node.first(spec.nproc)
         run["attempt"], run["run_dir"] = end.attempt, end.run_dir
         run["stacks"], run["stacks_file"] = list(end.stacks), end.stacks_file
-        run["ranks"] = [_rank(each, node, first, began) for each in _in_order(end)]
+        run["ranks"] = [_rank(each, spec, began) for each in _in_order(end)]
         if end.failures:
             run["failures"] = [first + each.rank for each in end.failures]
-            run["cause"] = _rank(end.failures[0], node, first, began)
+            run["cause"] = _rank(end.failures[0], spec, began)
     return run
 
 
@@ -56,10 +55,12 @@ def _in_order(end: GroupEnd) -> list[RankEnd]:
     return sorted((*end.failures, *end.ended, *end.finished), key=lambda each: each.rank)
 
 
-def _rank(end: RankEnd, node: Node, first: int, began: float) -> dict[str, Any]:
+def _rank(end: RankEnd, spec: Spec, began: float) -> dict[str, Any]:
+    node, first = spec.node, spec.node.first(spec.nproc)
     return {
         "rank": first + end.rank,
-        "local_rank": node.local + end.rank,
+        "local_rank": (node.local + end.rank) % node.local_size(spec.nproc),
+        "host": end.host,
         "pid": end.pid,
         "outcome": end.outcome.name,
         "exit_code": end.exit.code if end.announced is None else end.announced,

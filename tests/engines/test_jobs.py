@@ -262,7 +262,10 @@ def test_restarts(tmp_path):
     kinds = [event["kind"] for event in events]
     assert kinds.count("backoff") == 2
     assert kinds[-1] == "succeeded"
-    assert json.loads((run / "result.json").read_text())["state"] == "SUCCEEDED"
+    told = json.loads((run / "result.json").read_text())
+    assert (told["state"], told["nproc"], told["nodes"]) == ("SUCCEEDED", 6, 3)
+    assert [(r["rank"], r["local_rank"]) for r in told["ranks"]] == [(r, r % 2) for r in range(6)]
+    assert {r["host"] for r in told["ranks"]} == {os.uname().nodename}
 
 
 def test_too_many_failures():

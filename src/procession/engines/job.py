@@ -26,6 +26,7 @@ from procession.group import MARGIN, Result
 from procession.lifecycle import Phase
 from procession.output.rundir import RunDir
 from procession.policy import Stop
+from procession.rankenv import Node
 from procession.results import exception_of
 from procession.spec import Function, Spec
 from procession.summary import report_of, summary
@@ -77,7 +78,9 @@ class Job:
         self.work = work
         self.unread = False
         self.began = time.monotonic()
-        self.spec: Spec = work.spec.__replace__(nproc=work.nproc * work.nodes)
+        world = work.nproc * work.nodes
+        node = Node(count=work.nodes, world=world, local_world=work.nproc)
+        self.spec: Spec = work.spec.__replace__(nproc=world, node=node)
         self._stops_unread = False
         self._concludes_later = False
         self._thread: threading.Thread | None = None
