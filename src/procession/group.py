@@ -497,15 +497,7 @@ class Group:
         in which ranks may end by themselves; see `Stop`. What came of it, `wait` tells.
         Raises SpecError for a signal that does not exist or a time that is not one.
         """
-        asked = Stop(
-            signal=self.spec.stop.signal if signal is None else signal,
-            grace=self.spec.stop.grace if grace is None else grace,
-            notice=self.spec.stop.notice if notice is None else notice,
-        )
-        try:
-            asked.check()
-        except ValueError as e:
-            raise SpecError(str(e)) from None
+        check_stop(signal, grace, notice)
         if os.getpid() != self._owner:
             return  # a fork of the launcher: the group is not its own to end
         self._supervisor.request_stop(number=signal, grace=grace, notice=notice)
@@ -578,6 +570,15 @@ class Group:
 
     def _start_failed(self) -> bool:
         return any(r.start_failed for r in self._supervisor.lifecycle.ranks)
+
+
+def check_stop(signal: int | None, grace: float | None, notice: float | None) -> None:
+    """Refuse a signal that does not exist, and times that are none. Raises SpecError."""
+    given = {"signal": signal, "grace": grace, "notice": notice}
+    try:
+        Stop(**{name: value for name, value in given.items() if value is not None}).check()
+    except ValueError as e:
+        raise SpecError(str(e)) from None
 
 
 _groups: set[Group] = set()  # that run; weak references would swallow an interrupt now and then

@@ -112,25 +112,6 @@ def test_values_by_global_rank(ray_cluster):
     assert not ray.is_initialized()
 
 
-@pytest.mark.torch
-def test_ddp_over_gloo(ray_cluster):
-    pytest.importorskip("torch")
-    begun = time.monotonic()
-    options = {"engine": "ray", "nnodes": 3, "nproc": 2}
-    sums = {}
-
-    def keep(weights):
-        sums.setdefault(tuple(weights), 0)
-
-    from cluster.raytrain import train
-
-    for weights in procession.run(train, args=(10,), **options):
-        keep(weights)
-    print(f"DDP with 6 ranks: {time.monotonic() - begun:.2f} s")
-    assert len(sums) == 1
-    assert any(next(iter(sums)))
-
-
 def test_a_rank_that_exits(ray_cluster, ranks):
     job, _ = ranks.start()
     begun = time.monotonic()

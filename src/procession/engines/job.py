@@ -18,14 +18,12 @@ from procession.errors import (
     Outcome,
     ProcessionError,
     RankEnd,
-    SpecError,
     StartFailed,
 )
 from procession.events import Event
-from procession.group import MARGIN, Result
+from procession.group import MARGIN, Result, check_stop
 from procession.lifecycle import Phase
 from procession.output.rundir import RunDir
-from procession.policy import Stop
 from procession.rankenv import Node
 from procession.results import exception_of
 from procession.spec import Function, Spec
@@ -319,14 +317,7 @@ class Job:
         notice: float | None = None,
     ) -> None:
         """End the job on all nodes; as `Group.stop`."""
-        try:
-            Stop(
-                signal=self.spec.stop.signal if signal is None else signal,
-                grace=self.spec.stop.grace if grace is None else grace,
-                notice=self.spec.stop.notice if notice is None else notice,
-            ).check()
-        except ValueError as e:
-            raise SpecError(str(e)) from None
+        check_stop(signal, grace, notice)
         if os.getpid() != self._owner:
             return
         self._driver.request_stop(number=signal, grace=grace, notice=notice)
