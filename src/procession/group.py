@@ -574,7 +574,7 @@ class Group:
 
 def check_stop(signal: int | None, grace: float | None, notice: float | None) -> None:
     """Refuse a signal that does not exist, and times that are none. Raises SpecError."""
-    given = {"signal": signal, "grace": grace, "notice": notice}
+    given: dict[str, Any] = {"signal": signal, "grace": grace, "notice": notice}
     try:
         Stop(**{name: value for name, value in given.items() if value is not None}).check()
     except ValueError as e:
