@@ -2,9 +2,9 @@
 
 Theory of operation. Whoever connects is a stranger until a first message has proved that it has the
 key; that must be a greeting, and come within `GREETING`. If there are too many of them, the one
-that is silent for longest goes: whoever holds connections open keeps no agent out. Heartbeats go once in a fifth of the
-lease, and each answer also compares the clocks. An agent is lost when its link ends, when nothing
-has come on it for the lease, or when what it tells cannot be read.
+that is silent for longest goes: whoever holds connections open keeps no agent out. Heartbeats go
+once in a fifth of the lease, and each answer also compares the clocks. An agent is lost when its
+link ends, when nothing has come on it for the lease, or when what it tells cannot be read.
 """
 
 from __future__ import annotations
