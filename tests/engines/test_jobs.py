@@ -28,6 +28,7 @@ from procession import (
 )
 from procession.engines.agent import Invitation
 from procession.engines.contract import AgentCommand, EngineGone
+from procession.engines.launching import make_job
 from procession.engines.wire import Message
 from procession.eventkinds import schema
 from support import OBEDIENT, QUICK, alive, gone, until, write
@@ -654,3 +655,17 @@ def test_no_key_is_shown_by_what_holds_it():
     for shown in (repr(invitation), repr(command), str(command)):
         assert "secret" not in shown
         assert invitation.key.hex() not in shown
+
+
+def test_a_run_directory_on_a_full_disk_is_told(tmp_path):
+    def fill(event):
+        if event.kind == "joined":
+            full = os.open("/dev/full", os.O_WRONLY)
+            os.dup2(full, job._run_dir._events)
+            os.close(full)
+
+    job = make_job(place, engine=LocalEngine(1), nnodes=1, nproc=1, logs=Logs(dir=tmp_path))
+    job.subscribe(fill)
+    job.drive()
+    assert job.state is Phase.SUCCEEDED
+    assert any("No space left" in note for note in job.end.notes), job.end.notes

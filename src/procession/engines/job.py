@@ -138,6 +138,7 @@ class Job:
         _jobs.add(self)
         try:
             self._driver.run()
+            self._driver.note(self._run_dir.fault)
         except BaseException as e:
             self._crash = e
         finally:
