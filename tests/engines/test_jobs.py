@@ -20,12 +20,15 @@ from procession import (
     Logs,
     Outcome,
     Phase,
+    ProcessionError,
     Restart,
     SpecError,
     StartFailed,
     Std,
 )
-from procession.engines.contract import EngineGone
+from procession.engines.agent import Invitation
+from procession.engines.contract import AgentCommand, EngineGone
+from procession.engines.launching import make_job
 from procession.engines.wire import Message
 from procession.eventkinds import schema
 from support import OBEDIENT, QUICK, alive, gone, until, write
@@ -566,3 +569,104 @@ def in_attempt_or_fail():
     if attempt == "0":
         sys.exit(3)
     return attempt
+
+
+UNREAD = """
+import sys, time
+import procession
+from engines.localengine import LocalEngine
+
+program = [sys.executable, "-c", "for i in range(20000): print('x' * 70)"]
+job = procession.start_on(LocalEngine(2), program, nproc=2)
+job.drain_patiently()
+time.sleep(1.5)
+began = time.monotonic()
+job.kill()
+took = time.monotonic() - began
+print(job.state.name, len(job.end.failures), took < 8, file=sys.stderr)
+"""
+
+
+def test_a_kill_does_not_wait_for_a_console_that_does_not_read(tmp_path):
+    """Agents have ended their ranks, and are not taken for lost because nobody reads."""
+    read_end, write_end = os.pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, write(tmp_path / "unread.py", UNREAD)],
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+    assert done.stderr.splitlines()[-1] == "STOPPED 0 True"
+
+
+def test_a_driver_that_fails_gives_its_engine_back():
+    def leave(_):
+        raise SystemExit(3)
+
+    class Closed(LocalEngine):
+        closed = False
+
+        def close(self):
+            super().close()
+            self.closed = True
+
+    engine = Closed(2)
+    with pytest.raises(ProcessionError, match="the driver of place failed"):
+        procession.run(place, engine=engine, nproc=1, on_event=leave)
+    assert engine.closed
+    assert all(p.poll() is not None for p in engine.processes.values())
+
+
+def test_the_run_directory_holds_no_secrets_of_a_command_line(tmp_path):
+    program = [sys.executable, "-c", "pass", "--api-key", "hush-hush"]
+    procession.run(program, engine=LocalEngine(1), nproc=1, logs=Logs(dir=tmp_path))
+    texts = [p.read_text() for p in tmp_path.rglob("*") if p.is_file()]
+    assert any("--api-key" in text for text in texts)
+    assert not any("hush-hush" in text for text in texts)
+
+
+def test_who_holds_connections_keeps_no_agent_out():
+    strangers = []
+
+    class Besieged(LocalEngine):
+        def start(self, agent, tell):
+            (_, port), *_ = json.loads(agent.env["PROCESSION_AGENT"])["at"]
+            strangers.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(200))
+            super().start(agent, tell)
+
+    began = time.monotonic()
+    try:
+        assert procession.run(place, engine=Besieged(1), nproc=1) == [(0, 0, 0, 1, 1, 1)]
+    finally:
+        for sock in strangers:
+            sock.close()
+    assert time.monotonic() - began < 8
+
+
+def test_no_key_is_shown_by_what_holds_it():
+    invitation = Invitation((("here", 1),), b"secret-key" * 3, 5.0, slot=0)
+    command = AgentCommand(("python",), invitation.variables())
+    for shown in (repr(invitation), repr(command), str(command)):
+        assert "secret" not in shown
+        assert invitation.key.hex() not in shown
+
+
+def test_a_run_directory_on_a_full_disk_is_told(tmp_path):
+    def fill(event):
+        if event.kind == "joined":
+            full = os.open("/dev/full", os.O_WRONLY)
+            os.dup2(full, job._run_dir._events)
+            os.close(full)
+
+    job = make_job(place, engine=LocalEngine(1), nnodes=1, nproc=1, logs=Logs(dir=tmp_path))
+    job.subscribe(fill)
+    job.drive()
+    assert job.state is Phase.SUCCEEDED
+    assert any("No space left" in note for note in job.end.notes), job.end.notes

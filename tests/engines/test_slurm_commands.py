@@ -12,6 +12,7 @@ from procession.engines.slurm_commands import (
     step_command,
     step_environment,
 )
+from procession.engines.slurm_submit import read_facts
 
 
 def test_a_step_has_one_task_on_each_node():
@@ -78,3 +79,10 @@ def test_the_line_that_sends_a_script():
 def test_arguments_that_make_no_sense_are_refused(word):
     with pytest.raises(EngineError, match=word):
         batch_command(name="x", arguments=[word])
+
+
+def test_facts_of_a_job_whose_paths_have_spaces():
+    said = "JobId=7 JobName=a b JobState=FAILED ExitCode=5:0 StdOut=/a b/c d.out Power=\n"
+    facts = read_facts(said)
+    assert (facts["JobState"], facts["ExitCode"]) == ("FAILED", "5:0")
+    assert (facts["StdOut"], facts["JobName"], facts["Power"]) == ("/a b/c d.out", "a b", "")

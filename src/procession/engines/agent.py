@@ -72,6 +72,10 @@ class Invitation(Value):
     slot: int
     on_stdin: bool = False
 
+    def __repr__(self) -> str:
+        """Show no key: it could come into a log, or a traceback with the values of variables."""
+        return f"Invitation(at={self.at!r}, lease={self.lease:g}, slot={self.slot})"
+
     def variables(self) -> dict[str, str]:
         """Give the variables for an agent, but for its slot."""
         at = [list(each) for each in self.at]
@@ -105,6 +109,7 @@ class Agent:
         self._welcome = False
         self._over = False
         self._lost = ""
+        self._cut = False  # what ranks of this attempt have written is not wanted any more
         self._work: _Work | None = None
         self._stderr = 2
 
@@ -153,7 +158,8 @@ class Agent:
             if refused == len(self._invitation.at):
                 break  # it listens before any agent is started: it is gone
             self._pause(0.5)
-        self._say(f"cannot reach the driver ({fault}); is a firewall between the nodes?")
+        if not self._over:  # nobody wants it any more
+            self._say(f"cannot reach the driver ({fault}); is a firewall between the nodes?")
         return False
 
     def _pause(self, seconds: float) -> None:
@@ -270,7 +276,8 @@ class Agent:
         elif message.kind == "stop":
             if self._work is not None:
                 self._work.obey(fields)
-            if fields.get("cut"):
+            if fields.get("cut") or fields.get("kill"):
+                self._cut = True  # else a console that does not read would hold up the end
                 self._pump.give_up()
         elif message.kind == "signal":
             if self._work is not None:
@@ -284,6 +291,7 @@ class Agent:
         self._send("met", {"attempt": attempt, "address": address, "port": free_port()})
 
     def _launch(self, fields: dict[str, Any], blob: bytes) -> None:
+        self._cut = False
         self._work = _Work(self._loop, self._send, fields, blob, self._is_done)
         self._work.start()
 
@@ -296,7 +304,7 @@ class Agent:
             if self._lost:
                 self._over = True
 
-        if self._lost:
+        if self._lost or self._cut:
             self._pump.give_up()
         self._pump.when_dry(tell)
 

@@ -39,6 +39,10 @@ class AgentCommand(Value):
     argv: tuple[str, ...]
     env: Mapping[str, str]
 
+    def __repr__(self) -> str:
+        """Show no key: it could come into a log, or a traceback with the values of variables."""
+        return f"AgentCommand(argv={self.argv!r}, env: {', '.join(self.env)})"
+
 
 class Said(Value):
     """An engine said something to people, in a line."""

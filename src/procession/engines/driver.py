@@ -186,6 +186,11 @@ class Driver:
         """Show a line of our own on stderr, between those of the ranks."""
         self._printer.say(text)
 
+    def note(self, text: str) -> None:
+        """Add to what is said of the end; "" adds nothing."""
+        if text and self.end is not None:
+            self.end = self.end.__replace__(notes=(*self.end.notes, text))
+
     @property
     def start_failed(self) -> bool:
         """Whether agents were too few, or a rank could not be started."""

@@ -30,11 +30,13 @@ class EngineThread:
         self._loop = loop
         self._take = take
         self._replacing: set[int] = set()  # slots for which the engine was asked just now
+        self._given_back = True  # nothing has been asked for yet
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="procession-engine", daemon=True)
 
     def start(self, agent: AgentCommand) -> None:
         """Have agents started."""
+        self._given_back = False
         self._thread.start()
         self._ask(lambda: self._engine.start(agent, self._told), EngineGone)
 
@@ -49,6 +51,7 @@ class EngineThread:
 
     def finish(self, kill: bool) -> list[str]:
         """Have everything given back, after a kill if that is wanted; gives what went wrong."""
+        self._given_back = True
         done = Latch()
         faults: list[str] = []
 
@@ -67,7 +70,9 @@ class EngineThread:
         return faults
 
     def close(self) -> None:
-        """Let the thread end, when it has done what it does."""
+        """Let the thread end; what a driver that failed has left is ended by force."""
+        if not self._given_back:
+            self.finish(kill=True)
         self._jobs.put(None)
 
     def _serve(self) -> None:

@@ -23,10 +23,10 @@ from procession.errors import (
 from procession.events import Event
 from procession.group import MARGIN, Result, check_stop
 from procession.lifecycle import Phase
-from procession.output.rundir import RunDir
+from procession.output.rundir import RunDir, masked_words
 from procession.rankenv import Node
 from procession.results import exception_of
-from procession.spec import Function, Spec
+from procession.spec import Function, Spec, words_of
 from procession.summary import report_of, summary
 from procession.system.latch import Latch
 
@@ -111,7 +111,15 @@ class Job:
                 "nproc": work.nproc,
                 "launcher": os.getpid(),
                 "restart": repr(work.restart),
-                "spec": repr(work.spec.__replace__(env=(), args=(), kwargs=())),
+                "run": self.run_id,
+                "program": type(work.spec.program).__name__.lower(),
+                "words": masked_words(words_of(work.spec.program)),
+                "programs": [masked_words(words_of(p)) for p in work.spec.programs] or None,
+                "cwd": work.spec.cwd,
+                "stop": repr(work.spec.stop),
+                "hang": repr(work.spec.hang),
+                "logs": repr(work.spec.logs),
+                "placement": repr(work.spec.placement),
             }
         )
         if on_event is not None:
@@ -130,6 +138,7 @@ class Job:
         _jobs.add(self)
         try:
             self._driver.run()
+            self._driver.note(self._run_dir.fault)
         except BaseException as e:
             self._crash = e
         finally:

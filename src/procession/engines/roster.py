@@ -1,9 +1,10 @@
 """The agents of a job: who is there, and who has been heard of.
 
 Theory of operation. Whoever connects is a stranger until a first message has proved that it has the
-key; that must be a greeting, and come within `GREETING`. Heartbeats go once in a fifth of the
-lease, and each answer also compares the clocks. An agent is lost when its link ends, when nothing
-has come on it for the lease, or when what it tells cannot be read.
+key; that must be a greeting, and come within `GREETING`. If there are too many of them, the one
+that is silent for longest goes: whoever holds connections open keeps no agent out. Heartbeats go
+once in a fifth of the lease, and each answer also compares the clocks. An agent is lost when its
+link ends, when nothing has come on it for the lease, or when what it tells cannot be read.
 """
 
 from __future__ import annotations
@@ -131,8 +132,7 @@ class Roster:
             except OSError:
                 return  # there is nobody else; or no descriptor is left, and they come again
             if len(self._strangers) >= STRANGERS + self._most:
-                sock.close()
-                continue
+                next(iter(self._strangers)).lose("others came")
             self._greet(sock)
 
     def _greet(self, sock: socket.socket) -> None:

@@ -9,6 +9,7 @@ network's file system.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 LOOK_EVERY = 0.1  # seconds between two looks at the output
 ASK_EVERY = (0.5, 3.0)  # seconds between two questions to the controller: at first, at last
 CANCELLED_CODE = 130
+FACT = re.compile(r"(?:^|(?<=\s))([^\s=]+)=(.*?)(?=\s+[^\s=]+=|$)", re.DOTALL)
 NOT_OVER = {
     "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING",
     "RESIZING", "STAGE_OUT", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT",
@@ -199,9 +201,13 @@ def _facts(job: str) -> dict[str, str]:
         if "Invalid job id" in str(e):
             return {"JobState": "UNKNOWN"}
         return {"JobState": "PENDING", "Reason": str(e)}  # the controller may be back soon
-    words = (word.partition("=") for word in said.split())
+    return read_facts(said)
+
+
+def read_facts(said: str) -> dict[str, str]:
+    """Read `Key=value Key=value`, of which the first of a key counts; values may hold spaces."""
     facts: dict[str, str] = {}
-    for key, _, value in words:
+    for key, value in FACT.findall(said.strip()):
         facts.setdefault(key, value)
     return facts
 
@@ -226,4 +232,4 @@ def _say(line: str) -> None:
     print(f"procession: {line}", file=sys.stderr, flush=True)
 
 
-__all__ = ["submit"]
+__all__ = ["read_facts", "submit"]
