@@ -58,6 +58,19 @@ def test_in_an_allocation_options_of_a_job_that_is_sent_are_refused(script):
     assert "3 nodes are asked for, but the allocation (job 7) has 2" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--json"], "a job that is sent has one file for all its output"),
+        (["--engine-options", "'x"], '--engine-options "\'x": No closing quotation'),
+    ],
+)
+def test_of_a_job_that_is_sent(script, words, said):
+    done = run("--engine", "slurm", *words, script)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
 def test_no_engine_at_all(script):
     done = run("--engine", "none", script)
     assert (done.returncode, done.stdout) == (0, "it runs\n")

@@ -111,6 +111,14 @@ def test_a_slot_that_goes_before_the_start():
     assert life.handle(told("GONE", 1)) == [End(JobPhase.FAILED)]  # too few are left
 
 
+def test_an_agent_that_goes_before_the_start_is_replaced_where_losses_are_allowed():
+    life = JobLife.of(2, 2, replaces=True)
+    life.begin()
+    life.handle(told("JOINED", 0))
+    assert life.handle(told("GONE", 1)) == [Replace(1)]
+    assert life.handle(told("JOINED", 1)) == [Meet(0)]
+
+
 def test_stops():
     life = running()
     assert life.handle(StopWanted()) == [Stop((0, 1)), Arm(Deadline(DeadlineKind.STOP, 0))]
@@ -191,10 +199,12 @@ def copied(life):
     return again
 
 
-@pytest.mark.parametrize(("nodes", "slots"), [(1, 1), (2, 2), (2, 3)])
-def test_walk_over_all_states(nodes, slots):
+@pytest.mark.parametrize(
+    ("nodes", "slots", "replaces"), [(1, 1, False), (1, 1, True), (2, 2, True), (2, 3, False)]
+)
+def test_walk_over_all_states(nodes, slots, replaces):
     """From every state that can be reached, some way leads to an end; no end is left."""
-    first = JobLife.of(nodes, slots)
+    first = JobLife.of(nodes, slots, replaces=replaces)
     seen, ends, leads_to = {key(first): first}, set(), {}
     todo = [first]
     while todo:

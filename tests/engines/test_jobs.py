@@ -670,3 +670,15 @@ def test_a_run_directory_on_a_full_disk_is_told(tmp_path):
     job.drive()
     assert job.state is Phase.SUCCEEDED
     assert any("No space left" in note for note in job.end.notes), job.end.notes
+
+
+def test_a_value_that_is_too_large_to_be_sent():
+    engine = LocalEngine(2, env={"PYTHONPATH": str(Path(__file__).parent / "smallwire")})
+    with pytest.raises(GroupFailed) as caught:
+        procession.run(big_of_rank_1, engine=engine, nproc=1)
+    assert caught.value.cause.rank == 1
+    assert "it is too large" in str(caught.value)
+
+
+def big_of_rank_1():
+    return b"x" * 100_000 if os.environ["RANK"] == "1" else b""

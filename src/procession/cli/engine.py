@@ -286,6 +286,13 @@ def _submit(prog: str, asked: Asked, on: OnEngine, words: list[str]) -> int:
 
     from procession.engines.slurm_submit import submit
 
+    if asked.json:
+        refuse(prog, "--json: a job that is sent has one file for all its output; use --log-dir")
+    try:
+        options = shlex.split(on.options)
+    except ValueError as e:
+        refuse(prog, f"--engine-options {on.options!r}: {e}")
+
     command = ["env", f"{SENT}=1", sys.executable, "-m", "procession", "run", *words]
     stop = asked.spec.stop
     try:
@@ -296,7 +303,7 @@ def _submit(prog: str, asked: Asked, on: OnEngine, words: list[str]) -> int:
             time=on.time,
             partition=on.partition,
             account=on.account,
-            arguments=shlex.split(on.options),
+            arguments=options,
             detach=asked.detach,
             grace=stop.notice + stop.grace + stop.reap,
             say=lambda text: say(f"procession: {text}\n", sys.stderr),

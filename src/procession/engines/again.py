@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Value):
-    """again: another attempt follows, in `delay` seconds. said: that, in words; "" if it is not."""
+    """again: another attempt follows, in `delay` seconds. said: what it follows, in words."""
 
     again: bool
     delay: float = 0.0
@@ -65,7 +65,7 @@ class Again:
         return False
 
     def _verdict(self, end: GroupEnd, uptime: float | None) -> Verdict:
-        from procession.report import format_seconds, headline
+        from procession.report import headline
         from procession.restarting import Restarts, codes_of, place_of
 
         cause = end.failures[0]
@@ -86,8 +86,7 @@ class Again:
             return Verdict(False)
         head = f"attempt {end.attempt} failed: {headline(cause, end.nproc)}"
         self.notes.append(head)
-        wait = f" in {format_seconds(delay)}" if delay >= 0.05 else ""
-        return Verdict(True, delay, f"{head}; attempt {end.attempt + 1} starts{wait}")
+        return Verdict(True, delay, head)
 
 
 __all__ = ["Again", "Verdict"]

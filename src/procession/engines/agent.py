@@ -440,7 +440,10 @@ class _Work:
         """Tell how the attempt ended on this node: values first, then the rest."""
         if self._group is not None and self._state == "SUCCEEDED":
             for rank, body in self._group.values_told().items():
-                self._send("value", {"attempt": self.attempt, "rank": rank}, body)
+                try:
+                    self._send("value", {"attempt": self.attempt, "rank": rank}, body)
+                except ValueError as e:
+                    self._too_large(rank, str(e))
         end = self._end or self._not_started()
         first = self.spec.node.first(self.spec.nproc)
         stacks = merge.together(merge.from_dict(each, first) for each in self._stacks)
@@ -457,6 +460,18 @@ class _Work:
                 "told": told,
             },
         )
+
+    def _too_large(self, rank: int, why: str) -> None:
+        """Make a failure of a rank whose value cannot be sent."""
+        assert self._end is not None
+        self._state = "FAILED"
+        (end,) = (each for each in self._end.finished if each.rank == rank)
+        failed = end.__replace__(
+            outcome=Outcome.UNPICKLABLE, type_name="value", message=f"it is too large: {why}"
+        )
+        others = tuple(each for each in self._end.finished if each.rank != rank)
+        failures = (*self._end.failures, failed)
+        self._end = self._end.__replace__(failures=failures, finished=others)
 
     def _not_started(self) -> GroupEnd:
         cause = RankEnd(

@@ -98,7 +98,8 @@ class Driver:
     ) -> None:
         self.work = work
         self.engine = engine
-        self.life = JobLife.of(work.nodes, max(work.nodes, engine.slots))
+        replaces = work.restart.node_losses > 0
+        self.life = JobLife.of(work.nodes, max(work.nodes, engine.slots), replaces=replaces)
         self.end: GroupEnd | None = None
         self.parts: list[NodePart] = []
         self.said: deque[str] = deque(maxlen=10)
@@ -418,7 +419,10 @@ class Driver:
         fence = self._lost_at + FENCE - time.monotonic() if self._lost_at else 0.0
         self._delay = max(verdict.delay, fence, 0.0)
         if verdict.again and not self.life.stop_wanted:
-            self._announce(verdict.said)
+            from procession.report import format_seconds
+
+            wait = f" in {format_seconds(self._delay)}" if self._delay >= 0.05 else ""
+            self._announce(f"{verdict.said}; attempt {attempt + 1} starts{wait}")
         self._handle(Decided(attempt, verdict.again))
 
     # -- what happened

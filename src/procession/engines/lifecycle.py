@@ -204,6 +204,7 @@ class JobLife(Record):
     phase: JobPhase = JobPhase.GATHERING
     attempt: int = 0
     stop_wanted: bool = False
+    replaces: bool = False
     missing: bool = False
     places: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
@@ -212,10 +213,14 @@ class JobLife(Record):
     asked: frozenset[int] = frozenset()  # slots that were asked for anew in this attempt
 
     @classmethod
-    def of(cls, nodes: int, slots: int) -> JobLife:
-        """Make the life of a job for `nodes` nodes, where an engine has so many slots."""
+    def of(cls, nodes: int, slots: int, *, replaces: bool = False) -> JobLife:
+        """Make the life of a job for `nodes` nodes, where an engine has so many slots.
+
+        replaces: the engine is asked for other agents before the first attempt, too.
+        """
         tally = {**dict.fromkeys(Slot, 0), Slot.AWAITED: slots}
-        return cls(nodes, slots, [Slot.AWAITED] * slots, tally, node_at={}, ready=set())
+        slots_of = [Slot.AWAITED] * slots
+        return cls(nodes, slots, slots_of, tally, node_at={}, ready=set(), replaces=replaces)
 
     def begin(self) -> list[Action]:
         """Give the actions that start the job. To be called once."""
@@ -317,7 +322,8 @@ class JobLife(Record):
         for slot in range(self.count):
             if self._enough:
                 break
-            if self.attempt and self.slots[slot] is Slot.GONE and slot not in self.asked:
+            may = self.attempt or self.replaces
+            if may and self.slots[slot] is Slot.GONE and slot not in self.asked:
                 self.asked |= {slot}
                 self._put(slot, Slot.AWAITED)
                 actions.append(Replace(slot))

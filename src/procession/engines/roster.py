@@ -131,7 +131,7 @@ class Roster:
                 sock, _ = door.accept()
             except OSError:
                 return  # there is nobody else; or no descriptor is left, and they come again
-            if len(self._strangers) >= STRANGERS + self._most:
+            if len(self._strangers) + len(self.agents) >= STRANGERS + self._most:
                 next(iter(self._strangers)).lose("others came")
             self._greet(sock)
 

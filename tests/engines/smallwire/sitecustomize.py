@@ -1,0 +1,8 @@
+"""Makes an agent believe that messages must be small."""
+
+import sys
+
+if "procession.engines.agent" in sys.orig_argv:
+    from procession.engines import wire
+
+    wire.LARGEST = 50_000
