@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection
 
 from procession.board import Beat, Board
-from procession.lastlook import MOST_SECONDS, LastLook
+from procession.lastlook import LastLook
 from procession.lifecycle import Lifecycle, Phase, RankEvent, Worker, WorkerEvent
 from procession.output.activity import Activity
 from procession.output.wiring import Wiring
@@ -31,6 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.stacks.taking import Taken
 
+HANG_SECONDS = 1.0  # for stacks: nobody is in a hurry, and they say whose fault it is
 TELL_EVERY = 1.0  # seconds between two looks at files, where others are told of them
 TOLD_LATE = 3.0  # seconds after which at the latest news of other machines have come
 SECOND = 1_000_000_000
@@ -148,6 +149,8 @@ class Hangs:
 
         def seen(taken: list[Taken]) -> None:
             self._looking = False
+            if self._life.phase not in WATCHED:
+                return  # somebody ended it meanwhile, and ranks may have been gone
             self._last_look.keep(taken)
             odd = self._odd_one() if self._life.nproc > 1 else None
             rank = odd if odd is not None and odd in stopped else oldest
@@ -157,7 +160,7 @@ class Hangs:
                 self._loop.after(self, limit, self._check)
 
         self._looking = True
-        self._last_look.look(MOST_SECONDS, seen)
+        self._last_look.look(HANG_SECONDS, seen)
         return None
 
     def _odd_one(self) -> int | None:

@@ -72,3 +72,12 @@ def test_a_hang_is_the_fault_of_who_is_where_no_other_is_on_any_node():
 def test_without_an_odd_one_the_first_to_hang_stays_the_cause():
     end = end_of(hung(0, 1, ("is at a.py:8", range(4))), part(1, stacks=[("is at a.py:8", [4])]))
     assert [f.rank for f in end.failures] == [1]
+
+
+def test_a_rank_that_shows_no_stack_is_not_the_odd_one():
+    waiting = "waits in all_reduce (a.py:8)"
+    end = end_of(
+        hung(0, 1, ("runs", [0]), (waiting, [1, 2, 3])),
+        part(1, stacks=[(waiting, [4, 6, 7]), ("is in load (b.py:2)", [5])]),
+    )
+    assert [f.rank for f in end.failures] == [5]

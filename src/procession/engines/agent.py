@@ -34,6 +34,8 @@ from procession.engines.wire import Message
 from procession.errors import GroupEnd, GroupFailed, Outcome, RankEnd
 from procession.exit import Exit
 from procession.group import Group
+from procession.hangs import HANG_SECONDS
+from procession.lastlook import MOST_SECONDS
 from procession.lifecycle import Phase
 from procession.spawner import planned_output
 from procession.stacks import merge
@@ -52,7 +54,7 @@ CONNECT_SECONDS = 30.0  # for finding the driver
 ADDRESS_SECONDS = 3.0  # for one address of it
 ANSWER_SECONDS = 10.0  # for its answer there, when thousands come at the same time
 LAST_GRACE = 1.0  # seconds that ranks have to obey when the driver is lost
-STACKS_SECONDS = 0.15  # for the stacks of ranks whose peers on other nodes have failed
+WORKING = (Phase.STARTING, Phase.RUNNING)
 TOLD = tuple(
     getattr(signal, name)
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU")
@@ -417,9 +419,12 @@ class _Work:
             if fields.get("kill"):
                 group.kill(wait=False)
                 return
-            works = group.state in (Phase.STARTING, Phase.RUNNING)  # else it has failed, too
-            if fields.get("failed") and self.spec.hang.stacks and works:
-                self._stacks = group.stacks(STACKS_SECONDS)
+            if fields.get("failed"):
+                if group.state in WORKING and self.spec.hang.stacks:
+                    hung = bool(fields.get("hung"))
+                    self._stacks = group.stacks(HANG_SECONDS if hung else MOST_SECONDS)
+                if group.state not in WORKING:
+                    return  # it has failed, too, and takes its own stacks before it ends its ranks
             group.stop(wait=False, **how)
 
         threading.Thread(target=take, name="procession-stop", daemon=True).start()

@@ -195,12 +195,15 @@ class Driver:
     @property
     def start_failed(self) -> bool:
         """Whether agents were too few, or a rank could not be started."""
-        failed = (
-            part.failed or (part.end and next(iter(part.end.failures), None)) for part in self.parts
-        )
-        return self.life.missing or any(
-            end is not None and end.outcome is Outcome.NOT_STARTED for end in failed
-        )
+        return self.life.missing or self._failed_by(Outcome.NOT_STARTED)
+
+    def _failed_by(self, outcome: Outcome) -> bool:
+        """Whether that is how any node failed first in this attempt, as far as it is told."""
+        for part in self.parts:
+            end = part.failed or (part.end and next(iter(part.end.failures), None))
+            if end is not None and end.outcome is outcome:
+                return True
+        return False
 
     @property
     def run_id(self) -> str:
@@ -276,6 +279,7 @@ class Driver:
 
     def _stop(self, action: Stop) -> None:
         fields = {"attempt": self.life.attempt, "kill": action.kill, "failed": action.failed}
+        fields["hung"] = self._failed_by(Outcome.HUNG)
         fields |= {"cut": self._cut, **({} if action.failed else self._stop_how)}
         for slot in action.slots:
             self._roster.tell(slot, "stop", fields)

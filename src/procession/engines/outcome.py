@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+PLACES = ("waits in ", "is in ", "is at ")  # of ranks that have shown a stack
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -138,9 +139,10 @@ def _blame_the_odd_one(
 
     A node knows its own ranks only, and which node notices first is chance.
     """
-    if not failures or failures[0].outcome is not Outcome.HUNG or len(groups) < 2:
+    seen = [each for each in groups if each.said.startswith(PLACES)]
+    if not failures or failures[0].outcome is not Outcome.HUNG or len(seen) < 2:
         return
-    odd, others = groups[0], groups[1]
+    odd, others = seen[:2]
     known = {end.rank: end for end in (*failures, *ended)}
     if not len(odd.ranks) == 1 < len(others.ranks) or odd.ranks[0] not in known:
         return
