@@ -1,15 +1,28 @@
 # make demo: set up, and train on real data with four ranks, twice: once well, once with a failure.
 # make test: set up, and run all tests.  See CONTRIBUTING.md for the rest.
-# make test-cluster: set up, and run the tests on real clusters (Debian: slurm-wlm munge iproute2)
+# make test-pythons: run the fast tests on the system's own Python, and on the newest one here
+# make test-cluster: set up, and run the tests on real clusters (Debian: slurm-wlm munge iproute2
+#   openssh-server)
+# make docs: set up, and build the documentation site into site/; a broken link is an error
+# make test-package: build what is published, and try it as a user would
 # make bench: set up the peers beside procession, and measure; BENCH="lines tee" or BENCH=--quick
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 BENCH_VENV ?= .venv-bench
+FRAMEWORKS_VENV ?= .venv-frameworks
+# The versions that docs/frameworks/ were measured with, and later ones.
+FRAMEWORKS := 'accelerate>=1.15,<2' 'transformers>=5.23,<6' 'lightning>=2.6,<3' 'torchx>=0.7,<0.8'
+# What depends on Python itself: processes, signals, pickles, interpreters that start and end.
+SYSTEM := end_launcher inherited interposed rank_environment rank_title result_pipe results smoke \
+	start_command start_function start_multiprocessing start_script tree
+FAST := tests/unit tests/control tests/faults tests/multiprocessing_face \
+	$(SYSTEM:%=tests/system/test_%.py)
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-cluster bench lint format docs clean
+.PHONY: demo test test-pythons test-cluster test-frameworks test-package bench lint format docs \
+	clean
 
 demo: $(VENV)/.demo
 	$(BIN)/procession run -n 4 examples/digits.py
@@ -19,13 +32,22 @@ demo: $(VENV)/.demo
 	@echo "--- (it was meant to fail) ---"
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/cluster
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/cluster \
+		--ignore tests/frameworks
+
+test-pythons:
+	.ci/pythons $(FAST)
 
 test-cluster: $(VENV)/.cluster
 	$(BIN)/python -m pytest tests/cluster
 
+# The real accelerate, transformers, Lightning and TorchX; what is not installed is skipped.
+test-frameworks: $(FRAMEWORKS_VENV)/.frameworks
+	$(FRAMEWORKS_VENV)/bin/python -m pytest -n 2 -rP -p no:cacheprovider tests/frameworks
+
 bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
+	$(BENCH_VENV)/bin/python benchmarks/table.py --write docs/performance.md
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -33,12 +55,28 @@ lint: $(VENV)/.test
 	$(BIN)/pyright
 	$(BIN)/python docs/draw_lifecycle.py --check
 	$(BIN)/python docs/write_events_schema.py --check
+	$(BIN)/python docs/write_options.py --check
+	$(BIN)/python docs/write_reference.py --check
+	$(BIN)/python docs/write_share.py --check
+	$(BIN)/python docs/draw_start_times.py --check
+	$(BIN)/python docs/draw_terminals.py --check
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python docs/draw_lifecycle.py
 	$(BIN)/python docs/write_events_schema.py
+	$(BIN)/python docs/write_options.py
+	$(BIN)/python docs/write_reference.py
+	$(BIN)/python docs/write_share.py
+	$(BIN)/python docs/draw_start_times.py
+	$(BIN)/python docs/draw_terminals.py
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+test-package: $(VENV)/.package
+	.ci/package
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -56,10 +94,30 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 		|| echo "no JAX here: its tests will be skipped"
 	@touch $@
 
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+$(VENV)/.package: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[package]'
+	@touch $@
+
 # Where there is no Ray, its tests are skipped.
 $(VENV)/.cluster: $(VENV)/.test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]' \
 		|| echo "no Ray here: its tests will be skipped"
+	@touch $@
+
+# torch in its CPU build, as in .venv: one resolution of all, and without it one by one.
+$(FRAMEWORKS_VENV)/.frameworks: pyproject.toml
+	$(PYTHON) -m venv $(FRAMEWORKS_VENV)
+	$(FRAMEWORKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-e '.[fast]'
+	$(FRAMEWORKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		torch==2.13.0 $(FRAMEWORKS) || for each in torch==2.13.0 $(FRAMEWORKS); do \
+			$(FRAMEWORKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+				"$$each" || echo "no $$each here: its tests will be skipped"; \
+		done
 	@touch $@
 
 # The peers, in the version that the goals are about. numpy, because torch looks for it.
@@ -70,4 +128,5 @@ $(BENCH_VENV)/.bench: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .ruff_cache .hypothesis runs
+	rm -rf $(VENV) $(BENCH_VENV) $(FRAMEWORKS_VENV) .venv-pythons .pytest_cache .ruff_cache \
+		.hypothesis runs site dist

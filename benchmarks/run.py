@@ -13,12 +13,11 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from table import RESULTS, machine_line, table
+from table import RESULTS, tables
 
 HERE = Path(__file__).resolve().parent
 NAMES = (
@@ -31,6 +30,9 @@ NAMES = (
     "detect",
     "idle",
     "memory",
+    "shared",
+    "warm",
+    "tests_in_ranks",
     "tee",
     "lines",
     "scale",
@@ -84,12 +86,15 @@ def run(name: str, options: list[str]) -> dict[str, Any] | None:
     return {**json.loads(done.stdout), "load_before": round(load, 2)}
 
 
-def kept(file: Path | None, here: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the earlier results that may stand beside new ones: those of the same machine."""
+def kept(file: Path | None) -> dict[str, Any]:
+    """Give the earlier results that stay beside new ones, each with its machine."""
     if file is None or not file.exists():
         return {}
     old = json.loads(file.read_text(encoding="utf-8"))
-    return old["benchmarks"] if old["machine"] == here else {}
+    return {
+        n: {**told, "machine": told.get("machine", old["machine"])}
+        for n, told in old["benchmarks"].items()
+    }
 
 
 def main() -> int:
@@ -106,7 +111,7 @@ def main() -> int:
     options = ["--quick"] * given.quick + (["--repeat", given.repeat] if given.repeat else [])
     out = given.out or (None if given.quick else RESULTS)
     here = machine()
-    found = kept(out, here)
+    found = kept(out)
     results = {"machine": here, "versions": versions(), "benchmarks": found}
     chosen = given.names or NAMES
     failed = False
@@ -116,12 +121,12 @@ def main() -> int:
         told = run(name, options)
         failed = failed or told is None
         if told is not None:
-            found[name] = {**told, "versions": results["versions"]}
+            found[name] = {**told, "machine": here, "versions": results["versions"]}
             results["benchmarks"] = {n: found[n] for n in NAMES if n in found}
             if out is not None:
                 out.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
     measured = [found[name] for name in chosen if name in found]
-    print(f"\n{machine_line(results)}\n\n{table(measured)}")
+    print(f"\n{tables({**results, 'benchmarks': {e['benchmark']: e for e in measured}})}")
     print(*(f"\n{each['picture']}" for each in measured if "picture" in each), sep="\n")
     return int(failed)
 

@@ -49,9 +49,21 @@ def table(told: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def machine_line(results: Mapping[str, Any]) -> str:
+def tables(results: Mapping[str, Any]) -> str:
+    """Write a table for each machine on which benchmarks were run, below what it is."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for told in results["benchmarks"].values():
+        machine = told.get("machine", results["machine"])
+        groups.setdefault(json.dumps(machine, sort_keys=True), []).append(told)
+    return "\n\n".join(
+        f"{machine_line(json.loads(machine), told[-1].get('versions', results['versions']))}"
+        f"\n\n{table(told)}"
+        for machine, told in groups.items()
+    )
+
+
+def machine_line(machine: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
     """Say in one line on what, and with what, the results were measured."""
-    machine, versions = results["machine"], results["versions"]
     return (
         f"Linux {machine['kernel']}, {machine['cores']} cores ({machine['processor']}), "
         f"{machine['memory_gb']} GB; Python {versions['python']}, torch {versions['torch']}, "
@@ -72,7 +84,7 @@ def put(text: str, name: str, content: str) -> str:
 def written(text: str, results: Mapping[str, Any]) -> str:
     """Give a page with the results, table and picture, between its markers."""
     told = list(results["benchmarks"].values())
-    text = put(text, "results", f"{machine_line(results)}\n\n{table(told)}")
+    text = put(text, "results", tables(results))
     pictures = [each["picture"] for each in told if "picture" in each]
     return put(text, "stages", "```text\n" + "\n".join(pictures) + "\n```") if pictures else text
 
@@ -86,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         results = json.loads(options.results.read_text(encoding="utf-8"))
         if options.write is None:
-            print(f"{machine_line(results)}\n\n{table(results['benchmarks'].values())}")
+            print(tables(results))
             return 0
         page = written(options.write.read_text(encoding="utf-8"), results)
         options.write.write_text(page, encoding="utf-8")

@@ -11,46 +11,70 @@ from __future__ import annotations
 
 import argparse
 import enum
+import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from procession.lifecycle import GROUP_TABLE, WORKER_TABLE, GroupEvent, Phase, Worker, WorkerEvent
+from procession.rules.tables import (
+    GONE,
+    GROUP_TABLE,
+    PATIENT,
+    WORKER_TABLE,
+    DeadlineKind,
+    GroupEvent,
+    Stage,
+    Worker,
+    WorkerEvent,
+)
 
 BEGIN, END = "<!-- lifecycle:begin -->", "<!-- lifecycle:end -->"
 VERDICT = "verdict"  # stands for the end that `Lifecycle.verdict` names
 
 
 def draw(
-    table: Mapping[tuple[enum.Enum, enum.Enum], enum.Enum | None],
-    states: type[enum.Enum],
-    events: type[enum.Enum],
-    ends: list[enum.Enum],
+    tables: Mapping[str, Mapping[Any, enum.Enum | None]],
+    states: Iterable[enum.Enum],
+    events: Iterable[enum.Enum],
+    ends: Mapping[Any, str],
 ) -> str:
-    """Draw one machine, in the order in which its states and events are defined."""
+    """Draw one machine, in the order in which its states and events are defined.
+
+    tables: by what stands behind the names of their events. ends: the last states, and what each
+    means.
+    """
+    states = list(states)
     edges: dict[tuple[str, str], list[str]] = {}
-    for before in states:
-        for event in events:
+    for before, event in itertools.product(states, events):
+        for mark, table in tables.items():
             after = table.get((before, event), before)
             if after is not before:
                 name = VERDICT if after is None else after.name
-                edges.setdefault((before.name, name), []).append(event.name)
+                edges.setdefault((before.name, name), []).append(f"{event.name}{mark}")
     judged = any(after == VERDICT for _, after in edges)
     lines = ["stateDiagram-v2"]
     if judged:
         lines.append(f"    state {VERDICT} <<choice>>")
-    lines.append(f"    [*] --> {next(iter(states)).name}")
+    lines.append(f"    [*] --> {states[0].name}")
     lines += [f"    {a} --> {b}: {', '.join(names)}" for (a, b), names in edges.items()]
     if judged:
-        lines += [f"    {VERDICT} --> {end.name}: {end.value}" for end in ends]
+        lines += [f"    {VERDICT} --> {end.name}: {meaning}" for end, meaning in ends.items()]
     lines += [f"    {end.name} --> [*]" for end in ends]
     return "\n".join(lines)
 
 
 def diagrams() -> str:
     """Give the text that stands between the markers."""
-    rank = draw(WORKER_TABLE, Worker, WorkerEvent, [Worker.EXITED, Worker.LOST])
-    group = draw(GROUP_TABLE, Phase, GroupEvent, [p for p in Phase if p.final])
+    gone = {end: end.value for end in GONE}
+    rank = draw({"": WORKER_TABLE}, Worker, WorkerEvent, gone)
+    # Single ranks move between the same stages.
+    stages = {
+        mark: {key: entry[0] for key, entry in table.items()}
+        for mark, table in {"": GROUP_TABLE, " (patient)": PATIENT}.items()
+    }
+    final = {stage: stage.meaning for stage in Stage if stage.phase.final}
+    group = draw(stages, Stage, [*GroupEvent, *DeadlineKind], final)
     return (
         f"A rank:\n\n```mermaid\n{rank}\n```\n\n"
         f"The group of ranks, which follows them:\n\n```mermaid\n{group}\n```"

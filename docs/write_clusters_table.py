@@ -18,9 +18,9 @@ def table(lines):
     found = {}
     for each in map(json.loads, lines):
         found.setdefault(each["what"], {}).setdefault(each["engine"], []).append(each)
-    rows = ["| 6 ranks on 3 nodes | Slurm | Ray |", "|---|---|---|"]
+    rows = ["| 6 ranks on 3 nodes | Slurm | Ray | ssh |", "|---|---|---|---|"]
     for what, by_engine in found.items():
-        cells = [cell(by_engine.get(name, [])) for name in ("slurm", "ray")]
+        cells = [cell(by_engine.get(name, [])) for name in ("slurm", "ray", "ssh")]
         rows.append(f"| {what} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 

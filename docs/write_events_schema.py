@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from procession.eventkinds import schema
+from eventkinds import schema
 
 FILE = Path(__file__).with_name("events.schema.json")
 

@@ -1,11 +1,13 @@
 """What tests with real processes share: conditions with deadlines, scripts, launchers."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ import procession
 from conftest import alive, marked, until
 
 PYTHON = sys.executable
+PROCESSION = (str(Path(PYTHON).with_name("procession")),)  # what people type: it is installed
 QUICK = procession.Stop(grace=0.3, linger=0.2)
 OBEDIENT = procession.Stop(grace=20)  # for ranks that go at once: a test that needs it all is late
 
@@ -26,14 +29,28 @@ def write(path, source):
 
 def run_python(*argv, timeout=30, **options):
     """Run this interpreter to its end, its output captured as text."""
+    return _to_its_end([PYTHON, *argv], timeout, options)
+
+
+def run_procession(*words, timeout=30, **options):
+    """Run the command to its end, its output captured as text."""
+    return _to_its_end([*PROCESSION, *words], timeout, options)
+
+
+def _to_its_end(argv, timeout, options):
     return subprocess.run(
-        [PYTHON, *map(str, argv)],
+        [*map(str, argv)],
         capture_output=True,
         text=True,
         timeout=timeout,
         check=False,
         **options,
     )
+
+
+def uncoded(text):
+    """Give messages without the code at the end of a line."""
+    return re.sub(r" \[P\d{3}\]$", "", text, flags=re.MULTILINE)
 
 
 def failure_of(program, kind=procession.GroupFailed, **options):
@@ -92,11 +109,12 @@ class Launcher:
         """Wait for a line that begins with this word; gives the rest of it."""
 
         def look():
-            for line in list(self.lines):
+            ended = self.process.poll() is not None and not self._thread.is_alive()
+            for line in list(self.lines):  # after that: all are there if it has ended
                 first, _, rest = line.partition(" ")
                 if first == word:
                     return rest or True
-            if self.process.poll() is not None and not self._thread.is_alive():
+            if ended:
                 pytest.fail(f"the launcher ended ({self.process.returncode}): {self.lines}")
             return None
 
@@ -124,6 +142,7 @@ class Launcher:
 
 __all__ = [
     "OBEDIENT",
+    "PROCESSION",
     "PYTHON",
     "QUICK",
     "Launcher",
@@ -132,6 +151,7 @@ __all__ = [
     "gone",
     "marked",
     "reader_of",
+    "run_procession",
     "run_python",
     "shell",
     "until",

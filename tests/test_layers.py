@@ -1,10 +1,13 @@
-"""Imports point down only; what runs in every rank imports the standard library only.
+"""The structure of the package: rooms in one order, no cycles, and what a rank may import.
 
-The layers are those of docs/design.md. A new file must be placed here.
+A room is a package directly below `procession`, or one of the few modules beside them. An import
+counts wherever it stands, also inside a function and for types only.
 """
 
 import ast
+import re
 import sys
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -13,25 +16,61 @@ import pytest
 import procession
 
 ROOT = Path(procession.__file__).parent
-FACE = 9  # imports lazily, by table; nothing of the project may import it but for its version
-LAYERS = {
-    0: "values typed ranks policy placement exit errors events eventkinds spec rankenv",
-    1: "lifecycle report cpusets restarting",
-    2: "system/ output/ view/ forkserver/ worker/ results board named payload pickling devices/ "
-    "preload/ stacks/",
-    3: "preloading learning placing spawner ends facts handlers journal rankprocesses recovery "
-    "lastlook hangs supervisor summary",
-    4: "looking group control/ engines/ launch processes",
-    5: "cli/ elastic/ multiprocessing/ xla/ jax telemetry",
-    FACE: "__init__ __main__",
-}
+# From top to bottom; see docs/design.md. A room may import what stands behind it.
+ROOMS = [
+    "__main__",
+    "__init__",
+    "cli",
+    "xla",
+    "jax",
+    "telemetry",
+    "elastic",
+    "multiprocessing",
+    "pytest",
+    "api",
+    "engines",
+    "group",
+    "control",
+    "view",
+    "supervise",
+    "explain",
+    "prepare",
+    "preload",
+    "warm",
+    "forkserver",
+    "output",
+    "worker",
+    "devices",
+    "adoption",
+    "rules",
+    "system",
+    "values",
+]
+FLOORS = 14  # at most, with rooms as units
 IN_EVERY_RANK = (
     "worker/",
+    "forkserver/forked",
+    "forkserver/kept",
+    "forkserver/main",
+    "forkserver/owner",
     "forkserver/server",
+    "forkserver/sharing",
     "forkserver/forking",
     "forkserver/programs",
     "forkserver/preload",
     "forkserver/protocol",
+    "forkserver/stamps",
+    "forkserver/observing",
+    "forkserver/record",
+    "forkserver/unchanged",
+    "forkserver/layers",
+    "forkserver/template",
+    "system/disk",
+    "system/facilities",
+    "system/facts",
+    "system/files",
+    "system/identity",
+    "system/inherited",
     "system/prctl",
     "system/signals",
     "system/vfork",
@@ -39,14 +78,6 @@ IN_EVERY_RANK = (
 )
 
 FILES = {p.relative_to(ROOT).with_suffix("").as_posix(): p for p in ROOT.rglob("*.py")}
-
-
-def layer_of(name):
-    """Give the layer of a file such as `output/lines`, None if it has no place."""
-    for layer, places in LAYERS.items():
-        if any(name == p or (p.endswith("/") and name.startswith(p)) for p in places.split()):
-            return layer
-    return None
 
 
 def file_of(module):
@@ -84,15 +115,76 @@ def ours(module):
     return module.partition(".")[0] == "procession"
 
 
+def room_of(name):
+    return name.partition("/")[0]
+
+
+@cache
+def graph():
+    """Give the files that each file imports."""
+    found = {}
+    for name in FILES:
+        targets = {(line, module, file_of(module)) for line, module in imports_of(name)}
+        for line, module, target in targets:
+            if ours(module):
+                assert target is not None, f"{name}.py:{line}: there is no {module}"
+        found[name] = {target for _, module, target in targets if ours(module)} - {name}
+    return found
+
+
+def cycle_of(arrows):
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as e:
+        return e.args[1]
+    return None
+
+
+def test_every_file_stands_in_a_room():
+    assert {room_of(name) for name in FILES} == set(ROOMS)
+
+
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_imports_point_down(name):
-    assert layer_of(name) is not None, f"{name}.py has no layer: place it in {__file__}"
-    for line, module in imports_of(name):
-        if not ours(module) or (module == "procession" and name.startswith(("cli/", "engines/"))):
-            continue  # commands and agents tell the version of the package
-        target = file_of(module)
-        assert target is not None, f"{name}.py:{line}: there is no {module}"
-        assert layer_of(target) <= layer_of(name), f"{name}.py:{line}: {module} is above"
+    here = ROOMS.index(room_of(name))
+    for target in graph()[name]:
+        assert ROOMS.index(room_of(target)) >= here, f"{name}.py imports {target}, which is above"
+
+
+def test_no_cycle_of_imports():
+    assert cycle_of(graph()) is None
+
+
+def test_what_explains_an_end_cannot_make_a_process():
+    seen, waiting = set(), [name for name in FILES if room_of(name) == "explain"]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += graph()[name]
+    makers = {n for n in seen if room_of(n) in ("forkserver", "group", "supervise")}
+    assert not makers | (seen & {"prepare/jobs", "prepare/payload", "prepare/resources"})
+
+
+def test_floors():
+    """A room stands one floor above the highest room that it imports."""
+    rooms = {room: set() for room in ROOMS}
+    for name, targets in graph().items():
+        rooms[room_of(name)] |= {room_of(target) for target in targets} - {room_of(name)}
+    floors = {}
+    for room in TopologicalSorter(rooms).static_order():
+        floors[room] = 1 + max((floors[below] for below in rooms[room]), default=0)
+    assert max(floors.values()) <= FLOORS, floors
+
+
+@pytest.mark.parametrize("package", sorted(n for n in FILES if n.endswith("/__init__")))
+def test_a_package_says_what_it_is_for(package):
+    said = ast.get_docstring(ast.parse(FILES[package].read_text(encoding="utf-8")))
+    assert said, package
+    said = " ".join(said.split())
+    if package.count("/") == 1 and room_of(package) not in ("elastic", "multiprocessing", "xla"):
+        assert re.search("[Mm]ay import|[Ii]mports", said), f"{package}: what may it import?"
+        assert "tart reading" in said, f"{package}: where should one start reading?"
 
 
 @pytest.mark.parametrize("name", sorted(n for n in FILES if n.startswith(IN_EVERY_RANK)))
@@ -110,20 +202,3 @@ def test_packages_that_a_rank_passes_through_import_nothing_else(package):
     for line, module in imports_of(package, when_imported=True):
         root = module.partition(".")[0]
         assert root in sys.stdlib_module_names, f"{package}.py:{line}: {module}"
-
-
-def test_no_circle_of_imports():
-    graph = {
-        name: {file_of(m) for _, m in imports_of(name, when_imported=True) if ours(m)} - {name}
-        for name in FILES
-    }
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as e:
-        pytest.fail(" -> ".join(e.args[1]))
-
-
-def test_every_place_is_taken():
-    for places in LAYERS.values():
-        for place in places.split():
-            assert place == "__main__" or any(n.startswith(place) for n in FILES), place

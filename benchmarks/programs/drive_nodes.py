@@ -26,12 +26,12 @@ import threading
 import time
 import traceback
 
-from procession.ends import harmless_report
 from procession.engines.driver import Driver
 from procession.engines.outcome import job_end
 from procession.engines.work import Share, divide
-from procession.policy import Restart
-from procession.spec import make_spec
+from procession.explain.ends import harmless_report
+from procession.values.policy import Restart
+from procession.values.spec import make_spec
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROCESSES = 2

@@ -19,10 +19,10 @@ from collections import deque
 from procession import __version__
 from procession.engines.plain import plain_group, plain_rank
 from procession.engines.wire import Wire
-from procession.errors import GroupEnd, Outcome, RankEnd
-from procession.exit import Exit
-from procession.stacks.merge import said_of
-from procession.stacks.text import Stack
+from procession.explain.stacks.merge import said_of
+from procession.explain.stacks.text import Stack
+from procession.values.errors import GroupEnd, Outcome, RankEnd
+from procession.values.exit import Exit
 
 CREDIT = 64 << 10  # as an agent's
 BLOCK = 1 << 18

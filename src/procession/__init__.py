@@ -14,48 +14,54 @@ TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every rank would p
 if TYPE_CHECKING:
     from typing import Any
 
-__version__ = "0.1.0"
-
 # Names are imported when they are first used: a rank imports this package, too.
 _PLACES = {
-    "run": "launch",
-    "start": "launch",
-    "start_on": "launch",
+    "__version__": "values.version",
+    "run": "api.launch",
+    "start": "api.launch",
+    "start_on": "api.launch",
+    "adopt": "adoption.adopting",
     "Job": "engines.job",
     "EngineError": "engines.contract",
-    "Group": "group",
-    "Result": "group",
-    "Logs": "policy",
-    "Std": "policy",
-    "Stop": "policy",
-    "Restart": "policy",
-    "Hang": "policy",
-    "Placement": "placement",
-    "Event": "events",
-    "Phase": "lifecycle",
-    "Exit": "exit",
-    "Outcome": "errors",
-    "RankEnd": "errors",
-    "GroupEnd": "errors",
-    "GroupFailed": "errors",
-    "StartFailed": "errors",
-    "SpecError": "errors",
-    "RemoteError": "errors",
-    "ProcessionError": "errors",
+    "Group": "group.group",
+    "Result": "group.result",
+    "Logs": "values.policy",
+    "Std": "values.policy",
+    "Stop": "values.policy",
+    "Restart": "values.policy",
+    "Hang": "values.policy",
+    "Placement": "values.placement",
+    "Event": "values.events",
+    "Phase": "rules.tables",
+    "Exit": "values.exit",
+    "Outcome": "values.errors",
+    "RankEnd": "values.errors",
+    "GroupEnd": "values.errors",
+    "GroupFailed": "values.errors",
+    "StartFailed": "values.errors",
+    "SpecError": "values.errors",
+    "RemoteError": "values.errors",
+    "ProcessionError": "values.errors",
     "beat": "worker.board",
     "stopping": "worker.board",
-    "Command": "spec",
-    "Script": "spec",
-    "Module": "spec",
-    "Function": "spec",
+    "once": "worker.shared",
+    "Command": "values.program",
+    "Script": "values.program",
+    "Module": "values.program",
+    "Function": "values.program",
 }
 
 _FACES = ("devices", "elastic", "forkserver", "jax", "multiprocessing", "telemetry", "xla")
 
 if TYPE_CHECKING:
+    from procession.adoption.adopting import adopt
+    from procession.api.launch import run, start, start_on
     from procession.engines.contract import EngineError
     from procession.engines.job import Job
-    from procession.errors import (
+    from procession.group.group import Group
+    from procession.group.result import Result
+    from procession.rules.tables import Phase
+    from procession.values.errors import (
         GroupEnd,
         GroupFailed,
         Outcome,
@@ -65,15 +71,14 @@ if TYPE_CHECKING:
         SpecError,
         StartFailed,
     )
-    from procession.events import Event
-    from procession.exit import Exit
-    from procession.group import Group, Result
-    from procession.launch import run, start, start_on
-    from procession.lifecycle import Phase
-    from procession.placement import Placement
-    from procession.policy import Hang, Logs, Restart, Std, Stop
-    from procession.spec import Command, Function, Module, Script
+    from procession.values.events import Event
+    from procession.values.exit import Exit
+    from procession.values.placement import Placement
+    from procession.values.policy import Hang, Logs, Restart, Std, Stop
+    from procession.values.program import Command, Function, Module, Script
+    from procession.values.version import __version__ as __version__
     from procession.worker.board import beat, stopping
+    from procession.worker.shared import once
 
 __all__ = [
     "Command",
@@ -101,7 +106,9 @@ __all__ = [
     "StartFailed",
     "Std",
     "Stop",
+    "adopt",
     "beat",
+    "once",
     "run",
     "start",
     "start_on",

@@ -14,14 +14,14 @@ import os
 import sys
 from typing import Any
 
-from procession.errors import ProcessionError
+from procession.values.errors import ProcessionError
 from procession.worker import outcome
 
 LOOPBACK = ("127.", "localhost", "::1")
 
 
 def initialize(**keywords: Any) -> None:
-    """Call `jax.distributed.initialize` with this rank's place in its group.
+    """Call `jax.distributed.initialize` with this rank's number in its group.
 
     The address of the coordinator, the count of processes and the number of this one are taken from
     MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK; JAX guesses nothing. keywords: whatever else
@@ -67,7 +67,7 @@ def initialize(**keywords: Any) -> None:
 
 
 def _leave_after_failure() -> None:
-    """End this process if its program failed; the launcher has been told of it."""
+    """End this process if its program failed; the launcher knows that already."""
     code = outcome.announced
     if code is None and isinstance(getattr(sys, "last_value", None), Exception):
         code = 1  # of an interpreter that was started as a command, without our bootstrap
@@ -80,7 +80,7 @@ def _leave_after_failure() -> None:
         try:
             stream.flush()
         except (OSError, ValueError):
-            pass  # nobody reads, or it is closed
+            pass  # its reader has gone, or it is closed
     os._exit(code)
 
 

@@ -26,12 +26,12 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from procession.errors import SpecError
-from procession.events import Event
+from procession.values.errors import SpecError
+from procession.values.events import Event
 
 _W3C = TraceContextTextMapPropagator()
 VARIABLES = ("TRACEPARENT", "TRACESTATE")
-# What events tell, by the name of the attribute.
+# Names of attributes, by the names of what events report.
 OF_RANK = {
     "exit_code": "process.exit.code",
     "signal": "procession.signal",
@@ -72,7 +72,7 @@ class Tracing:
     def __init__(self, tracer: otel.Tracer, around: Context) -> None:
         self._tracer = tracer
         self._around = around
-        self._offset = time.time_ns() - time.monotonic_ns()  # until an event tells a better one
+        self._offset = time.time_ns() - time.monotonic_ns()  # until an event gives a better one
         self._first = 0  # the number of local rank 0 in the whole job
         self._group: Span | None = None
         self._attempt: Span | None = None
@@ -103,9 +103,9 @@ class Tracing:
         facts = event.facts
         if self._group is None:
             self._first = facts["first"]
-            told = {f"procession.{name}": facts[name] for name in OF_GROUP}
+            attributes = {f"procession.{name}": facts[name] for name in OF_GROUP}
             self._group = self._tracer.start_span(
-                f"group {facts['name']}", self._around, attributes=told, start_time=at
+                f"group {facts['name']}", self._around, attributes=attributes, start_time=at
             )
         self._end_attempt(at)
         self._attempt = self._tracer.start_span(
@@ -121,13 +121,13 @@ class Tracing:
             if self._attempt is not None:
                 parent = otel.set_span_in_context(self._attempt)
             number = self._first + rank
-            told = {
+            attributes = {
                 "procession.rank": number,
                 "procession.local_rank": rank,
                 "procession.attempt": attempt,
             }
             self._ranks[rank] = self._tracer.start_span(
-                f"rank {number}", parent, attributes=told, start_time=at
+                f"rank {number}", parent, attributes=attributes, start_time=at
             )
         return self._ranks[rank]
 
@@ -143,15 +143,15 @@ class Tracing:
             return
         wrong = self._wrong(event)
         if wrong:
-            told = {
+            attributes = {
                 f"exception.{name}": event.facts[fact]
                 for name, fact in (("type", "type"), ("message", "message"))
                 if fact in event.facts
             }
             if "traceback" in event.facts:
-                told["exception.stacktrace"] = event.facts["traceback"]
-            if "exception.type" in told:
-                span.add_event("exception", told, timestamp=at)
+                attributes["exception.stacktrace"] = event.facts["traceback"]
+            if "exception.type" in attributes:
+                span.add_event("exception", attributes, timestamp=at)
             span.set_status(Status(StatusCode.ERROR, wrong))
             self._failed = self._failed or f"rank {self._first + rank}: {wrong}"
         del self._ranks[rank]
@@ -225,6 +225,3 @@ def _exporter() -> Any:
             return entry.load()()
     hint = "; pip install opentelemetry-exporter-otlp, or set it to console"
     raise SpecError(f"OTEL_TRACES_EXPORTER: there is no exporter {name!r}{hint}")
-
-
-__all__ = ["Tracing", "trace"]

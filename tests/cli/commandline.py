@@ -14,9 +14,7 @@ import threading
 
 import pytest
 
-from support import until
-
-PROCESSION = (sys.executable, "-m", "procession")
+from support import PROCESSION, until
 
 # Becomes the command on the terminal that is its standard input, as a login shell would.
 ON_TERMINAL = """
@@ -90,10 +88,12 @@ class Watched:
         """Wait until all of these stand on the console."""
 
         def look():
-            text = bytes(self.out) + b"\0" + bytes(self.err)
+            reading = any(t.is_alive() for t in self._threads)
+            ended = self.process.poll() is not None and not reading
+            text = bytes(self.out) + b"\0" + bytes(self.err)  # after that: all, if it has ended
             if all(part in text for part in parts):
                 return True
-            if self.process.poll() is not None and not any(t.is_alive() for t in self._threads):
+            if ended:
                 pytest.fail(f"it ended ({self.process.returncode}) and said {text!r}")
             return False
 
@@ -163,9 +163,10 @@ class Terminal:
         """Wait until all of these have come to the screen."""
 
         def look():
+            ended = self.process.poll() is not None and not self._thread.is_alive()
             if all(part in self.screen for part in parts):
                 return True
-            if self.process.poll() is not None and not self._thread.is_alive():
+            if ended:
                 pytest.fail(f"it ended ({self.process.returncode}), on screen {self.screen!r}")
             return False
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from commandline import PROCESSION, only
@@ -11,7 +10,7 @@ from commandline import PROCESSION, only
 from support import write
 
 CLOSED = ["<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"]
-INSTALLED = (str(Path(sys.executable).with_name("procession")),)
+AS_MODULE = (sys.executable, "-m", "procession")
 
 
 def closed(how, *words, program=PROCESSION):
@@ -26,7 +25,7 @@ def closed(how, *words, program=PROCESSION):
 
 
 @pytest.mark.parametrize("how", CLOSED)
-@pytest.mark.parametrize("program", [PROCESSION, INSTALLED], ids=["module", "installed"])
+@pytest.mark.parametrize("program", [PROCESSION, AS_MODULE], ids=["installed", "module"])
 @pytest.mark.parametrize(
     ("words", "code"),
     [

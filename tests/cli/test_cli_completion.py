@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from commandline import command
 
-from procession.cli.completion import parsers
+from seams.cli import parsers
 from support import write
 
 
@@ -55,12 +55,12 @@ def test_options(offered):
     assert offered("doctor", "--") == ["--help", "--json"]
     assert offered("doctor", "--nproc") == []
     assert offered("manifest", "") == ["kubernetes"]
-    assert offered("manifest", "kubernetes", "--im") == ["--image"]
+    assert offered("manifest", "kubernetes", "--im") == ["--image", "--image-pull-secret"]
     assert offered("manifest", "kubernetes", "--kind", "job") == ["jobset", "job"]
 
 
 def test_every_option_is_offered(offered):
-    known = {name for option in parsers()["run"].options.values() for name in option.option_strings}
+    known = {name for option in parsers()["run"].options.values() for name in option.names}
     assert set(offered("run", "-")) == known
 
 

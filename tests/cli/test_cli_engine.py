@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from cli.commandline import run
+from cli.commandline import good, run
 from support import write
 
 
@@ -18,11 +18,28 @@ def script(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--engine", "lsf"], "--engine must be slurm, ray or none, not 'lsf'"),
+        (
+            ["--engine", "lsf"],
+            "--engine: there is no engine 'lsf'; there are slurm, ray, ssh; none is",
+        ),
         (["--lease", "5"], "--lease needs --engine"),
         (["--max-node-losses", "1"], "--max-node-losses needs --engine"),
         (["--time", "10"], "--time needs --engine"),
         (["--engine", "ray", "--partition", "x"], "--partition is for --engine slurm"),
+        (
+            ["--engine", "ray", "--engine-options", "x"],
+            "--engine-options is for --engine slurm or ssh",
+        ),
+        (["--engine", "slurm", "--hosts", "h1"], "--hosts is for --engine ssh"),
+        (["--hosts", "h1"], "--hosts needs --engine"),
+        (["--engine", "ssh"], "on which hosts? Say --hosts h1,h2 or --hostfile FILE"),
+        (["--engine", "ssh", "--hosts", "h1:2,h2:3"], "say how many with -n"),
+        (["--engine", "ssh", "--hosts", "-oProxyCommand=id"], "'-oProxyCommand=id' is no host"),
+        (
+            ["--engine", "ssh", "--hosts", "h1", "--nnodes", "2"],
+            "2 nodes are asked for, but 1 hosts",
+        ),
+        (["--engine", "ssh", "--hosts", "h1", "--engine-options=-f"], "-f cannot be used here"),
         (["--engine", "slurm", "--node-rank", "1"], "--node-rank is not needed"),
         (["--engine", "slurm", "--master-addr", "n1"], "--master-addr is not needed"),
         (["--engine", "slurm", "--live"], "--live is for the ranks of one machine"),
@@ -74,3 +91,9 @@ def test_of_a_job_that_is_sent(script, words, said):
 def test_no_engine_at_all(script):
     done = run("--engine", "none", script)
     assert (done.returncode, done.stdout) == (0, "it runs\n")
+
+
+def test_a_dry_run_knows_the_hosts(script):
+    out = good("--dry-run", "--engine", "ssh", "--hosts", "h1:2,h2:2,h3:2", script)
+    assert " WORLD_SIZE=6" in out
+    assert " GROUP_WORLD_SIZE=3" in out

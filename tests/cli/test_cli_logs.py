@@ -232,3 +232,15 @@ def test_version():
     import procession
 
     assert command("--version").stdout == f"procession {procession.__version__}\n"
+
+
+def test_a_directory_alone_keeps_no_output_and_says_so(hello, logs):
+    done = run("-n", 2, "--log-dir", logs, hello)
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (
+        0,
+        ["[0] hello from 0", "[1] hello from 1"],
+    )
+    path = only(logs)
+    said = f"procession: no logs (see -t, -r), but events and report, in {path}\n"
+    assert done.stderr.startswith(said)
+    assert not list(path.rglob("stdout.log"))

@@ -6,7 +6,7 @@ import signal
 import pytest
 from commandline import Watched, run
 
-from support import write
+from support import until, write
 
 POLITE = """
     import os, time
@@ -87,6 +87,26 @@ def test_ctrl_c_ends_a_notice(tmp_path, number):
         it.signal(signal.SIGUSR1)  # no more than the first
         it.signal(number)
         assert it.end() == 128 + signal.SIGUSR1
+
+
+def test_a_second_sigterm_on_kubernetes_ends_the_notice_and_a_third_one_kills(tmp_path):
+    stubborn = """
+        import signal, time
+        signal.signal(signal.SIGTERM, lambda *_: print("heard it", flush=True))
+        print("works", flush=True)
+        while True:
+            time.sleep(600)
+        """
+    script = write(tmp_path / "s.py", stubborn)
+    with Watched("run", "-n", 2, "--preempt", "kubernetes:900", script) as it:
+        it.shows(b"[0] works", b"[1] works")
+        it.signal(signal.SIGTERM)
+        it.shows(b"for ranks to end by themselves", b"[0] heard it", b"[1] heard it")
+        heard = it.out.count(b"heard it")
+        it.signal(signal.SIGTERM)
+        until(lambda: it.out.count(b"heard it") == heard + 2, "the stop signal")
+        it.signal(signal.SIGTERM)
+        assert it.end() == 128 + signal.SIGTERM
 
 
 def test_forwarded_signals_reach_every_rank_and_end_nothing(tmp_path):

@@ -52,8 +52,15 @@ def test_wrong_names(script, wrong):
     assert line.startswith("procession run: error: --preload must be names")
 
 
-def test_a_module_that_is_not_there_is_left_to_the_ranks(script):
+def test_a_module_that_is_not_there_is_left_to_the_ranks_with_a_note(script):
     assert early("--preload", "decimal,no_such_module", script)
+    env = {**os.environ, "NAMES": ""}
+    done = run("--preload", "decimal,colorsis", script, env=env)
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert "colorsis (ModuleNotFoundError) could not be imported" in line
+    assert line.endswith("; did you mean colorsys?")
+    assert run("--preload", "decimal", script, env=env).stderr == ""
 
 
 def test_dry_run(tmp_path):
@@ -66,8 +73,13 @@ def test_dry_run(tmp_path):
     assert "main.py --own" in out
     assert "json" in out
     assert "decimal" in out
-    assert "antigravity: it opens a browser" in out
-    assert "read up to main.py:3" in out
+    told = out.splitlines()
+    told = told[told.index("preloaded, in this order:") :]
+    assert [line.partition(":")[0] for line in told if not line.startswith("  ")] == [
+        "preloaded, in this order", "left to the ranks", "read up to main.py",
+    ]  # fmt: skip
+    assert "  antigravity: it opens a browser" in told
+    assert any(line.startswith("read up to main.py:3: ") for line in told)
     assert "  rank 1: " in out
     assert "RANK=1" in out
     said = good("-n", "1", "--dry-run", "--preload", "none", path)

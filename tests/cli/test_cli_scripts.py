@@ -6,7 +6,7 @@ import signal
 import pytest
 from commandline import Watched, only, run
 
-from support import gone, reader_of, until, write
+from support import PROCESSION, gone, reader_of, until, write
 
 METHODS = ("forkserver", "spawn")
 DEEP = """
@@ -278,9 +278,9 @@ def test_script_that_runs_the_command_itself(tmp_path):
     write(tmp_path / "inner.py", 'import os; print("inner", os.environ["RANK"])')
     outer = write(
         tmp_path / "outer.py",
-        """
+        f"""
         import subprocess, sys
-        words = [sys.executable, "-m", "procession", "run", "-n", "2", sys.argv[1]]
+        words = [{PROCESSION[0]!r}, "run", "-n", "2", sys.argv[1]]
         sys.exit(subprocess.run(words).returncode)
         """,
     )

@@ -95,6 +95,21 @@ def test_a_task_on_each_machine_has_the_ranks_of_its_machine(see):
     assert "procession: this is machine 1 of 2, by the variables of srun" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["--nnodes", "2", "--engine", "none"], ("gpu07", "21940")),
+        (["--nnodes", "2", "--master-addr", "head", "--master-port", "4000"], ("head", "4000")),
+    ],
+)
+def test_how_many_machines_there_are_does_not_say_which_this_is(see, words, place):
+    """As in `srun procession run --nnodes $SLURM_NNODES`: each would have been machine 0."""
+    done, seen = told(*words, "-n", 2, see, **slurm(1, 0, 1, "1(x2)", 2))
+    assert [(r["RANK"], r["WORLD_SIZE"]) for r in seen] == [("2", "4"), ("3", "4")], done.stderr
+    assert {r["MASTER_ADDR"] for r in seen} == {place[0]}
+    assert {r["MASTER_PORT"] for r in seen} == {place[1]}
+
+
 def test_an_address_that_is_said_counts(see):
     _, (seen,) = told("--master-addr", "[fd00::1]", "--master-port", 4000, see, **slurm(3, 1, 1),
                       MASTER_ADDR="other", MASTER_PORT=5000)  # fmt: skip
@@ -131,8 +146,28 @@ def test_torchruns_command_reads_torchruns_options_only(see):
     ("words", "variables", "said"),
     [
         (["-n", "2"], {}, "was started 4 times, 2 of them on this machine, once for each rank"),
-        (["--cpus-per-rank", "1"], {}, "--cpus-per-rank: each rank has a launcher of its own"),
+        (
+            ["--cpus-per-rank", "1"],
+            {},
+            "--cpus-per-rank cannot be: each rank has a launcher of its",
+        ),
         ([], {"SLURM_PROCID": 7}, "SLURM_PROCID and its like contradict each other"),
+        (
+            ["--nnodes", "2", "--master-addr", "head"],
+            {},
+            "--nnodes says 2 machines, but srun has started this command 4 times, once for each "
+            "rank: leave --nnodes out",
+        ),
+        (
+            ["--nnodes", "3", "--master-addr", "head"],
+            {
+                "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+                "SLURM_STEP_NUM_TASKS": 2,
+                "SLURM_PROCID": 1,
+                "SLURM_LOCALID": 0,
+            },
+            "--nnodes says 3 machines, but srun has started this command on 2 machines",
+        ),
         ([], {"MASTER_PORT": "http"}, "MASTER_PORT must be a port from 1 to 65535, not 'http'"),
     ],
 )

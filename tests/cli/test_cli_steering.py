@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from commandline import Watched, command, only
+from commandline import Terminal, Watched, command, only
 
-from support import alive, until, write
+from support import PROCESSION, alive, until, write
 
 TICKS = """
     import os, sys, time
@@ -274,7 +274,7 @@ def test_stacks_of_all_ranks(waiting):
 
 
 def test_the_index_is_bounded(tmp_path, monkeypatch):
-    from procession.control import index
+    from seams.control import index
 
     monkeypatch.setattr(index, "MOST_BYTES", 2000)
     monkeypatch.setattr(index, "KEPT", 5)
@@ -285,3 +285,98 @@ def test_the_index_is_bounded(tmp_path, monkeypatch):
     assert [e["run"] for e in index.read_index()] == [f"run_{i}" for i in range(35, 40)]
     (tmp_path / "39").rmdir()
     assert [e["run"] for e in index.read_index()][-1] == "run_38"
+
+
+def test_stop_last_asks_before_it_ends_a_run_of_elsewhere(waiting, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with Watched("run", waiting, cwd=elsewhere, start_new_session=True) as launcher:
+        launcher.shows(b"ready")
+        (row,) = rows()[1]
+        done = command("stop", "last")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"procession stop {row['id']}" in done.stderr
+        with Terminal("stop", "last") as terminal:
+            terminal.shows(b"stop it? [y/N]")
+            terminal.type(b"\n")
+            assert terminal.end() == 1
+        assert alive(launcher.pid)
+        assert command("report", "last").returncode == 0  # to look at it does no harm
+        with Terminal("stop", "last") as terminal:
+            terminal.shows(b"stop it? [y/N]")
+            terminal.type(b"y\n")
+            assert terminal.end() == 0
+        assert launcher.end() == 143
+
+
+@pytest.mark.parametrize("way", ["directory", "session"])
+def test_stop_last_means_a_run_of_this_directory_or_terminal(way, waiting, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    own = {"start_new_session": True} if way == "directory" else {"cwd": elsewhere}
+    with Watched("run", waiting, **own) as launcher:
+        launcher.shows(b"ready")
+        with Watched("run", waiting, cwd=elsewhere, start_new_session=True) as other:
+            other.shows(b"ready")
+            assert command("stop", "last").returncode == 0
+            assert launcher.end() == 143
+            assert alive(other.pid)
+            other.signal(signal.SIGTERM)
+            assert other.end() == 143
+
+
+# What goes on in a shell: a run, and as soon as that is ready, a stop of it.
+SHELL = """
+import os, subprocess, sys
+procession, waiting, elsewhere, path = sys.argv[1:]
+with open(path, "w") as said:
+    run = subprocess.Popen(
+        [procession, "run", waiting], cwd=elsewhere, stdout=subprocess.PIPE, stderr=said
+    )
+    run.stdout.readline()
+    stop = subprocess.run([procession, "stop", "last"], stdout=said, stderr=said)
+    if stop.returncode:
+        run.kill()
+    os.write(1, f"{stop.returncode} {run.wait()}".encode())
+"""
+
+
+# A session whose first process ends at once, as some runners of jobs do.
+ORPHANED = "import os\nos.setsid()\nif os.fork():\n    os._exit(0)\n" + SHELL
+
+AROUND = ("unshare", "--pid", "--fork", "--mount-proc")  # its session is outside the namespace
+
+
+@pytest.mark.parametrize(("inside", "shell"), [((), ORPHANED), (AROUND, SHELL)])
+def test_stop_last_in_a_session_whose_first_process_is_not_seen(inside, shell, waiting, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    said = tmp_path / "said"
+    done = subprocess.run(
+        [*inside, sys.executable, "-c", shell, *PROCESSION, waiting, str(elsewhere), str(said)],
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    if "unshare:" in done.stderr:
+        pytest.skip("this user may make no namespace of pids")
+    assert done.stdout == "0 143", said.read_text()
+
+
+@pytest.mark.parametrize("way", ["signal", "stop"])
+def test_the_report_of_a_stopped_run_says_who_stopped_it(way, waiting, tmp_path):
+    logs = tmp_path / "logs"
+    with Watched("run", "--log-dir", logs, waiting) as launcher:
+        launcher.shows(b"ready")
+        if way == "signal":
+            launcher.signal(signal.SIGTERM)
+            said = f"stopped by SIGTERM to its launcher (pid {launcher.pid})"
+        else:
+            with Watched("stop", "last") as stop:
+                said = (
+                    f"stopped by SIGTERM from another terminal (pid {stop.pid}, user {os.getuid()})"
+                )
+                assert stop.end() == 0
+        assert launcher.end() == 143
+    assert said in command("report", only(logs)).stdout

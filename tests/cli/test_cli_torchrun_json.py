@@ -45,7 +45,20 @@ def test_failure(tmp_path):
         time.sleep(60)
     """
     script = write(tmp_path / "fail.py", source)
-    done = run("--json", "-n", 2, "--max-restarts", 1, "--nnodes", 2, "--node-rank", 1, script)
+    done = run(
+        "--json",
+        "-n",
+        2,
+        "--max-restarts",
+        1,
+        "--nnodes",
+        2,
+        "--node-rank",
+        1,
+        "--master-addr",
+        "127.0.0.1",
+        script,
+    )
     result = told(done)
     assert done.returncode == result["exit_code"] == 1
     assert "fail.py failed on node 1 of 2" in done.stderr

@@ -6,9 +6,9 @@ import signal
 import pytest
 from commandline import Watched, good, run
 
-from procession.cli import counts
-from procession.errors import SpecError
-from procession.system.accelerators import Accelerators
+from seams.cli import counts
+from seams.system import Accelerators, accelerators
+from seams.values import SpecError
 from support import write
 
 
@@ -85,7 +85,7 @@ def test_start_methods(tmp_path, method):
 def test_run_path_takes_any_file_for_python(tmp_path):
     script = write(tmp_path / "hello", "import sys; print('hello', sys.argv[1:])")
     script.chmod(0o755)
-    assert good("--run-path", "--no-python", script, "a") == "hello ['a']\n"
+    assert good("--run-path", script, "a") == "hello ['a']\n"
     done = run("--run-path", tmp_path / "gone")
     assert done.returncode == 2
     assert "there is no script" in done.stderr
@@ -108,7 +108,7 @@ def machine(monkeypatch):
     """Let a machine have these accelerators, and these variables."""
 
     def make(*found, **variables):
-        monkeypatch.setattr("procession.system.accelerators.find", lambda: list(found))
+        monkeypatch.setattr(accelerators, "find", lambda: list(found))
         for _, names in counts.ACCELERATORS.values():
             for name in names:
                 monkeypatch.delenv(name, raising=False)

@@ -74,7 +74,19 @@ def test_a_line_much_longer_than_a_block(here):
 )
 def test_the_template_of_torchrun(here, template, role, line):
     env = {**os.environ, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": template}
-    words = ["--nnodes", "2", "--node-rank", "1", "-n", 2, "--role", role, "speak.py"]
+    words = [
+        "--nnodes",
+        "2",
+        "--node-rank",
+        "1",
+        "--master-addr",
+        "127.0.0.1",
+        "-n",
+        2,
+        "--role",
+        role,
+        "speak.py",
+    ]
     out = run(*words, env=env).stdout
     assert line in out.splitlines()
     assert "[3] apple 3" in run("--prefix", "[{rank}] ", *words, env=env).stdout.splitlines()
@@ -177,3 +189,11 @@ def test_wrong_entry_points(plugin, name, said):
     done = run("--logs-specs", name, "speak.py")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert said in done.stderr
+
+
+def test_prefixes_are_the_same_with_an_entry_point(here):
+    template = "{node}:{rank}/{local_rank} {host} {name} {width}|"
+    words = ["-n", 2, "--log-dir", "logs", "-t", 1, "--prefix", template, "speak.py"]
+    plain, laid_out = good(*words), good("--logs-specs", "default", *words)
+    assert sorted(laid_out.splitlines()) == sorted(plain.splitlines())
+    assert f"0:1/1 {os.uname().nodename} speak.py 1|apple 1\n" in laid_out

@@ -3,12 +3,14 @@
 import contextlib
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from commandline import PROCESSION, Watched, run
 
 from network import network
-from procession.system.ports import free_port
+from seams.system import free_port
 from support import write
 
 SEE = """
@@ -20,6 +22,8 @@ sys.stdout.write(json.dumps({name: os.environ[name] for name in names}) + "\\n")
 """
 REDUCE = """
 import os
+import subprocess
+import sys
 import torch
 import torch.distributed as dist
 
@@ -71,6 +75,23 @@ def test_prefixes_and_the_report_speak_of_ranks_of_the_job(tmp_path):
     assert "\n  rank 6 (pid " in done.stderr
 
 
+@pytest.mark.parametrize("scope", ["group", "rank"])
+def test_what_is_said_of_restarts_counts_ranks_as_the_report_does(tmp_path, scope):
+    """By their numbers in the job, on every node of it."""
+    script = write(tmp_path / "fail.py", "raise SystemExit(7)")
+    words = ["--nnodes", "4", "--node-rank", "3", "--master-addr", "head", "-n", "1"]
+    again = ["--max-restarts", "1", "--restart-scope", scope, "--log-dir", tmp_path / "logs"]
+    done = run(*words, *again, script)
+    assert done.returncode == 7
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    (first,) = (line for line in notes if "exited with code 7" in line)
+    assert "rank 3 of 4 (pid " in first
+    (events,) = (tmp_path / "logs").glob("*/events.jsonl")
+    said = [json.loads(line) for line in events.read_text().splitlines()]
+    (detail,) = (e["detail"] for e in said if "exited with code 7" in e.get("detail", ""))
+    assert "rank 3 of 4 (pid " in detail
+
+
 def test_files_are_laid_out_by_local_rank(tmp_path):
     words = ["--log-dir", tmp_path / "logs", "-r", "1:3", "--rdzv-id", "job5", "echo", "hello"]
     done = run(*node(1, 29555, *words)[1:])
@@ -90,22 +111,6 @@ def test_two_launchers_on_loopback_reduce(tmp_path):
         assert (first.end(50), second.end(50)) == (0, 0), (first.err, second.err)
     said = sorted((first.out + second.out).decode().splitlines())
     assert said == [f"[{rank}] rank {rank} of 4: 1111" for rank in range(4)]
-
-
-@pytest.mark.torch
-def test_a_backend_that_finds_nodes_will_do_where_the_number_is_given(tmp_path):
-    pytest.importorskip("torch")
-    script = write(tmp_path / "reduce.py", REDUCE)
-    port = free_port()
-
-    def words(rank):
-        return ["run", "--nnodes=2", f"--node_rank={rank}", "--rdzv_backend=c10d",
-                f"--rdzv_endpoint=127.0.0.1:{port}", "--rdzv_id=7", script]  # fmt: skip
-
-    with Watched(*words(0)) as first, Watched(*words(1)) as second:
-        assert (first.end(50), second.end(50)) == (0, 0), (first.err, second.err)
-    assert first.out == b"rank 0 of 2: 11\n"
-    assert second.out == b"rank 1 of 2: 11\n"
 
 
 # -- two hosts
@@ -161,3 +166,15 @@ def test_a_failure_on_one_host_ends_the_job_on_both(tmp_path, hosts):
     assert b"failed on node 1 of 2: rank 3 of 4" in second.err
     assert b"ValueError: bad batch" in second.err
     assert b"failed on node 0 of 2: rank " in first.err
+
+
+def test_torchruns_own_way_without_an_address_is_noted(tmp_path):
+    """It takes 127.0.0.1, where only ranks of this machine can meet."""
+    write(tmp_path / "see.py", "import os; print(os.environ['MASTER_ADDR'])")
+    torchrun = os.path.join(os.path.dirname(sys.executable), "procession-torchrun")
+    done = subprocess.run(
+        [torchrun, "--nnodes", "2", "--node-rank", "1", tmp_path / "see.py"],
+        capture_output=True, text=True, timeout=40, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "127.0.0.1\n")
+    assert "no --master-addr: ranks of 2 machines are to meet at 127.0.0.1" in done.stderr

@@ -1,6 +1,8 @@
 """Several programs in one command line, with their own counts, arguments and environments."""
 
 import json
+import os
+import sys
 
 import pytest
 from commandline import good, only, run
@@ -64,6 +66,31 @@ def test_the_local_rank_in_arguments(here):
     assert said == [f"[{r}] ps.py {r} 2 {r} - - --gpu={r} {r} $1 ${{rank}} $1 $" for r in (0, 1)]
     said = lines("ps.py", "${local_rank}", ":", "-n", 1, "worker.py", "${local_rank}")
     assert said == ["[0] ps.py 0 2 0 - - 0", "[1] worker.py 1 2 1 - - 1"]
+
+
+def test_arguments_of_commands_are_left_alone(here):
+    words = ["printf", "%s\n", "$$", "$1", "$local_rank", "${other}", "${local_rank}"]
+    assert good(*words).splitlines() == ["$$", "$1", "$local_rank", "${other}", "0"]
+    assert good("sh", "-c", '[ "$$" -gt 1 ] && echo a number').splitlines() == ["a number"]
+    words = ["--no-python", sys.executable, "-c", "import sys; print(*sys.argv[1:])", "$$"]
+    assert good(*words).splitlines() == ["$$"]
+
+
+def test_a_variable_may_be_empty(here):
+    for name in ("OWN", "PYTHONPATH", "LC_ALL"):
+        code = f"import os; print([os.environ.get({name!r})])"
+        write(here / "see.py", code)
+        for words in (["see.py"], ["--no-python", sys.executable, "see.py"], ["-m", "see"]):
+            said = good("-x", f"{name}=", *words, env={**os.environ, name: "/set"})
+            assert said == "['']\n", (name, words)
+
+
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "WORLD_SIZE", "PROCESSION_RUN"])
+def test_what_ranks_are_told_cannot_be_set(here, name):
+    for word in (f"{name}=7", name):
+        done = run("-x", word, "ps.py", env={**os.environ, name: "1"})
+        assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+        assert f"-x/--env: {name} is what each rank is told by its launcher" in done.stderr
 
 
 def test_the_local_rank_in_the_name_of_a_script(here):

@@ -8,28 +8,33 @@ from commandline import good, run
 from support import write
 
 WRONG = {
-    "a range of nodes": (["--nnodes", "1:4"], "write --nnodes COUNT --node-rank NUMBER"),
+    "a range of nodes": (["--nnodes", "1:4"], "write --rdzv-backend c10d --rdzv-endpoint"),
     "no nodes": (["--nnodes", "0"], "--nnodes must be a count of 1 or more, not '0'"),
     "a range the wrong way": (["--nnodes", "4:1"], "--nnodes must be a count"),
     "nodes in words": (["--nnodes", "two"], "--nnodes must be a count of machines, not 'two'"),
     "three numbers of nodes": (["--nnodes", "1:2:3"], "--nnodes must be a count of machines"),
-    "c10d over nodes": (
-        ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "head:29400"],
-        "--rdzv-backend c10d over 2 machines would number them by itself",
-    ),
-    "c10d over nodes, what to write": (
-        ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "head:29400"],
-        "write --nnodes COUNT --node-rank NUMBER --master-addr HOST --master-port PORT on each",
-    ),
     "etcd over nodes": (
         ["--nnodes", "2", "--rdzv-backend", "etcd", "--rdzv-endpoint", "head:2379"],
-        "--rdzv-backend etcd over 2 machines",
+        "--rdzv-backend etcd: procession needs no server of etcd; write --rdzv-backend c10d",
+    ),
+    "a store in a file": (
+        ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-conf", "store_type=file"],
+        "--rdzv-conf store_type must be tcp, not 'file'",
+    ),
+    "settings of c10d": (
+        ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-conf", "last_cal_timeout=3"],
+        "--rdzv-conf has no 'last_cal_timeout': did you mean last_call_timeout?",
+    ),
+    "an input for ranks elsewhere": (
+        ["--nnodes", "2", "--rdzv-backend", "c10d", "--stdin", "0"],
+        "--stdin cannot be: ranks on other machines cannot read this input",
     ),
     "misspelt backend": (["--rdzv-backend", "c10b"], "did you mean c10d?"),
     "unknown backend": (["--rdzv-backend", "zeus"], "there is no rendezvous 'zeus'"),
     "standalone over nodes": (["--standalone", "--nnodes", "2"], "--standalone is for one machine"),
     "a node that is not there": (["--nnodes", "2", "--node-rank", "2"], "numbered 0 to 1"),
     "a node of one": (["--node-rank", "1"], "numbered 0 to 0"),
+    "nowhere to meet": (["--nnodes", "2"], "--nnodes says 2 machines, but not where ranks meet"),
     "negative node": (["--nnodes", "2", "--node-rank", "-1"], "--node-rank must be a number"),
     "port that is none": (["--master-port", "http"], "--master-port must be a port"),
     "port too high": (["--master-port", "70000"], "--master-port must be a port from 1 to 65535"),
@@ -77,7 +82,7 @@ def test_refused(here, case):
 @pytest.mark.parametrize(
     ("variable", "text", "said"),
     [
-        ("PET_NNODES", "1:2", "PET_NNODES 1:2: procession has no groups whose size changes"),
+        ("PET_NNODES", "1:2", "PET_NNODES 1:2: a range is for machines that find each other"),
         ("PET_STANDALONE", "yes", "PET_STANDALONE must be 0 or 1, not 'yes'"),
         ("PET_NPROC_PER_NODE", "x", "PET_NPROC_PER_NODE must be a count"),
         ("PROCESSION_TEE", "9", "PROCESSION_TEE: not a choice of streams: '9'"),

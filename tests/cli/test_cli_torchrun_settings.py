@@ -1,11 +1,13 @@
 """Where options may stand, and in what order they count."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 from commandline import good, run
 
-from support import run_python, write
+from support import run_python, uncoded, write
 
 SEE = """
 import os
@@ -113,12 +115,18 @@ def test_a_variable_counts_for_the_first_program_only(here, monkeypatch):
         ("nproc-per-node = 0", "nproc-per-node in pyproject.toml must be a count of 1 or more"),
         ("nproc-per-node = true", "nproc-per-node in pyproject.toml must be a text or a number"),
         ("standalone = 'yes'", "standalone in pyproject.toml must be true or false, not 'yes'"),
+        ("log-dir = 3", "log-dir in pyproject.toml must be a text (DIR), not 3"),
+        ("role = 1.5", "role in pyproject.toml must be a text (NAME), not 1.5"),
+        ("env = { RANK = 7 }", "env in pyproject.toml: RANK is what each rank is told"),
         ("env = 'A=1'", "env in pyproject.toml must be a table of variables"),
         ("env = { A = [1] }", "env in pyproject.toml: A must be a text or a number"),
         ("local-ranks-filter = [[1]]", "must be a text or a number"),
         ("tee = 4", "tee in pyproject.toml: not a choice of streams: '4'"),
         ("tee = ", "pyproject.toml is not TOML: "),
-        ("nnodes = '1:2'", "nnodes in pyproject.toml 1:2: procession has no groups whose size"),
+        ("nnodes = '1:2'", "nnodes in pyproject.toml 1:2: a range is for machines that find each"),
+        ("log-dir = '/proc/nope'", "error: log-dir in pyproject.toml '/proc/nope': cannot prepare"),
+        ("logs-specs = 'zzz'", "error: logs-specs in pyproject.toml: there is no entry point"),
+        ("memory-limit = '1K'", "error: memory-limit in pyproject.toml: '1K' is less than"),
     ],
 )
 def test_wrong_settings(here, text, said):
@@ -128,11 +136,20 @@ def test_wrong_settings(here, text, said):
     assert said in done.stderr
 
 
-def test_a_table_that_is_none(here):
-    write(here / "pyproject.toml", "[tool]\nprocession = 3  # tool.procession")
+@pytest.mark.parametrize(
+    "text", ["[tool]\nprocession = 3", "tool = { procession = [] }", "tool.'procession' = 3"]
+)
+def test_a_table_that_is_none(here, text):
+    write(here / "pyproject.toml", text)
     done = run("see.py")
-    assert done.returncode == 2
-    assert "tool.procession must be a table" in done.stderr
+    said = f"{here / 'pyproject.toml'}: tool.procession must be a table"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert uncoded(done.stderr) == f"procession run: error: {said}\n"
+
+
+def test_a_table_in_a_table(here):
+    write(here / "pyproject.toml", "[tool]\nprocession = { role = 'inner' }")
+    assert good("see.py") == "1 inner - -\n"
 
 
 def test_a_broken_file_that_is_not_ours_to_read(here):
@@ -155,8 +172,126 @@ def test_without_a_table_no_file_is_parsed(here):
         from procession.cli import main
         assert main(["run", "-n", "2", "true"]) == 0
         heavy = {"tomllib", "tomli", "procession.cli.completion", "procession.elastic",
-                 "procession.cli.told", "procession.cli.logs_specs", "importlib.metadata", "string"}
+                 "procession.cli.json_result", "procession.cli.logs_specs", "importlib.metadata",
+                 "string"}
         print(sorted(heavy & set(sys.modules)))
     """
     done = run_python(write(here / "launch.py", code))
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "left_out"),
+    [
+        ("partition = 'gpu'", [], "partition in pyproject.toml is left out: it needs --engine"),
+        ("lease = 9", [], "lease in pyproject.toml is left out: it needs --engine"),
+        ("nnodes = 2\nnode-rank = 0", ["--standalone"], "nnodes in pyproject.toml is left out"),
+        ("live = true", ["--json"], "live in pyproject.toml is left out: it does not go with"),
+        ("detach = true", ["--json"], "detach in pyproject.toml is left out: it does not go with"),
+        ("detach = true", ["--stdin", "0"], "detach in pyproject.toml is left out"),
+        ("no-python = true", ["-m"], "no-python in pyproject.toml is left out: it does not go"),
+        ("stdin = 3", ["-n", "2"], "stdin in pyproject.toml is left out: it names rank 3"),
+        ("silence-timeout = 20", ["-n", "1"], "silence-timeout in pyproject.toml is left out"),
+        ("silence-timeout = 20", ["-n", "2", "--prefix", ""], "is left out: it notices nothing"),
+        ("numa-binding = 'node'", ["--cpus-per-rank", "1"], "numa-binding in pyproject.toml is"),
+        ("cpus-per-rank = 1", ["--numa-binding", "node"], "cpus-per-rank in pyproject.toml is"),
+        ("forward = 'SIGUSR1'", ["--preempt", "slurm"], "forward in pyproject.toml is left out"),
+        ("preempt = 'slurm'", ["--forward", "SIGUSR1"], "preempt in pyproject.toml is left out"),
+        ("run-path = true", ["-m"], "run-path in pyproject.toml is left out: it does not go"),
+        ("run-path = true", ["--no-python", "true"], "run-path in pyproject.toml is left out"),
+        ("run-path = true", ["true"], "run-path in pyproject.toml is left out: it is for scripts"),
+        ("module = true", ["--run-path"], "module in pyproject.toml is left out: it does not go"),
+        ("node-rank = 1", [], "node-rank in pyproject.toml is left out: it is 1, and this run is"),
+        ("node-rank = 1", ["--standalone"], "node-rank in pyproject.toml is left out: it is 1"),
+    ],
+)  # fmt: skip
+def test_settings_of_other_runs_are_left_out_with_a_note(here, text, words, left_out):
+    """What a file says may be meant for other runs of the same directory."""
+    pyproject(here, text)
+    program = [] if "true" in words else ["see" if "-m" in words else "see.py"]
+    done = run(*words, *program)
+    assert done.returncode == 0, done.stderr
+    (note,) = [line for line in done.stderr.splitlines() if "is left out" in line]
+    assert left_out in note
+
+
+def test_a_variable_of_other_runs_is_left_out_with_a_note(here, monkeypatch):
+    monkeypatch.setenv("PROCESSION_PARTITION", "gpu")
+    done = run("see.py")
+    assert (done.returncode, done.stdout) == (0, "1 default - -\n")
+    assert "PROCESSION_PARTITION is left out: it needs --engine" in done.stderr
+    assert run("--partition", "gpu", "see.py").returncode == 2
+
+
+BINDINGS = ("PROCESSION_NUMA_BINDING", "PROCESSION_CPUS_PER_RANK")
+SIGNALS = ("PROCESSION_FORWARD", "PROCESSION_PREEMPT")
+
+
+@pytest.mark.parametrize(
+    ("variables", "values"), [(BINDINGS, ("node", "1")), (SIGNALS, ("SIGUSR1", "slurm"))]
+)
+def test_options_that_exclude_each_other_in_one_place_are_refused(
+    here, monkeypatch, variables, values
+):
+    for variable, value in zip(variables, values, strict=True):
+        monkeypatch.setenv(variable, value)
+    done = run("see.py")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert " and ".join(variables) + " cannot go together" in done.stderr
+
+
+def test_of_options_that_exclude_each_other_the_first_source_counts(here, monkeypatch):
+    monkeypatch.setenv("PROCESSION_NUMA_BINDING", "node")
+    pyproject(here, "cpus-per-rank = 1")
+    done = run("see.py")
+    assert done.returncode == 0, done.stderr
+    said = "cpus-per-rank in pyproject.toml is left out: it does not go with"
+    assert f"{said} PROCESSION_NUMA_BINDING" in done.stderr
+
+
+def test_a_status_line_is_left_out_on_an_engine(here, monkeypatch):
+    pyproject(here, "status = 5")
+    monkeypatch.setenv("PATH", str(here))  # no Slurm is there
+    done = run("--engine", "slurm", "--dry-run", "see.py")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "note"),
+    [
+        ("PROCESSION_MAX_RESTART", "sets nothing; did you mean PROCESSION_MAX_RESTARTS?"),
+        ("PROCESSION_LOGDIR", "sets nothing; did you mean PROCESSION_LOG_DIR?"),
+        ("PET_MAX_RESTART", "sets nothing; did you mean PET_MAX_RESTARTS?"),
+    ],
+)
+def test_a_misspelt_variable_is_noticed(here, monkeypatch, variable, note):
+    monkeypatch.setenv(variable, "3")
+    done = run("see.py")
+    assert done.returncode == 0
+    assert done.stderr == f"procession: {variable} {note}\n"
+
+
+def test_a_launcher_in_a_rank_says_nothing_of_the_variables_of_ranks(here):
+    done = run("sh", "-c", f"{sys.executable} -m procession run see.py")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 default - -\n", "")
+
+
+def test_variables_of_services_are_nobodys_mistake(here, monkeypatch):
+    """Kubernetes makes them for a service of the name `procession`."""
+    for name in ("SERVICE_HOST", "PORT", "PORT_29500_TCP_ADDR"):
+        monkeypatch.setenv(f"PROCESSION_{name}", "10.0.0.1")
+    assert run("see.py").stderr == ""
+
+
+def test_procession_torchrun_reads_what_torchrun_reads(here, monkeypatch):
+    pyproject(here, "role = 'toml'\nlog-dir = 'logs'\nredirects = 3")
+    monkeypatch.setenv("PROCESSION_DETACH", "1")
+    monkeypatch.setenv("PROCESSION_NPROC_PER_NODE", "3")
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "2")
+    monkeypatch.setenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "")
+    torchrun = os.path.join(os.path.dirname(sys.executable), "procession-torchrun")
+    done = subprocess.run(
+        [torchrun, "see.py"], capture_output=True, text=True, timeout=40, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "2 default - -\n" * 2), done.stderr
+    assert not (here / "logs").exists()

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from support import run_python, write
+from support import run_procession, run_python, uncoded, write
 
 # Runs the command, and tells of every process that it starts (but for the forkserver, which boots
 # while the command line is read), and of any that is left.
@@ -20,12 +20,11 @@ def look():
 atexit.register(look)  # the first of all, so the last to be called
 def tell(event, args):
     if event in ("os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen", "os.exec"):
-        if event != "os.posix_spawn" or boot.CODE not in args[1]:
+        if event != "os.posix_spawn" or "procession.forkserver.main:main" not in args[1]:
             os.write(2, f"STARTED A PROCESS: {event}\\n".encode())
 sys.addaudithook(tell)
 sys.argv[0] = "procession"
 from procession.cli import main
-from procession.forkserver import boot
 sys.exit(main())
 """
 
@@ -71,6 +70,8 @@ WRONG = {
     "stdin of no rank": (["--stdin", "9", "good.py"], "--stdin"),
     "stdin of nonsense": (["--stdin", "x", "good.py"], "--stdin"),
     "module that is no Python": (["-m", "--no-python", "good.py"], "--no-python"),
+    "script that is no Python": (["--no-python", "--run-path", "good.py"], "cannot go together"),
+    "script that is a module": (["-m", "--run-path", "good.py"], "cannot go together"),
     "bad template": (["-n", "2", "--prefix", "{nonsense}", "good.py"], "--prefix: '{nonsense}'"),
     "broken template": (["-n", "2", "--prefix", "{rank", "good.py"], "--prefix: "),
     "template with a bad format": (["-n", "2", "--prefix", "{rank:z}", "good.py"], "--prefix: "),
@@ -137,14 +138,14 @@ def packages(here):
 def test_module_that_cannot_be_run(packages, module):
     done = run_python("-c", HOOKED, "run", "-m", module)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"procession run: error: {MODULES[module]}\n"
+    assert uncoded(done.stderr) == f"procession run: error: {MODULES[module]}\n"
 
 
 @pytest.mark.parametrize(
     ("module", "said"), [("spread.deep.er", "deep down\n"), ("spread.deep.part", "a part\n")]
 )
 def test_module_of_a_package_without_init(packages, module, said):
-    assert run_python("-m", "procession", "run", "-m", module).stdout == said
+    assert run_procession("run", "-m", module).stdout == said
 
 
 def test_package_that_is_spread_over_two_places(here, monkeypatch):
@@ -153,7 +154,7 @@ def test_package_that_is_spread_over_two_places(here, monkeypatch):
     write(here / "two" / "spread" / "__init__.py", extend)
     write(here / "two" / "spread" / "part.py", "print('a part')")
     monkeypatch.setenv("PYTHONPATH", f"{here / 'one'}:{here / 'two'}")
-    done = run_python("-m", "procession", "run", "-m", "spread.part")
+    done = run_procession("run", "-m", "spread.part")
     assert done.stdout == "a part\n", done.stderr
 
 
@@ -174,7 +175,7 @@ def test_module_that_another_finder_knows(here, monkeypatch):
     write(here / "package" / "__init__.py", "")
     write(here / "package" / "up.py", "print('it was found')")
     monkeypatch.setenv("PYTHONPATH", str(here))
-    done = run_python("-m", "procession", "run", "-m", "made.up")
+    done = run_procession("run", "-m", "made.up")
     assert done.stdout == "it was found\n", done.stderr
 
 
@@ -199,7 +200,7 @@ def test_hint(here, case):
     words, hint = HINTS[case]
     done = run_python("-c", HOOKED, "run", *words)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert done.stderr.rstrip().endswith(hint)
+    assert uncoded(done.stderr.rstrip()).endswith(hint)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
@@ -248,7 +249,7 @@ COMMANDS = {
 def test_wrong_command(here, case):
     words, said = COMMANDS[case]
     done = run_python("-c", HOOKED, *words)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", said + "\n")
+    assert (done.returncode, done.stdout, uncoded(done.stderr)) == (2, "", said + "\n")
 
 
 def test_the_hook_sees_a_start(here):
@@ -263,7 +264,8 @@ def test_no_descriptors_left(here):
     few += "os.execv(sys.executable, [sys.executable, '-m', 'procession', *sys.argv[1:]])"
     done = run_python("-c", few, "run", "-n", "30", "good.py")
     assert done.returncode == 1, done.stderr
-    assert "it ran" not in done.stdout or "was ended" in done.stderr
+    if "it ran" in done.stdout:
+        assert "was ended" in done.stderr
     assert "Too many open files" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -271,8 +273,8 @@ def test_no_descriptors_left(here):
 def test_interpreter_line_that_leads_nowhere(here):
     program = write(here / "lost", "#!/no/such/interpreter\n")
     program.chmod(0o755)
-    done = run_python("-m", "procession", "run", "-n", "2", "./lost")
-    assert done.returncode in (1, 2, 126, 127)
+    done = run_procession("run", "-n", "2", "./lost")
+    assert done.returncode == 1
     assert "lost failed: rank " in done.stderr
     assert "No such file or directory" in done.stderr
     assert "#!" in done.stderr

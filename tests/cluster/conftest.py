@@ -4,13 +4,22 @@ import pytest
 
 from cluster.raycluster import ray_agents, ray_cluster, ray_session  # noqa: F401 - fixtures
 from cluster.slurmcluster import SlurmCluster
+from cluster.sshcluster import SshCluster
 from network import network
 
 
+def pytest_generate_tests(metafunc):
+    if "slurm_cluster" in metafunc.fixturenames:
+        metafunc.parametrize("slurm_cluster", ["linuxproc", "pgid"], indirect=True)
+
+
 @pytest.fixture(scope="session")
-def slurm_cluster():
-    """Four nodes that live as long as the test run: they are made before a test looks around."""
-    cluster = SlurmCluster()
+def slurm_cluster(request):
+    """Four nodes that live as long as the test run: they are made before a test looks around.
+
+    Tests run on one after another that differ in how Slurm tells which processes are a step's.
+    """
+    cluster = SlurmCluster(proctrack=getattr(request, "param", "linuxproc"))
     try:
         cluster.start()
         yield cluster
@@ -45,3 +54,23 @@ def networked(networked_cluster, monkeypatch):
         monkeypatch.setenv(name, value)
     yield networked_cluster
     networked_cluster.clear()
+
+
+@pytest.fixture(scope="session")
+def ssh_machines():
+    """Three machines with an sshd each, and the head, where commands run."""
+    with network(4) as hosts:
+        cluster = SshCluster(hosts)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+@pytest.fixture
+def ssh(ssh_machines):
+    """The machines, with nothing left on them from another test, nor from this one."""
+    ssh_machines.wait_empty()
+    yield ssh_machines
+    ssh_machines.wait_empty()

@@ -7,9 +7,8 @@ import re
 import sys
 
 from conftest import until
-from procession.engines.contract import AgentCommand, EngineGone, Said, SlotGone
-from procession.engines.slurm import Slurm
-from procession.engines.slurm_allocation import Allocation
+from seams.jobs import AgentCommand, EngineGone, Said, SlotGone
+from seams.slurm import Allocation, Slurm
 from support import write
 
 # Says who it is in a file, and ends with the code that another file says.

@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from conftest import marked, until
-from procession.engines.contract import AgentCommand, EngineGone, Said, SlotGone
+from seams.jobs import AgentCommand, EngineGone, Said, SlotGone
 from support import write
 
 # Says who it is in a file; ends when its standard input does, or with the code that a file says.

@@ -60,6 +60,11 @@ def engine_of(name, nodes):
         from procession.engines.ray import RayEngine
 
         return RayEngine(nodes, cpus=2)
+    if name == "ssh":
+        from procession.engines.ssh import SshEngine
+
+        hosts = [f"n{n + 1}" for n in range(nodes)]
+        return SshEngine(hosts, options=["-F", os.environ["SSH_CONFIG"]])
     return name
 
 
@@ -68,9 +73,10 @@ def main(name, work, here, nodes, nproc):
     from procession import Restart, Stop
 
     options = {"nnodes": int(nodes), "nproc": int(nproc), "stop": Stop(grace=5)}
-    options["env"] = {
-        "SAMEWORK": os.environ["SAMEWORK"]
-    }  # Ray's nodes have an environment of theirs
+    # The nodes of Ray and ssh have an environment of theirs.
+    options["env"] = {n: os.environ[n] for n in ("SAMEWORK", "PYTHONPATH")}
+    if name == "ssh":  # its machines know no names, from which gloo would find an address
+        options["env"]["GLOO_SOCKET_IFNAME"] = "uplink"
     programs = {"values": (values, ()), "ddp": (train, (10,)), "many": (["true"], ())}
     program, args = programs.get(work, (hold, (here,)))
     if work in ("again", "spare"):

@@ -14,9 +14,10 @@ import pytest
 
 from cluster.raycluster import Ear, RayCluster
 from conftest import alive, until
-from procession.engines.contract import EngineError
-from procession.engines.ray import RayEngine, RayMissing
-from procession.errors import SpecError
+from seams.jobs import EngineError
+from seams.ray import RayEngine, RayMissing
+from seams.ray import cluster as cluster_module
+from seams.values import SpecError
 from support import PYTHON, write
 
 ray = pytest.importorskip("ray")
@@ -211,7 +212,7 @@ def test_without_ray(monkeypatch):
 
 def test_without_a_cluster(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr("procession.engines.ray_cluster._running_here", lambda: None)
+    monkeypatch.setattr(cluster_module, "_running_here", lambda: None)
     RayEngine(1).check()
     with pytest.raises(EngineError, match="2 nodes wanted, and there is no cluster: run 'ray sta"):
         RayEngine(2).check()

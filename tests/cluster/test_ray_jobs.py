@@ -14,7 +14,7 @@ import procession
 from cluster.raycluster import OURS, RayCluster
 from conftest import alive, command_line, marked, until
 from procession import GroupFailed, Outcome, Restart
-from procession.engines.ray import RayEngine
+from seams.ray import RayEngine
 from support import PYTHON, QUICK, write
 
 ray = pytest.importorskip("ray")
@@ -143,7 +143,7 @@ def test_a_restart_in_place(ray_cluster, ranks):
     job, pids = ranks.start(restart=Restart(node_losses=1))
     begun = time.monotonic()
     os.kill(agent_of(pids[2]), signal.SIGKILL)
-    job.wait(60)
+    assert job.wait(60).state is procession.Phase.SUCCEEDED
     print(f"an agent is killed, and another attempt ended: {time.monotonic() - begun:.2f} s")
 
 
@@ -154,7 +154,7 @@ def test_a_spare_node(ray_cluster, ranks):
     begun = time.monotonic()
     agent = agent_of(pids[2])
     ray_cluster.kill_daemon(raylet_of(agent))
-    job.wait(60)
+    assert job.wait(60).state is procession.Phase.SUCCEEDED
     print(
         f"a daemon is killed, and the spare node's attempt ended: {time.monotonic() - begun:.2f} s"
     )
@@ -255,3 +255,44 @@ def test_ctrl_c_while_nodes_are_waited_for(ray_cluster):
             run.kill()
     print(f"Ctrl-C while it waits: over after {time.monotonic() - begun:.2f} s")
     assert time.monotonic() - begun < 10
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A directory that Ray copies to every node, and that is none of the ranks' otherwise."""
+    place = tmp_path / "project"
+    write(place / "beside.py", "VALUE = 41")
+    source = "import os, beside\nopen(os.environ['SEEN'] + os.environ['RANK'], 'w').write("
+    source += "f'{os.getcwd()} {beside.__file__}')"
+    write(place / "part" / "main.py", "raise SystemExit('not the copy')")
+    write(place / "main.py", source)
+    monkeypatch.chdir(place)
+    ray.init(log_to_driver=False, runtime_env={"working_dir": str(place)})
+    return place
+
+
+def test_a_function_runs_in_the_directory_that_ray_has_made(ray_cluster, project):
+    def work():
+        import beside
+
+        return os.getcwd(), beside.__file__, beside.VALUE
+
+    values = procession.run(work, engine=RayEngine(2, cpus=2), nnodes=2, nproc=2)
+    for cwd, file, value in values:
+        assert "working_dir_files" in cwd
+        assert file == f"{cwd}/beside.py"
+        assert value == 41
+    given = procession.run(os.getcwd, engine=RayEngine(2), nnodes=2, cwd="/tmp")
+    assert given == ["/tmp", "/tmp"]
+    below = procession.run(os.getcwd, engine=RayEngine(2), nnodes=2, cwd=project / "part")
+    assert below == [f"{values[0][0]}/part"] * 2
+
+
+@pytest.mark.parametrize("program", [procession.Script("main.py"), [PYTHON, "main.py"]])
+def test_a_script_runs_in_the_directory_that_ray_has_made(ray_cluster, project, tmp_path, program):
+    seen = str(tmp_path / "seen")
+    procession.run(program, engine=RayEngine(2), nnodes=2, env={"SEEN": seen})
+    for rank in ("0", "1"):
+        cwd, file = Path(seen + rank).read_text().split()
+        assert "working_dir_files" in cwd
+        assert file == f"{cwd}/beside.py"

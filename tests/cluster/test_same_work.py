@@ -1,4 +1,4 @@
-"""The same work on Slurm and on Ray: 6 ranks on 3 nodes, and what may befall them.
+"""The same work on Slurm, Ray and ssh: 6 ranks on 3 nodes, and what may befall them.
 
 With PROCESSION_CLUSTER_TABLE=FILE, what was measured is appended to that file, one JSON object per
 line; docs/write_clusters_table.py makes the table of docs/clusters.md of it.
@@ -60,11 +60,26 @@ class Ray:
         self.cluster.kill_daemon(int(variable(pid, "RAY_RAYLET_PID")))
 
 
-@pytest.fixture(params=["slurm", "ray"])
+class Ssh:
+    """The driver is on the head."""
+
+    name = "ssh"
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+
+    def start(self, nodes, argv, env):
+        env = {**os.environ, **env, "SSH_CONFIG": self.cluster.config}
+        return self.cluster.popen(*argv, env=env, start_new_session=True)
+
+
+@pytest.fixture(params=["slurm", "ray", "ssh"])
 def ground(request):
     """A cluster of three nodes at least, to which nothing is done that lasts."""
     if request.param == "slurm":
         return Slurm(request.getfixturevalue("slurm"))
+    if request.param == "ssh":
+        return Ssh(request.getfixturevalue("ssh"))
     pytest.importorskip("ray")
     return Ray(request.getfixturevalue("ray_cluster"))
 
@@ -278,12 +293,14 @@ def test_a_daemon_of_slurm_is_killed(tmp_path, request):
     noted(ground, "a node's daemon is killed", "ranks go on, and can be restarted", None)
 
 
-def test_a_link_is_cut(tmp_path, request):
-    ground = Slurm(request.getfixturevalue("networked"))
+@pytest.mark.parametrize("name", ["slurm", "ssh"])
+def test_a_link_is_cut(name, tmp_path, request):
+    on_slurm = name == "slurm"
+    grounds = (Slurm, "networked") if on_slurm else (Ssh, "ssh")
+    ground = grounds[0](request.getfixturevalue(grounds[1]))
     with Run(ground, "hold", tmp_path) as run:
         pids, _ = run.pids()
-        nodes = {p: variable(p, "SLURMD_NODENAME") for p in pids}
-        cut_off = nodes[pids[2]]
+        cut_off = variable(pids[2], "SLURMD_NODENAME") if on_slurm else "n2"
         began = time.monotonic()
         ground.cluster.cut(cut_off)
         try:
@@ -292,7 +309,8 @@ def test_a_link_is_cut(tmp_path, request):
             ended = time.monotonic() - began
         finally:
             ground.cluster.mend(cut_off)
-            ground.cluster.wait_idle(cut_off, patience=60)
+            if on_slurm:
+                ground.cluster.wait_idle(cut_off, patience=60)
     assert (told["outcome"], told["failures"]) == ("NODE_LOST", [2, 3])
     run.leaves_nothing(30)
     what = "a link is cut (lease 5 s)"

@@ -9,9 +9,8 @@ import pytest
 
 from cluster.enginework import Agents, Ear, allocated, started
 from conftest import alive, until
-from procession.engines.contract import EngineError
-from procession.engines.slurm import Slurm
-from procession.engines.slurm_allocation import Allocation
+from seams.jobs import AgentCommand, EngineError
+from seams.slurm import Allocation, Slurm
 from support import PYTHON, Launcher, gone, write
 
 TESTS = Path(__file__).parent.parent
@@ -35,6 +34,42 @@ def test_one_agent_on_each_node(slurm, agents):
             until(lambda: len(ear.gone()) == 3, "their ends")
         assert not ear.over()  # the job is there, and may have other agents
         assert "cpu binding" not in ear.said()
+
+
+def test_lines_that_are_written_in_pieces_come_whole(slurm, agents, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # print writes each word by itself then
+    with (
+        allocated(slurm, "-N3", "--no-kill") as allocation,
+        started(allocation, agents) as (_, ear),
+    ):
+        agents.all_up(3)
+        until(lambda: len(ear.said().splitlines()) >= 3, "their words")
+        assert sorted(ear.said().splitlines()) == sorted(
+            f"{node}: hello from {slot}" for slot, node in enumerate(allocation.nodes)
+        )
+        agents.end()
+        until(lambda: len(ear.gone()) == 3, "their ends")
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (("/nowhere/python", "agent"), "has no /nowhere/python: the Python of this command must"),
+        (("python3", "-c", "import nosuchmodule"), "ModuleNotFoundError: No module named 'nosuch"),
+    ],
+)
+def test_why_an_agent_did_not_begin_is_told(slurm, argv, why):
+    ear = Ear()
+    with allocated(slurm, "-N2", "--no-kill") as allocation:
+        engine = Slurm(allocation, env=dict(os.environ))
+        try:
+            engine.start(AgentCommand(argv, {}), ear)
+            until(lambda: len(ear.gone()) == 2, "their ends", 20)
+        finally:
+            engine.close()
+    for slot, node in enumerate(allocation.nodes):
+        assert why in ear.said() + ear.gone()[slot]  # words may come after the news of the end
+        assert node in ear.gone()[slot]
 
 
 def test_no_command_line_has_the_key(slurm, agents):
@@ -141,7 +176,7 @@ def test_a_step_that_cannot_start_says_why(slurm, agents):
         with started(wrong, agents) as (_, ear):
             until(ear.over, "the end", 20)
             assert "started no agent: srun ended (exit code 1): " in ear.over()[0]
-            assert "nowhere" in ear.over()[0] or "node" in ear.over()[0].lower()
+            assert "node" in ear.over()[0].lower()
             assert set(ear.gone()) == {0, 1, 2}
 
 
@@ -169,12 +204,12 @@ def test_srun_goes_with_the_last_agent_of_a_killed_driver(slurm, tmp_path):
         sys.path[:0] = {[str(p) for p in (TESTS, TESTS / "cluster")]}
         from cluster.enginework import Agents, Ear
         from procession.engines.slurm import Slurm
-        from procession.engines.slurm_allocation import Allocation
+        from procession.engines.slurm.allocation import Allocation
         agents, ear = Agents(pathlib.Path({str(tmp_path)!r})), Ear()
         engine = Slurm(Allocation(sys.argv[1], tuple(sys.argv[2:])))
         engine.start(agents.command, ear)
         agents.all_up(2)
-        print("srun", engine._steps[0]._srun.pid)
+        print("srun", engine._steps[0].pid)
         time.sleep(60)
         """,
     )

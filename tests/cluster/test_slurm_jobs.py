@@ -91,7 +91,8 @@ def test_ranks_are_numbered_over_nodes_and_have_devices(slurm, tmp_path):
     code = """
         import os
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "CUDA_VISIBLE_DEVICES")
-        print(*map(os.environ.get, names), len(os.sched_getaffinity(0)))
+        found = [*map(os.environ.get, names), str(len(os.sched_getaffinity(0)))]
+        os.write(1, f"{' '.join(found)}\\n".encode())
     """
     asked = ("-N2", "--ntasks-per-node=2", "--gpus-per-task=1", "--cpus-per-task=1")
     with Run(slurm, tmp_path, asked, "--prefix", "", code=code) as it:
@@ -207,11 +208,34 @@ def test_outside_an_allocation_a_job_is_sent(slurm, tmp_path, monkeypatch):
     assert re.search(r"procession: job \d+; its output is in ", it.said())
 
 
+def test_a_job_that_is_sent_asks_for_what_its_ranks_need(slurm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = """
+        import os
+        names = ("RANK", "SLURM_CPUS_ON_NODE", "CUDA_VISIBLE_DEVICES")
+        os.write(1, f"{' '.join(map(os.environ.get, names))}\\n".encode())
+    """
+    words = ("--nnodes", 1, "-n", 2, "--cpus-per-rank", 1, "--devices", "cuda", "--prefix", "")
+    with Run(slurm, tmp_path, (), *words, salloc=(), code=code) as it:
+        assert it.end() == 0, it.said()
+        lines = sorted(line for line in it.said().splitlines() if line[0].isdigit())
+    assert lines == ["0 2 0", "1 2 1"]
+
+
 def test_under_srun_the_tasks_are_one_job(slurm, tmp_path):
     script = write(tmp_path / "see.py", "import os\nprint('rank ' + os.environ['RANK'])\n")
     line = ["srun", "-N3", "--ntasks-per-node=1", *PROCESSION, "run", "-n", 2]
     said = slurm.run(*line, script).stdout
     assert sorted(said.splitlines()) == [f"[{n // 2}:{n}] rank {n}" for n in range(6)]
+
+
+@pytest.mark.parametrize("count", [3, 2])
+def test_under_srun_the_number_of_nodes_may_be_said(slurm, tmp_path, count):
+    """With fewer than there are tasks, the others are spare."""
+    script = write(tmp_path / "see.py", "import os\nprint('rank ' + os.environ['RANK'])\n")
+    line = ["srun", "-N3", "--ntasks-per-node=1", *PROCESSION, "run", "--nnodes", count, "-n", 2]
+    said = slurm.run(*line, script).stdout
+    assert sorted(said.splitlines()) == [f"[{n // 2}:{n}] rank {n}" for n in range(2 * count)]
 
 
 def test_under_srun_a_failure_ends_all(slurm, tmp_path):
@@ -221,6 +245,23 @@ def test_under_srun_a_failure_ends_all(slurm, tmp_path):
     done = slurm.run(*line, check=False)
     assert done.returncode == 3, done.stderr
     assert "rank 5 of 6" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--dry-run",), 0, "see.py"),
+        (("--max-restarts", "many"), 2, "--max-restarts"),
+        (("--log-dir", "/proc/no"), 2, "cannot prepare the run"),
+    ],
+)
+def test_under_srun_no_task_waits_for_a_job_that_does_not_come(slurm, tmp_path, words, code, said):
+    script = write(tmp_path / "see.py", "print('here')\n")
+    line = ["srun", "-N3", "--ntasks-per-node=1", *PROCESSION, "run", *words, script]
+    done = slurm.run(*line, check=False, timeout=20)
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert "\nhere" not in done.stdout
 
 
 def test_several_tasks_of_srun_on_a_node_are_refused_at_once(slurm, tmp_path):

@@ -11,11 +11,9 @@ import pytest
 
 from cluster.enginework import Agents, Ear
 from conftest import until
-from procession.engines.contract import EngineError
-from procession.engines.munge import Munge
-from procession.engines.slurm_allocation import Task
-from procession.engines.slurm_meeting import Door, join, ports
-from procession.engines.slurm_step import SlurmStep
+from seams.jobs import EngineError
+from seams.slurm import Door, Munge, SlurmStep, Task, join, ports
+from seams.slurm import meeting as meeting_module
 from support import write
 
 TASK = Task("7", "0", 0, 3, ("n1", "n2", "n3"), (1, 1, 1))
@@ -43,8 +41,9 @@ def test_other_tasks_get_what_they_need(door):
     "changes", [{"job": "8"}, {"step": "1"}, {"number": 0}, {"number": 3}], ids=str
 )
 def test_tasks_of_other_steps_get_nothing(door, monkeypatch, changes):
+    changes = dict(changes)  # which other runs of this test have, too
     number = changes.pop("number", 1)
-    monkeypatch.setattr("procession.engines.slurm_meeting.ports", lambda _: [door.port])
+    monkeypatch.setattr(meeting_module, "ports", lambda _: [door.port])
     with pytest.raises(EngineError, match="found no driver"):
         join(other(number, **changes), seconds=0)
     until(lambda: door.refused, "the refusal")
@@ -113,8 +112,8 @@ def test_a_step_of_srun(slurm, tmp_path):
         tmp_path / "step.py",
         """
         import json, os, sys
-        from procession.engines.slurm_allocation import read_task
-        from procession.engines.slurm_meeting import Door, join
+        from procession.engines.slurm.allocation import read_task
+        from procession.engines.slurm.meeting import Door, join
         task = read_task(os.environ)
         if task.number:
             print(task.number, json.dumps(join(task, seconds=20)), flush=True)

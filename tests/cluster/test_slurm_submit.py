@@ -7,13 +7,13 @@ import sys
 import pytest
 
 from conftest import until
-from procession.engines.contract import EngineError
-from procession.engines.slurm_submit import submit
+from seams.jobs import EngineError
+from seams.slurm import submit
 from support import Launcher, write
 
 SUBMIT = """
 import sys
-from procession.engines.slurm_submit import submit
+from procession.engines.slurm.submit import submit
 sys.exit(submit(sys.argv[1:], nodes=2, grace=20, arguments=["--output=out.%j"]))
 """
 
@@ -91,7 +91,7 @@ def test_a_second_interrupt_cancels(slurm, here):
     code, lines = interrupted(
         here, source, (signal.SIGINT, "ending job"), (signal.SIGINT, "cancelling job")
     )
-    assert code in (130, 137, 143), lines
+    assert code > 128, lines  # ended by a signal
     assert any(line.endswith(": cancelled") for line in lines)
 
 
@@ -103,6 +103,7 @@ def test_an_interrupt_cancels_a_job_that_waits(slurm, here):
         sent.signal(signal.SIGINT)
         assert sent.end() == 130, sent.lines
     assert sent.lines[-1].endswith(": cancelled")
+    assert "no output can be seen" not in "\n".join(sent.lines)  # there is no first node
 
 
 def test_sbatch_says_what_is_wrong(slurm, here):
@@ -116,5 +117,7 @@ def test_the_time_limit_is_told(slurm, here, says):
     source += "signal.signal(signal.SIGUSR1, lambda *_: exit(5))\n" + READY
     script = write(here / "job.py", source)
     # Slurm looks every 30 s or so: a signal that is due at the start comes within that.
-    code = submit([sys.executable, str(script)], time="1", signal="USR1@60", say=says.append)
+    code = submit(
+        [sys.executable, str(script)], time="1", arguments=["--signal=B:USR1@60"], say=says.append
+    )
     assert code == 5, says

@@ -7,8 +7,7 @@ import time
 
 import procession
 from procession import Logs
-from procession.control.ask import Connection
-from procession.control.place import open_runtime, runtime_directory
+from seams.control import Connection, open_runtime, runtime_directory
 
 WAIT = "import signal\nwhile True: signal.pause()"
 TALK = "import sys\nwhile True: print('x' * 200)"

@@ -16,7 +16,7 @@ import pytest
 from clients import TALK, connected, raw, read_all, sockets, start
 
 import procession
-from procession.control.serve import CLIENTS
+from seams.control import CLIENTS
 from support import QUICK, until
 
 ATTACHES = int(os.environ.get("PROCESSION_STRESS_ATTACHES", "40"))
@@ -128,7 +128,7 @@ def shown(connection):
 
 
 def test_clients_that_say_nothing_have_to_go(group, monkeypatch):
-    from procession.control import serve
+    from seams.control import serve
 
     monkeypatch.setattr(serve, "FIRST_WORDS", 0.05)
     with raw() as client:

@@ -1,12 +1,12 @@
 """Groups of other launchers, told by the environment of their processes."""
 
 import os
-import sys
+import subprocess
 
 import pytest
 
-from procession.control.foreign import group_foreign
-from procession.control.processes import Process, below, parse_environment, read_processes
+from seams.control import Process, below, group_foreign, parse_environment, read_processes
+from support import PYTHON, until
 
 
 def process(pid, parent, words="python", **env):
@@ -113,7 +113,14 @@ def test_processes_are_read_from_proc(tmp_path):
     assert found.memory == 3 * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_this_process_is_among_them():
-    own = read_processes()[os.getpid()]
-    assert own.parent == os.getppid()
-    assert own.words[0].endswith("python") or own.words[0] == sys.executable
+def test_a_child_is_among_them():
+    words = [PYTHON, "-c", "input()", "a word"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
+        found = until(lambda: _of_child(child.pid, words), "the child's own command line")
+        assert found.parent == os.getpid()
+        child.stdin.close()
+
+
+def _of_child(pid, words):
+    found = read_processes().get(pid)
+    return found if found is not None and list(found.words) == words else None

@@ -1,7 +1,6 @@
 """What is chosen to be ended, and what never."""
 
-from procession.control.leftover import left_behind
-from procession.control.processes import Process
+from seams.control import Process, left_behind
 
 ALIVE = {"1-1-1": False, "500-5-1": True, "9-9-2": None}
 

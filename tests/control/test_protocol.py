@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from procession.control.protocol import MOST_LINE, REQUESTS, Lines, decode, encode, read_request
+from seams.control import MOST_LINE, REQUESTS, Lines, decode, encode, read_request
 
 
 def request(**fields):

@@ -1,6 +1,6 @@
 """What a console has shown last, read by somebody slower."""
 
-from procession.output.recent import Recent
+from seams.output import Recent
 
 
 def texts(blocks):

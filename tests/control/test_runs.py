@@ -2,7 +2,8 @@
 
 import pytest
 
-from procession.control.runs import NotFound, Run, choose
+from seams.control import NotFound, Run, choose, is_from
+from seams.system import same_session
 
 RUNS = [
     Run("train.py_aa11", "train.py", "SUCCEEDED", began=1.0),
@@ -46,6 +47,51 @@ def test_not_found(word, said):
     with pytest.raises(NotFound, match=said) as caught:
         choose(word, RUNS)
     assert "\n" not in str(caught.value)
+
+
+HERE = {"session": "100-1-1", "cwd": "/here"}
+
+
+def test_last_is_the_newest_that_this_terminal_or_this_directory_has_started():
+    runs = [
+        Run("a", "a", "RUNNING", began=1.0, socket="a", session="100-1-1", cwd="/there"),
+        Run("b", "b", "RUNNING", began=2.0, socket="b", session="200-1-1", cwd="/here"),
+        Run("c", "c", "RUNNING", began=3.0, socket="c", session="200-1-1", cwd="/there"),
+    ]
+    assert choose("last", runs, HERE).id == "b"
+    assert choose("last", [runs[0], runs[2]], HERE).id == "a"
+    assert choose("last", [runs[2]], HERE).id == "c"
+    assert [is_from(run, HERE) for run in runs] == [True, True, False]
+    assert not is_from(Run("d", "d", "RUNNING"), {"session": "", "cwd": ""})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("100-7-1", "100-7-1", True),
+        ("100-7-1", "100-8-1", False),
+        ("100-7-1", "100-7-2", False),
+        ("100-7-1", "101-7-1", False),
+        ("100-0-1", "100-0-1", True),  # its first process had ended before
+        ("100-7-1", "100-0-1", True),  # and between the two looks
+        ("100-0-1", "100-0-2", False),
+        ("", "", False),
+        ("100-7-1", "", False),
+    ],
+)
+def test_two_names_of_a_session(one, other, same):
+    assert same_session(one, other) == same
+    assert same_session(other, one) == same
+
+
+def test_by_slurm_s_number_of_its_job():
+    runs = [
+        Run("a", "a", "RUNNING", socket="a", launcher=7, slurm_job="1234"),
+        Run("b", "b", "RUNNING", socket="b", launcher=8),
+    ]
+    assert choose("1234", runs).id == "a"
+    with pytest.raises(NotFound, match="may be a or c"):
+        choose("1234", [*runs, Run("c", "c", "RUNNING", socket="c", launcher=1234)])
 
 
 def test_of_none():

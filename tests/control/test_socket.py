@@ -10,9 +10,7 @@ import pytest
 from clients import WAIT, connected, directory, raw, sockets, start
 
 import procession
-from procession.control.ask import Connection, NotAnswered
-from procession.control.door import Door
-from procession.control.place import Refused, open_runtime, runtime_directory
+from seams.control import Connection, Door, NotAnswered, Refused, open_runtime, runtime_directory
 from support import QUICK, gone, until, write
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
@@ -89,8 +87,9 @@ def test_stop_and_what_it_tells():
     group = start()
     with connected() as connection:
         assert connection.ask("stop", grace=5) == "asked"
-        events = [e["event"] for e in connection.events(20)]
-        assert "over" in events
+        (over,) = [e for e in connection.events(20) if e["event"] == "over"]
+        assert [rank["state"] for rank in over["look"]["ranks"]] == ["EXITED", "EXITED"]
+        assert over["look"]["state"] == "STOPPED"
         assert connection.end["state"] == "STOPPED"
         assert connection.end["code"] == 128 + signal.SIGTERM
         assert "was stopped" in connection.end["report"]
@@ -128,6 +127,10 @@ def test_what_cannot_be_done_is_said_and_the_connection_stays():
         ):
             with pytest.raises(NotAnswered, match=said):
                 connection.ask(name, **given)
+        connection.send("stop", signal=12345)
+        answer = next(connection.events(20))
+        assert answer["to"] == "stop"
+        assert "there is no signal" in answer["error"]
         assert connection.ask("look")["state"] == "RUNNING"
 
 

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from procession import devices
-from procession.errors import SpecError
-from procession.launch import start_spec
-from procession.rankenv import Node
-from procession.spec import make_spec
+from seams.api import start_spec
+from seams.devices import devices
+from seams.values import Node, SpecError, make_spec
 from support import QUICK
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "doctor"))

@@ -8,9 +8,8 @@ import time
 
 import pytest
 
-from procession.devices import metadata
-from procession.devices.topology import Topology
-from procession.errors import SpecError
+from seams.devices import Topology, metadata
+from seams.values import SpecError
 
 TPU_ENV = "ACCELERATOR_TYPE: 'v4-16'\nTPU_PROCESS_BOUNDS: '1,1,2'\n" + (
     "TPU_CHIPS_PER_PROCESS_BOUNDS: '2,2,1'\nWORKER_ID: '1'\n"

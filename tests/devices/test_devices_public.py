@@ -5,8 +5,8 @@ import os
 import pytest
 
 import procession
-from procession.errors import SpecError
-from support import run_python
+from seams.values import SpecError
+from support import run_procession
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 
@@ -38,9 +38,7 @@ def test_refused_before_anything_starts(monkeypatch):
 
 
 def command(*words, visible="0,1"):
-    return run_python(
-        "-m", "procession", "run", "--prefix", "", *words, env={**os.environ, CUDA: visible}
-    )
+    return run_procession("run", "--prefix", "", *words, env={**os.environ, CUDA: visible})
 
 
 def test_the_command():

@@ -2,14 +2,14 @@
 
 import pytest
 
-from procession import devices
-from procession.devices.topology import (
+from seams.devices import (
     Topology,
+    devices,
     make_topology,
     topology_from_metadata,
     topology_from_variables,
 )
-from procession.errors import SpecError
+from seams.values import SpecError
 
 EIGHT = [f"localhost:{p}" for p in range(8476, 8484)]
 

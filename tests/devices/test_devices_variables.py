@@ -2,8 +2,8 @@
 
 import pytest
 
-from procession import devices
-from procession.errors import SpecError
+from seams.devices import devices
+from seams.values import SpecError
 
 
 def variables(kind, n, inherited=None, **options):

@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import procession.jax
-from procession.errors import ProcessionError
+from seams.values import ProcessionError
 from support import run_python
 
 RANK = {

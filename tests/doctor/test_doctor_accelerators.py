@@ -5,7 +5,7 @@ import os
 import pytest
 from doctor_machines import amd, intel, nvidia, pci, tree
 
-from procession.system import accelerators
+from seams.system import accelerators
 
 
 def only(tmp_path, files, env=None):

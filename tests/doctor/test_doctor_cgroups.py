@@ -1,11 +1,9 @@
 """Cgroups of other machines."""
 
-import os
-
 import pytest
 from doctor_machines import MOUNT_V1, MOUNT_V2, tree
 
-from procession.system.cgroups import cgroups
+from seams.system import cgroups
 
 
 def v2(path="/a/b", top="/", **files):
@@ -28,7 +26,6 @@ def test_v2_takes_the_lowest_limit_on_the_way_up(tmp_path):
     assert groups.memory() == 1 << 30
     assert groups.limit("pids", "pids.max") is None
     assert groups.cores() == 3.5
-    assert groups.writable()
 
 
 def test_v2_in_a_container_with_its_own_root(tmp_path):
@@ -72,7 +69,6 @@ def test_v1_in_a_container_that_sees_its_part_only(tmp_path):
     assert groups.hidden == set()
     assert groups.memory() == 2 << 30
     assert groups.cores() == 0.5
-    assert not groups.writable()
 
 
 def test_v1_without_limits(tmp_path):
@@ -98,16 +94,9 @@ def test_nothing_to_read(tmp_path):
     assert (groups.version, groups.paths) == (None, {})
     assert groups.memory() is None
     assert groups.cores() is None
-    assert not groups.writable()
 
 
 @pytest.mark.parametrize("text", ["", "max", "1 0", "0 0", "a b", "1", "1 2 3", "-1 100000"])
 def test_quotas_that_are_none(tmp_path, text):
     groups = cgroups(tree(tmp_path, v2("/", files={"/cpu.max": text})))
     assert groups.cores() is None
-
-
-def test_a_cgroup_that_is_not_writable(tmp_path, monkeypatch):
-    groups = cgroups(tree(tmp_path, v2("/")))
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert not groups.writable()

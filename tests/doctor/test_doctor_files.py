@@ -2,7 +2,7 @@
 
 from doctor_machines import tree
 
-from procession.system import files
+from seams.system import files
 
 
 def test_numbers(tmp_path):

@@ -3,7 +3,8 @@
 import pytest
 from doctor_machines import tree, two_nodes
 
-from procession.system import numa
+from seams.system import numa
+from seams.values import cpusets
 
 
 def test_two_nodes(tmp_path):
@@ -33,9 +34,9 @@ def test_no_nodes(tmp_path):
     [("0", (0,)), ("0-2,5\n", (0, 1, 2, 5)), ("", ()), ("x", ()), ("1-", (1,)), ("3-1", ())],
 )
 def test_lists_of_cores(text, cpus):
-    assert numa.parse_cpus(text) == cpus
+    assert cpusets.parse_cpus(text) == cpus
 
 
 @pytest.mark.parametrize("text", ["", "0", "0-3", "0-3,8", "1,3,5-6"])
 def test_lists_of_cores_there_and_back(text):
-    assert numa.format_cpus(numa.parse_cpus(text)) == text
+    assert cpusets.format_cpus(cpusets.parse_cpus(text)) == text

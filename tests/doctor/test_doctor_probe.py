@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from procession.system import probe
+from seams.system import probe
 
 FEATURES = [*probe.HERE, *probe.IN_CHILD]
 NEEDED = [f for f in FEATURES if f not in ("namespaces", "close_range", "proc_children")]

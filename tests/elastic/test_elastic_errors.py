@@ -11,10 +11,11 @@ import time
 
 import pytest
 
-from procession.elastic import ProcessFailure, api, errors
+from procession.elastic import ProcessFailure
 from procession.elastic.errors import ChildFailedError, ErrorHandler, get_error_handler, record
 from procession.elastic.errors import error_handler as error_handler_module
 from procession.elastic.errors.handlers import get_error_handler as handler_of_handlers
+from seams.elastic import api, errors
 from support import run_python, write
 
 STRUCTURED = {

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import procession.elastic
-from procession.elastic import api, errors
+from seams.elastic import api, errors
 from support import run_python
 
 

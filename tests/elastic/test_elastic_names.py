@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 import procession.elastic
-from procession.elastic import api
+from seams.elastic import api
 from support import run_python, write
 
 IMPORTED = "the original's own imports, of the standard library or of torch"
@@ -18,8 +18,8 @@ INSIDE = "how the original does what is done otherwise here; nothing would look 
 LEFT_OUT = {
     "": {IMPORTED: "Callable NumaOptions Optional Union get_logger"},
     ".api": {
-        IMPORTED: "ABC IntFlag NumaOptions TextIO Union abc abstractmethod dataclass field mp re "
-        "shutil subprocess synchronize tempfile time",
+        IMPORTED: "ABC FrameType IntFlag NumaOptions TextIO Union abc abstractmethod dataclass "
+        "field mp os re shutil subprocess synchronize sys tempfile threading time",
         NO_OTHER_SYSTEM: "IS_MACOS IS_WINDOWS",
         INSIDE: "_MAPPING_REGEX _VALUE_REGEX _maybe_wrap_with_numa_binding _wrap",
     },
@@ -28,7 +28,7 @@ LEFT_OUT = {
         "wraps",
         INSIDE: "_EMPTY_ERROR_DATA _FAILURE_FORMAT_TEMPLATE _MSG_FORMAT_TEMPLATE _NOT_AVAILABLE",
     },
-    ".errors.error_handler": {},
+    ".errors.error_handler": {IMPORTED: "time"},
     ".errors.handlers": {},
     ".redirects": {
         IMPORTED: "contextmanager ctypes logger logging",

@@ -3,14 +3,16 @@
 import logging
 import os
 import signal
+import sys
 import threading
 import types
 
 import pytest
 from elasticwork import block, give
 
-from procession.elastic import DefaultLogsSpecs, SignalException, ranks, start_processes
+from procession.elastic import DefaultLogsSpecs, SignalException, start_processes
 from procession.elastic.api import _terminate_process_handler
+from seams.elastic import ranks
 from support import Launcher, alive, gone, until, write
 
 DEFAULT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -174,22 +176,66 @@ def test_ranks_that_are_forks_of_us_end_by_the_stop_signal(specs):
     assert pc.wait().failures[0].exitcode == -signal.SIGTERM
 
 
-def test_torchs_own_exception_where_torch_is_loaded(specs, monkeypatch):
-    """Torch's agent waits for our ranks, and looks for its own exception."""
+TORCHS = "torch.distributed.elastic.multiprocessing.api"
 
-    class Theirs(Exception):
-        def __init__(self, msg, sigval):
-            super().__init__(msg)
-            self.sigval = sigval
 
-    name = "torch.distributed.elastic.multiprocessing.api"
-    monkeypatch.setitem(
-        __import__("sys").modules, name, types.SimpleNamespace(SignalException=Theirs)
-    )
+class Theirs(Exception):
+    def __init__(self, msg, sigval):
+        super().__init__(msg)
+        self.sigval = sigval
+
+
+class Derived(SignalException):
+    def __init__(self, why):
+        super().__init__(why, None)
+
+
+class Beside(Theirs):
+    pass
+
+
+def as_torchs(monkeypatch, exception, name=TORCHS):
+    module = types.SimpleNamespace(SignalException=exception)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.mark.parametrize("theirs", [Theirs, SignalException, Derived, Exception, Beside])
+def test_torchs_own_exception_where_torch_is_loaded(specs, monkeypatch, theirs):
+    """Torch's agent waits for our ranks, and looks for its own, which may be ours by an alias."""
+    as_torchs(monkeypatch, theirs)
+    pc = sleeping(specs)
+    with pytest.raises(theirs) as raised:
+        send(signal.SIGTERM)
+    assert isinstance(raised.value, SignalException)
+    assert raised.value.sigval is signal.SIGTERM
+    assert f"Process {os.getpid()} got signal: " in str(raised.value)
+    pc.close()
+
+
+def test_torchs_module_that_is_ours(specs, monkeypatch):
+    monkeypatch.setitem(sys.modules, TORCHS, sys.modules["procession.elastic.api"])
+    pc = sleeping(specs)
+    with pytest.raises(SignalException):
+        send(signal.SIGTERM)
+    pc.close()
+
+
+def test_an_agent_that_has_kept_the_exception_that_was_replaced(specs, monkeypatch):
+    as_torchs(monkeypatch, SignalException)
+    as_torchs(monkeypatch, Theirs, "torch.distributed.elastic.agent.server.api")
     pc = sleeping(specs)
     with pytest.raises(Theirs) as raised:
         send(signal.SIGTERM)
     assert isinstance(raised.value, SignalException)
+    pc.close()
+
+
+@pytest.mark.parametrize("theirs", [None, "SignalException", 5, OSError, bool])
+def test_what_cannot_stand_beside_ours_is_no_obstacle(specs, monkeypatch, theirs):
+    as_torchs(monkeypatch, theirs)
+    pc = sleeping(specs)
+    with pytest.raises(SignalException) as raised:
+        send(signal.SIGTERM)
     assert raised.value.sigval is signal.SIGTERM
     pc.close()
 

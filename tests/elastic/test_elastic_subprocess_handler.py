@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import procession
-from procession.elastic import subprocess_handler
 from procession.elastic.subprocess_handler import SubprocessHandler, get_subprocess_handler
+from seams.elastic import subprocess_handler
 from support import gone, until
 
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from procession.elastic import tail_log
 from procession.elastic.tail_log import TailLog, tail_logfile
+from seams.elastic import tail_log
 from support import PYTHON, until, write
 
 
@@ -154,6 +154,7 @@ def test_a_file_that_comes_at_the_last_moment(tmp_path):
 def test_a_directory_is_an_error_in_the_log(tmp_path, caplog):
     TailLog("w", {0: str(tmp_path)}, io.StringIO()).start().stop()
     assert [r.levelname for r in caplog.records] == ["ERROR"]
+    assert caplog.records[0].exc_info[0] is IsADirectoryError
     assert tail_log.logger.name == "procession.elastic.tail_log"
 
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 
-from procession.engines.contract import SLOT, EngineError, EngineGone, Said, SlotGone
+from seams.jobs import SLOT, EngineError, EngineGone, Said, SlotGone
 
 
 class LocalEngine:

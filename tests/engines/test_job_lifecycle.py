@@ -4,27 +4,34 @@ import copy
 
 import pytest
 
-from procession.engines.lifecycle import (
+from seams.jobs import (
+    AgentEvents,
     Arm,
     Deadline,
     DeadlineKind,
     Decide,
     Decided,
+    Dismiss,
     Drop,
     End,
     Happened,
     IllegalEvent,
     JobLife,
     JobPhase,
+    JobState,
     Launch,
+    Leaves,
     Meet,
     Met,
     Replace,
+    Share,
     Slot,
     SlotEvent,
     Stop,
     StopWanted,
+    divide,
 )
+from seams.values import make_spec
 
 
 def told(kind, slot, **more):
@@ -119,6 +126,98 @@ def test_an_agent_that_goes_before_the_start_is_replaced_where_losses_are_allowe
     assert life.handle(told("JOINED", 1)) == [Meet(0)]
 
 
+def elastic(least, most, there):
+    """A job that began with `there` nodes, in slots from 0 on."""
+    life = JobLife.of(most, most + 1, least=least, open=True)
+    actions = life.begin()
+    life.keys = {slot: (f"host{9 - slot}", 1) for slot in range(most + 1)}
+    for slot in range(there):
+        actions += life.handle(told("JOINED", slot))
+    if there < most:
+        assert actions[-1] == Arm(Deadline(DeadlineKind.LAST_CALL, 0))
+        actions = life.handle(Deadline(DeadlineKind.LAST_CALL, 0))
+    places = tuple(range(there))[::-1]  # by their keys
+    assert actions[-1] == Meet(places[0])
+    assert life.handle(Met(0)) == [Launch(0, places)]
+    for slot in range(there):
+        life.handle(told("READY", slot))
+    assert life.phase is JobPhase.RUNNING
+    return life
+
+
+def next_attempt(life):
+    """The actions from the end of all ranks to the launch of the next attempt."""
+    actions = [a for slot in life.busy for a in life.handle(told("ENDED", slot, ok=False))]
+    number = life.attempt
+    assert actions[-1] == Arm(Deadline(DeadlineKind.BACKOFF, number))
+    actions += life.handle(Deadline(DeadlineKind.BACKOFF, number))
+    if life.phase is JobPhase.GATHERING:
+        actions += life.handle(Deadline(DeadlineKind.LAST_CALL, number + 1))
+    return actions + life.handle(Met(number + 1))
+
+
+def test_a_node_that_comes_to_an_elastic_job_starts_it_again():
+    life = elastic(1, 3, 1)
+    assert life.handle(told("JOINED", 1))[0] == Stop((0,), failed=True)
+    assert next_attempt(life)[-1] == Launch(1, (1, 0))
+    assert (life.regrouped, life.nodes, life.failed) == (1, 2, ())
+
+
+def test_the_end_of_an_attempt_says_how_many_before_were_no_restarts():
+    life = elastic(1, 3, 1)
+    life.handle(told("JOINED", 1))
+    work = divide(Share(make_spec(["true"], nproc=1)), 2)
+    state = JobState(work, life, None, "rendezvous", "J", "", print)
+    life.handle(told("ENDED", 0, ok=False))
+    assert (life.regrouped, state.end_of_attempt().regrouped) == (1, 0)
+    life.handle(Deadline(DeadlineKind.BACKOFF, 0))
+    end = state.end_of_attempt()
+    assert (end.attempt, end.regrouped) == (1, 1)
+
+
+def test_a_job_that_has_ended_takes_nobody_in():
+    life = elastic(1, 3, 1)
+    events = AgentEvents(JobState(None, life, None, "", "J", "", print), None, None, None)
+    assert events.expects(1)
+    life.handle(told("ENDED", 0))
+    assert life.phase is JobPhase.SUCCEEDED
+    assert not events.expects(1)
+
+
+def test_a_node_that_is_lost_by_an_elastic_job_is_no_failure_and_ranks_are_dense_again():
+    life = elastic(1, 3, 3)
+    assert life.handle(told("GONE", 1))[0] == Stop((0, 2), failed=True)
+    assert life.handle(told("FAILED", 0)) == []  # it has lost its peer
+    assert next_attempt(life)[-1] == Launch(1, (2, 0))
+    assert [life.node_of(slot) for slot in (2, 0, 1)] == [0, 1, None]
+
+
+def test_too_few_nodes_are_a_failure_of_an_elastic_job():
+    life = elastic(2, 3, 2)
+    life.handle(told("GONE", 1))
+    assert life.handle(told("ENDED", 0)) == [Decide(0)]
+    life.handle(Decided(0, again=True))
+    assert life.handle(Deadline(DeadlineKind.BACKOFF, 0)) == [Arm(Deadline(DeadlineKind.GATHER, 1))]
+    assert Arm(Deadline(DeadlineKind.LAST_CALL, 1)) in life.handle(told("JOINED", 2))
+
+
+def test_a_node_leaves_an_elastic_job_if_the_others_are_enough():
+    life = elastic(1, 3, 2)
+    assert life.handle(Leaves(0))[0] == Stop((1, 0)[::-1], failed=True)
+    actions = next_attempt(life)
+    assert Dismiss((0,)) in actions
+    assert actions[-1] == Launch(1, (1,))
+    assert not life.can_spare(1)
+    assert life.handle(Leaves(1)) == []
+
+
+def test_a_node_that_comes_too_late_waits_for_a_place():
+    life = elastic(1, 2, 2)
+    assert life.handle(told("JOINED", 2)) == []
+    life.handle(told("GONE", 1))
+    assert next_attempt(life)[-1] == Launch(1, (2, 0))
+
+
 def test_stops():
     life = running()
     assert life.handle(StopWanted()) == [Stop((0, 1)), Arm(Deadline(DeadlineKind.STOP, 0))]
@@ -144,6 +243,15 @@ def test_a_stop_in_a_failing_attempt_takes_its_restart_away():
     life.handle(told("ENDED", 0, ok=False))
     assert life.handle(told("ENDED", 1)) == [Decide(0)]
     assert life.handle(Decided(0, again=True)) == [End(JobPhase.FAILED)]
+
+
+def test_a_stop_waits_for_nobody_who_decides():
+    life = running()
+    life.handle(told("FAILED", 0))
+    life.handle(told("ENDED", 0, ok=False))
+    assert life.handle(told("ENDED", 1)) == [Decide(0)]
+    assert life.handle(StopWanted()) == [End(JobPhase.FAILED)]
+    assert life.handle(Decided(0, again=True)) == []
 
 
 def test_old_deadlines_and_answers_do_nothing():
@@ -181,14 +289,18 @@ def choices(life):
         yield Decided(life.attempt, again=life.attempt < 2)
         yield Decided(life.attempt, again=False)
     for kind in DeadlineKind:
-        yield Deadline(kind, life.attempt)
+        if kind is not DeadlineKind.BACKOFF or life.attempt < (1 if life.open else 2):
+            yield Deadline(kind, life.attempt)
+    for slot in range(life.count):
+        if life.can_spare(slot):
+            yield Leaves(slot)
     yield StopWanted()
     yield StopWanted(kill=True)
 
 
 def key(life):
     told = {**vars(life), "slots": tuple(life.slots), "ready": frozenset(life.ready)}
-    del told["tally"], told["node_at"]  # which follow from the others
+    del told["tally"], told["node_at"], told["keys"]  # which follow from the others
     return tuple(told.values())
 
 
@@ -199,12 +311,21 @@ def copied(life):
     return again
 
 
+@pytest.mark.timeout(300)  # 7 s of computing alone; a busy machine takes longer
 @pytest.mark.parametrize(
-    ("nodes", "slots", "replaces"), [(1, 1, False), (1, 1, True), (2, 2, True), (2, 3, False)]
+    ("nodes", "slots", "how"),
+    [
+        (1, 1, {"replaces": False}),
+        (1, 1, {"replaces": True}),
+        (2, 2, {"replaces": True}),
+        (2, 3, {"replaces": False}),
+        (2, 2, {"open": True}),
+        (2, 2, {"open": True, "least": 1}),
+    ],
 )
-def test_walk_over_all_states(nodes, slots, replaces):
+def test_walk_over_all_states(nodes, slots, how):
     """From every state that can be reached, some way leads to an end; no end is left."""
-    first = JobLife.of(nodes, slots, replaces=replaces)
+    first = JobLife.of(nodes, slots, **how)
     seen, ends, leads_to = {key(first): first}, set(), {}
     todo = [first]
     while todo:
@@ -212,7 +333,8 @@ def test_walk_over_all_states(nodes, slots, replaces):
         here = key(life)
         assert life.tally == {state: life.slots.count(state) for state in Slot}
         assert [life.node_of(slot) for slot in life.places] == [*range(len(life.places))]
-        assert bool(life.places) == (life.phase not in (JobPhase.GATHERING,)) or life.phase.final
+        if not life.phase.final:
+            assert bool(life.places) == (life.phase is not JobPhase.GATHERING)
         if life.phase.final:
             ends.add(here)
             assert not life.busy
@@ -223,7 +345,7 @@ def test_walk_over_all_states(nodes, slots, replaces):
             later = copied(life)
             for action in later.handle(event):
                 if isinstance(action, Launch):
-                    assert len(set(action.slots)) == nodes
+                    assert first.least <= len(set(action.slots)) == later.nodes <= nodes
                     assert all(later.slots[s] is Slot.BUSY for s in action.slots)
                 if isinstance(action, Stop):
                     assert action.slots

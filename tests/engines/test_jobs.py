@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 
 import procession
 from engines.localengine import LocalEngine
+from eventkinds import schema
 from procession import (
     EngineError,
     GroupFailed,
@@ -26,12 +29,12 @@ from procession import (
     StartFailed,
     Std,
 )
-from procession.engines.agent import Invitation
-from procession.engines.contract import AgentCommand, EngineGone
-from procession.engines.launching import make_job
-from procession.engines.wire import Message
-from procession.eventkinds import schema
+from seams.jobs import AgentCommand, EngineGone, Invitation, make_job
+from seams.wire import Message
 from support import OBEDIENT, QUICK, alive, gone, until, write
+
+# For programs that import this module.
+IMPORTABLE = os.pathsep.join(str(Path(__file__).parents[1] / each) for each in (".", "../docs"))
 
 
 def place():
@@ -202,7 +205,7 @@ def test_a_driver_that_is_stopped_for_a_while_loses_nobody(tmp_path):
     )
     with subprocess.Popen(
         [sys.executable, script],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": IMPORTABLE},
         stdout=subprocess.PIPE,
         text=True,
     ) as main:
@@ -223,11 +226,65 @@ def test_nothing_is_left_of_a_driver_that_is_killed(tmp_path):
         procession.run(hold, args=({str(tmp_path)!r},), engine=LocalEngine(3), nproc=2)
         """,
     )
-    path = os.pathsep.join(map(str, (Path(__file__).parents[1],)))
-    with subprocess.Popen([sys.executable, script], env={**os.environ, "PYTHONPATH": path}) as main:
+    env = {**os.environ, "PYTHONPATH": IMPORTABLE}
+    with subprocess.Popen([sys.executable, script], env=env) as main:
         pids = all_hold(tmp_path, 6)
         main.kill()
     gone(pids)
+
+
+def test_ranks_have_their_whole_grace_when_sigterm_ends_a_driver_in_python(tmp_path):
+    """A job's end by its engine (scancel, a time limit) is SIGTERM to the driver, maybe twice."""
+    script = write(
+        tmp_path / "main.py",
+        f"""
+        import os, signal, time
+        import procession
+        from pathlib import Path
+        from engines.localengine import LocalEngine
+        def work(folder):
+            got = []
+            signal.signal(signal.SIGTERM, lambda *_: got.append(1))
+            Path(folder, "rank" + os.environ["RANK"]).write_text(str(os.getpid()))
+            while not got:
+                time.sleep(0.01)
+            Path(folder, "told" + os.environ["RANK"]).touch()
+            time.sleep(2.5)  # more than what ranks have when their driver is lost
+            Path(folder, "saved" + os.environ["RANK"]).touch()
+        try:
+            procession.run(work, args=({str(tmp_path)!r},), engine=LocalEngine(2), nproc=1)
+        finally:
+            print("not reached: SIGTERM ends the process by its default action")
+        """,
+    )
+    with subprocess.Popen(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": IMPORTABLE},
+        stdout=subprocess.PIPE,
+    ) as main:
+        pids = all_hold(tmp_path, 2)
+        main.terminate()
+        until(lambda: len(list(tmp_path.glob("told*"))) == 2, "the stop signal")
+        main.terminate()
+        assert main.wait(20) == -signal.SIGTERM
+        assert main.stdout.read() == b""
+    assert len(list(tmp_path.glob("saved*"))) == 2
+    gone(pids)
+
+
+def test_a_handler_for_sigterm_is_left_alone(tmp_path):
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
+    try:
+        job, _ = start(hold, LocalEngine(1), args=(str(tmp_path),))
+        with job:
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+            with pytest.raises(TimeoutError):
+                job.wait(0.5)
+            assert seen == [1]
+            assert job.state is Phase.RUNNING
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_restarts(tmp_path):
@@ -315,6 +372,22 @@ def test_losses_of_nodes_do_not_count_as_restarts(tmp_path):
     with pytest.raises(GroupFailed) as caught:
         job.wait(30)
     assert caught.value.end.attempt == 0
+
+
+def test_nodes_that_are_lost_in_one_attempt_count_once(tmp_path):
+    job, engine = start(in_attempt, args=(str(tmp_path), 0), restart=Restart(node_losses=1))
+    all_hold(tmp_path, 6)
+    for slot in (0, 2):
+        engine.processes[slot].kill()
+    assert len(job.wait(30).values) == 6
+
+
+def test_a_driver_that_was_stopped_is_named_as_a_cause(tmp_path):
+    job, _ = start(hold, LocalEngine(2), args=(str(tmp_path),), lease=1)
+    pids = all_hold(tmp_path, 4)
+    job._driver._loop.request(lambda: gone(pids))  # agents end their ranks, as it says nothing
+    with pytest.raises(GroupFailed, match="this process itself was stopped, or got no processor"):
+        job.wait(30)
 
 
 def test_no_node_in_place_of_a_lost_one(tmp_path):
@@ -417,12 +490,12 @@ def test_strangers_at_the_door(tmp_path):
     job, _ = start(hold, args=(str(tmp_path),))
     all_hold(tmp_path, 6)
     port = job._driver._door.getsockname()[1]
-    for words in (b"GET / HTTP/1.1\r\n\r\n", b"PRCSSN\0\1" + b"n" * 32 + b"\xff" * 100):
+    for words in (b"GET / HTTP/1.1\r\n\r\n", b"PRCSSN\0\2\0" + b"n" * 32 + b"\xff" * 100):
         with socket.create_connection(("127.0.0.1", port), 5) as stranger:
             stranger.sendall(words)
             stranger.settimeout(10)
             with_opening = b"".join(iter(lambda s=stranger: s.recv(4096), b""))
-            assert len(with_opening) <= 40
+            assert len(with_opening) <= 41
     assert job.state is Phase.RUNNING
     job.stop()
 
@@ -431,11 +504,90 @@ def test_an_agent_that_is_signalled_tells_the_driver(tmp_path):
     job, engine = start(hold, args=(str(tmp_path),))
     all_hold(tmp_path, 6)
     heard = []
-    job.on_signal(lambda number, host: heard.append((number, host)))
+    job.on_signal(lambda number, agent: heard.append((number, agent)))
     engine.processes[1].send_signal(signal.SIGUSR1)
-    until(lambda: heard == [(signal.SIGUSR1, os.uname().nodename)])
+    until(lambda: heard == [(signal.SIGUSR1, f"agent 1 on {os.uname().nodename}")])
     assert job.state is Phase.RUNNING
     job.stop()
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_agents_that_go_by_themselves_are_not_killed(code):
+    """slurmstepd may hang for ever when it is told to kill what is just ending."""
+    engine = LocalEngine(2)
+    job = make_job(["sh", "-c", f"exit {code}"], engine=engine, nnodes=2, nproc=1)
+    job.drive()
+    assert job.state is (Phase.FAILED if code else Phase.SUCCEEDED)
+    assert not engine.killed
+
+
+def test_an_agent_that_fails_says_why(capfd):
+    engine = LocalEngine(2, env={"PYTHONPATH": str(Path(__file__).parent / "failing")})
+    with pytest.raises(GroupFailed, match="its agent failed: LookupError: there is no such field"):
+        procession.run(["true"], engine=engine, nnodes=2, nproc=1)
+    assert "raise LookupError" in capfd.readouterr().err  # the engine's log has all of it
+
+
+def test_an_agent_of_another_version_is_refused():
+    engine = LocalEngine(2, env={"PYTHONPATH": str(Path(__file__).parent / "otherversion")})
+    with pytest.raises(
+        StartFailed, match=r"has procession 0\.0\.7, and here is .*: install the same"
+    ):
+        procession.run(["true"], engine=engine, nnodes=2, nproc=1)
+
+
+class Apart(LocalEngine):
+    """All agents but the first one's do not find the run's directory, as on another disk."""
+
+    def _start(self, slot):
+        known = self.agent
+        told = json.loads(known.env["PROCESSION_AGENT"])
+        if slot:
+            more = {"PROCESSION_AGENT": json.dumps({**told, "place": "/nowhere"})}
+            self.agent = known.__replace__(env={**known.env, **more})
+        super()._start(slot)
+        self.agent = known
+
+
+def test_whose_files_are_on_other_disks_is_said(capfd):
+    logs = Logs(redirect=Std.ALL)
+    with pytest.raises(GroupFailed) as failed:
+        start(["sh", "-c", "exit 3"], Apart(2), logs=logs, nproc=1)[0].wait()
+    place, host = failed.value.end.run_dir, os.uname().nodename
+    said = f"logs in {place}; those of {host} are on its own disk, at the same path: name a"
+    assert f"procession: {said}" in capfd.readouterr().err
+    assert said in failed.value.end.notes[-1]
+    assert {"node_0", "node_1", "report.txt"} <= set(os.listdir(place))
+    shutil.rmtree(place)
+
+
+def test_nothing_is_said_of_a_directory_that_all_share(capfd, tmp_path):
+    for logs in (Logs(dir=tmp_path, redirect=Std.ALL), Logs()):
+        start(["true"], LocalEngine(2), logs=logs)[0].wait()
+    assert "logs in" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("engine", [LocalEngine(1), None], ids=["job", "group"])
+def test_files_are_named_by_what_slurm_calls_the_job(tmp_path, monkeypatch, engine):
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    procession.run(["true"], engine=engine, name="train", logs=Logs(dir=tmp_path / "one"))
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "11")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    procession.run(["true"], engine=engine, name="train", logs=Logs(dir=tmp_path / "array"))
+    assert sorted(p.name.rpartition("_")[0] for p in tmp_path.glob("*/*")) == [
+        "train_slurm11_3",
+        "train_slurm12",
+    ]
+
+
+def test_files_of_a_job_say_how_slurm_calls_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    procession.run(["true"], engine=LocalEngine(1), nproc=1, logs=Logs(dir=tmp_path))
+    for name in ("run.json", "result.json"):
+        (file,) = tmp_path.glob(f"*/{name}")
+        told = json.loads(file.read_text())
+        assert (told["slurm_job"], told["slurm_array_task"]) == ("12", "3")
 
 
 def test_the_key_is_no_rank_s_business(tmp_path):
@@ -463,10 +615,19 @@ def test_what_is_refused_before_anything_starts(options, words):
     assert not engine.processes
 
 
+def test_a_run_takes_what_concerns_links():
+    links = {"lease": 7.0, "link_encryption": "auto"}
+    assert len(procession.run(place, engine=LocalEngine(2), **links)) == 2
+    with pytest.raises(SpecError, match="lease must be seconds, 1 or more, not 0"):
+        procession.run(place, engine=LocalEngine(2), lease=0)
+    with pytest.raises(SpecError, match="lease and link_encryption need an engine"):
+        procession.run(place, **links)
+
+
 def test_nodes_without_an_engine():
     with pytest.raises(SpecError, match="needs an engine"):
         procession.run(place, nnodes=2)
-    with pytest.raises(SpecError, match="there is no engine 'lsf'; there are slurm and ray"):
+    with pytest.raises(SpecError, match="there is no engine 'lsf'; there are slurm, ray, ssh"):
         procession.run(place, engine="lsf")
 
 
@@ -606,8 +767,8 @@ def test_a_kill_does_not_wait_for_a_console_that_does_not_read(tmp_path):
     assert done.stderr.splitlines()[-1] == "STOPPED 0 True"
 
 
-def test_a_driver_that_fails_gives_its_engine_back():
-    def leave(_):
+def test_a_driver_that_fails_gives_its_engine_back(tmp_path):
+    def leave():
         raise SystemExit(3)
 
     class Closed(LocalEngine):
@@ -618,8 +779,10 @@ def test_a_driver_that_fails_gives_its_engine_back():
             self.closed = True
 
     engine = Closed(2)
-    with pytest.raises(ProcessionError, match="the driver of place failed"):
-        procession.run(place, engine=engine, nproc=1, on_event=leave)
+    job, _ = start(hold, engine, args=(str(tmp_path),))
+    job._driver._loop.request(leave)
+    with pytest.raises(ProcessionError, match="the driver of hold failed"):
+        job.wait(30)
     assert engine.closed
     assert all(p.poll() is not None for p in engine.processes.values())
 
@@ -669,7 +832,7 @@ def test_a_run_directory_on_a_full_disk_is_told(tmp_path):
     job.subscribe(fill)
     job.drive()
     assert job.state is Phase.SUCCEEDED
-    assert any("No space left" in note for note in job.end.notes), job.end.notes
+    assert any("No space left" in fault for fault in job.losses), job.losses
 
 
 def test_a_value_that_is_too_large_to_be_sent():

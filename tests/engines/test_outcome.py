@@ -1,8 +1,7 @@
 """From the parts of nodes to the end of a job, without processes."""
 
-from procession.engines.clocks import Clocks
-from procession.engines.outcome import NodePart, job_end
-from procession.errors import GroupEnd, Outcome, RankEnd
+from seams.jobs import Clocks, NodePart, job_end
+from seams.values import GroupEnd, Outcome, RankEnd
 
 
 def part(node, *, failed=(), stacks=()):

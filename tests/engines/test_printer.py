@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 
-from procession.engines.printer import AT_ONCE, Printer
+from seams.jobs import AT_ONCE, Printer
 
 
 @contextlib.contextmanager
@@ -30,7 +30,7 @@ def test_small_blocks_of_many_are_shown_in_order_and_all_are_told(monkeypatch):
         printer = Printer(shown.extend)
         for k, (stream, data) in enumerate(blocks):
             printer.show(stream, data, k)
-        printer.say("ours")
+        printer.say(b"ours\n")
         assert printer.close(10.0)
         seen = [os.read(end, AT_ONCE) for end in ends]
     assert sorted(shown) == [(k, len(data)) for k, (_, data) in enumerate(blocks)]

@@ -2,10 +2,8 @@
 
 import pytest
 
-from procession.engines.ray import RayEngine
-from procession.engines.ray_actor import as_started
-from procession.engines.ray_cluster import asked, said
-from procession.errors import SpecError
+from seams.ray import RayEngine, as_started, asked, said
+from seams.values import SpecError
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,9 @@
 
 import pytest
 
-from procession.engines.contract import EngineError
-from procession.engines.slurm_allocation import (
-    Allocation,
-    Task,
-    counts,
-    expand,
-    read_allocation,
-    read_task,
-)
+from seams.jobs import EngineError
+from seams.slurm import Allocation, Task, counts, expand, read_allocation, read_task
+from seams.system import slurm_ids
 
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_TASKS_PER_NODE": "1(x3)",
          "SLURM_PROCID": "0"}  # fmt: skip
@@ -90,3 +84,19 @@ def test_a_task_of_srun():
 
 def test_the_interactive_step_of_salloc_is_no_task_of_srun():
     assert read_task({**STEP, "SLURM_STEP_ID": str(0xFFFFFFFA)}) is None
+
+
+def test_a_heterogeneous_job_is_refused_and_a_step_in_one_component_is_not():
+    env = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_HET_SIZE": "2"}
+    with pytest.raises(EngineError, match="job 7 is heterogeneous: it has 2 components"):
+        read_allocation(env)
+    assert read_allocation({**env, "SLURM_STEP_NODELIST": "n1"}).nodes == ("n1",)
+    assert read_allocation({**env, "SLURM_HET_SIZE": "1"}).nodes == ("n1",)
+
+
+def test_how_slurm_calls_a_job():
+    assert slurm_ids({}) == {}
+    env = {"SLURM_JOB_ID": "12", "SLURM_ARRAY_JOB_ID": "11", "SLURM_ARRAY_TASK_ID": "3"}
+    assert slurm_ids(env) == {
+        "slurm_job": "12", "slurm_array_job": "11", "slurm_array_task": "3",
+    }  # fmt: skip

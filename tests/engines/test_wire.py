@@ -4,13 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from procession.engines.wire import LARGE, LARGEST, MAGIC, SMALL, Message, Wire, WireError
+from seams.wire import LARGEST, MAGIC, PART, SMALL, Message, Parcel, Wire, WireError, wire
 
 KEY = b"k" * 32
 
 
 def pair(key=KEY, other=KEY):
-    driver, agent = Wire(key, "driver"), Wire(other, "agent")
+    driver, agent = (
+        Wire(key, "driver", encrypts=False),
+        Wire(other, "agent", encrypts=False),
+    )
     assert driver.feed(agent.opening) == []
     assert agent.feed(driver.opening) == []
     return driver, agent
@@ -30,15 +33,45 @@ def test_messages_both_ways():
     assert agent.feed(both) == [Message("work", {}, b"\0" * 100_000), Message("beat", {"at": 1})]
 
 
-def test_a_large_blob_is_not_copied():
+def test_a_large_message_goes_in_parts_and_others_between_them():
     driver, agent = pair()
     agent.feed(driver.pack("welcome", {}))
-    blob = bytes(range(256)) * (LARGE // 256)
-    head, body = driver.pack_parts("launch", {"node": 1}, blob)
-    assert body is blob
-    assert agent.feed(head + body) == [Message("launch", {"node": 1}, blob)]
-    assert len(driver.pack_parts("launch", {"node": 1}, blob[1:])) == 1
-    assert driver.pack("beat", {}) != driver.pack("beat", {})  # each has a number of its own
+    blob = bytes(range(256)) * (5 * PART // 512)
+    parcel = Parcel("launch", {"node": 1}, blob)
+    found = []
+    frames = 0
+    while not parcel.done:
+        parts = driver.frame(parcel)
+        assert all(part.obj is blob for part in parts if len(part) > 1000)  # it is not copied
+        frames += 1
+        assert sum(map(len, parts)) <= PART + 100
+        found += agent.feed(b"".join(parts))
+        found += agent.feed(driver.pack("beat", {"at": frames}))
+    assert frames == 3
+    whole = Message("launch", {"node": 1}, blob)
+    assert found == [
+        *(Message("beat", {"at": n}) for n in (1, 2)),
+        whole,
+        Message("beat", {"at": 3}),
+    ]
+
+
+@pytest.mark.parametrize("more", range(-40, 40, 8))
+def test_a_message_of_about_one_part(more):
+    driver, agent = pair()
+    agent.feed(driver.pack("welcome", {}))
+    blob = b"x" * (PART + more)
+    assert agent.feed(driver.pack("value", {}, blob)) == [Message("value", {}, blob)]
+
+
+def test_a_message_that_does_not_end(monkeypatch):
+    driver, agent = pair()
+    agent.feed(driver.pack("welcome", {}))
+    parcel = Parcel("value", {}, b"x" * (3 * PART))
+    monkeypatch.setattr(wire, "LARGEST", PART)
+    agent.feed(b"".join(driver.frame(parcel)))
+    with pytest.raises(WireError, match="too long"):
+        agent.feed(b"".join(driver.frame(parcel)))
 
 
 @given(st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=99))), st.data())
@@ -54,7 +87,7 @@ def test_however_it_is_cut(sent, data):
 
 
 def test_an_opening_may_come_in_pieces():
-    driver, agent = Wire(KEY, "driver"), Wire(KEY, "agent")
+    driver, agent = Wire(KEY, "driver", encrypts=False), Wire(KEY, "agent")
     for byte in agent.opening:
         assert not driver.ready
         driver.feed(bytes([byte]))
@@ -102,7 +135,7 @@ def test_of_another_connection():
         driver.feed(agent.pack("hello", {}))
 
 
-@pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n", b"P\0", MAGIC[:-1] + b"\x02"])
+@pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n", b"P\0", MAGIC[:-1] + b"\x01"])
 def test_other_protocols_are_refused_at_once(junk):
     with pytest.raises(WireError, match="protocol"):
         Wire(KEY, "driver").feed(junk)
@@ -121,7 +154,7 @@ def test_a_stranger_cannot_make_us_wait_for_much():
 
 
 def test_what_is_too_large_to_send(monkeypatch):
-    monkeypatch.setattr("procession.engines.wire.LARGEST", 100)
+    monkeypatch.setattr(wire, "LARGEST", 100)
     driver, _ = pair()
     with pytest.raises(ValueError, match="100 is the most"):
         driver.pack("value", {}, b"x" * 200)
@@ -130,8 +163,8 @@ def test_what_is_too_large_to_send(monkeypatch):
 
 def test_a_message_of_our_key_that_is_none():
     driver, agent = pair()
-    body = b"\0\0\0\x02[]"
-    from procession.engines import wire
+    body = b"\0\0\0\0\x02[]"
+    from seams.wire import wire
 
     mac = wire._mac(agent._out, 0, body)
     with pytest.raises(WireError, match="cannot be read"):

@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 
 import procession
+from eventkinds import COMMON, FACTS, KINDS, OF_RANK, schema
 from procession import Logs, Restart
-from procession.eventkinds import COMMON, FACTS, KINDS, OF_RANK, schema
-from procession.lifecycle import Phase, WorkerEvent
+from seams.rules import Phase, WorkerEvent
 from support import QUICK, shell
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,7 +9,7 @@ import pytest
 
 import procession
 from procession import Restart
-from support import PYTHON, QUICK, shell, write
+from support import PROCESSION, QUICK, shell, uncoded, write
 
 pytest.importorskip("opentelemetry.sdk")
 from opentelemetry.sdk.trace import TracerProvider
@@ -210,7 +210,7 @@ def run_command(*words, **env):
     import subprocess
 
     return subprocess.run(
-        [PYTHON, "-m", "procession", "run", *words],
+        [*PROCESSION, "run", *words],
         capture_output=True,
         text=True,
         timeout=40,
@@ -240,9 +240,15 @@ def test_the_command_without_an_exporter():
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_variable_that_cannot_be_followed_is_named():
+    done = run_command("true", PROCESSION_OTEL="1", OTEL_TRACES_EXPORTER="nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: PROCESSION_OTEL: OTEL_TRACES_EXPORTER: there is no exporter" in done.stderr
+
+
 def test_the_command_without_opentelemetry(tmp_path):
     write(tmp_path / "opentelemetry" / "__init__.py", "raise ImportError('not here')\n")
     done = run_command("--otel", "true", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     said = "--otel: OpenTelemetry is missing: pip install 'procession[otel]'"
-    assert done.stderr == f"procession run: error: {said}\n"
+    assert uncoded(done.stderr) == f"procession run: error: {said}\n"

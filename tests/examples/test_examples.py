@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support import run_python
+from support import run_procession, run_python
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -17,7 +17,7 @@ def needs(*modules):
 
 
 def run(*words):
-    return run_python("-m", "procession", "run", *words, timeout=55)
+    return run_procession("run", *words, timeout=55)
 
 
 def by_rank(stdout, nproc):

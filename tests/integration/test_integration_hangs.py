@@ -5,7 +5,7 @@ import re
 import pytest
 
 import procession
-from support import failure_of, write
+from support import failure_of, uncoded, write
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -41,7 +41,7 @@ def test_seven_wait_for_one(tmp_path):
     assert re.fullmatch(
         r"train.py failed: rank 3 of 8 \(pid \d+\) hung: no beat for \S+ s \(the last one at step "
         r"2 of 3\); it is in load_batch \(train.py:7\)",
-        str(e).splitlines()[0],
+        uncoded(str(e).splitlines()[0]),
     )
     assert e.end.stacks == (
         "rank 3 is in load_batch (train.py:7)",

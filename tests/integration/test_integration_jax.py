@@ -9,7 +9,7 @@ import time
 import pytest
 
 import procession
-from support import failure_of, run_python, write
+from support import failure_of, run_procession, write
 
 pytestmark = [
     pytest.mark.jax,
@@ -44,9 +44,7 @@ def test_failure_ends_ranks_that_wait_in_jax(tmp_path):
         """,
     )
     # JAX's preemption service swallows SIGTERM: the group gets SIGKILL after the grace.
-    done = run_python(
-        *("-m", "procession", "run", "-n", 2, "--shutdown-timeout", 3, script), timeout=55
-    )
+    done = run_procession(*("run", "-n", 2, "--shutdown-timeout", 3, script), timeout=55)
     ended_at = time.monotonic()
     assert done.returncode == 1, done.stderr
     report = done.stderr[done.stderr.index("fail.py failed: ") :]
@@ -186,7 +184,7 @@ def test_a_script_says_its_last_words(tmp_path):
         multihost_utils.sync_global_devices("never")
         """,
     )
-    done = run_python("-m", "procession", "run", "-n", 2, script, timeout=55)
+    done = run_procession("run", "-n", 2, script, timeout=55)
     assert done.returncode == 1
     assert "[0] an exit handler" in done.stdout
     assert "[0] logged late" in done.stdout

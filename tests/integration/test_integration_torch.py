@@ -7,7 +7,7 @@ import os
 import pytest
 
 import procession
-from support import PYTHON, run_python, write
+from support import PYTHON, run_procession, run_python, write
 
 # Not imported here: a test process with torch in it would make every test behind this one slow.
 pytestmark = [
@@ -22,7 +22,7 @@ def torch_caches(tmp_path, monkeypatch):
 
 
 def run(*words, **options):
-    return run_python("-m", "procession", "run", *words, timeout=50, **options)
+    return run_procession("run", *words, timeout=50, **options)
 
 
 def test_process_group_by_the_environment(tmp_path):

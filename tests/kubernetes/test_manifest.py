@@ -7,22 +7,24 @@ file.
 import json
 import os
 import sys
-from pathlib import Path
 
 import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from manifestsupport import (  # noqa: F401 - fixtures
+    BASIC,
+    check,
+    container_of,
+    job_of,
+    made_fixture,
+    manifest_fixture,
+)
 
-from procession.cli import main
-from procession.cli.kubernetes import literal
-from procession.cli.objects_text import as_json, as_yaml
-from procession.cli.options import make_parser as run_parser
-from support import run_python, write
+from seams.cli import as_json, as_yaml, literal, main
+from seams.cli import make_parser as run_parser
+from support import run_procession, write
 
-SCHEMA = json.loads(Path(__file__).with_name("jobset_v1alpha2.schema.json").read_text())
-VERSIONS = ("1.31", "1.37")  # the first one in which pods' failure policies are not beta any more
-BASIC = ("--image", "me/train:1")
 FULL = (
     "--image", "ghcr.io/me/train:1", "--name", "train", "--namespace", "team", "--nnodes", "4",
     "--gpus", "8", "--cpu", "16:32", "--memory", "64Gi", "--resource", "rdma/hca=8",
@@ -31,59 +33,6 @@ FULL = (
     "--backoff-limit", "3", "--deadline", "86400", "--grace", "120", "--port", "4000",
 )  # fmt: skip
 RUN = ("--", "-n", "8", "--max-restarts", "2", "train.py", "--epochs", "3")
-
-
-@pytest.fixture
-def manifest(capsys):
-    """Give a function that runs the command; it gives the code and what was printed."""
-
-    def ask(*words):
-        try:
-            code = main(["manifest", "kubernetes", *words])
-        except SystemExit as e:
-            code = e.code
-        return code, *capsys.readouterr()
-
-    return ask
-
-
-@pytest.fixture
-def made(manifest):
-    """Give a function that gives the objects, read back from the YAML and checked by schemas."""
-    yaml = pytest.importorskip("yaml")
-
-    def make(*words):
-        code, out, err = manifest(*words)
-        assert code == 0, err
-        found = list(yaml.safe_load_all(out))
-        for each in found:
-            check(each)
-        return found
-
-    return make
-
-
-def check(made):
-    validate = pytest.importorskip("kubernetes_validate").validate
-    if made["kind"] == "JobSet":
-        jsonschema.Draft202012Validator(SCHEMA).validate(made)
-        (job,) = made["spec"]["replicatedJobs"]
-        made = {"apiVersion": "batch/v1", "kind": "Job", **job["template"]}
-    for version in VERSIONS:
-        validate(made, version, strict=True)
-
-
-def job_of(objects):
-    whole = objects[-1]
-    if whole["kind"] == "JobSet":
-        (job,) = whole["spec"]["replicatedJobs"]
-        return job["template"]["spec"]
-    return whole["spec"]
-
-
-def container_of(objects):
-    (container,) = job_of(objects)["template"]["spec"]["containers"]
-    return container
 
 
 @pytest.mark.parametrize("kind", ["jobset", "job"])
@@ -230,8 +179,9 @@ def test_pods_of_one_job(made, tmp_path, kind, head):
     seen = []
     for pod in ("0", "1"):
         env = {v["name"]: filled_in(v["value"], {}) for v in container["env"]}
-        done = run_python(
-            *("-m", "procession", *container["command"][1:]),
+        assert container["command"][0] == "procession"
+        done = run_procession(
+            *container["command"][1:],
             *(filled_in(word, {}) for word in container["args"]),
             env={**os.environ, **env, "JOB_COMPLETION_INDEX": pod},
         )  # fmt: skip

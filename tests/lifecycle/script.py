@@ -1,6 +1,6 @@
 """Lifecycles that are told events in words, for rules by example."""
 
-from procession.lifecycle import (
+from seams.rules import (
     Arm,
     Deadline,
     DeadlineKind,

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from procession.lifecycle import Cancel, End, Ended, Phase, Signal, Sweep, Worker
+from seams.rules import Cancel, End, Ended, Phase, Signal, Sweep, Worker
 
 from .script import GRACE, LINGER, REAP, Script, arm
 

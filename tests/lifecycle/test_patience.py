@@ -4,16 +4,7 @@ import copy
 
 import pytest
 
-from procession.lifecycle import (
-    Cancel,
-    End,
-    Ended,
-    Phase,
-    Signal,
-    Spawn,
-    Sweep,
-    Worker,
-)
+from seams.rules import Cancel, End, Ended, Phase, Signal, Spawn, Sweep, Worker
 
 from .script import BACKOFF, GRACE, LINGER, PATIENCE, REAP, START, Script, arm
 

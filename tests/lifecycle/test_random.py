@@ -2,14 +2,18 @@
 
 import copy
 
+import pytest
 from hypothesis import Phase as Stage
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from procession.lifecycle import Deadline, DeadlineKind, Phase, RankEvent, StopWanted
+from seams.rules import Deadline, DeadlineKind, Phase, RankEvent, StopWanted
 
 from .world import ALIVE, KEPT, NOT_THERE_YET, World
+
+# 300 groups take 5 s of one core; the limit is for a machine on which they wait for it.
+pytestmark = pytest.mark.timeout(600)
 
 STEP = 1000  # nanoseconds between two events
 

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from procession.lifecycle import (
+from seams.rules import (
     Cancel,
     End,
     Ended,
@@ -78,6 +78,26 @@ def test_a_reported_failure_stops_the_others_while_its_rank_still_lives():
     assert group("reported", 0, ok=False) == [Signal((1,)), arm(LINGER), arm(GRACE)]
     assert group.states == [Worker.RUNNING, Worker.RUNNING]
     assert group.life.failures == [0]
+
+
+def test_who_told_its_outcome_while_the_signal_waited_is_on_its_way_out():
+    group = Script(4).running()
+    (waits, *_) = group("reported", 0, ok=False)
+    assert waits == Signal((1, 2, 3))
+    group("reported", 1, ok=False)
+    group("reported", 2, ok=True)
+    assert group.life.after_waiting(waits) == [Signal((3,)), arm(LINGER)]
+    group("stop sent", 3)
+    assert group("linger deadline") == [Signal((0, 1, 2))]
+
+
+def test_a_signal_that_waited_goes_to_all_that_still_work():
+    group = Script(3).running()
+    (waits, *_) = group("reported", 0, ok=False)
+    assert group.life.after_waiting(waits) == [waits]
+    group("reported", 1, ok=False)
+    group("reported", 2, ok=False)
+    assert group.life.after_waiting(waits) == [arm(LINGER)]
 
 
 def test_a_good_report_does_not_excuse_a_bad_exit():

@@ -5,7 +5,7 @@ remembers what it was asked for, and `events` lists all that may be told next. I
 less than they do and so allows a little more: a rank may be ready twice, for example.
 """
 
-from procession.lifecycle import (
+from seams.rules import (
     GONE,
     Arm,
     Cancel,

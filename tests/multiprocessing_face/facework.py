@@ -226,6 +226,17 @@ def fail_and_linger(i, folder):
         note(folder, "ended")
 
 
+def exit_slowly(i, code, seconds):
+    """Rank 0 leaves with an exit code, and takes its time for it."""
+    if i == 0:
+        import atexit
+        import time
+
+        atexit.register(time.sleep, seconds)
+        sys.exit(code)
+    pause(i)
+
+
 class Unusual(BaseException):
     pass
 

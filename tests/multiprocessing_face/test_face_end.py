@@ -1,5 +1,6 @@
 """Nothing outlives its launcher, however it ends; and what an exit waits for."""
 
+import gc
 import os
 import signal
 
@@ -7,7 +8,9 @@ import facework
 import pytest
 from facesupport import METHODS, tidy  # noqa: F401
 
+import procession
 import procession.multiprocessing as mp
+from seams.supervise import Exits
 from support import Launcher, gone, run_python, until, write
 
 
@@ -233,3 +236,20 @@ if __name__ == "__main__":
     assert done.stderr.splitlines()[-1].endswith(
         "ProcessExitedException: process 0 terminated with exit code 3"
     )
+
+
+def test_a_failed_supervisor_ends_the_wait_for_ranks(monkeypatch):
+    def fails(*_):
+        raise RuntimeError("a fault in the supervisor")
+
+    monkeypatch.setattr(Exits, "exited", fails)
+    context = mp.start_processes(facework.pause, nprocs=2, join=False, start_method="forkserver")
+    pids = context.pids()
+    os.kill(pids[0], signal.SIGKILL)
+    context.processes[1].join()
+    assert not context.processes[1].is_alive()
+    with pytest.raises(procession.ProcessionError, match="supervisor of"):
+        context.join()
+    gone(pids)
+    del context
+    gc.collect()  # the error's traceback and what it shows hold each other

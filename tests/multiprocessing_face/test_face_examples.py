@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 from facesupport import tidy  # noqa: F401
 
-from procession.system.ports import free_port
+from seams.system import free_port
 from support import run_python, write
 
 pytestmark = [

@@ -1,5 +1,6 @@
 """What `join` raises, and what it takes for a good end."""
 
+import os
 import pickle
 import signal
 
@@ -9,6 +10,11 @@ from facesupport import METHODS, tidy  # noqa: F401
 
 import procession
 import procession.multiprocessing as mp
+
+
+def join(group, **options):
+    while not group.join(**options):
+        pass
 
 
 def failure_of(fn, *args, kind, **options):
@@ -26,7 +32,7 @@ def test_an_exception(method):
     assert head == "\n\n-- Process 1 terminated with the following "
     assert traceback.startswith("Traceback (most recent call last):\n")
     assert "in raise_in\n" in traceback
-    assert "procession" not in traceback
+    assert os.path.dirname(mp.__file__) not in traceback
     assert traceback.endswith("\nValueError: no such batch 1\n")
     assert error.msg == str(error)
     assert error.error_index == 1
@@ -97,8 +103,9 @@ def test_exit_with_code_0_is_a_good_end(code):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_os_exit_with_code_0_is_a_good_end(method):
-    mp.start_processes(facework.exit_hard_in, (0, 0), nprocs=2, start_method=method)
-    mp.start_processes(facework.exit_hard_in, (0, 0), nprocs=1, start_method=method)
+    for nprocs in (2, 1):
+        ended = mp.start_processes(facework.exit_hard_in, (0, 0), nprocs, start_method=method)
+        assert ended is None
 
 
 def test_a_failure_after_an_os_exit_with_code_0(tmp_path):
@@ -114,13 +121,30 @@ def test_os_exit_with_another_code():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_values_are_dropped(method):
-    mp.start_processes(facework.return_what_cannot_be_pickled, nprocs=2, start_method=method)
+    dropped = facework.return_what_cannot_be_pickled
+    assert mp.start_processes(dropped, nprocs=2, start_method=method) is None
 
 
 def test_a_failure_is_known_before_its_process_has_ended(tmp_path):
     """The original waits for exit handlers, which may wait for the others."""
     error = failure_of(facework.fail_and_linger, str(tmp_path), kind=mp.ProcessRaisedException)
     assert error.error_index == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_who_takes_its_time_to_exit_is_told_by_its_exit_code(method):
+    args, kind = (123, 1.5), mp.ProcessExitedException
+    with pytest.raises(kind, match="process 0 terminated with exit code 123") as caught:
+        mp.start_processes(facework.exit_slowly, args, nprocs=2, start_method=method)
+    assert caught.value.exit_code == 123
+
+
+def test_who_never_comes_to_its_end_is_told_by_the_exit_code_that_it_had_told():
+    group = mp.spawn(facework.exit_slowly, (123, 1000), nprocs=2, join=False)
+    with pytest.raises(mp.ProcessExitedException, match="exit code 123"):
+        join(group, grace_period=0.5)
+    assert group.processes[0].exitcode == 123
+    assert group.processes[1].exitcode == -signal.SIGTERM
 
 
 def test_an_exception_of_another_base():

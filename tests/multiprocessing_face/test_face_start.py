@@ -12,6 +12,7 @@ from facesupport import METHODS, ending, notes, tidy  # noqa: F401
 
 import procession
 import procession.multiprocessing as mp
+from seams.prepare import jobs
 from support import run_python, until, write
 
 
@@ -41,7 +42,7 @@ def test_arguments_in_any_iterable(tmp_path, kind):
 def test_no_processes_at_all(join):
     """As the original: nothing is done, and all of nothing is joined."""
     group = mp.start_processes(facework.nothing, nprocs=0, join=join)
-    assert join or group.join() is True
+    assert group is None if join else group.join() is True
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,9 @@ def test_environment_is_the_callers(tmp_path, method, monkeypatch):
         assert env.pop("PROCESSION_RUN")
         assert env.pop("PROCESSION_BOARD")
         assert env.pop("PROCESSION_LAUNCHER")
-        assert env.pop("LC_CTYPE", None) == os.environ.get("LC_CTYPE") or method != "fork"
+        locale = env.pop("LC_CTYPE", None)  # which Python sets itself, where it starts anew
+        if method == "fork":
+            assert locale == os.environ.get("LC_CTYPE")
         env["LC_CTYPE"] = os.environ.get("LC_CTYPE")
         assert env == {**os.environ, "LC_CTYPE": os.environ.get("LC_CTYPE")}
 
@@ -149,11 +152,11 @@ def test_parallel_start_may_be_asked_for(tmp_path, monkeypatch, parallel):
 def test_a_start_that_fails_leaves_nothing_and_does_not_wait(monkeypatch, tmp_path):
     """Though a failure of another kind would leave the other ranks alone until somebody joins."""
     from procession.multiprocessing.spawn import launch
-    from procession.spawner import fresh_interpreter
+    from seams.prepare import fresh_interpreter
 
     os.symlink(sys.executable, tmp_path / "this-python")
     words = ["this-python", *fresh_interpreter()[1:]]
-    monkeypatch.setattr("procession.spawner.fresh_interpreter", lambda: words)
+    monkeypatch.setattr(jobs, "fresh_interpreter", lambda: words)
     # Variables that an interpreter reads when it starts, and that differ: each gets one of its own.
     env = [
         {"PATH": str(tmp_path), "PYTHONHASHSEED": "1"},
@@ -283,15 +286,15 @@ def test_connections(method):
 
 @pytest.mark.parametrize("how", ["well", "badly"])
 def test_a_group_that_is_over_before_anybody_listens(monkeypatch, how):
-    subscribe = procession.Group.subscribe
+    hear = procession.Group.hear
 
     def late(group, call):
         if how == "badly":
             group.expire()
         until(lambda: group.state.final)
-        subscribe(group, call)
+        hear(group, call)
 
-    monkeypatch.setattr(procession.Group, "subscribe", late)
+    monkeypatch.setattr(procession.Group, "hear", late)
     group = run(facework.exit_in, 0, 0 if how == "well" else 5, nprocs=1, join=False)
     assert [p.exitcode for p in group.processes] == [0 if how == "well" else 5]
     if how == "badly":

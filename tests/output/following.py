@@ -6,8 +6,7 @@ import pty
 import time
 import tty
 
-from procession.output.console import Console
-from procession.output.follow import Follower, Source
+from seams.output import Console, Follower, Source
 
 PATIENCE = 10.0
 

@@ -5,11 +5,7 @@ import threading
 
 import pytest
 
-from procession.output.console import Console
-from procession.output.escape import uncoloured
-from procession.output.follow import Follower, Source
-from procession.output.tail import Tail, last_line
-from procession.output.wiring import _end_of
+from seams.output import Console, Follower, Source, Tail, last_line, last_line_of, uncoloured
 from support import until
 
 
@@ -126,8 +122,8 @@ def test_last_line(text, line):
 def test_the_last_line_of_a_file(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"line\n" * 10_000 + b"the last\n")
-    assert _end_of(str(path))[1] == b"the last"
-    assert _end_of(str(tmp_path / "none")) is None
+    assert last_line_of(str(path))[1] == b"the last"
+    assert last_line_of(str(tmp_path / "none")) == (0.0, b"")
 
 
 def test_without_colours():

@@ -11,7 +11,7 @@ import tty
 import pytest
 from following import piped, terminal, until
 
-from procession.output.console import Console
+from seams.output import Console
 
 
 def is_blocking(fd):

@@ -1,8 +1,11 @@
+import re
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from procession.output.escape import end_colours, harmless, unfinished
+from seams.output import end_colours, escape, harmless, harmless_text, shown, unfinished
 
 
 @pytest.mark.parametrize(
@@ -19,10 +22,47 @@ from procession.output.escape import end_colours, harmless, unfinished
         (b"\xc2\x9b2J \xc2\x80", b"<9b>2J <80>"),
         ("é ü 日本 🎉 \xa0\xbf".encode(), "é ü 日本 🎉 \xa0\xbf".encode()),
         (b"\xff\xfe \x9b latin-1 \xe9", b"\xff\xfe \x9b latin-1 \xe9"),
+        (
+            "nimda\u202e \u2066a\u2069 \u200f\u061c".encode(),
+            b"nimda<U+202E> <U+2066>a<U+2069> <U+200F><U+061C>",
+        ),
+        ("“quoted” … \u2028 \u2070 ؛".encode(), "“quoted” … \u2028 \u2070 ؛".encode()),
     ],
 )
 def test_what_is_shown(raw, shown):
     assert harmless(raw) == shown
+
+
+BIDIRECTIONAL = {chr(c) for c in range(0x110000)
+                 if unicodedata.bidirectional(chr(c)) in
+                 ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")}  # fmt: skip
+
+
+@pytest.mark.parametrize("character", sorted({*BIDIRECTIONAL, "\u200e", "\u200f", "\u061c"}))
+def test_every_character_that_turns_the_direction_of_writing_round(character):
+    said = f"<U+{ord(character):04X}>"
+    assert harmless_text(f"a{character}b") == f"a{said}b"
+    assert shown(f"a{character}b") == f"a{said}b"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("plain é 日本", "plain é 日本"),
+        ("two\nlines\tand\r", "two^Jlines^Iand^M"),
+        ("\x1b[31mred\x1b[0m", "^[[31mred^[[0m"),
+        ("\x9b2J\x7f\u2028", "<9b>2J^?<U+2028>"),
+        ("hard\xa0space", "hard\xa0space"),
+    ],
+)
+def test_a_text_that_stays_within_its_line(text, line):
+    assert shown(text) == line
+
+
+@given(st.text())
+def test_a_line_is_harmless_too(text):
+    assert harmless_text(shown(text)) == shown(text).encode(errors="backslashreplace").decode()
+    assert len(shown(text).splitlines()) <= 1
 
 
 def test_a_clean_block_is_not_copied():
@@ -63,3 +103,22 @@ def test_colours_end_with_their_line():
 )
 def test_what_is_unfinished(text, count):
     assert unfinished(text) == count
+
+
+PARTS = [bytes((c,)) for c in (*range(32), 0x7F, 0xC2, 0x9B, 0xE2)]
+
+
+@given(st.lists(st.sampled_from([*PARTS, b"[0m", b"x", "\u202e".encode(), "\u061c".encode()])))
+def test_each_character_is_named_as_it_would_be_alone(parts):
+    def named(found):
+        return harmless(found.group())
+
+    raw = b"".join(parts)
+    assert harmless(raw) == re.sub(escape._HARMFUL, named, raw)
+
+
+@pytest.mark.parametrize("raw", [b"\0\x7f", b"\x1b]", "\u202e".encode(), bytes(range(32))])
+def test_a_program_that_prints_what_is_no_text_does_not_hold_up_the_console(monkeypatch, raw):
+    """A call for each character would take half a second for a megabyte."""
+    monkeypatch.setattr(escape, "_named", None)
+    assert harmless(raw * 1000) == harmless(raw) * 1000

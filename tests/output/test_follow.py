@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 from following import Rank, following, piped, terminal, until
 
-from procession.output.console import Console
+from seams.output import Console
 
 NEVER = 1000.0  # seconds: a deadline that is not part of the test
 

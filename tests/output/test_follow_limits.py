@@ -9,9 +9,8 @@ import time
 import pytest
 from following import Rank, following, piped, terminal, until
 
-from procession.output import loop
-from procession.output.console import Console
-from procession.system import inotify
+from seams.output import Console, loop
+from seams.system import inotify
 
 NEVER = 1000.0  # seconds: a deadline that is not part of the test
 
@@ -263,6 +262,25 @@ def test_file_with_a_hole_after_it_was_truncated(console, tmp_path):
             f.write(b"on\n")
             follow.until(b"[0] on\n")
         rank.close()
+
+
+@pytest.mark.parametrize("behind", [b"", b"on\n"])
+def test_a_hole_of_any_size_is_passed_over(console, tmp_path, behind):
+    path = tmp_path / "log"
+    with following(console) as follower, Rank(follower, 0, file=path) as rank:
+        rank.write(b"before\n")
+        console.viewer.until(b"before\n")
+        os.truncate(path, 1 << 42)
+        rank.write(behind)
+        assert follower.drain(5)
+        assert console.viewer.look() == b"[0] before\n" + (b"[0] on\n" if behind else b"")
+
+
+def test_zeros_that_were_written_are_shown(console, tmp_path):
+    with following(console) as follower, Rank(follower, 0, file=tmp_path / "log") as rank:
+        rank.write(b"\0" * 20_000)
+        assert follower.drain(5)
+        assert console.viewer.look() == b"[0] " + b"^@" * 20_000 + b"\n"
 
 
 def _feed(follower):

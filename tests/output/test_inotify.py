@@ -5,8 +5,7 @@ import select
 
 import pytest
 
-from procession.system import inotify
-from procession.system.inotify import Inotify
+from seams.system import Inotify, inotify
 
 
 @pytest.fixture

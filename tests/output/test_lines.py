@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from procession.output.lines import LineSplitter
-from procession.output.tail import Tail
+from seams.output import LineSplitter, Tail
 
 PIECES = st.sampled_from([b"a", b"bc", b"\r", b"\n", b"\r\n", b"\r\r", b"\xff", "é".encode()])
 

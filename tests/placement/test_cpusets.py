@@ -2,7 +2,7 @@
 
 import pytest
 
-from procession.cpusets import Cpu, bind, deal, in_turn, shares
+from seams.values import Cpu, bind, deal, in_turn, shares
 
 
 def machine(sockets=2, nodes=2, cores=4, threads=2, caches=1):

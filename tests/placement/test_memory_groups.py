@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from procession.system import memory_groups
-from procession.system.memory_groups import MemoryGroups
+from seams.system import MemoryGroups, memory_groups, obstacle
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "doctor"))
 from doctor_machines import MOUNT_V2, tree
@@ -173,3 +172,28 @@ def test_a_process_below_us_is_ours():
     assert memory_groups._is_ours(os.getpid())
     assert not memory_groups._is_ours(os.getppid())
     assert not memory_groups._is_ours(1 << 22)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"given": "memory"},
+        {"pids": [os.getpid(), os.getppid()]},
+        {"controllers": "cpu pids"},
+    ],
+)
+def test_what_the_doctor_says_is_what_a_memory_limit_finds(kernel, how):
+    fake = kernel(**how)
+    before = sorted(fake.processes())
+    why = obstacle(fake.root)
+    assert fake.children() == []
+    assert sorted(fake.processes()) == before
+    groups = MemoryGroups.make(LIMIT, fake.root)
+    assert bool(why) == (groups is None)
+    if groups is not None:
+        groups.close()
+
+
+def test_no_cgroup_of_version_2(tmp_path):
+    assert obstacle(str(tmp_path)) == "no cgroup of version 2"

@@ -5,9 +5,7 @@ import os
 import pytest
 
 import procession
-from procession.errors import SpecError
-from procession.placement import NO_PLACEMENT, Placement, read_size
-from procession.spec import make_spec
+from seams.values import NO_PLACEMENT, Placement, SpecError, make_spec, read_size
 
 CPUS = len(os.sched_getaffinity(0))
 

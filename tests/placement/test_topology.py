@@ -6,12 +6,9 @@ from pathlib import Path
 import pytest
 
 from procession import Placement
-from procession.cpusets import Cpu
-from procession.errors import SpecError
-from procession.placing import place
-from procession.spec import make_spec
-from procession.system.localities import Gpu, gpus
-from procession.system.topology import read_cpus
+from seams.prepare import place
+from seams.system import Gpu, gpus, read_cpus
+from seams.values import Cpu, SpecError, make_spec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "doctor"))
 from doctor_machines import amd, intel, tree, two_nodes

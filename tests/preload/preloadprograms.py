@@ -2,7 +2,7 @@
 
 import sys
 
-from procession.preload import imports
+from seams.preload import read
 from support import write
 
 REST = [p for p in sys.path[1:] if "packages" in p or "lib/python" in p]
@@ -19,11 +19,11 @@ class Programs:
 
     def script(self, text, **files):
         self(main=text, **files)
-        return imports.plan_script(str(self.directory / "main.py"), self.path)
+        return read.plan_script(str(self.directory / "main.py"), self.path)
 
     def module(self, name, **files):
         self(**files)
-        return imports.plan_module(name, self.path)
+        return read.plan_module(name, self.path)
 
     @property
     def path(self):

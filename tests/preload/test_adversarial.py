@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from preloadprograms import Programs
 
-from procession.preload import imports, source
-from procession.preload.reader import Reader
+from seams.preload import explain, read
 
 pytest.importorskip("torch")
 
@@ -116,7 +115,6 @@ STATEMENTS = [
     "if x: f()",
     "if x: pass\nelse: f()",
     "if not TYPE_CHECKING: f()",
-    "if TYPE_CHECKING: f()",
     "TYPE_CHECKING = True\nif TYPE_CHECKING: f()",
     "if __name__ == '__main__': f()",
     "TYPE_CHECKING = False\nif x: TYPE_CHECKING = True\nif TYPE_CHECKING: f()",
@@ -200,21 +198,17 @@ STATEMENTS = [
     "class __path__: pass",
     "x = sys.modules",
     "x = 'torch' in sys.modules",
-    "from sys import modules",
     "x = len(sys.modules)",
     "from sys import modules as m\nx = 'torch' in m",
     "s = sys\nx = s.modules",
     "x = [sys][0].modules",
-    "from sys import *",
     "x = sys.meta_path",
     "x = len(warnings.filters)",
-    "from warnings import filters",
     "x = sys.__dict__",
     "x = f.__globals__",
     "__import__",
     "x = logging.root",
     "try:\n  x = torch.distributed.nn\nexcept AttributeError: x = None",
-    "from os import *",
     "if a:\n  s = sys\nelse:\n  s = 1\nx = s.modules",
     "x = torch.__dict__",
     "x = os.sys.modules",
@@ -279,34 +273,65 @@ def test_reading_stops_across_modules(programs, main, local):
     assert "numpy" not in plan.modules
 
 
-def test_names_that_pass_through_local_modules(programs):
-    plan = programs.script(
-        "from local import *\nimport local\nfrom local import getLogger as g\n"
-        "class B(Net): pass\nx = local.getLogger('a')\ny = g('b')\nimport numpy",
-        local="from logging import getLogger\nimport torch\nclass Net(torch.nn.Module): pass",
-    )
+BOUND_ONLY = [
+    "from sys import modules",
+    "from sys import *",
+    "from os import *",
+    "from warnings import filters",
+    "import logging as int",
+    "TYPE_CHECKING = False",
+    "from local import *\nimport local\nfrom local import getLogger as g",
+]
+
+
+@pytest.mark.parametrize("statement", BOUND_ONLY)
+def test_names_are_no_danger_until_they_are_used(programs, statement):
+    local = "from logging import getLogger\nimport torch"
+    plan = programs.script(f"import logging, torch\n{statement}\nimport numpy", local=local)
     assert plan.stopped_at is None
-    assert plan.modules == ("logging", "torch", "numpy")
+    assert plan.modules[:2] == ("logging", "torch")
+    assert plan.modules[-1] == "numpy"
 
 
-def test_a_package_whose_names_come_by_a_star_import(programs):
-    files = {"pkg/__init__": "from math import *", "pkg/sub": "", "other/__init__": "x = 1"}
-    plan = programs.script("from pkg import sub\nimport json", **files)
-    assert "star" in plan.stopped_at.reason
+@pytest.mark.parametrize(
+    ("package", "followed"),
+    [
+        ("", True),
+        ("name = 3", False),
+        ("from json import dumps as name", False),
+        ("from .other import name", False),
+        ("from . import name", True),
+    ],
+)
+def test_a_submodule_is_imported_unless_its_package_has_the_name(programs, package, followed):
+    files = {"pkg/__init__": package, "pkg/other": "name = 3", "pkg/name": "import csv"}
+    plan = programs.script("from pkg import name\nimport glob", **files)
+    assert plan.stopped_at is None
+    assert ("csv" in plan.modules) == followed
+    assert plan.modules[-1] == "glob"
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "from math import *",
+        "try:\n  from json import name\nexcept ImportError:\n  pass",
+        "try:\n  import json\nexcept ImportError as name:\n  pass",
+    ],
+)
+def test_a_submodule_whose_name_its_package_may_have_stops(programs, package):
+    files = {"pkg/__init__": package, "pkg/name": "import csv"}
+    plan = programs.script("from pkg import name\nimport glob", **files)
+    assert "may be a submodule" in plan.stopped_at.reason
+    assert not {"csv", "glob"} & set(plan.modules)
+
+
+def test_a_star_import_of_a_package(programs):
+    files = {"other/__init__": "x = 1"}
     plan = programs.script("from other import *\nimport json", **files)
     assert "star" in plan.stopped_at.reason
     plan = programs.script("from torch import *\nimport json")
     assert plan.modules == ("torch",)
-
-
-def unchecked(programs, text):
-    """Plan without the net that keeps a launch from failing with its plan."""
-    programs(main=text)
-    path = str(programs.directory / "main.py")
-    tree = source.parse(path)[1]
-    if isinstance(tree, str):
-        return imports.plan_script(path, programs.path)
-    return Reader(programs.path).script(path)
 
 
 PIECES = st.sampled_from(
@@ -360,10 +385,11 @@ def test_no_text_raises(programs, text):
         text.encode()
     except UnicodeEncodeError:
         return
-    plan = unchecked(programs, text)
-    assert imports.explain(plan)
+    plan = programs.script(text)
+    assert explain(plan)
     plan = programs.script("import local", local=text)
-    assert plan.stopped_at is None or plan.stopped_at.reason
+    if plan.stopped_at is not None:
+        assert plan.stopped_at.reason
 
 
 @settings(
@@ -374,4 +400,4 @@ def test_no_bytes_raise(programs, data):
     programs.directory.mkdir(exist_ok=True)
     script = programs.directory / "main.py"
     script.write_bytes(data)
-    assert imports.plan_script(str(script), programs.path).modules == ()
+    assert read.plan_script(str(script), programs.path).modules == ()

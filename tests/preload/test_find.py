@@ -9,8 +9,7 @@ import zipfile
 import pytest
 from preloadprograms import REST, Programs
 
-from procession.preload import safe
-from procession.preload.find import Found, Kind, Search, with_packages
+from seams.preload import Found, Kind, Search, safe, with_packages
 
 NAMES = [
     "os",

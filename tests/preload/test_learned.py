@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from procession.preload import learned
+from seams.preload import learned
 
 MODULES = ("numpy", "numpy.linalg", "torch", "torch.nn", "torch._dynamo")
 
@@ -72,21 +72,41 @@ def test_only_what_is_safe(cache, files):
     assert learned.load(KEY, ["torch"]) == ("torch", "torch.nn", "torch.nn")
 
 
-def test_not_what_reads_a_variable_that_the_program_changed(cache, files):
-    learned.store(KEY, MODULES, files, changed={"RANK": "1", "TMPDIR": None})
-    assert learned.load(KEY, MODULES) == MODULES[:4]
-    learned.store(KEY, MODULES, files, changed={"MKL_NUM_THREADS": "1"})
+def test_nothing_after_the_program_wrote_to_its_environment(cache, files):
+    learned.store(KEY, MODULES, files, [("X", "1", 3), ("Y", None, 2), ("X", "2", 5)])
     assert learned.load(KEY, MODULES) == MODULES[:2]
-    learned.store(KEY, MODULES, files, changed={"OMP_NUM_THREADS": "1"})
+    learned.store(KEY, MODULES, files, [("X", None, 0)])
     assert learned.load(KEY, MODULES) == ()
 
 
-def test_variables_that_the_modules_set_themselves_do_not_count(cache, files):
+def test_what_was_kept_goes_when_it_reads_what_the_program_writes_now(cache, files):
+    writes = [("RANK", "1", 0), ("TMPDIR", None, 0)]
+    learned.store(KEY, (), files, writes, known=MODULES)
+    assert learned.load(KEY, MODULES) == MODULES[:4]
+    learned.store(KEY, (), files, [("MKL_NUM_THREADS", "1", 0)], known=MODULES)
+    assert learned.load(KEY, MODULES) == MODULES[:2]
+    learned.store(KEY, (), files, [("OMP_NUM_THREADS", "1", 0)], known=MODULES)
+    assert learned.load(KEY, MODULES) == ()
+
+
+def test_a_user_without_a_name(cache, files, monkeypatch):
+    def unknown(uid):
+        raise KeyError(uid)
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    learned.store(KEY, MODULES, files, [("TORCHINDUCTOR_CACHE_DIR", "/elsewhere", 2)])
+    assert learned.load(KEY, MODULES) == MODULES[:2]
+
+
+def test_variables_that_the_modules_set_themselves_do_not_count(cache, files, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "somebody")
     directory = os.path.join(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}")
-    own = {"TORCHINDUCTOR_CACHE_DIR": directory, "KMP_INIT_AT_FORK": "FALSE"}
-    learned.store(KEY, MODULES, files, changed=own)
+    own = [("TORCHINDUCTOR_CACHE_DIR", directory, 2), ("KMP_INIT_AT_FORK", "FALSE", 2)]
+    learned.store(KEY, MODULES, files, own)
     assert learned.load(KEY, MODULES) == MODULES
-    learned.store(KEY, MODULES, files, changed={"TORCHINDUCTOR_CACHE_DIR": "/elsewhere"})
+    learned.store(KEY, MODULES, files, [("TORCHINDUCTOR_CACHE_DIR", "/elsewhere", 2)])
     assert learned.load(KEY, MODULES) == MODULES[:2]
 
 
@@ -123,6 +143,12 @@ def test_keys(tmp_path, monkeypatch):
         key("script", p) for p in ("main.py", "./main.py", "link.py", str(tmp_path / "main.py"))
     }
     assert len(same) == 1
+    (tmp_path / "main.py").write_text("changed")
+    assert key("script", "main.py") not in same
+    (tmp_path / "f.py").touch()
+    before = key("function", "m:f", (), str(tmp_path / "f.py"))
+    (tmp_path / "f.py").write_text("changed")
+    assert key("function", "m:f", (), str(tmp_path / "f.py")) != before
     others = {key("module", "main.py"), key("script", "x.py"), key("script", "main.py", ["-O"])}
     monkeypatch.setattr("sys.executable", "/other/python")
     others.add(key("script", "main.py"))
@@ -160,7 +186,8 @@ def test_what_belongs_to_somebody_else_is_not_used(cache, files, which):
     os.chown(paths[which], 12345, 12345)
     assert learned.load(KEY, MODULES) == ()
     learned.store("other", MODULES, files)
-    assert which == "file" or not (cache / "other.json").exists()
+    # A file of somebody else is not read; the directory is ours, and takes others.
+    assert (cache / "other.json").exists() == (which == "file")
 
 
 @pytest.mark.parametrize("which", ["learned", "procession", "file"])

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import signal
+import textwrap
 import threading
 
 import pytest
@@ -11,8 +12,8 @@ from sides import ranks, script
 
 import procession
 import procession.forkserver
-from procession.preload import safe
-from support import failure_of, run_python, write
+from seams.preload import safe
+from support import failure_of, run_procession, write
 
 LINE = "each rank gets a fresh interpreter, and nothing is preloaded"
 
@@ -269,5 +270,60 @@ def test_local_modules_that_hide_others(tmp_path, package):
     source += "seen = {{'own': getattr(json, 'own', 0), 'early': late.imported_by != os.getpid()}}"
     it = program(tmp_path, source=source)
     write(tmp_path / "json.py", "own = 1\ndef dumps(x):\n    return repr(x)\n")
-    done = run_python("-m", "procession", "run", "-n", "1", it.path, cwd="/")
+    done = run_procession("run", "-n", "1", it.path, cwd="/")
     assert "'own': 1, 'early': False" in done.stdout, done.stderr
+
+
+AROUND = """
+    import os
+    import listed
+    def around():
+        from unittest import mock
+        with mock.patch.dict(os.environ, {"LISTED_X": "2"}):
+            import listed.late as late
+        return late
+    late = around()
+    seen = {"early": late.imported_by != os.getpid(), "value": late.value}
+"""
+
+
+def test_a_variable_that_is_set_around_an_import(tmp_path, package, cache):
+    package(late="value = os.environ.get('LISTED_X')", first="")
+    it = procession.Script(str(script(tmp_path, "import listed.first\n" + textwrap.dedent(AROUND))))
+    assert [launch(it, tmp_path).seen for _ in range(3)] == [{"early": False, "value": "2"}] * 3
+
+
+def test_what_came_before_the_environment_was_written_to_is_learned(tmp_path, package, cache):
+    package(late="value = 1", later="value = os.environ.get('LISTED_X')")
+    source = """
+        import os
+        import listed
+        print("begins")
+        import listed.late as late
+        os.environ["OTHER"] = "1"
+        del os.environ["OTHER"]
+        import listed.later as later
+        seen = {"late": late.imported_by != os.getpid(), "later": later.imported_by != os.getpid()}
+    """
+    it = procession.Script(str(script(tmp_path, textwrap.dedent(source))))
+    assert launch(it, tmp_path).seen == {"late": False, "later": False}
+    assert known(cache) == ["listed.late"]
+    assert launch(it, tmp_path).seen == {"late": True, "later": False}
+
+
+def test_a_module_of_the_program_that_sets_a_variable_now(tmp_path, package, cache):
+    """What was learned is wrong once at most: the program itself has not changed."""
+    package(late="value = os.environ.get('LISTED_X')")
+    write(tmp_path / "path" / "helper.py", "")
+    source = f"""
+        import sys
+        import listed
+        sys.path.append({str(tmp_path / "path")!r})
+        import helper
+        {{0}}
+    """
+    it = program(tmp_path, source=textwrap.dedent(source).format(SOURCE))
+    assert [early(it, tmp_path) for _ in range(2)] == [False, True]
+    write(tmp_path / "path" / "helper.py", "import os; os.environ['LISTED_X'] = '2'")
+    launch(it, tmp_path)
+    assert launch(it, tmp_path).seen == {"early": False, "value": "2"}

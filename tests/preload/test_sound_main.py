@@ -3,7 +3,7 @@
 import pytest
 from sides import plain, same, script, sides
 
-from support import run_python, write
+from support import run_procession, write
 
 SOURCE = '''"""What it does."""
 import os
@@ -145,6 +145,6 @@ def test_plain_texts_stay_in_order(tmp_path):
     source += "print(early.out is sys.stdout, early.err is sys.__stderr__, file=early.err)"
     path = write(tmp_path / "main.py", source)
     for preload in ("none", "early"):
-        words = ["-m", "procession", "run", "-n", "1", "--preload", preload, path]
-        done = run_python(*words, env={"PYTHONPATH": str(tmp_path), "PATH": ""})
+        words = ["run", "-n", "1", "--preload", preload, path]
+        done = run_procession(*words, env={"PYTHONPATH": str(tmp_path), "PATH": ""})
         assert done.stdout == "a\nb\nc\n", done.stderr

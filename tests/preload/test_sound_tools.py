@@ -8,7 +8,7 @@ import pytest
 from sides import ranks, same, script, sides
 
 import procession
-from support import failure_of, run_python, write
+from support import failure_of, run_procession, run_python, write
 
 DEBUGGED = """
 import json
@@ -32,8 +32,8 @@ def test_the_debugger(tmp_path):
     path = write(tmp_path / "main.py", DEBUGGED)
     told = []
     for words in (["run", "-n", "2", "--preload", "none"], ["run", "-n", "2"]):
-        done = run_python(
-            *("-m", "procession", *words, "--prefix", "", "--local-ranks-filter", "0", path),
+        done = run_procession(
+            *(*words, "--prefix", "", "--local-ranks-filter", "0", path),
             input="p x + 40\nup\nlist 18\n!y = 3\ndown\n!y = 7\ncontinue\n",
             env={**os.environ, "PYTHONBREAKPOINT": "pdb.set_trace"},
         )

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from procession.preload import safe
+from seams.preload import safe
 from support import run_python, write
 
 # What is renewed (`worker/renewal.py`), belongs to the interpreter, or looks at the process's id.

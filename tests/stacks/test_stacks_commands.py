@@ -8,9 +8,9 @@ import time
 import pytest
 
 import procession
-from procession.stacks import merge, outside
-from procession.stacks.text import Stack
-from procession.system.procstate import state_of
+from seams.api import start_spec
+from seams.explain import Stack, merge, outside
+from seams.system import state_of
 from support import QUICK, shell, until, write
 
 THREAD = {
@@ -135,8 +135,8 @@ def test_python_that_was_started_as_a_command(tmp_path, tracing):
 def test_native_programs_beside_python(tmp_path, tracing):
     path = write(tmp_path / "slow.py", SCRIPT)
     programs = {0: procession.Script(str(path)), 1: procession.Command(tuple(shell("sleep 1000")))}
-    spec = procession.spec.make_spec(programs, nproc=2, stop=QUICK)
-    with procession.launch.start_spec(spec) as group:
+    spec = procession.values.spec.make_spec(programs, nproc=2, stop=QUICK)
+    with start_spec(spec) as group:
 
         def here():
             stacks = group.stacks(10.0)

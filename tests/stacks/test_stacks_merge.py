@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from procession.ranks import parse_ranks
-from procession.stacks import merge
-from procession.stacks.text import Stack, stack_of
+from seams.explain import Stack, merge, stack_of
+from seams.values import parse_ranks
 
 DUMPS = Path(__file__).parent / "dumps"
 SITE = "/venv/lib/python3.11/site-packages"
@@ -41,6 +40,28 @@ def stack(rank, *frames, state="", letter="S"):
 )
 def test_where_real_programs_are(name, said):
     assert merge.said_of(dumped(0, name)) == said
+
+
+HERE = str(Path(merge.__file__).parents[1])  # where this package lies, installed or not
+OWN = ("/home/me/train.py", 7, "train")
+BEATS = [[(f"{where}/worker/board.py", 79, "_write"), (f"{where}/worker/board.py", 68, "beat")]
+         for where in (HERE, f"{SITE}/procession")]  # fmt: skip
+
+
+@pytest.mark.parametrize("ours", BEATS)
+def test_our_own_frames_are_never_blamed(ours):
+    assert merge.said_of(stack(0, *ours, OWN)) == "is in train (train.py:7)"
+    entry = (f"{HERE}/elastic/entry.py", 9, "call")
+    assert merge.said_of(stack(0, *ours, OWN, entry)) == "is in train (train.py:7)"
+    lock = (f"{SITE}/torch/distributed/c10d.py", 5, "barrier")
+    jax = (f"{HERE}/jax.py", 30, "initialize")
+    assert merge.said_of(stack(0, lock, jax, OWN)) == "waits in barrier (train.py:7)"
+    assert merge.odd_one([stack(0, *ours, OWN), stack(1, ours[1], OWN), stack(2, OWN)]) is None
+
+
+def test_a_users_file_of_the_same_name_is_the_users():
+    frames = ("/home/me/board.py", 79, "_write"), ("/home/me/procession/train.py", 3, "train")
+    assert merge.said_of(stack(0, *frames)) == "is in _write (board.py:79)"
 
 
 def test_the_odd_one_out_comes_first():
@@ -167,7 +188,8 @@ def test_every_rank_appears_once(parts, most):
         told += parse_ranks(word)
     assert sorted(told) == list(range(len(parts)))
     leaves = [line.strip() for line in merge.tree(stacks) if line.strip().startswith("[")]
-    assert not stacks or parse_ranks(leaves[0].strip("[]")) == set(range(len(parts)))
+    if stacks:
+        assert parse_ranks(leaves[0].strip("[]")) == set(range(len(parts)))
     data = [s.as_dict() for s in stacks]
     assert [merge.from_dict(d) for d in data] == stacks
     text = merge.format(data, first=5)

@@ -1,20 +1,24 @@
 """The stacks of real ranks, in whatever state they are: asked for, and when their group failed."""
 
+import atexit
 import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 import stackwork
 
 import procession
-from procession.stacks import merge
+from seams.explain import merge, outside
+from seams.supervise import lastlook
 from support import QUICK, failure_of, gone, until
 
 KINDS = {
     "sleep": "is in sleep (stackwork.py:N)",
+    "beat": "is in beat (stackwork.py:N)",
     "wait": "waits in wait (stackwork.py:N)",
     "hold_the_lock": "is in match (stackwork.py:N)",
     "stop": "is stopped (as by SIGSTOP, or by a debugger)",
@@ -52,7 +56,7 @@ def settled(group, rank, kind):
 
 @pytest.fixture
 def no_spy(monkeypatch):
-    monkeypatch.setattr("procession.stacks.outside.find_pyspy", lambda: None)
+    monkeypatch.setattr(outside, "find_pyspy", lambda: None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,7 +190,7 @@ def test_every_kind_of_rank_is_ended_as_ever(kind, tmp_path):
     e = failure([kind, "wait"], tmp_path)
     assert e.cause.rank == 2
     (end,) = [end for end in e.ended if end.rank == 0]
-    assert end.exit.signal in (signal.SIGTERM, signal.SIGKILL)
+    assert end.exit.signal == (signal.SIGKILL if kind == "block" else signal.SIGTERM)
     assert any("rank 0 " in line or "[0-" in line for line in e.end.stacks), e.end.stacks
 
 
@@ -218,7 +222,7 @@ def test_each_attempt_has_its_own(tmp_path):
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_stop_ends_the_wait_for_stacks(tmp_path, monkeypatch, kill):
     """Also when nobody answers: it does not take the whole time that stacks may take."""
-    monkeypatch.setattr("procession.lastlook.MOST_SECONDS", 3600.0)
+    monkeypatch.setattr(lastlook, "MOST_SECONDS", 3600.0)
     group = procession.start(
         stackwork.do, args=(["handle", "fail"], str(tmp_path)), nproc=2, stop=QUICK
     )
@@ -233,7 +237,7 @@ def test_a_stop_ends_the_wait_for_stacks(tmp_path, monkeypatch, kill):
 
 def test_a_rank_that_dies_meanwhile_has_failed_by_itself(tmp_path, monkeypatch):
     """What happens between the failure and the signal is the rank's own doing, as ever."""
-    monkeypatch.setattr("procession.lastlook.MOST_SECONDS", 30.0)
+    monkeypatch.setattr(lastlook, "MOST_SECONDS", 30.0)
     group = procession.start(
         stackwork.do, args=(["handle", "wait", "fail"], str(tmp_path)), nproc=3, stop=QUICK
     )
@@ -247,6 +251,44 @@ def test_a_rank_that_dies_meanwhile_has_failed_by_itself(tmp_path, monkeypatch):
     assert [end.rank for end in caught.value.failures] == [2, 1, 0]
     assert all(end.exit.signal in (None, signal.SIGKILL) for end in caught.value.failures)
     assert not [e for e in group if e.kind == "stop_sent"]
+
+
+def fail_in_turn(where):
+    """Rank 1 fails, and rank 2 when it is told to; both then take their time to exit."""
+    rank, place = int(os.environ["RANK"]), Path(where)
+    if rank == 0:
+        signal.signal(stackwork.SIGNAL, lambda *_: None)  # it does not answer
+    (place / str(rank)).touch()
+    if rank in (0, 3):
+        stackwork.sleep()
+    until(lambda: all((place / str(r)).exists() for r in range(4)))
+    if rank == 2:
+        until((place / "fail").exists)
+    atexit.register(until, (place / "exit").exists)
+    raise ValueError(rank)
+
+
+def test_a_rank_that_fails_meanwhile_is_on_its_way_out(tmp_path, monkeypatch):
+    """Its exit handlers run to their end, as those of the one that failed first."""
+    monkeypatch.setattr(lastlook, "MOST_SECONDS", 30.0)
+    stop = procession.Stop(grace=30)
+    group = procession.start(fail_in_turn, args=(str(tmp_path),), nproc=4, stop=stop)
+
+    def told():
+        return [e.rank for e in group._supervisor.journal.events if e.kind == "reported"]
+
+    with group:
+        until(lambda: told() == [1])
+        (tmp_path / "fail").touch()
+        until(lambda: told() == [1, 2])
+        os.kill(group.pids()[0], signal.SIGKILL)  # who does not answer is waited for no more
+        until(lambda: group.exit_of(3) is not None)
+        assert group.exit_of(2) is None
+        (tmp_path / "exit").touch()
+        with pytest.raises(procession.GroupFailed) as caught:
+            group.wait(20)
+    assert [(end.rank, end.exit.code) for end in caught.value.failures[:2]] == [(1, 1), (2, 1)]
+    assert [e.rank for e in group if e.kind == "stop_sent"] == [3]
 
 
 def test_a_patient_group_is_looked_at_when_its_patience_ends(tmp_path):

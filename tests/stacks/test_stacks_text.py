@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from procession.stacks.text import main_thread, own_frames, read_dump, stack_of
+from seams.explain import main_thread, own_frames, read_dump, stack_of
 
 DUMPS = Path(__file__).parent / "dumps"
 HEAD = "Current thread 0x00007f0000000001 (most recent call first):\n"

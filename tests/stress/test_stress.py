@@ -15,7 +15,7 @@ from stresswork import fail_or_wait
 
 import procession
 from procession import GroupFailed, Logs, Outcome, Stop
-from support import Launcher, alive, marked, write
+from support import Launcher, alive, marked, until, write
 
 GROUPS = int(os.environ.get("PROCESSION_STRESS_GROUPS", "100"))
 KILLS = int(os.environ.get("PROCESSION_STRESS_KILLS", "10"))
@@ -105,6 +105,8 @@ def test_nothing_lives_one_second_after_the_launcher(method, tmp_path):
         with Launcher(script, method, os.path.dirname(__file__), env=env) as launcher:
             launcher.said("going")
             time.sleep(chance.uniform(0, 0.4))
+            if not n:  # once, something is there that could be left
+                until(lambda mark=mark: len(marked(mark)) > 1, "processes of the launcher")
             seen = max(seen, len(marked(mark)))
             launcher.signal(signal.SIGKILL)
             killed = time.monotonic()

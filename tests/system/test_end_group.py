@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -158,9 +160,10 @@ def test_kill():
     assert [e.exit.signal for e in endings(group)] == [signal.SIGKILL] * 3
 
 
-def test_kill_after_stop():
-    program = shell("trap '' TERM; touch ready; while :; do sleep 0.02; done")
+def test_kill_after_stop(tmp_path):
+    program = shell(f"trap '' TERM; touch {tmp_path}/$RANK; while :; do sleep 0.02; done")
     group = procession.start(program, nproc=2, stop=Stop(grace=1000))
+    until(lambda: len(list(tmp_path.iterdir())) == 2, "ranks that ignore the stop signal")
     group.stop(wait=False)
     until(lambda: group.state is Phase.STOPPING, "stopping")
     group.kill()
@@ -572,6 +575,57 @@ def test_linger_lets_a_rank_end_by_itself(tmp_path):
     assert failed.exit_code == 1
 
 
+@pytest.mark.parametrize("how", ["raise", "exit"])
+def test_who_has_told_its_end_gets_no_signal_within_the_grace_period(tmp_path, how):
+    def work(place, how):
+        import atexit
+        import os
+        import signal
+        import sys
+        import time
+
+        def last():
+            time.sleep(1.5)  # longer than any moment that one might have thought enough
+            with open(place, "w") as f:
+                f.write("whole")
+
+        if os.environ["RANK"] == "0":
+            signal.signal(signal.SIGTERM, lambda *_: os._exit(99))
+            atexit.register(last)
+            if how == "exit":
+                sys.exit(3)
+            raise ValueError
+        while True:
+            signal.pause()
+
+    failed = failure_of(work, args=(str(tmp_path / "f"), how), nproc=2)
+    assert (tmp_path / "f").read_text() == "whole"
+    assert failed.exit_code == (3 if how == "exit" else 1)
+    assert failed.cause.sent == ()
+    assert failed.ended[0].sent == (signal.SIGTERM,)
+
+
+def test_an_end_that_hangs_is_bounded_by_the_grace_period():
+    def work():
+        import atexit
+        import os
+        import signal
+        import sys
+
+        if os.environ["RANK"] == "0":
+            atexit.register(signal.pause)
+            sys.exit(3)
+        while True:
+            signal.pause()
+
+    stop = Stop(grace=1.0, reap=5.0)
+    before = time.monotonic()
+    failed = failure_of(work, nproc=2, stop=stop)
+    assert stop.grace < time.monotonic() - before < stop.grace + stop.reap
+    assert (failed.cause.announced, failed.cause.sent) == (3, (signal.SIGKILL,))
+    assert failed.exit_code == 3
+
+
 def test_a_non_daemon_thread_after_an_exception_is_bounded():
     def work():
         import threading
@@ -714,3 +768,49 @@ def test_state_after_a_defect_of_our_own(monkeypatch):
     with pytest.raises(procession.ProcessionError):
         group.wait(20)
     assert group.state is Phase.FAILED
+
+
+def test_three_quick_interrupts_show_one_traceback(tmp_path):
+    script = write(
+        tmp_path / "main.py",
+        """
+        import os, signal, sys, time
+        import procession
+
+        def stubborn(place):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            open(os.path.join(place, os.environ["RANK"]), "w").close()
+            time.sleep(100)
+
+        group = procession.start(stubborn, args=(sys.argv[1],), nproc=2)
+        while len([n for n in os.listdir(sys.argv[1]) if n in "01"]) < 2:
+            time.sleep(0.01)
+
+        def press(*_):
+            if not group.state.final:  # what comes later finds nobody who waits for the group
+                raise KeyboardInterrupt
+
+        signal.signal(signal.SIGINT, press)
+        try:
+            with group:
+                print("ready", flush=True)
+                group.wait()
+        finally:
+            print(group.state.name, flush=True)
+        """,
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "ready\n"
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.03)  # as quick as a hand; how many are heard does not matter
+        out, err = process.communicate(timeout=30)
+    assert out == "STOPPED\n"
+    assert err.count("Traceback") == 1, err
+    assert "During handling" not in err

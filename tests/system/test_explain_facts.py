@@ -47,7 +47,7 @@ def test_sigkill_is_told_from_want_of_memory():
     failed = failure_of(dies, args=(int(signal.SIGKILL),))
     first = str(failed).splitlines()[0]
     assert "was killed by SIGKILL" in first
-    assert failed.cause.out_of_memory in (None, False)
+    assert not failed.cause.out_of_memory
     assert "likely out of memory" not in first
 
 
@@ -149,48 +149,54 @@ def test_other_ranks_in_one_line_each(tmp_path):
     assert finished.startswith("  rank 0 (pid ")
 
 
-def test_failures_in_the_order_in_which_they_happened():
-    """The second failure is a failure of its own, when it came before it was stopped."""
+def test_what_exits_after_the_stop_signal_has_not_failed(tmp_path):
+    """With whatever code: it was ended by the group, also if it does not die of the signal."""
 
-    def work():
+    def work(place):
+        import os
         import signal
         import sys
+        import time
 
         rank = int(os.environ["RANK"])
-        # The stop signal comes to all; each rank's own failure is blocked to come before.
-        at = float(os.environ["AT"]) + 0.1 * rank
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-        while time.monotonic() < at:
-            pass
+        if rank == 0:
+            while len(os.listdir(place)) < 2:
+                time.sleep(0.001)
+        else:
+            open(f"{place}/{rank}", "w").close()
+            while signal.SIGTERM not in signal.sigpending():
+                time.sleep(0.001)
         sys.exit(10 + rank)
 
-    env = {"AT": str(time.monotonic() + 0.5)}
-    failed = failure_of(work, nproc=3, env=env, stop=OBEDIENT)
+    failed = failure_of(work, args=(str(tmp_path),), nproc=3, stop=OBEDIENT)
     assert failed.cause.rank == 0
     assert [f.rank for f in failed.failures] == [0]
     assert [e.rank for e in failed.ended] == [1, 2]
 
 
-def test_a_failure_counts_from_when_it_was_raised_not_from_when_it_was_described():
-    """Rank 0 raises first, and its exception takes long to print."""
+def test_a_failure_counts_from_when_it_was_raised_not_from_when_it_was_described(tmp_path):
+    """Rank 0 raises first, and its exception takes long to print: rank 1 raises meanwhile."""
 
-    def work(at):
+    def work(place):
         import os
         import time
 
         class Slow(Exception):
             def __str__(self):
+                open(f"{place}/described", "w").close()
                 end = time.monotonic() + 0.3
                 while time.monotonic() < end:
                     pass
                 return "slow to print"
 
-        rank = int(os.environ["RANK"])
-        while time.monotonic() < at + 0.1 * rank:
-            pass
-        raise Slow if rank == 0 else ValueError("a consequence")
+        if os.environ["RANK"] == "0":
+            raise Slow
+        while not os.path.exists(f"{place}/described"):
+            time.sleep(0.001)
+        raise ValueError("a consequence")
 
-    failed = failure_of(work, args=(time.monotonic() + 0.3,), nproc=2, stop=OBEDIENT)
+    failed = failure_of(work, args=(str(tmp_path),), nproc=2, stop=OBEDIENT)
     assert failed.cause.rank == 0
     assert failed.cause.type_name.endswith("Slow")
 
@@ -210,7 +216,8 @@ def test_simultaneous_failures_are_all_shown():
         pytest.skip("this machine did not run two ranks at the same time")
     apart = failed.failures[1].happened_at - failed.failures[0].happened_at
     assert ("at the same time" in str(failed)) == (apart <= 1_000_000)
-    assert "ValueError: of 0" in str(failed) or apart > 1_000_000
+    if apart <= 1_000_000:
+        assert "ValueError: of 0" in str(failed)
 
 
 # -- error files
@@ -361,8 +368,11 @@ def test_secrets_are_masked(tmp_path, monkeypatch):
     for file in tmp_path.rglob("*"):
         if file.is_file():
             assert "hush" not in file.read_text(), file
-    (asked, _) = (json.loads(f.read_text()) for f in tmp_path.glob("*/run.json"))
-    assert asked["env"][0]["HARMLESS"] == "shown" or asked["env"][1].get("MY_TOKEN") == "***"
+    written = [json.loads(f.read_text())["env"] for f in tmp_path.glob("*/run.json")]
+    masked = dict.fromkeys(env, "***") | {"HARMLESS": "shown"}
+    assert len(written) == 2
+    assert [masked, masked] in written
+    assert [masked, {"MY_TOKEN": "***"}] in written
 
 
 def test_without_logs_nothing_is_left(tmp_path, monkeypatch):
@@ -460,7 +470,7 @@ def test_rank_that_writes_to_its_result_pipe():
 
     for size in (1, 1 << 20):
         failed = failure_of(work, args=(size,), nproc=2)
-        assert "what it told is not known" in str(failed)
+        assert "what it told is not believed" in str(failed)
 
 
 def test_descriptors_that_became_the_users_files(tmp_path):

@@ -302,7 +302,7 @@ def test_exception_that_holds_what_does_not_pickle():
 
     failed = failure_of(work)
     assert "ValueError: holds a lock" in str(failed)
-    assert type(failed.__cause__) in (ValueError, RemoteError)
+    assert type(failed.__cause__) is RemoteError
     assert "holds a lock" in str(failed.__cause__)
 
 
@@ -310,7 +310,7 @@ def test_exception_that_holds_what_does_not_pickle():
 def test_exception_whose_text_cannot_be_had(method):
     failed = failure_of(fail_with, args=(Mute, 1), start_method=method)
     assert failed.cause.type_name == "rankwork.Mute"
-    assert "str() failed" in str(failed) or "unprintable" in str(failed)
+    assert "str() failed" in str(failed)
     assert isinstance(failed.__cause__, (Mute, RemoteError))
 
 
@@ -404,7 +404,7 @@ def test_report_of_an_uncaught_failure_in_the_launcher(tmp_path):
     assert done.returncode == 1
     assert "raised ValueError: seen" in done.stderr
     assert f'File "{main}", line 3, in work' in done.stderr
-    assert "procession.errors.GroupFailed" in done.stderr
+    assert "procession.values.errors.GroupFailed" in done.stderr
 
 
 def test_module_that_fails_while_it_is_found(tmp_path):

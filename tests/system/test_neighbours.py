@@ -249,12 +249,13 @@ def test_variables_by_argument_that_python_reads_at_its_start(tmp_path):
     write(tmp_path / "rare_on_pythonpath.py", "x = 1")
     script = write(tmp_path / "s" / "s.py", "import rare_on_pythonpath")
     for method in ("forkserver", "spawn"):
-        procession.run(
+        values = procession.run(
             procession.Script(str(script)),
             nproc=2,
             env={"PYTHONPATH": str(tmp_path)},
             start_method=method,
         )
+        assert values == [None, None]  # no ModuleNotFoundError
 
 
 def test_closed_standard_streams_of_the_launcher(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import procession
 import procession.forkserver
 from procession import Logs, SpecError
-from support import failure_of, write
+from support import PYTHON, failure_of, write
 
 
 @pytest.fixture
@@ -168,3 +168,12 @@ def test_commands_have_nothing_to_preload():
 def test_wrong_lists(wrong):
     with pytest.raises(SpecError, match="preload"):
         procession.run(os.getpid, preload=wrong)
+
+
+def test_a_name_that_is_none_is_said(tmp_path, caplog):
+    program = write(tmp_path / "program.py", "pass")
+    with procession.start([PYTHON, str(program)], preload=["nope"]) as group:
+        group.wait()
+    assert not caplog.messages  # a command is no Python that could be preloaded
+    procession.run(procession.Script(str(program)), preload=["nope"])
+    assert "nope (ModuleNotFoundError) could not be imported" in caplog.text

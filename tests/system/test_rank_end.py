@@ -8,7 +8,7 @@ import pytest
 
 import procession
 from procession import Logs, Std
-from support import run_python, write
+from support import run_procession, write
 
 LAST_WORDS = {
     "exit handlers, last first": """
@@ -192,7 +192,7 @@ def test_the_order_of_what_has_one(tmp_path):
         threading.Thread(target=print, args=("thread",)).start()
         """,
     )
-    done = run_python("-m", "procession", "run", script)
+    done = run_procession("run", script)
     assert done.stdout.splitlines() == ["thread", "handler", "destructor"]
 
 
@@ -207,7 +207,7 @@ def test_a_full_disk_has_the_interpreters_exit_code(tmp_path):
         print("nobody has room for this")
         """,
     )
-    done = run_python("-m", "procession", "run", script)
+    done = run_procession("run", script)
     assert done.returncode == 120
     assert "No space left on device" in done.stderr
 
@@ -229,5 +229,5 @@ def test_a_library_that_is_not_known_is_given_the_interpreters_end(tmp_path):
     except FileNotFoundError:
         pytest.skip("no C compiler here")
     script = write(tmp_path / "main.py", f"import ctypes; ctypes.CDLL({str(library)!r}).set()")
-    done = run_python("-m", "procession", "run", "-n", "2", script)
+    done = run_procession("run", "-n", "2", script)
     assert sorted(done.stdout.splitlines()) == ["[0] native handler", "[1] native handler"]

@@ -1,6 +1,7 @@
 """Groups and single ranks that start again, with real processes."""
 
 import os
+import shutil
 import signal
 import sys
 import textwrap
@@ -9,7 +10,8 @@ import time
 import pytest
 
 import procession
-from procession import GroupFailed, Phase, Restart, SpecError, Stop
+from procession import GroupFailed, Logs, Phase, Restart, SpecError, Std, Stop
+from seams.supervise import journal as journal_module
 from support import gone, until
 
 BEGIN = """
@@ -127,6 +129,30 @@ def test_on_failure_that_raises_is_told():
         procession.run(["false"], nproc=2, restart=Restart(max=9), on_failure=on_failure)
 
 
+class Unsayable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (Unsayable(), "Unsayable: <its text cannot be had: RuntimeError>"),
+    ],
+)
+def test_on_failure_that_exits_or_has_no_text_is_told_too(fault, said):
+    """The failure itself stays the one that is reported."""
+
+    def on_failure(end):
+        raise fault
+
+    with pytest.raises(GroupFailed, match=f"on_failure raised {said}") as failed:
+        procession.run(["false"], nproc=2, restart=Restart(max=9), on_failure=on_failure)
+    assert failed.value.cause.exit.code == 1
+
+
 def test_on_failure_is_heard_without_restarts_too():
     heard = []
     with pytest.raises(GroupFailed):
@@ -239,7 +265,7 @@ def test_a_lost_forkserver_is_no_reason_to_start_again(tmp_path):
     script = program(tmp_path, "time.sleep(600)")
     group = procession.start(script, nproc=2, restart=Restart(max=5, scope="rank"))
     until(lambda: len(lives(tmp_path)) == 2)
-    os.kill(group._supervisor._server.pid, signal.SIGKILL)
+    os.kill(group._supervisor._link.server.pid, signal.SIGKILL)
     with pytest.raises(GroupFailed, match="its forkserver was lost"):
         group.wait(30)
     assert lives(tmp_path) == ["0.0", "1.0"]
@@ -291,3 +317,79 @@ def test_a_failure_within_the_notice_is_a_failure():
     group.stop(notice=0.5)
     with pytest.raises(GroupFailed, match="could not save"):
         group.result()
+
+
+# -- what a restart must not leave, or lose
+
+
+@pytest.mark.parametrize("more", [{}, {"duplicate_stdout": ["no such line"]}])
+def test_restarts_of_a_rank_leave_no_descriptors(tmp_path, more):
+    counts = []
+
+    def count(event):
+        if event.kind == "restarting":
+            counts.append(len(os.listdir("/proc/self/fd")))
+
+    command = ["sh", "-c", "echo line; [ $RANK = 0 ] && exec sleep 100; exit 3"]
+    with pytest.raises(GroupFailed):
+        procession.run(
+            command,
+            nproc=2,
+            stop=Stop(grace=5),
+            restart=Restart(max=40, scope="rank"),
+            logs=Logs(tmp_path, tee=Std.ALL, **more),
+            on_event=count,
+        )
+    assert len(counts) == 40
+    # Some are on their way at any moment; what stays would show in all later counts.
+    assert min(counts[30:]) <= max(counts[5:15]) + 3, counts
+
+
+def test_every_life_of_a_rank_is_shown_to_its_end(tmp_path, capfd):
+    command = ["sh", "-c", "echo life $TORCHELASTIC_RESTART_COUNT; printf end; exit 3"]
+    with pytest.raises(GroupFailed):
+        procession.run(
+            command, restart=Restart(max=20, scope="rank"), logs=Logs(tmp_path, tee=Std.ALL)
+        )
+    shown = capfd.readouterr().out.split("\n")
+    assert shown == [line for n in range(21) for line in (f"life {n}", "end")] + [""]
+
+
+def test_a_log_directory_that_was_removed_is_named_when_a_rank_starts_again(tmp_path):
+    logs = tmp_path / "logs"
+
+    def remove(end):
+        shutil.rmtree(logs)
+
+    for scope in ("group", "rank"):
+        with pytest.raises(GroupFailed) as caught:
+            procession.run(
+                ["sh", "-c", "exit 3"],
+                restart=Restart(max=1, scope=scope),
+                logs=Logs(logs, redirect=Std.ALL),
+                on_failure=remove,
+            )
+        said = str(caught.value)
+        assert "could not make its streams: No such file or directory" in said
+        assert "logs, or the temporary directory, is gone: was it removed while" in said
+        assert "check the name of the program" not in said
+
+
+def test_notes_of_many_restarts_take_no_more_room():
+    group = procession.start(["sh", "-c", "exit 3"], restart=Restart(max=30, scope="rank"))
+    with pytest.raises(GroupFailed, match=r"\(27 earlier failures are in events.jsonl\)"):
+        group.wait()
+    assert len(group._supervisor.recovery.notes) == 1 + 3 + 1
+
+
+def test_of_many_events_the_latest_are_kept(monkeypatch):
+    monkeypatch.setattr(journal_module, "KEPT", 50)
+    heard = []
+    group = procession.start(
+        ["sh", "-c", "exit 3"], restart=Restart(max=30, scope="rank"), on_event=heard.append
+    )
+    with pytest.raises(GroupFailed):
+        group.wait()
+    assert len(heard) > 100
+    assert list(group) == heard[-50:]
+    assert group.began == heard[0].at / 1e9

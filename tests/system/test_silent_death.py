@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 
+import failurepairs
 import pytest
 
 import procession
@@ -57,6 +58,29 @@ def test_who_dies_without_a_word_is_the_cause_and_not_its_peers(tmp_path, method
         assert failed.cause.exit.returncode == WAYS[how], str(failed)
         assert all(end.rank != 0 for end in failed.ended)
     assert blamed == {0: TIMES}
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_the_result_pipe_is_above_what_a_program_opens(method):
+    """The kernel ends the descriptors of a dead process from the highest number down."""
+
+    def opened():
+        import os
+        import socket
+
+        sockets = [socket.socket() for _ in range(100)]
+        pipes = []
+        for fd in map(int, os.listdir("/proc/self/fd")):
+            try:
+                place = os.readlink(f"/proc/self/fd/{fd}")
+            except OSError:  # of the listing
+                continue
+            if place.startswith("pipe:") and fd > 2:
+                pipes.append(fd)
+        return max(s.fileno() for s in sockets), max(pipes)
+
+    for highest_socket, highest_pipe in procession.run(opened, nproc=2, start_method=method):
+        assert highest_pipe > highest_socket
 
 
 def test_of_scripts(tmp_path):
@@ -130,3 +154,15 @@ def test_a_program_that_closed_all_descriptors_long_ago_dies_when_it_dies(tmp_pa
     )
     failed = failure_of(procession.Script(str(script)), nproc=1)
     assert failed.cause.seconds >= 1.2
+
+
+@pytest.mark.parametrize("gap", [0.001, 0.005, 0.02])
+def test_of_two_failures_a_wrong_one_is_never_named_alone(tmp_path, gap):
+    """All ways to fail, one after another; `failurepairs.py` measures more of them."""
+    counts = collections.Counter()
+    for n, (first, ways) in enumerate(failurepairs.pairs()):
+        said, _ = failurepairs.judge(tmp_path / str(n), first, ways, gap)
+        counts[said] += 1
+    assert counts["wrong"] == 0, counts
+    if gap >= 0.02:  # nor is everything called simultaneous
+        assert counts["right"] > counts["simultaneous"] + counts["unknown"], counts

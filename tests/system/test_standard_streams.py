@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 import procession
-from support import PYTHON, run_python, shell, write
+from support import PYTHON, failure_of, run_python, shell, write
 
 METHODS = ("forkserver", "spawn", "fork")
 
@@ -99,3 +99,39 @@ def test_what_was_printed_before_stands_before(tmp_path):
     words = (tmp_path / "out").read_text().split()
     assert words[0] == "before"
     assert words[-1] == "after"
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "always"])
+def test_an_error_of_our_own_output_thread_is_none_of_the_ranks(monkeypatch, caplog, again):
+    """A pipe that nobody reads any more would kill who writes there."""
+    from seams.output import Feed
+
+    real, calls = Feed.take, []
+
+    def take(self, *args):
+        calls.append(args)
+        if len(calls) == 2 or (again and len(calls) > 2):
+            raise MemoryError("boom")
+        return real(self, *args)
+
+    monkeypatch.setattr(Feed, "take", take)
+    text = "for i in 1 2 3 4 5 6; do echo line $i; sleep 0.05; done; yes | head -c 200000"
+    logs = procession.Logs(prefix="[{rank}] ")
+    result = procession.start(shell(text), nproc=2, logs=logs).wait()
+    assert [end.exit.code for end in result.ranks] == [0, 0]
+    at_once, at_the_end = [r.getMessage() for r in caplog.records if r.name == "procession"]
+    assert "output of the ranks is not shown any more (MemoryError: boom)" in at_once
+    assert "output of the ranks was not shown to its end" in at_the_end
+
+
+def test_an_error_of_our_own_output_thread_is_in_the_report(monkeypatch):
+    from seams.output import Screen
+
+    def flush(self, *args):
+        raise MemoryError("boom")
+
+    monkeypatch.setattr(Screen, "flush", flush)
+    logs = procession.Logs(prefix="[{rank}] ")
+    failed = failure_of(shell("echo one; sleep 0.1; echo two; exit 3"), logs=logs)
+    assert failed.cause.exit.code == 3
+    assert "note: the output of the ranks was not shown to its end" in str(failed)

@@ -1,12 +1,15 @@
+import contextvars
 import functools
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 from rankwork import Scale, double, environment, give, whoami
 
 import procession
+from procession import ProcessionError
 from support import failure_of, run_python, write
 
 METHODS = ("forkserver", "spawn", "fork")
@@ -308,3 +311,62 @@ def test_traceback_of_code_that_is_in_no_file():
     finally:
         del linecache.cache["<cell 1>"]
     assert "raise ValueError('in a cell')" in failed.cause.traceback
+
+
+TENANT = contextvars.ContextVar("TENANT", default="nobody")
+
+
+class OfCaller:
+    """Its pickle says who made it, and where."""
+
+    def __init__(self):
+        self.told = None
+
+    def __getstate__(self):
+        return {"told": (TENANT.get(), threading.current_thread().name)}
+
+
+def told_of(thing):
+    return thing.told
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_arguments_are_pickled_in_the_thread_and_context_of_the_caller(method):
+    values = []
+
+    def call():
+        TENANT.set("alice")
+        values.extend(procession.run(told_of, args=(OfCaller(),), nproc=2, start_method=method))
+
+    thread = threading.Thread(target=call, name="the caller's")
+    thread.start()
+    thread.join()
+    assert values == [("alice", "the caller's")] * 2
+
+
+class Interrupts:
+    def __reduce__(self):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_arguments_are_pickled_leaves_nothing():
+    with pytest.raises(KeyboardInterrupt):
+        procession.run(told_of, args=(Interrupts(),), nproc=2)
+
+
+class Exits:
+    def __init__(self, launcher):
+        self.launcher = launcher
+
+    def __reduce__(self):
+        return _exit_in, (self.launcher,)
+
+
+def _exit_in(pid):
+    if os.getpid() == pid:
+        raise SystemExit(0)
+
+
+def test_a_value_whose_unpickling_exits_does_not_end_the_launcher_without_a_word():
+    with pytest.raises(ProcessionError, match="rank 0 cannot be unpickled here: SystemExit: 0"):
+        procession.run(Exits, args=(os.getpid(),), nproc=2)

@@ -232,8 +232,51 @@ def test_primitives_of_the_default_context_under_fork(tmp_path):
     assert (done.stdout, done.stderr) == ("3 True 3\n", "")
 
 
+@pytest.fixture(params=["as it is", "unchecked"])
+def semaphores(request, monkeypatch):
+    """The locks of this CPython, and of one that pickles also those of the fork context."""
+    if request.param == "unchecked":
+        from multiprocessing import context, synchronize
+
+        def state(self):
+            context.assert_spawning(self)
+            lock = self._semlock
+            return lock.handle, lock.kind, lock.maxvalue, lock.name
+
+        monkeypatch.setattr(synchronize.SemLock, "__getstate__", state)
+
+
+@pytest.mark.usefixtures("semaphores")
+@pytest.mark.parametrize(
+    "wrap", [lambda thing: thing, lambda thing: [{"by value": thing, 1: wait}]]
+)
+@pytest.mark.parametrize("start", ["spawn", "forkserver"])
+def test_fork_context_is_refused_by_the_drop_in_for_multiprocessing(start, wrap):
+    from procession.multiprocessing import start_processes
+
+    thing = multiprocessing.get_context("fork").Event()
+    with pytest.raises((procession.SpecError, RuntimeError), match="fork context"):
+        start_processes(wait, args=(wrap(thing),), nprocs=1, start_method=start)
+
+
+def wait(_, thing):
+    thing.wait()
+
+
+@pytest.mark.usefixtures("semaphores")
 @pytest.mark.parametrize("method", BY_PICKLE)
-@pytest.mark.parametrize("kind", ["Lock", "Queue", "Event"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "Lock",
+        "RLock",
+        "Semaphore",
+        "Condition",
+        "Queue",
+        "SimpleQueue",
+        "Event",
+    ],
+)
 def test_fork_context_is_refused_in_one_clear_line(kind, method):
     thing = getattr(multiprocessing.get_context("fork"), kind)()
     with pytest.raises(procession.SpecError) as caught:

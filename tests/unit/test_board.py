@@ -1,5 +1,6 @@
 """The board: what a rank writes there is what the launcher reads, whatever happens meanwhile."""
 
+import fcntl
 import math
 import mmap
 import os
@@ -10,9 +11,9 @@ import time
 
 import pytest
 
-from procession.board import Board
-from procession.worker import board as rank_side
-from procession.worker.board import PAGE, VARIABLE, Page, read_stopping
+from seams.prepare import Board
+from seams.worker import PAGE, VARIABLE, Page, read_stopping
+from seams.worker import board as rank_side
 
 
 @pytest.fixture
@@ -78,7 +79,32 @@ def test_a_beat_that_is_broken_off_is_none_and_the_next_one_is_one(board, memory
 @pytest.mark.parametrize("garbage", [b"\xff" * PAGE, bytes(range(256)) * (PAGE // 256)])
 def test_garbage_on_a_page_harms_nobody(board, memory, garbage):
     memory[PAGE : 2 * PAGE] = b"\2" + garbage[1:]
-    board.beat(0)
+    assert board.beat(0) is None
+
+
+def test_nobody_can_change_its_size(board):
+    path = board.variable(0)[VARIABLE].rpartition(":")[0]
+    fd = os.open(path, os.O_RDWR)
+    try:
+        for size in (0, PAGE, 100 * PAGE):
+            with pytest.raises(PermissionError):
+                os.ftruncate(fd, size)
+        with pytest.raises(PermissionError):
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("counter", [b"\xff" * 8, b"\xfe" + b"\xff" * 7, b"\1" + b"\0" * 7])
+def test_whatever_was_written_over_a_counter(board, memory, counter):
+    memory[:8] = memory[PAGE : PAGE + 8] = counter
+    memory[PAGE + 8 : PAGE + 16] = b"\xff" * 8  # how many beats
+    board.tell_stop(10.0, 40.0)
+    assert read_stopping(memory)
+    page = Page(memory, 0)
+    page.beat(1, None, {})
+    page.beat(2, None, {})
+    assert board.beat(0).step == 2
 
 
 def test_nobody_reads_half_a_beat(board):

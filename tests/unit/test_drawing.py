@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from procession.lifecycle import GROUP_TABLE, WORKER_TABLE
+from seams.rules import GROUP_TABLE, WORKER_TABLE
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -79,7 +79,8 @@ def test_every_step_between_two_states_is_drawn_once(drawing, number, table):
     for line in lines:
         arrow, _, events = line.partition(": ")
         drawn[tuple(arrow.split(" --> "))] = events.split(", ")
-    for (before, event), after in table.items():
+    for (before, event), entry in table.items():
+        after = entry[0] if isinstance(entry, tuple) else entry
         if after is not before:
             name = "verdict" if after is None else after.name
             assert event.name in drawn[before.name, name]

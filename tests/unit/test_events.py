@@ -3,7 +3,7 @@ import dataclasses
 import json
 import pickle
 
-from procession.events import Event, Facts
+from seams.values import Event, Facts
 
 
 def test_an_event_is_written_without_what_says_nothing():

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from procession.exit import Exit, signal_name
+from seams.values import Exit, signal_name
 
 
 @pytest.mark.parametrize(

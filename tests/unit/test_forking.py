@@ -4,7 +4,7 @@ import os
 import select
 import signal
 
-from procession.forkserver.forking import Forking
+from seams.forkserver import Forking
 
 
 def job(rank, place):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from procession.system.memory import OomWatch
+from seams.system import OomWatch
 from support import write
 
 GIB = 1 << 30

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from procession.system.cgroups import cgroups
+from seams.system import cgroups
 from support import PYTHON, write
 
 MIB = 1 << 20

@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from procession.policy import Logs, Restart, Route, Std, Stop
+from seams.values import Logs, Restart, Route, Std, Stop
 
 NONE, OUT, ERR, ALL = Std.NONE, Std.OUT, Std.ERR, Std.ALL
 
@@ -141,6 +141,7 @@ def test_logs_that_can_be(tmp_path):
         (Stop(grace=math.inf), "grace must be seconds, 0 or more, not inf"),
         (Stop(reap=math.nan), "reap must be seconds, 0 or more, not nan"),
         (Stop(linger="1"), "linger must be seconds, 0 or more, not '1'"),
+        (Stop(linger=-1), "linger must be seconds, 0 or more, not -1"),
         (Stop(grace=None), "grace must be seconds, 0 or more, not None"),
     ],
 )

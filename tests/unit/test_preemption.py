@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from procession.cli.preemption import divided, read_preemption, seconds_left
-from procession.errors import SpecError
+from seams.cli import divided, read_preemption, seconds_left
+from seams.values import SpecError
 
 USR1, TERM = int(signal.SIGUSR1), int(signal.SIGTERM)
 

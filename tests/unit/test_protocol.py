@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from procession.forkserver.protocol import FDS_AT_ONCE, Receiver, ancillary, encode, pieces, send
+from seams.forkserver import FDS_AT_ONCE, Receiver, ancillary, encode, pieces, send
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from procession.rankenv import Node, Place, given_run_id, rank_environment
+from seams.values import Node, Place, given_run_id, rank_environment
 
 PLACE = Place(address="127.0.0.1", port=29500, run_id="job_1", attempt=2, restarts=3, cores=16)
 

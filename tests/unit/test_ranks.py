@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from procession.ranks import by_rank, fold_ranks, format_ranks, is_by_rank, parse_ranks
+from seams.values import by_rank, fold_ranks, format_ranks, is_by_rank, parse_ranks
 
 
 @pytest.mark.parametrize(

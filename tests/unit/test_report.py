@@ -2,16 +2,10 @@
 
 import dataclasses
 
-from procession.errors import GroupEnd, GroupFailed, Outcome, RankEnd
-from procession.exit import Exit
-from procession.report import (
-    FOLD_ABOVE,
-    FULL_TRACEBACKS,
-    format_bytes,
-    format_report,
-    format_seconds,
-    headline,
-)
+import pytest
+
+from seams.explain import FOLD_ABOVE, FULL_TRACEBACKS, format_report, headline
+from seams.values import Exit, GroupEnd, GroupFailed, Outcome, RankEnd, duration, size
 
 T0 = 10_000_000_000  # when the ranks were started
 TRACEBACK = """\
@@ -51,7 +45,7 @@ def test_an_exception():
     finished = (end(3, Outcome.RETURNED, seconds=1.0, exit=Exit(code=0)),)
     assert report(failure, ended=ended, finished=finished, run_dir="/runs") == (
         """\
-train failed: rank 2 of 4 (pid 102) raised ValueError: bad batch after 2.35 s
+train failed: rank 2 of 4 (pid 102) raised ValueError: bad batch after 2.35 s [P101]
   exit code 1, peak memory 11.8 GB, CPU 1.90 s
 
   Traceback (most recent call last):
@@ -74,14 +68,14 @@ run directory: /runs"""
 
 def test_one_rank_of_one():
     assert report(raised(0), nproc=1).splitlines()[0] == (
-        "train failed: rank 0 (pid 100) raised ValueError: bad batch after 2.35 s"
+        "train failed: rank 0 (pid 100) raised ValueError: bad batch after 2.35 s [P101]"
     )
 
 
 def test_a_signal():
     assert report(killed(number=11)) == (
         """\
-train failed: rank 2 of 4 (pid 102) was killed by SIGSEGV after 2.35 s
+train failed: rank 2 of 4 (pid 102) was killed by SIGSEGV after 2.35 s [P103]
   SIGSEGV (signal 11)"""
     )
 
@@ -109,7 +103,7 @@ def test_an_exit_code():
     failure = end(0, Outcome.EXITED, exit=Exit(code=3), stderr_tail=("no such file", "bye"))
     assert report(failure, nproc=2) == (
         """\
-train failed: rank 0 of 2 (pid 100) exited with code 3 after 2.35 s
+train failed: rank 0 of 2 (pid 100) exited with code 3 after 2.35 s [P102]
 
   last lines of stderr:
     no such file
@@ -128,7 +122,7 @@ def test_what_was_announced_counts_and_not_how_the_group_ended_it():
     note = "it did not exit then; the group ended it by SIGTERM"
     failure = end(0, Outcome.EXITED, exit=Exit(signal=15), announced=3, note=note)
     assert report(failure, nproc=1) == (
-        f"train failed: rank 0 (pid 100) exited with code 3 after 2.35 s\n  {note}"
+        f"train failed: rank 0 (pid 100) exited with code 3 after 2.35 s [P102]\n  {note}"
     )
     group = GroupEnd("train", 1, failures=(failure,))
     assert GroupFailed(group, "").exit_code == 3
@@ -138,9 +132,8 @@ def test_no_value():
     note = "did it call os._exit or exec, or close its descriptors?"
     failure = end(1, Outcome.NO_VALUE, exit=Exit(code=0), note=note)
     assert report(failure) == (
-        f"""\
-train failed: rank 1 of 4 (pid 101) exited with code 0 before its function had returned after 2.35 s
-  {note}"""
+        "train failed: rank 1 of 4 (pid 101) exited with code 0 before its function had returned "
+        f"after 2.35 s [P108]\n  {note}"
     )
 
 
@@ -177,7 +170,7 @@ def test_a_start_that_failed():
     ended = (killed(0, 15), RankEnd(2, None, Outcome.CANCELLED))
     assert report(failure, nproc=3, ended=ended) == (
         """\
-train failed: rank 1 of 3 could not start its program: No such file or directory: '/x'
+train failed: rank 1 of 3 could not start its program: No such file or directory: '/x' [P106]
   check the name of the program
 
 ended by the group:
@@ -208,7 +201,7 @@ def test_simultaneous_failures_are_all_shown():
     )
     assert text == (
         """\
-train failed: rank 1 of 4 (pid 101) raised ValueError: bad batch after 2.00 s
+train failed: rank 1 of 4 (pid 101) raised ValueError: bad batch after 2.00 s [P101]
   exit code 1
 
   Traceback (most recent call last):
@@ -216,7 +209,7 @@ train failed: rank 1 of 4 (pid 101) raised ValueError: bad batch after 2.00 s
       raise ValueError("bad batch")
   ValueError: bad batch
 
-at the same time (within 1 ms):
+at the same time, as far as can be told:
 
 rank 0 of 4 (pid 100) was killed by SIGSEGV after 2.00 s
   SIGSEGV (signal 11)
@@ -310,6 +303,17 @@ def test_one_restart_is_not_several():
     assert "after 1 restarts" not in report(raised(), attempt=1)
 
 
+@pytest.mark.parametrize(
+    ("attempt", "regrouped", "said"),
+    [
+        (1, 1, "this was attempt 1, after 1 change of machines"),
+        (3, 2, "this was attempt 3, after 1 restart and 2 changes of machines"),
+    ],
+)
+def test_a_machine_that_came_or_went_is_no_restart(attempt, regrouped, said):
+    assert report(raised(), attempt=attempt, regrouped=regrouped).endswith(said)
+
+
 def test_a_long_message_is_cut_in_the_headline_only():
     text = "x" * 1000
     failure = raised(message=text, traceback=f"Traceback\nValueError: {text}\n")
@@ -339,16 +343,27 @@ def test_the_report_is_the_text_of_the_error():
 
 
 def test_sizes_and_times():
-    assert [format_bytes(n) for n in (0, 999, 1000, 2_500_000, 11_800_000_000)] == [
+    assert [size(n) for n in (0, 999, 1000, 2_500_000, 11_800_000_000)] == [
         "0 bytes", "999 bytes", "1.0 kB", "2.5 MB", "11.8 GB",
     ]  # fmt: skip
-    assert [format_seconds(s) for s in (0, 0.0004, 0.0999, 0.1, 2.349, 250.9, 7503)] == [
+    assert [duration(s) for s in (0, 0.0004, 0.0999, 0.1, 2.349, 250.9, 7503)] == [
         "0.0 ms", "0.4 ms", "99.9 ms", "0.10 s", "2.35 s", "4 min 10 s", "2 h 5 min",
     ]  # fmt: skip
-    assert format_seconds(59.999) == "60.00 s"
+    assert duration(59.999) == "60.00 s"
 
 
 def test_ranks_of_several_machines_have_their_numbers_in_the_job():
     text = report(raised(1), nproc=2, ended=(killed(0, 15),), node=3, nodes=4, first=6, world=8)
     assert text.startswith("train failed on node 3 of 4: rank 7 of 8 (pid 101) raised ValueError")
     assert "\n  rank 6 (pid 100) was ended by SIGTERM" in text
+
+
+def test_failures_of_which_each_may_have_been_the_first_are_shown_together():
+    def end(rank, at, doubt=0):
+        return RankEnd(rank, 10 + rank, Outcome.SIGNALLED, happened_at=at, doubt=doubt)
+
+    ms = 1_000_000
+    # Rank 0 told its failure; rank 1 was seen dead later, and may have died before; rank 2 not.
+    failures = (end(0, 100 * ms), end(1, 108 * ms, 9 * ms), end(2, 115 * ms, 9 * ms))
+    assert [e.rank for e in GroupEnd("x", 3, failures=failures).together] == [0, 1]
+    assert GroupEnd("x", 3).together == ()

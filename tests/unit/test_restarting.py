@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from procession.errors import Outcome, RankEnd
-from procession.exit import Exit
-from procession.policy import Restart
-from procession.restarting import Decision, Restarts, place_of
+from seams.rules import Decision, Restarts, place_of
+from seams.values import Exit, Outcome, RankEnd, Restart
 
 
 def restarts(chance=0.5, **rules):

@@ -1,37 +1,57 @@
 """What a rank tells and what the launcher reads, over a pipe within one process."""
 
+import base64
 import builtins
 import contextlib
 import errno
 import json
 import os
+import pickle
 import sys
 import threading
 import traceback
 
 import pytest
 
-from procession.errors import RemoteError
-from procession.results import ResultReader, exception_of, value_of
-from procession.worker import outcome
-from procession.worker.description import describe
-from procession.worker.frames import DONE, ERROR, FAILED, HEADER, VALUE
-from procession.worker.outcome import ResultPipe
+from seams.prepare import OF_COMMAND, OF_FUNCTION, OF_SCRIPT, ResultReader, results
+from seams.values import Command, Function, Module, RemoteError, Script
+from seams.worker import (
+    DONE,
+    ERROR,
+    FAILED,
+    HEADER,
+    MODULES,
+    VALUE,
+    ResultPipe,
+    describe,
+    encoded,
+    outcome,
+)
 
 GROUPS = pytest.mark.skipif(sys.version_info < (3, 11), reason="groups and notes are newer")
+
+FUNCTION = Function(print)
+
+
+def value_of(read):
+    return results.value_of(FUNCTION, read.body) if read.kind == VALUE else None
+
+
+def exception_of(record):
+    return results.exception_of(FUNCTION, record)
 
 
 @contextlib.contextmanager
 def pipes():
     """Give the rank's end and the launcher's end of a result pipe."""
     read_end, write_end = os.pipe()
-    reader = ResultReader(read_end)
+    reader = ResultReader(read_end, OF_FUNCTION)
+    pipe = ResultPipe(write_end)
     try:
-        yield ResultPipe(write_end), reader
+        yield pipe, reader
     finally:
         reader.close()
-        with contextlib.suppress(OSError):
-            os.close(write_end)  # the pipe of a rank closes when it has told
+        pipe._close()
 
 
 def told(tell):
@@ -44,7 +64,7 @@ def told(tell):
             reader.read()
         thread.join()
         assert not reader.torn
-        return reader.told
+        return reader.report
 
 
 def rebuilt(error):
@@ -53,7 +73,7 @@ def rebuilt(error):
         raise error
     except BaseException as e:
         record = describe(e, rebuildable=True)
-    return exception_of(told(lambda pipe: pipe.error(record)).record)
+    return exception_of(told(lambda pipe: pipe.error(record)).description)
 
 
 def function_names(error):
@@ -103,7 +123,7 @@ def test_a_value(value):
     assert read.kind == VALUE
     assert read.good
     assert value_of(read) == value
-    assert read.record == {}
+    assert read.description == {}
 
 
 def test_a_large_value():
@@ -120,11 +140,11 @@ def test_the_time_is_that_of_the_return():
     with pipes() as (pipe, reader):
         pipe.value(1)
         assert reader.read()
-        first = reader.told.at
+        first = reader.report.at
     with pipes() as (pipe, reader):
         pipe.done()
         assert reader.read()
-        assert reader.told.at >= first > 0
+        assert reader.report.at >= first > 0
 
 
 def test_the_outcome_is_news_once():
@@ -132,7 +152,7 @@ def test_the_outcome_is_news_once():
         assert not reader.read()
         pipe.value(1)
         assert reader.read()
-        assert value_of(reader.told) == 1
+        assert value_of(reader.report) == 1
         assert not reader.read()
         assert reader.ended
         assert not reader.torn
@@ -143,7 +163,7 @@ def test_a_rank_tells_once():
         pipe.done()
         pipe.error({"kind": "raised"})
         assert reader.read(everything=True)
-        assert reader.told.kind == DONE
+        assert reader.report.kind == DONE
         assert not reader.torn
 
 
@@ -151,18 +171,18 @@ def test_a_value_that_cannot_be_pickled():
     with pipes() as (pipe, reader):
         assert pipe.value(threading.Lock()) is False
         reader.read()
-        read = reader.told
+        read = reader.report
     assert not read.good
-    assert read.record["kind"] == "unpicklable"
-    assert read.record["type"] == "_thread.lock"
-    assert read.record["message"].startswith("TypeError: cannot pickle")
-    assert exception_of(read.record) is None
+    assert read.description["kind"] == "unpicklable"
+    assert read.description["type"] == "_thread.lock"
+    assert read.description["message"].startswith("TypeError: cannot pickle")
+    assert exception_of(read.description) is None
 
 
 def test_a_launcher_that_is_gone_is_no_error_of_the_rank():
     with pipes() as (pipe, reader):
         reader.close()
-        pipe.value(1)
+        assert pipe.value(1) is True
 
 
 def test_a_forked_child_does_not_tell():
@@ -180,13 +200,13 @@ def test_a_failure_is_known_before_it_is_described():
     with pipes() as (pipe, reader):
         pipe.failing("raised", "Plain")
         assert reader.read()
-        assert not reader.told.good
-        assert reader.told.record == {"kind": "raised", "type": "Plain", "code": 1}
-        first = reader.told.at
+        assert not reader.report.good
+        assert reader.report.description == {"kind": "raised", "type": "Plain", "code": 1}
+        first = reader.report.at
         pipe.error({"kind": "raised", "type": "Plain", "message": "text"})
         assert reader.read()
-        assert reader.told.record["message"] == "text"
-        assert reader.told.at == first
+        assert reader.report.description["message"] == "text"
+        assert reader.report.at == first
 
 
 @pytest.mark.parametrize("body", [b"", b"raised", b"raised\0x\0", b"\xff\0\0", b"a\0" + b"9" * 99])
@@ -194,16 +214,18 @@ def test_garbage_in_what_is_told_first(body):
     told, torn, _, _ = read_after(frame(FAILED, body))
     assert not told.good
     assert not torn
-    assert "code" not in told.record
+    assert "code" not in told.description
 
 
 def test_a_number_that_is_another_file_by_now_is_not_written_to(tmp_path):
     with pipes() as (pipe, reader):
+        place = pipe._fd
         with open(tmp_path / "file", "wb") as file:
-            os.dup2(file.fileno(), pipe._fd)
+            os.dup2(file.fileno(), place)
         pipe.failing("raised", "Plain")
         pipe.error({"kind": "raised"})
         assert not reader.read()
+        os.close(place)
     assert (tmp_path / "file").read_bytes() == b""
 
 
@@ -516,15 +538,15 @@ def frame(kind, body, length=None):
     return HEADER.pack(kind, len(body) if length is None else length, 123) + body
 
 
-def read_after(written):
+def read_after(written, may=OF_FUNCTION):
     """Read a pipe on which this was written before it was closed."""
     read_end, write_end = os.pipe()
-    reader = ResultReader(read_end)
+    reader = ResultReader(read_end, may)
     try:
         os.write(write_end, written)
         os.close(write_end)
         reader.read(everything=True)
-        return reader.told, reader.torn, reader.ended, reader.garbage
+        return reader.report, reader.torn, reader.ended, bool(reader.refused)
     finally:
         reader.close()
 
@@ -545,13 +567,13 @@ def test_a_frame_that_is_torn_at_any_byte(kind):
 def test_a_frame_may_come_in_pieces():
     whole = frame(VALUE, b"body")
     read_end, write_end = os.pipe()
-    reader = ResultReader(read_end)
+    reader = ResultReader(read_end, OF_FUNCTION)
     for i in range(len(whole)):
         assert not reader.read()
         assert reader.torn == (i > 0)
         os.write(write_end, whole[i : i + 1])
     assert reader.read()
-    assert reader.told.body == b"body"
+    assert reader.report.body == b"body"
     assert not reader.torn
     os.close(write_end)
     reader.close()
@@ -564,37 +586,169 @@ def test_garbage_is_not_believed(garbage):
 
 def test_who_writes_garbage_is_not_kept_waiting():
     read_end, write_end = os.pipe()
-    reader = ResultReader(read_end)
+    reader = ResultReader(read_end, OF_FUNCTION)
     os.set_blocking(write_end, False)
     for _ in range(20):
         os.write(write_end, b"x" * 60_000)
         assert not reader.read()
-    assert reader.garbage
+    assert reader.refused
     os.close(write_end)
     reader.close()
 
 
-def test_a_length_that_cannot_be_is_a_torn_frame():
-    assert read_after(frame(VALUE, b"x", length=2**63)) == (None, True, True, False)
+@pytest.mark.parametrize("length", [2**60, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("kind", [VALUE, ERROR])
+def test_a_length_that_cannot_be_is_refused_before_its_body_comes(kind, length):
+    assert read_after(frame(kind, b"x", length=length)) == (None, False, True, True)
+
+
+FUNCTIONS_ALONE = [(OF_SCRIPT, frame(VALUE, b"")), (OF_SCRIPT, frame(ERROR, b"", length=5 << 20))]
+NOBODY = [
+    (may, body)
+    for may in (OF_FUNCTION, OF_SCRIPT)
+    for body in (
+        frame(DONE, b"x"),
+        frame(MODULES, b""),
+        frame(FAILED, b"", length=1 << 20),
+        frame(FAILED, b"raised\0001\0T") + frame(DONE, b""),
+        frame(FAILED, b"raised\0001\0T") + frame(VALUE, b"v"),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("may", "written"),
+    [*FUNCTIONS_ALONE, *NOBODY, (OF_COMMAND, frame(DONE, b"")), (OF_COMMAND, frame(ERROR, b"{}"))],
+)
+def test_what_a_kind_of_program_may_not_tell(may, written):
+    read, torn, ended, refused = read_after(written + frame(DONE, b""), may)
+    assert (torn, ended, refused) == (False, True, True)
+    if read is not None:
+        assert read.kind == FAILED
+
+
+@pytest.mark.parametrize(
+    "written", [frame(DONE, b""), frame(ERROR, b"{}"), frame(FAILED, b"exit\0003\0SystemExit")]
+)
+def test_what_a_script_may_tell(written):
+    read, torn, _, refused = read_after(written, OF_SCRIPT)
+    assert (read.kind, torn, refused) == (written[:1], False, False)
+
+
+class Trap:
+    def __reduce__(self):
+        return pytest.fail, ("a pickle was loaded",)
+
+
+@pytest.mark.parametrize("program", [Script("x.py"), Module("x"), Command(("x",))])
+def test_no_pickle_of_another_program_than_a_function_is_loaded(program):
+    body = pickle.dumps(Trap())
+    assert results.value_of(program, body) is None
+    parts = {"type": "T", "message": "", "pickle": base64.b64encode(body).decode(), "frames": []}
+    parts |= {"cause": None, "context": None, "suppress": False}
+    assert results.exception_of(program, {"exceptions": [parts]}) is None
+
+
+def test_what_a_process_left_behind_writes_without_end_is_not_waited_for():
+    read_end, write_end = os.pipe()
+    reader = ResultReader(read_end, OF_SCRIPT)
+    over = threading.Event()
+
+    def write():
+        with contextlib.suppress(OSError):
+            while not over.is_set():
+                os.write(write_end, b"x" * 4096)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    reader.read(everything=True)
+    assert not over.is_set()  # it came back while the other still writes
+    assert writer.is_alive()
+    over.set()
+    reader.close()
+    writer.join()
+    os.close(write_end)
+
+
+def test_what_does_not_fit_into_memory_is_not_believed(monkeypatch):
+    class Full(bytearray):
+        def __iadd__(self, data):
+            raise MemoryError
+
+    read_end, write_end = os.pipe()
+    reader = ResultReader(read_end, OF_FUNCTION)
+    monkeypatch.setattr(reader, "_data", Full())
+    os.write(write_end, frame(VALUE, b"v"))
+    os.close(write_end)
+    reader.read()
+    assert (reader.report, reader.ended) == (None, True)
+    assert "memory" in reader.refused
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("kind", ["raised"]), ("type", {}), ("message", 5), ("traceback", None), ("code", "3"),
+     ("code", 256), ("code", -1), ("code", True), ("errno", 1e9), ("errno", -1)],
+)  # fmt: skip
+def test_a_field_of_an_error_that_cannot_be_is_left_out(name, value):
+    written = frame(ERROR, json.dumps({"kind": "raised", name: value}).encode())
+    read, _, _, refused = read_after(written, OF_SCRIPT)
+    assert not refused
+    assert name not in read.description
+
+
+@pytest.mark.parametrize("text", ["x" * 20_000_000, "\U0001f600" * 1_000_000])
+def test_an_error_with_a_text_that_is_too_long_is_told_with_less_of_it(text):
+    body = encoded({"kind": "raised", "type": "T", "message": text, "traceback": text})
+    read, _, _, refused = read_in_a_thread(frame(ERROR, body), OF_SCRIPT)
+    assert not refused
+    assert read.description["type"] == "T"
+    for name in ("message", "traceback"):
+        assert read.description[name].startswith(text[:1000])
+        assert read.description[name].endswith(text[-1000:])
+        assert "characters are left out" in read.description[name]
+
+
+def read_in_a_thread(written, may):
+    """Read what is more than a pipe holds."""
+    read_end, write_end = os.pipe()
+    reader = ResultReader(read_end, may)
+
+    def write():
+        with open(write_end, "wb") as f:
+            f.write(written)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while not reader.ended:
+        reader.read()
+    thread.join()
+    reader.close()
+    return reader.report, reader.torn, reader.ended, reader.refused
 
 
 def test_what_comes_after_a_frame_does_not_change_it():
     body = json.dumps({"kind": "raised", "type": "T"}).encode()
     read, torn, _, _ = read_after(frame(ERROR, body) + b"and more")
     assert not torn
-    assert read.record == {"kind": "raised", "type": "T"}
+    assert read.description == {"kind": "raised", "type": "T"}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"5", b"\xff\xfe", b"null"])
 def test_an_error_that_is_no_record(body):
     read, _, _, _ = read_after(frame(ERROR, body))
     assert not read.good
-    assert read.record == {}
+    assert read.description == {}
 
 
 def test_closing_twice():
     read_end, write_end = os.pipe()
     os.close(write_end)
-    reader = ResultReader(read_end)
+    reader = ResultReader(read_end, OF_FUNCTION)
     reader.close()
+    other = os.open(os.devnull, os.O_RDONLY)
+    assert other == read_end  # the number is somebody else's now
     reader.close()
+    os.fstat(other)
+    os.close(other)

@@ -1,33 +1,11 @@
-"""What is hidden in a run's files, and what is read of the files of ranks."""
+"""What is read of the files of ranks."""
 
 import json
 import os
 
 import pytest
 
-from procession.output.rundir import masked, masked_words, open_regular, read_error_file
-
-
-def test_variables_that_look_like_secrets():
-    env = {"HF_TOKEN": "x", "my_api_key": "y", "DB_PASSWORD": "z", "HOME": "/root", "EMPTY_KEY": ""}
-    hidden = {"HF_TOKEN": "***", "my_api_key": "***", "DB_PASSWORD": "***", "HOME": "/root"}
-    assert masked(env) == {**hidden, "EMPTY_KEY": ""}
-    assert masked({"TOKEN": None}) == {"TOKEN": None}
-
-
-@pytest.mark.parametrize(
-    ("words", "shown"),
-    [
-        (["train.py", "--api-key", "X", "a"], ["train.py", "--api-key", "***", "a"]),
-        (["train.py", "--api-key=X"], ["train.py", "--api-key=***"]),
-        (["--token", "--verbose", "b"], ["--token", "--verbose", "b"]),
-        (["'--password'", "'X'"], ["'--password'", "***"]),
-        (["keyboard", "token"], ["keyboard", "token"]),
-        ([], []),
-    ],
-)
-def test_words_that_look_like_secrets(words, shown):
-    assert masked_words(words) == shown
+from seams.output import open_regular, read_error_file
 
 
 def error_file(path, data):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from procession.engines.contract import EngineError
-from procession.engines.slurm_allocation import counts, expand
+from seams.jobs import EngineError
+from seams.slurm import counts, expand
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,16 @@ import sys
 
 import pytest
 
-from procession.errors import ProcessionError, SpecError
-from procession.policy import Logs, Restart, Stop
-from procession.spec import (
+from seams.values import (
     Command,
     Function,
+    Logs,
     Module,
+    ProcessionError,
+    Restart,
     Script,
+    SpecError,
+    Stop,
     as_program,
     make_spec,
     program_problem,

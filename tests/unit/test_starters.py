@@ -2,8 +2,8 @@
 
 import pytest
 
-from procession.cli.starters import FIRST_PORT, PORTS, read_started
-from procession.errors import SpecError
+from seams.cli import FIRST_PORT, PORTS, read_started
+from seams.values import SpecError
 
 
 def mpirun(rank, size, local, local_size, **more):

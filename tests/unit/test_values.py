@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from procession import Logs, Restart, Std, Stop
-from procession.values import Record, Value
+from seams.values import Record, Value
 
 
 class Point(Value):

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from procession.view.rows import ODDITIES, fold, oddities
-from procession.view.seen import Seen, Usage
+from seams.view import ODDITIES, Seen, Usage, fold, oddities
 from unit.viewgroups import FAILED, RUNNING, groups
 
 

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from procession.view.usage import Gpus, Sampler
+from seams.view import Gpus, Sampler
 from support import until
 
 PAGE = os.sysconf("SC_PAGE_SIZE")

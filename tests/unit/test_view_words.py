@@ -2,11 +2,8 @@
 
 import pytest
 
-from procession.view import words
-from procession.view.pace import Pace
-from procession.view.seen import Seen, Usage, Whole, see
-from procession.view.status import status_line
-from procession.view.telling import plain
+from seams.values import LONGEST_RANKS, figures, short_ranks
+from seams.view import Pace, Seen, Usage, Whole, plain, see, status_line
 
 
 @pytest.mark.parametrize(
@@ -15,7 +12,7 @@ from procession.view.telling import plain
      ([1e20], "1e+20"), ([float("inf")], "inf")],
 )  # fmt: skip
 def test_ranges(values, text):
-    assert words.between(values) == text
+    assert figures.between(values) == text
 
 
 @pytest.mark.parametrize(
@@ -23,7 +20,7 @@ def test_ranges(values, text):
     [(0, "0:00"), (59.9, "0:59"), (3600, "1:00:00"), (86400 * 2.5, "2d 12h"), (-1, "0:00")],
 )
 def test_clock(seconds, text):
-    assert words.clock(seconds) == text
+    assert figures.clock(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -32,8 +29,8 @@ def test_clock(seconds, text):
      (range(0, 64, 2), "[0,2,4,6,8...] 32")],
 )  # fmt: skip
 def test_ranks(ranks, text):
-    assert words.ranks(list(ranks)) == text
-    assert len(text) <= words.LONGEST_RANKS
+    assert short_ranks(list(ranks)) == text
+    assert len(text) <= LONGEST_RANKS
 
 
 @pytest.mark.parametrize(
@@ -41,12 +38,12 @@ def test_ranks(ranks, text):
     [(1.94, "1.94/s"), (12345.6, "12346/s"), (0.5, "30/min"), (0.001, "3.6/h"), (0, "0/s")],
 )
 def test_rates(rate, text):
-    assert words.rate(rate) == text
+    assert figures.rate(rate) == text
 
 
 def test_sizes_share_a_unit():
-    assert words.bytes_between([900_000_000, 1_400_000_000]) == "0.9-1.4 GB"
-    assert words.bytes_between([0]) == "0 B"
+    assert figures.sizes([900_000_000, 1_400_000_000]) == "0.9-1.4 GB"
+    assert figures.sizes([0]) == "0 B"
 
 
 def test_pace_is_that_of_the_last_beats():
@@ -110,7 +107,10 @@ def test_status_line_names_what_is_odd():
 
 
 def test_texts_of_ranks_are_harmless():
-    assert plain("a\tb\x1b[31mred\x1b[0m\x1b]0;title\x07\x9bc\r\n\u202eend") == "a bred]0;titlecend"
+    assert (
+        plain("a\tb\x1b[31mred\x1b[0m\x1b]0;title\x07\x9bc\r\n\u202eend")
+        == "a bred^[]0;title^G<9b>c^M^J<U+202E>end"
+    )
 
 
 def test_what_is_seen_of_a_look():

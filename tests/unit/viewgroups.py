@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from procession.view.seen import Seen, Usage
+from seams.view import Seen, Usage
 
 RUNNING = {"state": "RUNNING"}
 FAILED = {"state": "EXITED", "exit": "exit code 1", "ended": "FAILED", "failed": True}

@@ -8,7 +8,7 @@ from xlasupport import in_process, no_devices, of_ranks, one_tpu_host, said_by_r
 from xlawork import calls, fail_at, tell
 
 import procession.xla as xmp
-from support import run_python, write
+from support import run_procession, run_python, write
 
 
 class TestFace:
@@ -102,7 +102,7 @@ class TestLaunch:
 
     def test_ranks_of_the_command(self, v4_8, tmp_path):
         script = write(tmp_path / "train.py", in_process("launch", "tell"))
-        done = run_python("-m", "procession", "run", "-n", 2, script)
+        done = run_procession("run", "-n", 2, script)
         assert done.returncode == 0, done.stderr
         assert sorted(c["args"] for c in calls(v4_8)) == [[0], [1]]
 

@@ -16,8 +16,8 @@ from xlasupport import (  # noqa: F401
 from xlawork import AT_IMPORT, STAND_IN, calls, exit_at, fail_at, tell, tell_early
 
 import procession.xla as xmp
-from procession.errors import SpecError
 from procession.multiprocessing import ProcessContext, ProcessExitedException
+from seams.values import SpecError
 from support import run_python, write
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "devices"))

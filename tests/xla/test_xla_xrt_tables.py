@@ -2,8 +2,8 @@
 
 import pytest
 
-from procession.errors import SpecError
-from procession.xla import xrt
+from seams.values import SpecError
+from seams.xla import xrt
 
 ONE_HOST = {"XRT_TPU_CONFIG": "tpu_worker;0;10.0.0.2:8470"}
 FOUR_HOSTS = "|".join(f"c_tpu_worker;{i};10.0.0.{i + 2}:8470" for i in range(4))

@@ -54,3 +54,13 @@ def fall(index, depth):
     if depth:
         fall(index, depth - 1)
     raise RuntimeError(f"at the bottom of {index}")
+
+
+def fail_slowly(index, who):
+    """One fails, and takes its time to exit."""
+    if index == who:
+        import atexit
+
+        atexit.register(time.sleep, 1.5)
+        raise ValueError("no more data")
+    time.sleep(60)

@@ -1,39 +1,36 @@
-"""The command `procession`: one file per subcommand, imported when it is asked for."""
+"""The command `procession`: its subcommands, each imported only when it is called.
+
+From words to a run: `words` reads the command line by the table in `options`; `sources` adds what
+variables and TOML files say, into `settings`; `request` makes of it what is to be run; `where` runs
+it: here (`run`), on an engine (`job`), or without this terminal (`detach`). Commands that look at
+runs or steer them are in `steer`, those for Kubernetes in `kubernetes`.
+
+May import every other room but the drop-ins. Start reading at `main` below, then at `where`.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
+from procession.cli.commands import COMMANDS, STEERING, TOLD
 from procession.forkserver.boot import end_early, start_early
 
-# Of these comes no group in this process.
+# With one of these words, this process launches no group.
 TELLING = {"-h", "--help", "--version", "--dry-run", "--dry_run", "--detach"}
-TOLD = "PROCESSION_TOLD"  # in the environment of a detached launcher: a descriptor, see `detached`
+
+WARM = "PROCESSION_WARM"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from threading import Thread
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 DESCRIPTION = """\
 Launch n copies of a program as one group of ranks: they start together, fail
 together, say why, and leave nothing behind."""
-
-COMMANDS = {
-    "run": "run a program as a group of ranks",
-    "ps": "list what runs here, and what ran",
-    "logs": "show what the ranks of a run write",
-    "attach": "come back to a run, and stay until it ends",
-    "stop": "end a run",
-    "report": "tell how a run is, or how it ended",
-    "stacks": "show what each rank of a run is doing",
-    "clean": "end and remove what launchers that were killed have left",
-    "manifest": "print what a cluster has to be told to run a program (kubernetes)",
-    "doctor": "tell what this machine offers, and what falls back",
-    "completion": "print a script by which bash, zsh or fish completes this command",
-}
 
 EPILOG = f"""\
 commands:
@@ -47,7 +44,6 @@ examples:
   procession attach last                      and back to it
   procession doctor                           what this machine offers
 """
-STEERING = ("ps", "logs", "attach", "stop", "report", "stacks", "clean")
 INTERRUPTED = 130  # 128 + SIGINT
 
 
@@ -58,27 +54,49 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def surrounded(call: Callable[[], int], launch: Sequence[str] | None) -> int:
-    """Call what a command does, with a forkserver that boots meanwhile if it will launch a group.
+    """Call what a command does; for a launch, a forkserver starts meanwhile.
 
-    launch: the words of a launch. Gives the exit code, also after Ctrl-C.
+    launch: the words of a launch, None for other commands. One that may get a forkserver that was
+    kept looks for that first. Gives the exit code, also after Ctrl-C.
     """
-    if launch is not None and (TOLD in os.environ or not TELLING.intersection(launch)):
+    warm = launch is not None and (WARM in os.environ or any(w[:6] == "--warm" for w in launch))
+    if launch is not None and not warm and (TOLD in os.environ or not TELLING.intersection(launch)):
         start_early()
     try:
-        return call()
+        return _with_loss(call())
+    except SystemExit as e:
+        if e.code:
+            raise
+        return _with_loss(0)  # of --help
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
         end_early()
 
 
+def _with_loss(code: int) -> int:
+    """Give the exit code of a command; if some of what it printed was lost, say so, and give 74."""
+    saying: Any = sys.modules.get("procession.cli.say")
+    if saying is None or not saying.fault:
+        return code
+    why, saying.fault = saying.fault, ""
+    saying.say(f"procession: what was to be printed is lost ({why})\n", sys.stderr)
+    return code or saying.LOST
+
+
 def command() -> NoReturn:
     """Be the command `procession`."""
-    leave_after(main)
+    leave_after(main, launches=sys.argv[1:2] == ["run"])
 
 
-def leave_after(main: Callable[[], int]) -> NoReturn:
-    """Call `main`, and leave with its code, without tidying up an interpreter that goes anyway."""
+def leave_after(main: Callable[[], int], *, launches: bool) -> NoReturn:
+    """Call `main`, and exit with its code, without the cleanup of the interpreter.
+
+    launches: whether it launches a group. What is made until then stays to the end, so the garbage
+    collector would look through it in vain, some milliseconds long: `where` turns it on again.
+    """
+    if launches:
+        gc.disable()
     try:
         code = main()
     except SystemExit as e:
@@ -91,7 +109,7 @@ def leave_after(main: Callable[[], int]) -> NoReturn:
     import atexit
     import os
 
-    # Ours, and those of who watches this interpreter from outside.
+    # Exit handlers: ours, and those of tools that watch this interpreter, such as coverage.
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -109,23 +127,24 @@ def _is_waited_for(thread: Thread) -> bool:
 
 def _command(words: list[str]) -> int:
     if words[:1] == ["run"]:
-        from procession.cli import run
+        from procession.cli import where
 
-        return run.main(words[1:])
-    from procession.cli.parser import Parser
+        return where.main(words[1:])
+    from procession.cli.option import Option
+    from procession.cli.words import Parser
 
     parser = Parser(
         "procession",
+        [Option(("--version",), "", "print the version and exit")],
         hint="; the options of a run stand behind `procession run`",
         usage="procession [-h] [--version] COMMAND ...",
         description=DESCRIPTION,
         epilog=EPILOG,
     )
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
     options, rest = parser.read(words)
     if options.version:
-        from procession import __version__
         from procession.cli.say import say
+        from procession.values.version import __version__
 
         say(f"procession {__version__}\n", sys.stdout)
         return 0
@@ -134,54 +153,20 @@ def _command(words: list[str]) -> int:
         return 2
     if rest[0] == "run":
         return _command(rest)
-    if rest[0] in (*STEERING, "manifest"):
-        from importlib import import_module
+    if rest[0] not in COMMANDS:
+        return _unknown(rest[0])
+    from importlib import import_module
 
-        return import_module(f"procession.cli.{rest[0]}").main(rest[1:])
-    if rest[0] == "doctor":
-        return _doctor(rest[1:])
-    if rest[0] == "completion":
-        return _completion(rest[1:])
-    return _unknown(rest[0])
+    room = "procession.cli.steer" if rest[0] in STEERING else "procession.cli"
+    return import_module(f"{room}.{rest[0]}").main(rest[1:])
 
 
 def _unknown(command: str) -> NoReturn:
-    from procession.cli.parser import near
     from procession.cli.say import refuse
+    from procession.cli.words import near
 
     meant = near(command, COMMANDS, 0.6)
     hint = f"to run a program, write `procession run {command}`"
     if meant:
         hint = f"did you mean `procession {meant}`?"
     refuse("procession", f"there is no command {command!r}; {hint}")
-
-
-def _completion(words: list[str]) -> int:
-    from procession.cli import completion
-    from procession.cli.parser import Parser
-    from procession.cli.say import say
-
-    shells = ", ".join(completion.SHELLS)
-    parser = Parser(
-        "procession completion",
-        usage="procession completion SHELL",
-        description=f"{COMMANDS['completion'].capitalize()}. SHELL is one of {shells}.\n"
-        'For bash and zsh: eval "$(procession completion bash)"',
-    )
-    _, rest = parser.read(words)
-    if len(rest) != 1 or rest[0] not in completion.SHELLS:
-        parser.error(f"say for which shell: {shells}")
-    say(completion.script(rest[0], COMMANDS, completion.parsers()), sys.stdout)
-    return 0
-
-
-def _doctor(words: list[str]) -> int:
-    from procession.cli import doctor
-    from procession.cli.parser import Parser
-
-    parser = Parser("procession doctor", description=f"{COMMANDS['doctor'].capitalize()}.")
-    doctor.add_arguments(parser)
-    options, rest = parser.read(words)
-    if rest:
-        parser.error(f"it takes no words beside its options, such as {rest[0]!r}")
-    return doctor.main(options)

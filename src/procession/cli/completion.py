@@ -1,38 +1,27 @@
 """`procession completion SHELL`: a script that completes our words in bash, zsh or fish.
 
-It is made from the parsers of the commands, and holds all that it offers: to complete a word starts
-no Python.
+It is written from the tables of options, and holds all words that it offers: completing starts no
+Python.
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
 from importlib import import_module
-from typing import NamedTuple
 
-from procession.cli import STEERING, manifest
-from procession.cli.options import make_parser
-from procession.cli.parser import Parser
-from procession.devices import AUTO, KINDS
-from procession.spec import START_METHODS
+from procession.cli import adopt, doctor, explain, manifest
+from procession.cli.commands import COMMANDS, STEERING
+from procession.cli.option import Option
+from procession.cli.request import make_parser
+from procession.cli.say import say
+from procession.cli.words import Parser
 
 SHELLS = ("bash", "zsh", "fish")
 HELP = ("-h", "--help")
-WORDS = {
-    "nproc_per_node": ("auto", "cpu", "gpu", "xpu"),
-    "devices": (AUTO, *KINDS),
-    "redirects": ("0", "1", "2", "3"),
-    "tee": ("0", "1", "2", "3"),
-    "start_method": START_METHODS,
-    "preload": ("auto", "none"),
-    "stdin": ("0", "none"),
-    "rdzv_backend": ("static", "c10d"),
-    "kind": ("jobset", "job"),
-    "output": ("yaml", "json"),
-}
 # How zsh completes the words behind a command's options.
 REST = {
     "run": " \\\n                    '*::word:_normal'",
+    "adopt": " \\\n                    '*::word:_normal'",
     "manifest": f" \\\n                    '1:where:({' '.join(manifest.WHERE)})' "
     "'*::word:_normal'",
 }
@@ -72,7 +61,7 @@ _procession() {{
     esac
     case $command:$word in
 {options}
-        run:*) COMPREPLY=($(compgen -c -- "$word") $(compgen -f -- "$word")) ;;
+        run:*|adopt:*) COMPREPLY=($(compgen -c -- "$word") $(compgen -f -- "$word")) ;;
         logs:*|attach:*|stop:*|report:*|stacks:*)
             COMPREPLY=($(compgen -W "$(_procession_runs) last" -- "$word")) ;;
         manifest:*) COMPREPLY=($(compgen -W {places} -- "$word")) ;;
@@ -111,66 +100,53 @@ compdef _procession procession
 """
 
 
-class _Option(NamedTuple):
-    """names: as typed. value: its metavar, "" for a flag. words: its known values."""
-
-    names: tuple[str, ...]
-    value: str
-    words: tuple[str, ...]
-    help: str
-
-
-def script(shell: str, commands: dict[str, str], parsers: dict[str, Parser]) -> str:
-    """Write the script. commands: what each does. parsers: of those that have options."""
-    options = {name: _options(parser) for name, parser in parsers.items()}
-    write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]
-    return write(commands, options)
+def main(words: list[str]) -> int:
+    """Print the script; returns the exit code."""
+    shells = ", ".join(SHELLS)
+    parser = Parser(
+        "procession completion",
+        usage="procession completion SHELL",
+        description=f"{COMMANDS['completion'].capitalize()}. SHELL is one of {shells}.\n"
+        'For bash and zsh: eval "$(procession completion bash)"',
+    )
+    _, rest = parser.read(words)
+    if len(rest) != 1 or rest[0] not in SHELLS:
+        parser.error(f"say for which shell: {shells}")
+    options = {name: [*each.options.values()] for name, each in parsers().items()}
+    say({"bash": _bash, "zsh": _zsh, "fish": _fish}[rest[0]](COMMANDS, options), sys.stdout)
+    return 0
 
 
 def parsers() -> dict[str, Parser]:
     """Make the parsers of the commands that have options."""
-    from procession.cli import doctor
-
-    doctors = Parser("procession doctor")
-    doctor.add_arguments(doctors)
-    steering = {name: import_module(f"procession.cli.{name}").make_parser() for name in STEERING}
-    others = {"manifest": manifest.make_parser(), "doctor": doctors}
-    return {"run": make_parser(), **steering, **others}
-
-
-def _options(parser: Parser) -> list[_Option]:
-    return [_option(action) for action in parser.options.values()]
-
-
-def _option(action: argparse.Action) -> _Option:
-    value = "" if action.nargs == 0 else str(action.metavar)
-    first = " ".join((action.help or "").replace("%%", "%").split())
-    return _Option(tuple(action.option_strings), value, WORDS.get(action.dest, ()), first)
+    steer = {n: import_module(f"procession.cli.steer.{n}").PARSER for n in STEERING}
+    others = {"manifest": manifest.PARSER, "doctor": doctor.PARSER, "explain": explain.PARSER}
+    return {"run": make_parser(), "adopt": adopt.PARSER, **steer, **others}
 
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _bash(commands: dict[str, str], options: dict[str, list[_Option]]) -> str:
+def _bash(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
     takes = [
         f"{command}:{name}"
         for command, each in options.items()
         for option in each
-        if option.value
+        if option.metavar and not option.bare
         for name in option.names
     ]
     values: list[str] = []
     for command, each in options.items():
         for option in each:
-            if not option.value:
+            if not option.metavar or option.bare:
                 continue
             pattern = "|".join(f"{command}:{name}" for name in option.names)
             what = '-W "" --'
             if option.words:
                 what = f"-W {_quoted(' '.join(option.words))} --"
-            elif option.value in (FILES, DIRECTORIES):
-                what = "-f --" if option.value == FILES else "-d --"
+            elif option.metavar in (FILES, DIRECTORIES):
+                what = "-f --" if option.metavar == FILES else "-d --"
             values.append(f'        {pattern}) COMPREPLY=($(compgen {what} "$word")); return ;;')
     lines = [
         f"        {command}:-*) COMPREPLY=($(compgen -W "
@@ -187,17 +163,17 @@ def _bash(commands: dict[str, str], options: dict[str, list[_Option]]) -> str:
     )
 
 
-def _zsh(commands: dict[str, str], options: dict[str, list[_Option]]) -> str:
-    def spec(option: _Option) -> str:
+def _zsh(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
+    def spec(option: Option) -> str:
         text = option.help.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
         text = text.replace(":", "\\:")
         value = ""
         if option.words:
-            value = f":{option.value}:({' '.join(option.words)})"
-        elif option.value in (FILES, DIRECTORIES):
-            value = f":{option.value}:_files" + (" -/" if option.value == DIRECTORIES else "")
-        elif option.value:
-            value = ":{}: ".format(option.value.replace(":", "\\:"))
+            value = f":{option.metavar}:({' '.join(option.words)})"
+        elif option.metavar in (FILES, DIRECTORIES):
+            value = f":{option.metavar}:_files" + (" -/" if option.metavar == DIRECTORIES else "")
+        elif option.metavar and not option.bare:
+            value = ":{}: ".format(option.metavar.replace(":", "\\:"))
         own = [f"{name}[{text}]{value}" for name in option.names]
         return " ".join(_quoted(word) for word in own)
 
@@ -212,7 +188,7 @@ def _zsh(commands: dict[str, str], options: dict[str, list[_Option]]) -> str:
     return ZSH.format(commands="\n".join(described), cases="\n".join(cases))
 
 
-def _fish(commands: dict[str, str], options: dict[str, list[_Option]]) -> str:
+def _fish(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
     lines = [
         "# fish completion for procession. To use it: procession completion fish | source",
         "complete -c procession -n __fish_use_subcommand -f",
@@ -227,8 +203,8 @@ def _fish(commands: dict[str, str], options: dict[str, list[_Option]]) -> str:
             words.append(f"'__fish_seen_subcommand_from {command}'")
             for name in option.names:
                 words += ["-l", name[2:]] if name.startswith("--") else ["-s", name[1:]]
-            if option.value:
-                words.append("-r" if option.value in (FILES, DIRECTORIES) else "-x")
+            if option.metavar and not option.bare:
+                words.append("-r" if option.metavar in (FILES, DIRECTORIES) else "-x")
             if option.words:
                 words += ["-a", _fish_quoted(" ".join(option.words))]
             lines.append(" ".join([*words, "-d", _fish_quoted(option.help)]))
@@ -242,6 +218,3 @@ def _fish(commands: dict[str, str], options: dict[str, list[_Option]]) -> str:
 
 def _fish_quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-__all__ = ["SHELLS", "parsers", "script"]

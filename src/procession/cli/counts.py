@@ -1,10 +1,10 @@
-"""How many ranks, if that is not said by a number: as many as this machine has of something."""
+"""Numbers of ranks that are given by a word, such as `gpu`: as many as this machine has."""
 
 from __future__ import annotations
 
 import os
 
-from procession.errors import SpecError
+from procession.values.errors import SpecError
 
 # The words of torchrun for accelerators: what we call them, and what chooses among them.
 ACCELERATORS = {
@@ -47,6 +47,3 @@ def _count(word: str, where: str) -> int:
                     return 0
                 raise SpecError(f"{where} {word}: {e}") from None
     return there
-
-
-__all__ = ["count_ranks"]

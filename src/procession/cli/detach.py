@@ -1,8 +1,8 @@
 """`procession run --detach`, in the process that gives the terminal back.
 
-The launcher is a new process in a session of its own, which runs the same words; this one waits
-until the group has started, or has not. So nothing of this process, which is going to end, is what
-the group hangs on.
+The launcher is a new process in a session of its own, which reads the same words. This process
+waits until the group has started, or has failed to start, and then ends. The group does not depend
+on it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,22 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from procession.cli import TOLD
+from procession.cli.commands import TOLD
 from procession.cli.say import say
-from procession.forkserver.boot import interpreter_flags
+from procession.forkserver.boot import interpreter_flags, own_python
+from procession.system.origin import own_session
 
-MODULES = {False: ("procession", "run"), True: ("procession.cli.torchrun",)}
 
-
-def detach(words: Sequence[str], *, torchrun: bool) -> int:
-    """Start the launcher, and tell what came of it; returns the exit code."""
+def detach(words: Sequence[str]) -> int:
+    """Start the launcher, and say how that went; returns the exit code."""
     read_end, write_end = os.pipe()
-    module, *first = MODULES[torchrun]
-    command = [sys.executable, *interpreter_flags(), "-m", module, *first, *words]
+    command = own_python("procession.cli:command", "run", *words, flags=interpreter_flags())
     hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         launcher = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, TOLD: str(write_end)},
+            env={**os.environ, TOLD: f"{write_end} {own_session()}"},
             pass_fds=(write_end,),
             start_new_session=True,
         )
@@ -52,7 +50,7 @@ def detach(words: Sequence[str], *, torchrun: bool) -> int:
 def _tell(heard: bytes, launcher: subprocess.Popen[bytes]) -> int:
     try:
         told: dict[str, Any] = json.loads(heard)
-    except ValueError:  # it has said itself what was wrong, or was killed
+    except ValueError:  # it has printed what was wrong, or was killed
         code = launcher.wait()
         if code < 0:
             say(f"procession: the launcher was killed by signal {-code}\n", sys.stderr)
@@ -63,7 +61,7 @@ def _tell(heard: bytes, launcher: subprocess.Popen[bytes]) -> int:
         if told["code"]:
             return int(told["code"])
     run = told["run"]
-    launcher.returncode = 0  # it goes on, and is not to be waited for
+    launcher.returncode = 0  # it goes on, and nobody waits for it
     say(f"{run}\n", sys.stdout)
     say(
         f"procession: {run} runs on without this terminal, in {told['dir']}\n"
@@ -72,6 +70,3 @@ def _tell(heard: bytes, launcher: subprocess.Popen[bytes]) -> int:
         sys.stderr,
     )
     return 0
-
-
-__all__ = ["detach"]

@@ -1,7 +1,7 @@
-"""`procession run --detach`, in the launcher that goes on: its streams, and who waits for it.
+"""`procession run --detach`, in the launcher that goes on: its streams, and the process that waits.
 
-The process that gives the terminal back waits at a pipe, whose descriptor stands in the environment
-of this one. It is told once: that the group has started, or how it ended before that.
+The process that gives the terminal back reads a pipe, whose descriptor is in the environment of
+this one. One message is written to it: that the group has started, or how it ended before that.
 """
 
 from __future__ import annotations
@@ -12,49 +12,46 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from procession.cli import TOLD
-from procession.cli.settings import Settings
-from procession.control.place import state_directory
-from procession.errors import SpecError
-from procession.events import Event
-from procession.group import Group
+from procession.cli.commands import TOLD
+from procession.explain.report import format_report
+from procession.group.group import Group
 from procession.output.plan import Output
-from procession.policy import Logs
-from procession.report import format_report
-from procession.spawner import planned_output
-from procession.spec import Spec
+from procession.prepare.resources import planned_output
+from procession.system.origin import come_from
+from procession.values.events import Event
+from procession.values.spec import Spec
 
 CONSOLE = "console.log"
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-class Told:
-    """Who waits for this launcher. Used in the thread of the supervisor."""
+class Waiter:
+    """The process that waits for this launcher. Used in the thread of the supervisor."""
 
     def __init__(self, fd: int) -> None:
         os.set_inheritable(fd, False)
         self._fd = fd
 
     def watch(self, group: Group) -> None:
-        """Tell when the group has started, or ended before."""
+        """Send a message when the group has started."""
 
         def take(event: Event) -> None:
             if event.kind == "running":
-                self._tell({"run": group.run_id, "dir": group.run_dir})
+                self._send({"run": group.run_id, "dir": group.run_dir})
 
-        group.subscribe(take)
+        group.hear(take)
 
     def end(self, code: int, group: Group) -> None:
-        """Tell how it ended, if nothing was told before."""
+        """Send a message about the end, if none was sent before."""
         said = format_report(group.end) if group.end is not None and group.end.failures else ""
-        self._tell({"run": group.run_id, "dir": group.run_dir, "code": code, "said": said})
+        self._send({"run": group.run_id, "dir": group.run_dir, "code": code, "said": said})
 
     @contextmanager
     def settled(self, spec: Spec) -> Generator[Output]:
-        """Lead our streams to the console log in the run's directory, from now on.
+        """Send our output to the console log in the run's directory, from now on.
 
-        If the block raises, they lead again to the terminal, on which that is to be said. Raises
-        OSError.
+        If the block raises, output goes to the terminal again, so that the error is seen there.
+        Raises OSError.
         """
         os.makedirs(str(spec.logs.dir), 0o700, exist_ok=True)
         output = planned_output(spec)
@@ -75,37 +72,21 @@ class Told:
             for each in (fd, *terminal):
                 os.close(each)
 
-    def _tell(self, what: dict[str, object]) -> None:
+    def _send(self, what: dict[str, object]) -> None:
         fd, self._fd = self._fd, -1
         if fd < 0:
             return
         try:
             os.write(fd, json.dumps(what).encode())
         except OSError:
-            pass  # nobody waits any more
+            pass  # the process that waited has ended
         os.close(fd)
 
 
-def taken() -> Told | None:
-    """Give who waits for this launcher, None in the process that is still to give way."""
-    text = os.environ.pop(TOLD, "")
-    return Told(int(text)) if text.isdecimal() else None
-
-
-def check_detached(s: Settings, logs: Logs) -> Logs:
-    """See that a run can be detached; gives its logs, which always have a directory.
-
-    Raises SpecError.
-    """
-    for other in ("json", "logs_specs"):
-        if s.said(other):
-            hint = "; see result.json in the run's directory" if other == "json" else ""
-            raise SpecError(f"--detach and {s.where(other)} cannot go together{hint}")
-    if s.on_command_line("stdin") and s.text("stdin") != "none":
-        raise SpecError("--detach and --stdin cannot go together: there is no terminal to read")
-    if logs.dir is not None:
-        return logs
-    return logs.__replace__(dir=os.path.join(state_directory(), "runs"))
-
-
-__all__ = ["CONSOLE", "Told", "check_detached", "taken"]
+def take_waiter() -> Waiter | None:
+    """Give who waits for this launcher, and take it out of the environment; None if nobody does."""
+    fd, _, session = os.environ.pop(TOLD, "").partition(" ")
+    if not fd.isdecimal():
+        return None
+    come_from(session)
+    return Waiter(int(fd))

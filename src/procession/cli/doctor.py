@@ -11,7 +11,6 @@ Each group of findings is made by one function, which may fail without the other
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -19,9 +18,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from procession.system import accelerators, files, numa, probe
+from procession.cli.commands import COMMANDS
+from procession.cli.option import Option
+from procession.cli.say import say
+from procession.cli.words import Parser
+from procession.system import accelerators, files, memory_groups, numa, probe
 from procession.system.cgroups import cgroups
 from procession.system.memory import OomWatch
+from procession.values.cpusets import format_cpus
 
 FDS_PER_RANK = 6  # with prefixed output: two streams, result, pidfd, and the other ends meanwhile
 FDS_BESIDE = 32
@@ -29,6 +33,7 @@ MIB, GIB = 1 << 20, 1 << 30
 UNKNOWN = "unknown"
 UNABLE = "cannot launch anything"
 LATER = "(not used today; would allow stricter containment)"
+ALONE = "a cgroup for it alone: systemd-run --user --scope -p Delegate=yes procession run ..."
 DEVICES = "the device files' group (render, video) for this user, or a container's --device, --gpus"
 
 
@@ -50,7 +55,7 @@ class Finding:
 
 
 def fact(key: str, thing: str, value: object, *data: object) -> Finding:
-    """Make a finding without judgement; its data is its value if none are given."""
+    """Make a finding without judgement. data: for programs, if it is not the value."""
     text = UNKNOWN if value is None else str(value)
     return Finding(key, thing, "-", text, data[0] if data else value)
 
@@ -89,9 +94,14 @@ LINUX = "Linux {} or newer; in a container, a seccomp profile that allows it"
 PROC_CHILDREN = "a kernel with CONFIG_PROC_CHILDREN"
 # key, thing, what procession does without it ("" for what it needs), what to do about it
 FEATURES = (
-    ("pidfd_open", "pidfd_open", "", LINUX.format("5.3")),
-    ("pidfd_send_signal", "pidfd_send_signal", "", LINUX.format("5.3")),
-    ("waitid", "waitid(P_PIDFD)", "", LINUX.format("5.4")),
+    ("pidfd_open", "pidfd_open", "hears of deaths from the forkserver alone", LINUX.format("5.3")),
+    (
+        "pidfd_send_signal",
+        "pidfd_send_signal",
+        "signals processes by their numbers",
+        LINUX.format("5.3"),
+    ),
+    ("waitid", "waitid(P_PIDFD)", "waits by number", LINUX.format("5.4")),
     ("subreaper", "child subreaper", "", LINUX.format("3.4")),
     ("parent_death_signal", "parent-death signal", "", LINUX.format("2.6")),
     ("memfd_create", "memfd_create", "", LINUX.format("3.17")),
@@ -119,8 +129,10 @@ def kernel() -> list[Finding]:
     found.append(fact("namespaces", "user and PID namespaces", text, tried.works))
     groups = cgroups()
     found.append(fact("cgroup", "cgroup version", groups.version))
-    text = f"{'yes' if groups.writable() else 'no'} {LATER}"
-    return [*found, fact("cgroup_writable", "own cgroup (v2) writable", text, groups.writable())]
+    why = memory_groups.obstacle()
+    instead = "limits memory (--memory-limit) of each process by itself, by RLIMIT_DATA"
+    tried = probe.Tried(not why, why)
+    return [*found, feature("rank_cgroups", "a memory cgroup for each rank", tried, instead, ALONE)]
 
 
 def _oom_kills(watch: OomWatch) -> Finding:
@@ -195,7 +207,7 @@ def cores() -> list[Finding]:
     """Look at cores and NUMA nodes."""
     allowed = sorted(os.sched_getaffinity(0))
     found = [fact("cores", "cores", os.cpu_count())]
-    found.append(fact("affinity", "cores for this process", numa.format_cpus(allowed), allowed))
+    found.append(fact("affinity", "cores for this process", format_cpus(allowed), allowed))
     quota = cgroups().cores()
     found.append(fact("quota", "CPU quota (cgroup)", f"{quota:g}" if quota else "no limit", quota))
     if quota is not None and quota < len(allowed):
@@ -206,7 +218,7 @@ def cores() -> list[Finding]:
     if nodes is None:
         return [*found, fact("numa", "NUMA nodes", None)]
     for node in nodes:
-        text = f"cores {numa.format_cpus(node.cpus) or 'none'}, memory {size(node.memory)}"
+        text = f"cores {format_cpus(node.cpus) or 'none'}, memory {size(node.memory)}"
         found.append(fact(f"node{node.number}", f"NUMA node {node.number}", text, asdict(node)))
     return found
 
@@ -292,13 +304,18 @@ def show(groups: Mapping[str, list[Finding]]) -> list[str]:
     return lines
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `procession doctor`."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+PARSER = Parser(
+    "procession doctor",
+    [Option(("--json",), "", "print one JSON object")],
+    description=f"{COMMANDS['doctor'].capitalize()}.",
+)
 
 
-def main(options: argparse.Namespace) -> int:
+def main(words: list[str]) -> int:
     """Print what was found; gives 0 if everything that procession needs is there, otherwise 1."""
+    options, rest = PARSER.read(words)
+    if rest:
+        PARSER.error(f"it takes no words beside its options, such as {rest[0]!r}")
     groups = examine()
     everything = [f for found in groups.values() for f in found]
     missing = [f.thing for f in everything if f.needed and f.mark != "ok"]
@@ -312,6 +329,5 @@ def main(options: argparse.Namespace) -> int:
         if missing:
             last = f"procession does not work here, for want of: {', '.join(missing)}"
         text = "\n".join([*show(groups), last])
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    say(f"{text}\n", sys.stdout)
     return 1 if missing else 0

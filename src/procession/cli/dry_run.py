@@ -1,28 +1,32 @@
-"""`procession run --dry-run`: what would be run, with which variables, and what preloaded."""
+"""`procession run --dry-run`: what would be run, its variables, and what would be preloaded."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 
 from procession.forkserver.boot import interpreter_flags
-from procession.learning import Learning
-from procession.named import Named
-from procession.output.rundir import masked, masked_words
-from procession.placing import place
-from procession.preloading import learns, plan_of, preload_of
-from procession.rankenv import given_run_id
-from procession.spawner import variables_of
-from procession.spec import Command, Module, Spec, words_of
-from procession.system.numa import format_cpus
+from procession.output.escape import shown
+from procession.preload.choose import learns, plan_of, preload_of
+from procession.preload.learned import Learning
+from procession.preload.plan import explain
+from procession.prepare.placing import place
+from procession.prepare.resources import variables_of
+from procession.values.cpusets import format_cpus
+from procession.values.environment import given_run_id
+from procession.values.masking import masked, masked_words
+from procession.values.program import Command, Module, words_of
+from procession.values.shared import name_of
+from procession.values.spec import Spec
 
 LATER = ("MASTER_ADDR", "MASTER_PORT", "PROCESSION_RUN", "PROCESSION_BOARD", "PROCESSION_LAUNCHER",
          "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE")  # fmt: skip
 
 
-def describe(spec: Spec) -> str:
-    """Say what would be run."""
+def describe(spec: Spec, settings: Sequence[str] = ()) -> str:
+    """Say what would be run. settings: options that variables and files set, in words."""
     env = dict(os.environ)
     placed = place(spec, env)
     by_rank = variables_of(spec, env, placed)
@@ -44,7 +48,13 @@ def describe(spec: Spec) -> str:
         if not one:
             lines.append(f"    runs {commands[rank]}")
     lines.append(f"  when it runs, too: {', '.join(_later(spec))}")
-    return "\n".join([*lines, *_preloaded(spec, by_rank)]) + "\n"
+    if spec.shared is not None:
+        lines.append(f"loaded once, and shared: {name_of(spec.shared)}")
+    if spec.warm is not None:
+        lines.append(f"its imports are kept for {spec.warm:g} s, and taken from what is kept")
+    if settings:
+        lines.append(f"options set elsewhere: {', '.join(masked_words(settings))}")
+    return "\n".join(map(shown, [*lines, *_preloaded(spec, by_rank)])) + "\n"
 
 
 def _command(spec: Spec, rank: int) -> str:
@@ -82,17 +92,15 @@ def _words(variables: dict[str, str | None]) -> str:
 def _preloaded(spec: Spec, by_rank: list[dict[str, str]]) -> list[str]:
     if not spec.is_python:
         return ["nothing is preloaded: it is not run by this Python"]
-    plan = plan_of(spec, Named(set(), []))
+    plan = plan_of(spec)
     if plan is None:
         if spec.programs and spec.preload == "auto":
             return ["nothing is preloaded: there are several programs"]
         return ["nothing is preloaded, as asked"]
-    from procession.preload.imports import explain
-
     known: tuple[str, ...] = ()
     if learns(spec, plan):
         known = Learning(spec, plan).known
-    lines = [explain(plan)]
+    lines = explain(plan)
     later = [name for name in known if name not in plan.modules]
     if later:
         lines.append(f"and {len(later)} modules that it had imported when it ran the last time")
@@ -101,6 +109,3 @@ def _preloaded(spec: Spec, by_rank: list[dict[str, str]]) -> list[str]:
     if left:
         lines.append(f"but not {', '.join(left)}: ranks differ in variables that these read")
     return lines
-
-
-__all__ = ["describe"]

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from procession.cli.asked import Asked
-from procession.errors import SpecError
-from procession.events import Event
-from procession.group import Group
-from procession.lifecycle import Phase
+from procession.cli.request import Request
+from procession.cli.signals import handled
+from procession.group.group import Group
 from procession.output.console import Console
+from procession.rules.tables import Phase
+from procession.values.events import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,31 +23,19 @@ if TYPE_CHECKING:
     from procession.view.live import View
 
 EVERY = 60.0  # seconds between two lines of status, where --live finds no terminal
-LEAST, MOST = 0.1, 7 * 86400.0
 END = {Phase.SUCCEEDED.name.lower(), Phase.FAILED.name.lower(), Phase.STOPPED.name.lower()}
 
 
-def read_status(text: str, where: str) -> float:
-    """Read an interval in seconds. Raises SpecError."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not LEAST <= seconds <= MOST:
-        raise SpecError(f"{where} must be seconds between two lines, 0.1 or more, not {text!r}")
-    return seconds
-
-
 @contextmanager
-def shown(group: Group, asked: Asked, note: Callable[[str], None]) -> Generator[bool]:
+def shown(group: Group, request: Request, note: Callable[[str], None]) -> Generator[bool]:
     """Show a group while the block runs it; gives whether there is a view on the terminal.
 
-    note: is told, in a line, why there is none although one was asked for.
+    note: called with a line that says why there is no view, if one was asked for.
     """
-    every = asked.status
+    every = request.status
     with ExitStack() as open_:
         console: Console | None = None
-        if asked.live:
+        if request.live:
             console, why = find_terminal()
             if console is None:
                 every = every or EVERY
@@ -63,7 +51,7 @@ def shown(group: Group, asked: Asked, note: Callable[[str], None]) -> Generator[
 
 
 def find_terminal() -> tuple[Console | None, str]:
-    """Give the terminal that shows both streams, or None, and why there is none for a view."""
+    """Give the terminal that shows both streams; or None, and why there is none."""
     for name, stream in (("output", sys.stdout), ("error", sys.stderr)):
         if stream is None or not stream.isatty():
             return None, f"the standard {name} is no terminal"
@@ -93,25 +81,29 @@ def _status(group: Group, every: float) -> Generator[None]:
 
 @contextmanager
 def _view(group: Group, console: Console) -> Generator[None]:
-    with viewing(group.look, console, group.say) as view:
+    with viewing(group.look, console, group.say, group.suspend) as view:
 
         def hear(event: Event) -> None:
             if event.rank is None and event.kind in END:
                 view.remember()
             view.wake()
 
-        group.subscribe(hear)
+        group.hear(hear)
         yield
 
 
 @contextmanager
 def viewing(
-    look: Callable[[], Mapping[str, Any]], console: Console, say: Callable[[str], None]
+    look: Callable[[], Mapping[str, Any]],
+    console: Console,
+    say: Callable[[str], None],
+    suspend: Callable[[], None] | None = None,
 ) -> Generator[View]:
     """Show a group on a terminal while the block runs; in the main thread, for its signals.
 
     look: see `View`. console: from `find_terminal`; all that is written to the terminal meanwhile
-    should go through it. say: takes a line, without its newline, if the view fails.
+    should go through it. say: takes a line, without its newline, if the view fails. suspend: has
+    this process stopped, with what belongs to it (Ctrl-Z); None: it stops at once, alone.
     """
     from procession.view.live import View
 
@@ -122,7 +114,7 @@ def viewing(
 
     encoding = str(getattr(sys.stdout, "encoding", "")).lower().replace("-", "")
     view = View(look, console, on_crash=crashed, unicode=encoding == "utf8")
-    with _terminals_signals(view):
+    with _terminals_signals(view, suspend):
         try:
             view.start()
             yield view
@@ -131,27 +123,20 @@ def viewing(
 
 
 @contextmanager
-def _terminals_signals(view: View) -> Generator[None]:
-    """Hear of a change of size, and step aside while the shell has stopped us (Ctrl-Z)."""
+def _terminals_signals(view: View, suspend: Callable[[], None] | None) -> Generator[None]:
+    """Follow changes of the terminal's size, and hide the view while we are stopped (Ctrl-Z)."""
 
     def stop(*_: object) -> None:
         view.hide()
-        os.kill(os.getpid(), signal.SIGSTOP)
+        if suspend is None:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        else:
+            suspend()
 
-    wanted: dict[int, Callable[..., None]] = {
+    handlers: dict[int, Callable[..., None]] = {
         signal.SIGWINCH: lambda *_: view.wake(),
         signal.SIGTSTP: stop,
         signal.SIGCONT: lambda *_: view.unhide(),
     }
-    before = {number: signal.getsignal(number) for number in wanted}
-    for number, handler in wanted.items():
-        if before[number] is not signal.SIG_IGN:
-            signal.signal(number, handler)
-    try:
+    with handled(handlers, ignored=False):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-__all__ = ["find_terminal", "read_status", "shown", "viewing"]

@@ -1,4 +1,4 @@
-"""`--logs-specs`: logs as an installed package lays them out, by torchrun's kind of entry point.
+"""`--logs-specs`: an installed package decides where logs go, by an entry point like torchrun's.
 
 The entry point, of the group `torchrun.logs_specs`, is a class with the constructor and the `reify`
 of `procession.elastic.LogsSpecs`, or of torch's class of that name.
@@ -12,23 +12,26 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from procession.cli.output import chosen_streams
+from procession.cli.streams import chosen_streams
 from procession.elastic.logs import DefaultLogsSpecs, LogsDest
-from procession.elastic.plan import DestFiles, output_to
-from procession.errors import SpecError
-from procession.output.plan import Output
-from procession.placing import place
-from procession.policy import Std
-from procession.spawner import variables_of
-from procession.spec import Spec
+from procession.elastic.output import DestFiles, output_to
+from procession.output.plan import Output, prefixes_of
+from procession.prepare.placing import place
+from procession.prepare.resources import variables_of
+from procession.values.errors import SpecError
+from procession.values.policy import Std
+from procession.values.spec import Spec
 
 GROUP = "torchrun.logs_specs"
 TORCHS = "torch.distributed.elastic.multiprocessing.api"
 
 
-def plan_output(spec: Spec, name: str) -> tuple[Spec, Output]:
-    """Have the entry point plan the output of a group. Raises SpecError."""
-    made: Any = _load(name)
+def plan_output(spec: Spec, name: str, where: str) -> tuple[Spec, Output]:
+    """Have the entry point plan the output of a group.
+
+    where: names the option that says so, for a refusal. Raises SpecError.
+    """
+    made: Any = _load(name, where)
     std = getattr(sys.modules.get(TORCHS), "Std", Std)  # torch's class tells them apart by type
     redirect, tee = (_of_type(chosen, std) for chosen in chosen_streams(spec.logs))
     try:
@@ -39,25 +42,19 @@ def plan_output(spec: Spec, name: str) -> tuple[Spec, Output]:
             local_ranks_filter=None if spec.logs.ranks is None else set(spec.logs.ranks),
         )
     except (OSError, ValueError, TypeError) as e:
-        raise SpecError(f"--logs-specs {name}: {type(e).__name__}: {e}") from None
+        raise SpecError(f"{where} {name}: {type(e).__name__}: {e}") from None
     run_id = spec.node.run_id or uuid.uuid4().hex
     spec = replace(spec, node=replace(spec.node, run_id=run_id))
     files = _Files(spec, specs)
-    template = spec.logs.template(spec.nproc) or ""
-    first, local = spec.node.first(spec.nproc), spec.node.local
-    width = len(str(spec.node.size(spec.nproc) - 1))
-    prefixes = {
-        rank: template.format(
-            rank=first + rank, local_rank=local + rank, width=width, name=spec.name
-        )
-        for rank in range(spec.nproc)
-    }
+    node = spec.node
+    world = node.first(spec.nproc), node.size(spec.nproc), node.local
+    prefixes = dict(enumerate(prefixes_of(spec.logs, spec.nproc, spec.name, world, node.rank)))
     output = replace(output_to(spec.name, spec.nproc, files.first, prefixes), files=files)
     env = tuple({**files.added[rank], **own} for rank, own in enumerate(spec.env))
     return replace(spec, env=env), output
 
 
-def _load(name: str) -> object:
+def _load(name: str, where: str) -> object:
     from importlib.metadata import entry_points
 
     if name == "default":  # torch's own: ours is the same, and needs no torch
@@ -66,11 +63,11 @@ def _load(name: str) -> object:
     names = [each.name for each in found]
     if name not in names:
         there = f"; there are {', '.join(sorted(names))}" if names else "; none is installed"
-        raise SpecError(f"--logs-specs: there is no entry point {name!r} in {GROUP}{there}")
+        raise SpecError(f"{where}: there is no entry point {name!r} in {GROUP}{there}")
     try:
         return next(each for each in found if each.name == name).load()
     except Exception as e:
-        raise SpecError(f"--logs-specs {name}: {type(e).__name__}: {e}") from None
+        raise SpecError(f"{where} {name}: {type(e).__name__}: {e}") from None
 
 
 def _of_type(chosen: Std | dict[int, Std], std: Any) -> Any:
@@ -110,6 +107,3 @@ class _Files(DestFiles):
         """Make the directories of a rank's log files. Raises OSError."""
         self._dest = self._plan(attempt)
         super().make_rank_dir(attempt, rank)
-
-
-__all__ = ["plan_output"]

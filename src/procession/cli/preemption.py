@@ -1,8 +1,8 @@
 """`--preempt`: who may take the machine away, by which signal, and how long before.
 
-What is left after such a signal is divided: ranks may end by themselves first, as soon as they ask
-`procession.stopping()`; then comes the stop signal, and a quarter of the time, at the most the
-shutdown time-out, is for obeying it; the last second or so is the launcher's own, for its report.
+The time that is left after such a signal is divided. First, ranks may end by themselves, which they
+do when `procession.stopping()` tells them. Then comes the stop signal, with a quarter of the time,
+and not more than the shutdown time-out. The last second or so is for the launcher's report.
 
 Sources: Slurm, `sbatch --signal` (USR1 by what its documentation suggests), and KillWait, 30 s by
 default, from SIGTERM to SIGKILL: https://slurm.schedmd.com/sbatch.html, slurm.conf.html.
@@ -16,7 +16,7 @@ import os
 import signal
 import time
 
-from procession.errors import SpecError
+from procession.values.errors import SpecError
 
 KILL_WAIT = 30.0  # seconds
 POD_GRACE = 30.0
@@ -26,7 +26,7 @@ MARGIN = 0.1  # of what is left, for the launcher itself; at least a second, at 
 
 
 def read_preemption(text: str, where: str) -> dict[int, float]:
-    """Read the signals that tell of the end, each with the seconds that are left then.
+    """Read the signals that announce the end, each with the seconds that are left then.
 
     Raises SpecError.
     """
@@ -56,7 +56,7 @@ def read_preemption(text: str, where: str) -> dict[int, float]:
 
 
 def seconds_left(said: float, number: int) -> float:
-    """Give the seconds that are left now: what was said, or what Slurm tells of its job's end."""
+    """Give the seconds that are left now: `said`, or less if Slurm's job ends earlier."""
     text = os.environ.get(JOB_END, "")
     if number == signal.SIGTERM or not text.isdecimal():
         return said
@@ -69,6 +69,3 @@ def divided(left: float, grace: float) -> tuple[float, float]:
     left -= min(max(1.0, MARGIN * left), 10.0, left / 2)
     grace = min(grace, left / 4)
     return left - grace, grace
-
-
-__all__ = ["divided", "read_preemption", "seconds_left"]

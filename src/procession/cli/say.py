@@ -1,4 +1,4 @@
-"""What the command itself has to say."""
+"""Writes the messages of the command itself."""
 
 from __future__ import annotations
 
@@ -7,27 +7,47 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 
-def say(text: str, stream: Any, timeout: float | None = None) -> None:
-    """Write text to `sys.stdout` or `sys.stderr`, as far as anybody reads it. Raises no OSError.
+LOST = 74  # the exit code where all is well, but for what could not be written (EX_IOERR)
+fault = ""  # why a message of this command is lost, "" if none is
 
-    timeout: seconds after which what was not taken is dropped; None waits while there is a reader.
+
+def say(text: str, stream: Any, timeout: float | None = None) -> None:
+    """Write text to `sys.stdout` or `sys.stderr`, as long as there is a reader. Raises no OSError.
+
+    Escape sequences in the text are made harmless.
+    timeout: seconds after which what was not read is dropped; None waits while there is a reader.
+    If text is lost for another reason, such as a full disk, `fault` says why.
     """
     from procession.output.console import Console
+    from procession.output.escape import harmless_text
 
+    global fault
     console = Console(stream)
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
-        console.write(text.encode(encoding, "backslashreplace"), timeout=timeout)
+        console.write(harmless_text(text).encode(encoding, "backslashreplace"), timeout=timeout)
+        fault = fault or console.fault
     finally:
         console.close()
 
 
-def refuse(command: str, text: str) -> NoReturn:
-    """Tell in one line what is wrong with the command line, and leave with code 2."""
+def say_line(text: str, patience: float | None = None) -> None:
+    """Write a line to the standard error. patience: see `say`."""
     import sys
 
-    say(f"{command}: error: {' '.join(text.splitlines())}\n", sys.stderr)
+    say(text.rstrip("\n") + "\n", sys.stderr, patience)
+
+
+def refuse(command: str, text: str) -> NoReturn:
+    """Say in one line what is wrong with the command line, and exit with code 2.
+
+    The line ends with the code by which `procession explain` knows it.
+    """
+    import sys
+
+    from procession.explain.messages import with_code
+    from procession.output.escape import shown
+
+    line = with_code(" ".join(text.splitlines()))
+    say(f"{command}: error: {shown(line)}\n", sys.stderr)
     raise SystemExit(2)
-
-
-__all__ = ["refuse", "say"]

@@ -1,136 +1,186 @@
-"""What is asked of each option, wherever it is said.
-
-What comes first counts: the command line, variables PROCESSION_*, torchrun's PET_*, the file of
---config, [tool.procession] in the nearest pyproject.toml that has one, the defaults. Where there is
-no file, none is looked for but by its name.
-"""
+"""The value of each option, and where it was set."""
 
 from __future__ import annotations
 
-import argparse
-import os
-import stat
 from collections.abc import Iterable, Mapping
 
-from procession.cli.options import DEFAULTS, TORCHRUN
-from procession.cli.parser import Parser
-from procession.errors import SpecError
+from procession.cli.option import Option
+from procession.values.errors import SpecError
 
-Value = str | bool | list[str]
-OURS, TORCHRUNS = "PROCESSION_", "PET_"
-NOT_ELSEWHERE = ("help", "config")  # what a file cannot say
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.cli.words import Said
+
+LAST = 5  # the rank of a source that all others go before
 
 
 class Settings:
-    """The value of each option: text, of a flag True or False, of --env a list."""
+    """Values as they were given: texts, True or False for flags, lists for --env and its like.
 
-    def __init__(self, options: Mapping[str, argparse.Action]) -> None:
+    notes: lines to print about settings that are left out.
+    """
+
+    def __init__(self, options: Mapping[str, Option]) -> None:
+        self.notes: list[str] = []
         self._options = options
-        self._found: dict[str, tuple[Value, str]] = {}
+        self._found: dict[str, tuple[Said, str, int]] = {}  # the value, its source, and its rank
 
-    def add(self, name: str, value: Value, source: str = "") -> None:
-        """Take a value for an option that has none yet. source: where it is said, if elsewhere.
+    def add(self, key: str, value: Said, source: str = "", rank: int = LAST) -> None:
+        """Take a value for an option that has none yet.
 
-        Of those that may be given several times, all are kept, the first to count as the last.
+        source: where it is said, if elsewhere than on the command line. rank: of its kind of
+        source, 1 or more; lower ones count more.
+
+        Of an option that may be given several times, all values are kept; what was added first
+        stands last, and so counts most.
         """
-        before = self._found.get(name)
+        before = self._found.get(key)
         if before is None:
-            self._found[name] = (value, source)
+            self._found[key] = (value, source, rank if source else 0)
         elif isinstance(value, list) and isinstance(before[0], list):
-            self._found[name] = ([*value, *before[0]], before[1])
+            self._found[key] = ([*value, *before[0]], *before[1:])
 
-    def text(self, name: str) -> str:
-        """Give an option's value, its default where it is not said; "" if it has none."""
-        value = self._found[name][0] if name in self._found else DEFAULTS.get(name, "")
+    def text(self, key: str) -> str:
+        """Give an option's text, its default where it is not said; "" if it has none."""
+        option = self._options[key]
+        value, source, _ = self._found.get(key, (option.default, "", 0))
+        if value == "" and source and option.empty != "a value":
+            return option.default
         return str(value)
 
-    def flag(self, name: str) -> bool:
+    def flag(self, key: str) -> bool:
         """Tell whether a flag is set."""
-        return name in self._found and self._found[name][0] is True
+        return key in self._found and self._found[key][0] is True
 
-    def list(self, name: str) -> list[str]:
+    def list(self, key: str) -> list[str]:
         """Give the values of an option that may be given several times."""
-        value = self._found[name][0] if name in self._found else []
+        value = self._found[key][0] if key in self._found else []
         return value if isinstance(value, list) else [str(value)]
 
-    def given(self, names: Iterable[str]) -> bool:
-        """Tell whether any of these is said, be it with an empty value."""
-        return any(name in self._found for name in names)
+    def value(self, key: str) -> Any:
+        """Give the value of an option: of several texts a tuple, of a flag what it sets.
 
-    def said(self, name: str) -> bool:
+        Raises SpecError.
+        """
+        option = self._options[key]
+        if not option.metavar:
+            return option.sets
+        if option.several:
+            words, read = self.list(key), option.read
+            return tuple(read(word, self.where(key)) if read else word for word in words)
+        return option.read(self.text(key), self.where(key)) if option.read else self.text(key)
+
+    def fields(self, of: str) -> dict[str, Any]:
+        """Give the fields that options set of a policy, or of what else `of` names in targets.
+
+        Only those that are said. Raises SpecError.
+        """
+        found: dict[str, Any] = {}
+        for key in self._found:
+            target, _, field = self._options[key].target.partition(".")
+            if target != of or not self._counts(key):
+                continue
+            if field == "*":
+                found.update(self.value(key))
+            else:
+                found[field] = self.value(key)
+        return found
+
+    def _counts(self, key: str) -> bool:
+        """Tell whether it is set, or empty where an empty value is read, to be refused."""
+        option = self._options[key]
+        if option.empty == "a value" or self.said(key):
+            return True
+        refused = option.empty == "refused" or option.default
+        return bool(option.metavar and refused and self.on_command_line(key))
+
+    @property
+    def keys(self) -> Iterable[str]:
+        """The options that are said or empty, in the order in which they were found."""
+        return list(self._found)
+
+    def option(self, key: str) -> Option:
+        """Give the row of an option."""
+        return self._options[key]
+
+    def sets(self, of: str) -> bool:
+        """Tell whether any option whose target is `of` is set, also with an empty value."""
+        return any(self._options[key].target.startswith(f"{of}.") for key in self._found)
+
+    def said(self, key: str) -> bool:
         """Tell whether it is said anywhere, and is not empty."""
-        return name in self._found and self._found[name][0] not in ("", False, [])
+        return key in self._found and self._found[key][0] not in ("", False, [])
 
-    def on_command_line(self, name: str) -> bool:
+    def on_command_line(self, key: str) -> bool:
         """Tell whether it is said on the command line."""
-        return name in self._found and not self._found[name][1]
+        return key in self._found and not self._found[key][1]
 
-    def where(self, name: str) -> str:
-        """Name an option as it was written, for a refusal."""
-        source = self._found[name][1] if name in self._found else ""
-        return source or "/".join(self._options[name].option_strings)
+    def does_not_apply(self, key: str, why: str) -> None:
+        """Refuse or leave out an option that makes no sense for this run, if it is set.
 
-
-def gather(parser: Parser, given: argparse.Namespace) -> Settings:
-    """Put together what is said on the command line and elsewhere. Raises SpecError."""
-    options = parser.options
-    settings = Settings(options)
-    for name, value in vars(given).items():
-        settings.add(name, value)
-    _from_environment(settings, options)
-    path = settings.text("config")
-    if path:
-        from procession.cli.config import read_config
-
-        read_config(path, settings, options, settings.where("config"))
-    _from_pyproject(settings, options)
-    return settings
-
-
-def _from_environment(settings: Settings, options: Mapping[str, argparse.Action]) -> None:
-    said = {name: text for name, text in os.environ.items() if name.startswith((OURS, TORCHRUNS))}
-    for prefix in (OURS, TORCHRUNS) if said else ():
-        for name, option in options.items():
-            variable = prefix + name.upper()
-            if variable not in said or (prefix == TORCHRUNS and name not in TORCHRUN):
-                continue
-            text = said[variable]
-            if isinstance(option, argparse._AppendAction):  # pyright: ignore[reportPrivateUsage]
-                continue  # a variable of the ranks needs none to be set
-            if option.nargs != 0:
-                settings.add(name, text, variable)
-                continue
-            if not text.removeprefix("-").isdecimal():
-                raise SpecError(f"{variable} must be 0 or 1, not {text!r}")
-            settings.add(name, int(text) != 0, variable)
-
-
-def _from_pyproject(settings: Settings, options: Mapping[str, argparse.Action]) -> None:
-    try:
-        directory = os.getcwd()
-    except OSError:
-        return  # it is gone, which is said elsewhere
-    while True:
-        path = os.path.join(directory, "pyproject.toml")
-        if _is_there(path):
-            from procession.cli.config import read_pyproject
-
-            if read_pyproject(path, settings, options):
-                return
-        above = os.path.dirname(directory)
-        if above == directory:
+        On the command line it is refused. In a file or a variable it may be meant for other runs:
+        it is left out, with a note. why: the message after the option's name. Raises SpecError.
+        """
+        if not self.said(key):
             return
-        directory = above
+        if self.on_command_line(key):
+            raise SpecError(f"{self.where(key)} {why}")
+        self.notes.append(f"{self.where(key)} is left out: it {why}")
+        del self._found[key]
 
+    def not_together(self, one: str, other: str, why: str = "") -> None:
+        """Refuse or leave out one of two options that exclude each other, if both are set.
 
-def _is_there(path: str) -> bool:
-    """Tell whether there is such a file; not in a directory to which everybody may write."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return False
-        return not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH
-    except OSError:
-        return False
+        The one whose source counts more stays. Two from the same kind of source are refused.
+        why: "" or a reason. Raises SpecError.
+        """
+        if not (self.said(one) and self.said(other)):
+            return
+        because = f": {why}" if why else ""
+        rank_of_one, rank_of_other = self._found[one][2], self._found[other][2]
+        if rank_of_one == rank_of_other:
+            both = f"{self.where(one)} and {self.where(other)}"
+            raise SpecError(f"{both} cannot go together{because}")
+        left, stays = (other, one) if rank_of_one < rank_of_other else (one, other)
+        self.does_not_apply(left, f"does not go with {self.where(stays)}{because}")
 
+    def keep_applicable(self, engine: str, chosen: str) -> None:
+        """Refuse or leave out all options that do not apply to this kind of run.
 
-__all__ = ["Settings", "gather"]
+        engine: its name, "" for a run on this machine. chosen: how it was chosen, for a refusal.
+        """
+        for key in self.keys:
+            option = self._options[key]
+            obstacle = option.scope.obstacle(engine, chosen)
+            if obstacle:
+                self.does_not_apply(key, obstacle)
+            elif option.needs and not self.value(option.needs):
+                needed = self._options[option.needs]
+                which = f", which is {needed.default}" if needed.default else ""
+                self.does_not_apply(key, f"needs {needed.names[-1]}{which}")
+
+    def elsewhere(self) -> list[str]:
+        """Say which options are set elsewhere than on the command line, and where."""
+        return [
+            f"{self._options[key].names[-1]} {value} ({source})".replace(" True ", " ")
+            for key, (value, source, _) in self._found.items()
+            if source and self.said(key) and not isinstance(value, list)
+        ]
+
+    def explained(self, refusal: str) -> str:
+        """Add to a refusal what is set elsewhere, unless it names the place itself."""
+        elsewhere = self.elsewhere()
+        if not elsewhere or any(source in refusal for source in self.sources().values()):
+            return refusal
+        return f"{refusal} (set elsewhere: {', '.join(elsewhere)})"
+
+    def sources(self) -> dict[str, str]:
+        """Say where options are set that are set elsewhere than on the command line."""
+        return {key: source for key, (_, source, _) in self._found.items() if source}
+
+    def where(self, key: str) -> str:
+        """Name an option as it was written, for a message."""
+        source = self._found[key][1] if key in self._found else ""
+        return source or self._options[key].written

@@ -1,8 +1,8 @@
-"""What something else tells that has started this command once per machine, or once per rank. Pure.
+"""What mpirun, mpiexec and srun say in variables when they have started this command. Pure.
 
-mpirun, mpiexec and srun say in variables which of how many processes each one is. They do not say
-what the processes are for: one alone on its machine is taken for the launcher of that machine's
-ranks, and each of several for the launcher of one rank.
+They say which of how many processes this is, but not what the processes are for. A process that is
+alone on its machine is taken for the launcher of all ranks of the machine; each of several on one
+machine is taken for the launcher of one rank.
 
 Sources: Open MPI, https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html; Hydra of
 MPICH and Intel MPI, PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS (srun --mpi=pmi2 sets the
@@ -17,22 +17,25 @@ from collections.abc import Mapping
 from zlib import crc32
 
 from procession.engines.contract import EngineError
-from procession.engines.slurm_allocation import read_task
-from procession.errors import SpecError
-from procession.values import Value
+from procession.engines.slurm.allocation import read_task
+from procession.values.base import Value
+from procession.values.errors import SpecError
 
-FIRST_PORT, PORTS = 20_000, 12_000  # below those that Linux gives to who asks for any
+FIRST_PORT, PORTS = (
+    20_000,
+    12_000,
+)  # below those that Linux gives to processes that ask for any port
 OWN = "for a group of its own, write --nnodes 1"
 
 
 class Started(Value):
-    """What is told about this process.
+    """What the variables say about this process.
 
-    starter: the command that started it. variable: the most telling one that was read. rank, size:
-    its number among all processes, and how many there are. local, local_size: the same on this
-    machine. machine, machines: which of how many machines this is. address: of the first machine,
-    "" where it is not told. job: what the job is called, "" where it is not told. cpus: that each
-    process has for itself, 0 where it is not told.
+    starter: the command that started it. variable: the one that has its rank. rank, size: its
+    number among all processes, and how many there are. local, local_size: the same on this machine.
+    machine, machines: which of how many machines this is. address: of the first machine, "" if
+    unknown. job: the name of the job, "" if unknown. cpus: that each process has for itself, 0 if
+    unknown.
     """
 
     starter: str
@@ -54,15 +57,15 @@ class Started(Value):
 
     @property
     def port(self) -> int | None:
-        """A port that all processes of the job agree on, and other jobs hardly have."""
+        """A port made of the job's name: the same in all its processes, None without a name."""
         return FIRST_PORT + crc32(self.job.encode()) % PORTS if self.job else None
 
 
 def read_started(env: Mapping[str, str]) -> Started | None:
-    """Tell what has started this command; None for nothing, or for it alone.
+    """Read what has started this command; None for nothing, or for a single process.
 
-    In a rank of a group, what was told is about that group's launcher. Raises SpecError where
-    variables contradict each other.
+    In a rank of a group, the variables are about that group's launcher, and are not read. Raises
+    SpecError where variables contradict each other.
     """
     if "PROCESSION_RUN" in env:
         return None
@@ -99,7 +102,7 @@ def _hydra(env: Mapping[str, str]) -> Started | None:
 def _by_mpi(
     starter: str, variable: str, rank: int, size: int, local: int, local_size: int, job: str
 ) -> Started | None:
-    """Number the machines, of which MPI tells nothing, by the ranks: as many on each, in turn."""
+    """Number the machines by the ranks, for MPI has no variable for them: as many on each."""
     if size < 2:
         return None
     _check(variable, rank, size, local, local_size)
@@ -154,6 +157,3 @@ def _check(variable: str, rank: int, size: int, local: int, local_size: int) -> 
             f"{variable} and its like contradict each other: rank {rank} of {size}, and number "
             f"{local} of {local_size} on this machine; {OWN}"
         )
-
-
-__all__ = ["OWN", "Started", "read_started"]

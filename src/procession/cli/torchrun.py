@@ -1,4 +1,4 @@
-"""`procession-torchrun`: for tools that call `torchrun` by its path, with torchrun's words."""
+"""`procession-torchrun`: for tools that call `torchrun` by its path, with torchrun's options."""
 
 from __future__ import annotations
 
@@ -17,16 +17,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
 
     def launch() -> int:
-        from procession.cli import run
+        from procession.cli import where
 
-        return run.main(words, torchrun=True)
+        return where.main(words, torchrun=True)
 
     return surrounded(launch, words)
 
 
 def command() -> NoReturn:
     """Be the command `procession-torchrun`."""
-    leave_after(main)
-
-
-__all__ = ["command", "main"]
+    leave_after(main, launches=True)

@@ -7,11 +7,11 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-from procession.control.place import inside
 from procession.control.protocol import Lines, decode, encode
+from procession.system.directories import inside
 
 PATIENCE = 10.0  # seconds for an answer: the launcher may be busy, or stopped
-MOST_LINE = 64 << 20  # bytes; of a look at as many ranks as there can be
+MOST_LINE = 64 << 20  # bytes of an answer: a look at very many ranks
 
 
 class NotAnswered(Exception):
@@ -74,7 +74,7 @@ class Connection:
     def events(self, timeout: float | None = None) -> Generator[dict[str, Any]]:
         """Give what comes, until the run ends; `end` is then set, unless its launcher was killed.
 
-        timeout: seconds after which it ends as well.
+        timeout: seconds after which this generator ends, too.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -122,6 +122,3 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-__all__ = ["Connection", "NotAnswered"]

@@ -1,7 +1,6 @@
-"""The socket at which a run can be reached; all of control that a launch pays for.
+"""The socket at which a run can be reached: the only part of control that each launch pays for.
 
-It listens before it has its name, so that a socket that refuses is always one whose launcher is
-gone.
+It listens before it gets its name. So when a socket refuses connections, its launcher is gone.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ import _socket
 import errno
 import os
 
-from procession.control.place import Refused, inside, open_runtime, socket_name
+from procession.system.directories import Refused, inside, open_runtime, socket_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 BACKLOG = 64
-_NAMES = 100  # runs of one name that are told apart
+_NAMES = 100  # runs of one name, at most
 
 
 class Door:
@@ -33,7 +32,7 @@ class Door:
         kind = _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
         self.socket = _socket.socket(_socket.AF_UNIX, kind)
         try:
-            for _ in range(3):  # who leaves last removes the directory, maybe just now
+            for _ in range(3):  # the last run to end removes the directory, maybe just now
                 try:
                     self._enter(run)
                     return
@@ -65,7 +64,7 @@ class Door:
             os.unlink(hidden)
 
     def fileno(self) -> int:
-        """Give the descriptor that is readable when somebody knocks."""
+        """Give the descriptor that is readable when a client connects."""
         return self.socket.fileno()
 
     def accept(self) -> int:
@@ -79,7 +78,7 @@ class Door:
             os.close(directory)
 
     def hide(self) -> None:
-        """Remove the socket's name: nobody else will knock."""
+        """Remove the socket's name: no other client will come."""
         if self.name and self._owner == os.getpid():
             try:
                 os.unlink(inside(self._directory, self.name))
@@ -112,7 +111,7 @@ def open_door(run: str) -> Door | None:
         return Door(run)
     except (Refused, OSError) as e:
         if isinstance(e, OSError) and e.errno in (errno.EMFILE, errno.ENFILE):
-            return None  # none is left, of which the start will have more to say
+            return None  # none is left: the start will fail, and say so
         import logging
 
         said = str(e) if isinstance(e, Refused) else f"{e.strerror or e}"
@@ -120,6 +119,3 @@ def open_door(run: str) -> Door | None:
             "procession: this run cannot be seen from other terminals: %s", said
         )
         return None
-
-
-__all__ = ["Door", "open_door"]

@@ -1,38 +1,43 @@
-"""How a group ended, written down and told, when all is over."""
+"""The end of a run: its report and result are written, and clients get their last line."""
 
 from __future__ import annotations
 
-from procession.errors import GroupEnd
-from procession.lifecycle import Phase
-from procession.summary import report_of, summary
+from procession.explain.summary import report_of, summary
+from procession.rules.tables import Phase
+from procession.values.errors import GroupEnd, exit_code_after
+
+# What the index keeps of a result for which the run's directory has no room.
+KEPT = ("state", "exit_code", "nproc", "attempt")
+MOST_REPORT = 8000  # characters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.control.reach import Reach
-    from procession.group import Group
+    from procession.control.reachable import Reachable
 
 
-def conclude(group: Group, reach: Reach | None, end: GroupEnd | None, code: int | None) -> None:
-    """See `Group.conclude`. end: None if its supervisor failed."""
-    report = f"the supervisor of {group.spec.name} failed; its ranks were ended"
-    given = code if code is not None else _code(group, end)
+def conclude(run: Reachable, reach: Reach | None, end: GroupEnd | None, code: int | None) -> None:
+    """See `Group.conclude`. end: None if the loop that runs it failed."""
+    report = f"the supervisor of {run.spec.name} failed; its ranks were ended"
+    given = code if code is not None else _code(run, end)
     if end is not None:
-        report = report_of(group.state, end)
-        if group.run_dir:
-            result = summary(group.spec, group.state, end, given, group.began)
-            group.write_end(result, report)
+        stopper = run.stopper or (reach.stopper if reach is not None else "")
+        report = report_of(run.state, end, stopper)
+        if run.run_dir:
+            result = summary(run.spec, run.state, end, given, run.began)
+            if not run.write_end(result, report):
+                from procession.control.index import note_end
+
+                kept = {key: result[key] for key in KEPT if key in result}
+                note_end(run.run_dir, {**kept, "report": f"{report[:MOST_REPORT]}\n"})
     if reach is not None:
-        reach.close({"state": group.state.name, "code": given, "report": report})
+        reach.close({"state": run.state.name, "code": given, "report": report})
 
 
-def _code(group: Group, end: GroupEnd | None) -> int:
-    """Say what a command should exit with that did nothing but run this group."""
+def _code(run: Reachable, end: GroupEnd | None) -> int:
+    """Say what a command should exit with that did nothing but run it."""
     if end is None:
         return 1
     if end.failures:
-        cause = end.failures[0]
-        return (cause.exit.shell_code if cause.announced is None else cause.announced) or 1
-    return 128 + (group.stopped_by or group.stop_signal) if group.state is Phase.STOPPED else 0
-
-
-__all__ = ["conclude"]
+        return exit_code_after(end.failures[0])
+    return 128 + (run.stopped_by or run.stop_signal) if run.state is Phase.STOPPED else 0

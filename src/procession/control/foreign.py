@@ -1,11 +1,11 @@
-"""The groups of other launchers, told by the environment of their ranks. Pure."""
+"""The groups of other launchers, recognised by the variables of their ranks. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from procession.control.processes import Process, ancestors
-from procession.values import Value
+from procession.values.base import Value
 
 SPAWN = "from multiprocessing.spawn import spawn_main"
 
@@ -13,8 +13,8 @@ SPAWN = "from multiprocessing.spawn import spawn_main"
 class Foreign(Value):
     """The processes of one launcher.
 
-    kind: what it is called. launcher: its pid. ranks: pid by rank, as far as ranks have numbers,
-    which otherwise are counted. world: how many there are to be, 0 if that is not known. pids: all
+    kind: what it is called. launcher: its pid. ranks: pid by rank, where ranks have numbers,
+    else they are numbered here. world: how many there should be, 0 if not known. pids: all
     of its processes that are known. words: the launcher's command line, or that of its first rank.
     """
 
@@ -93,6 +93,3 @@ def _numbered(kind: str, job: str, rank: str, world: str) -> _Place | None:
     if not rank.isdecimal():
         return None
     return _Place(kind, job, int(rank), int(world) if world.isdecimal() else 0)
-
-
-__all__ = ["Foreign", "group_foreign"]

@@ -1,7 +1,7 @@
-"""The runs that have a directory, the last of them: a line for each, in the user's state directory.
+"""The latest runs that have a directory: one line for each, in the user's state directory.
 
 `$XDG_STATE_HOME/procession/runs.jsonl` (~/.local/state). A launch appends one line and reads
-nothing. What grows beyond a limit is cut by the launch that finds it so, and by whoever lists.
+nothing. A file that has grown beyond a limit is shortened by the next launch or listing.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from typing import Any, cast
 
-from procession.control.place import state_directory
+from procession.system.directories import state_directory
 from procession.system.identity import own_mark
+from procession.system.origin import origin
 
 KEPT = 200  # runs
 MOST_BYTES = 256 << 10
@@ -25,30 +27,48 @@ def index_path() -> str:
 
 
 def note_run(run: str, directory: str, name: str) -> None:
-    """Add a run that begins. What goes wrong with it is no fault of the run."""
+    """Add a run that begins. Errors are ignored: the run does not depend on the index."""
     entry = {
         "run": run,
         "dir": os.path.abspath(directory),
         "name": name,
         "launcher": own_mark(),
         "began": round(time.time(), 3),
+        **origin(),
     }
-    line = json.dumps(entry).encode() + b"\n"
+    if _append(json.dumps(entry).encode() + b"\n", make=True) > MOST_BYTES:
+        read_index(shorten=True)
+
+
+def _append(line: bytes, *, make: bool = False) -> int:
+    """Append to the file; gives its new size, 0 for a full disk, or a home that is read-only.
+
+    make: make the directory if it is missing.
+    """
     try:
-        try:
-            fd = os.open(index_path(), _FLAGS, 0o600)
-        except FileNotFoundError:
+        if make and not os.path.isdir(state_directory()):
             os.makedirs(state_directory(), 0o700, exist_ok=True)
-            fd = os.open(index_path(), _FLAGS, 0o600)
+        fd = os.open(index_path(), _FLAGS, 0o600)
         try:
             os.write(fd, line)
-            full = os.lseek(fd, 0, os.SEEK_CUR) > MOST_BYTES
+            return os.lseek(fd, 0, os.SEEK_CUR)
         finally:
             os.close(fd)
-        if full:
-            read_index(shorten=True)
     except OSError:
-        pass  # a full disk, or a home that cannot be written to
+        return 0
+
+
+def note_end(directory: str, end: Mapping[str, Any]) -> None:
+    """Add how a run ended, where its own directory has no room for that.
+
+    end: what its `result.json` would say, with `report`. Where the index has no room either, it is
+    lost.
+    """
+    directory = os.path.abspath(directory)
+    known = next((e for e in reversed(read_index()) if e["dir"] == directory), None)
+    if known is None:
+        return
+    _append(b"\n" + json.dumps({**known, "end": end}).encode() + b"\n")
 
 
 def read_index(*, shorten: bool = False) -> list[dict[str, Any]]:
@@ -72,7 +92,7 @@ def _entry(line: bytes) -> dict[str, Any]:
     try:
         entry = json.loads(line)
     except ValueError:
-        return {}  # of a disk that was full
+        return {}  # cut off: the disk was full
     if not isinstance(entry, dict):
         return {}
     said = cast("dict[str, Any]", entry)
@@ -80,14 +100,11 @@ def _entry(line: bytes) -> dict[str, Any]:
 
 
 def _write(entries: list[dict[str, Any]]) -> None:
-    """Write it anew; a run that begins in this moment may be missed, and is found by its path."""
+    """Replace the file; a run that begins just now may be missing, and is found by its path."""
     path = f"{index_path()}.{os.getpid()}"
     try:
         with open(os.open(path, _FLAGS | os.O_EXCL, 0o600), "wb") as f:
             f.writelines(json.dumps(entry).encode() + b"\n" for entry in entries)
         os.rename(path, index_path())
     except OSError:
-        pass  # it stays as long as it is
-
-
-__all__ = ["index_path", "note_run", "read_index"]
+        pass  # the old file stays

@@ -1,10 +1,10 @@
-"""What launchers that were killed have left, and ending it.
+"""What launchers that were killed have left behind, and its removal.
 
-A launcher's forkserver ends what is below it when the launcher is gone. Only where both are killed,
-processes stay (see "Limits" in the design), a socket, and a scratch directory. A process belongs to
-the launcher whose mark is in its environment. Who has inherited the mark of a dead launcher, but is
-a launcher itself, or serves a living run, is not touched, nor is anything in another namespace of
-pids, where a mark says nothing.
+When a launcher is gone, its forkserver ends all processes below it. Only where both are killed,
+processes stay (see "Limits" in the design), and a socket and a scratch directory with them. A
+process belongs to the launcher whose mark is in its environment. Not touched are: processes with
+the mark of a dead launcher that are launchers themselves or serve a living run, and processes in
+another namespace of pids, where marks mean nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from procession.control.ask import Connection
-from procession.control.place import Refused, inside, open_runtime
 from procession.control.processes import Process, ancestors, below, read_processes
 from procession.control.runs import remove_hidden, remove_socket
+from procession.system.directories import Refused, inside, open_runtime
 from procession.system.identity import lives, pid_of, start_of
+from procession.system.processes import Seen, send
 
-FORKSERVER_SECONDS = 2.0  # that a forkserver has to do it by itself
+FORKSERVER_SECONDS = 2.0  # for a forkserver to end its ranks by itself
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL
 REAP = 5.0  # seconds to vanish after SIGKILL
 
@@ -32,7 +33,7 @@ def left_behind(
 ) -> list[Process]:
     """Choose the processes of dead launchers. Pure.
 
-    alive: whether the launcher of a mark lives, None: not known. own: the pid that asks.
+    alive: tells whether the launcher of a mark lives, None for unknown. own: this process's pid.
     """
     marked = {p.pid: p.env["PROCESSION_LAUNCHER"] for p in processes.values()
               if p.env.get("PROCESSION_LAUNCHER")}  # fmt: skip
@@ -47,7 +48,7 @@ def left_behind(
 
 
 def find_left() -> list[Process]:
-    """Find them, after forkservers had their time."""
+    """Find what is left, after forkservers had time to end it themselves."""
     until = time.monotonic() + FORKSERVER_SECONDS
     while True:
         found = left_behind(read_processes(), lives, os.getpid())
@@ -58,38 +59,21 @@ def find_left() -> list[Process]:
 
 def end_processes(processes: Sequence[Process]) -> list[Process]:
     """End them: SIGTERM, a few seconds, SIGKILL; gives those that are still there."""
-    handles: dict[int, Process] = {}
-    for process in processes:
-        try:
-            fd = os.pidfd_open(process.pid)
-        except OSError:
-            continue  # it is gone
-        if start_of(process.pid) != process.start:  # its pid is somebody else's by now
-            os.close(fd)
-            continue
-        handles[fd] = process
-    left = list(handles)
-    try:
-        for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, REAP)):
-            for fd in left:
-                try:
-                    signal.pidfd_send_signal(fd, number)
-                except OSError:
-                    pass  # it is gone
-            left = _await(left, handles, seconds)
-        return [handles[fd] for fd in left]
-    finally:
-        for fd in handles:
-            os.close(fd)
+    left = list(processes)
+    for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, REAP)):
+        for each in left:
+            send(Seen(each.pid, each.parent, 0, each.start), number)
+        left = _await(left, seconds)
+    return left
 
 
-def _await(fds: list[int], handles: Mapping[int, Process], seconds: float) -> list[int]:
+def _await(processes: list[Process], seconds: float) -> list[Process]:
     until = time.monotonic() + seconds
-    while fds and time.monotonic() < until:
-        fds = [fd for fd in fds if start_of(handles[fd].pid) == handles[fd].start]
-        if fds:
+    while processes and time.monotonic() < until:
+        processes = [each for each in processes if start_of(each.pid) == each.start]
+        if processes:
             time.sleep(0.02)
-    return fds
+    return processes
 
 
 def dead_sockets(*, remove: bool) -> list[str]:
@@ -142,6 +126,3 @@ def dead_scratch(*, remove: bool) -> list[str]:
                 if remove:
                     shutil.rmtree(path, ignore_errors=True)
     return found
-
-
-__all__ = ["dead_scratch", "dead_sockets", "end_processes", "find_left", "left_behind"]

@@ -9,7 +9,8 @@ Between answers come events, which a client may pass over:
 
     {"procession": 1, "event": "log", "stream": "out", "text": "..."}    after the request "log"
     {"procession": 1, "event": "left_out", "lines": 512}                 it was too slow
-    {"procession": 1, "event": "over", "state": "FAILED"}                no rank runs any more
+    {"procession": 1, "event": "over", "state": "FAILED", "look": {...}}  no rank runs any more;
+                             the last look at it, if the run is on this machine alone
     {"procession": 1, "event": "end", "state": ..., "code": 1, "report": "..."}    the last line
 
 Text is UTF-8; bytes that are not are lone surrogates, as `os.fsdecode` makes them.
@@ -24,7 +25,7 @@ VERSION = 1
 MOST_LINE = 64 << 10  # bytes of a request
 _NUMBER, _SECONDS, _FLAG = "a number", "seconds", "true or false"
 
-# What may stand in each request beside its name; all of it may be left out but what has a "!".
+# The fields of each request. All but those with "!" are optional.
 REQUESTS: dict[str, dict[str, str]] = {
     "look": {},
     "log": {"lines": _NUMBER, "follow": _FLAG},
@@ -101,6 +102,3 @@ class Lines:
         if len(self._rest) > self._most or any(len(line) > self._most for line in lines):
             raise ValueError(f"a line of more than {self._most} bytes")
         return lines
-
-
-__all__ = ["MOST_LINE", "REQUESTS", "VERSION", "Lines", "decode", "encode", "read_request"]

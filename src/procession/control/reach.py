@@ -1,104 +1,82 @@
-"""What makes a group reachable from other terminals, for as long as it is there."""
+"""What makes a run reachable from other terminals, for as long as it is there."""
 
 from __future__ import annotations
 
-import os
 import threading
 
 from procession.control.door import open_door
+from procession.control.shared import Shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.group import Group
-    from procession.output.recent import Recent
-    from procession.output.wiring import Wiring
-    from procession.supervisor import Supervisor
+    from procession.control.reachable import Reachable, Shown, Watcher
 
-_JOIN = 1.0  # seconds for the thread to say its last words; it takes a third of it at most
+_JOIN = 1.0  # seconds for the thread to send last lines; it takes a third of that at most
 
 
 class Reach:
-    """The door of a group, and the thread behind it. Made in the supervisor's thread.
+    """The socket of a run, and the thread that serves it. Made in the thread of the run's loop.
 
-    prefixes: of the lines of each rank.
-    stopped_by: the signal by which somebody stopped the group from elsewhere, 0: nobody did.
-    ending: how it ended, for the last line to clients; None until then.
+    name: by which the run is found, "" if it cannot be.
     """
 
-    def __init__(self, group: Group, supervisor: Supervisor, streams: Wiring, run: str) -> None:
-        self.stopped_by = 0
-        self.ending: dict[str, Any] | None = None
-        self.prefixes = streams.prefixes
-        self._group = group
-        self._supervisor = supervisor
+    def __init__(self, run: Reachable, loop: Watcher, screen: Shown, run_id: str) -> None:
+        self._run = run
+        self._loop = loop
+        self._shared = Shared(screen)
         self._thread: threading.Thread | None = None
-        self._wake = -1
-        self._lock = threading.Lock()
-        self._door = open_door(run)
+        self._door = open_door(run_id)
         self.name = self._door.name if self._door is not None else ""
-        self._streams = streams
         if self._door is not None:
-            streams.tap()
-            supervisor.watch(self._door.fileno(), self._knocked)
-
-    @property
-    def recent(self) -> Recent | None:
-        """What its console has shown last, None if what ranks write does not pass us."""
-        return self._streams.recent
+            screen.tap()
+            loop.watch(self._door.fileno(), self._knocked)
 
     def _knocked(self) -> None:
         """Let a thread serve the first client, and all that come later."""
         assert self._door is not None
-        self._supervisor.unwatch(self._door.fileno())
+        self._loop.unwatch(self._door.fileno())
         try:
-            self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-            if self.recent is not None:
-                self.recent.wake_by(self.wake)
+            wake = self._shared.open()
             self._thread = threading.Thread(
-                target=self._serve, name="procession-control", daemon=True
+                target=self._serve, args=(wake,), name="procession-control", daemon=True
             )
             self._thread.start()
         except (OSError, RuntimeError):  # descriptors or threads are short: the run goes on
             self._thread = None
             self._door.close()
 
-    def _serve(self) -> None:
+    def _serve(self, wake: int) -> None:
         from procession.control.serve import Server
 
         assert self._door is not None
-        Server(self._group, self, self._door, self._wake).run()
-
-    def wake(self) -> None:
-        """Have the thread look for news; from any thread."""
-        with self._lock:
-            if self._wake >= 0:
-                os.eventfd_write(self._wake, 1)
+        Server(self._run, self._shared, self._door, wake).run()
 
     @property
     def visited(self) -> bool:
         """Whether anybody has ever looked."""
         return self._thread is not None
 
-    def note_stop(self, number: int) -> None:
-        """Take note that somebody else stops the group."""
-        self.stopped_by = self.stopped_by or number
+    @property
+    def stopped_by(self) -> int:
+        """The signal by which a client stopped the run, 0: none did."""
+        return self._shared.stopped_by
+
+    @property
+    def stopper(self) -> str:
+        """Who that was, in words."""
+        return self._shared.stopper
 
     def close(self, ending: dict[str, Any] | None = None) -> None:
-        """Tell clients how it ended, and close the door behind them; may be called again."""
-        self.ending = self.ending or ending or {}
+        """Tell clients how the run ended, and remove the socket; may be called again."""
+        self._shared.ending = self._shared.ending or ending or {}
         if self._door is not None:
             self._door.hide()
-        self.wake()
+        self._shared.wake()
         if self._thread is not None:
             self._thread.join(_JOIN)
-        if self.recent is not None:
-            self.recent.wake_by(None)
-        with self._lock:
-            wake, self._wake = self._wake, -1
-            if wake >= 0 and not (self._thread is not None and self._thread.is_alive()):
-                os.close(wake)
+        self._shared.close(used=self._thread is not None and self._thread.is_alive())
         if self._door is not None:
             self._door.close()
 
@@ -106,6 +84,3 @@ class Reach:
         """Let go of everything in a fork of the launcher."""
         if self._door is not None:
             self._door.forget()
-
-
-__all__ = ["Reach"]

@@ -1,29 +1,36 @@
-"""The runs of this user: those that run, by their sockets, and those that ran, by the index."""
+"""The runs of this user: the living ones by their sockets, the past ones by the index."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 from procession.control.ask import Connection, NotAnswered
 from procession.control.index import read_index
-from procession.control.place import Refused, inside, open_runtime
-from procession.output.rundir import open_regular, run_of
+from procession.output.rankfiles import open_regular
+from procession.output.rundir import run_of
+from procession.system.directories import Refused, inside, open_runtime
 from procession.system.identity import lives, pid_of, start_of
-from procession.values import Value
+from procession.system.origin import origin, same_session
+from procession.values.base import Value
 
-PATIENCE = 2.0  # seconds that a launcher may take to tell of its run, in a list
-SHOWN = 8  # runs in the refusal of an unknown one
+PATIENCE = 2.0  # seconds for each launcher to answer, when runs are listed
+SHOWN = 8  # runs that the message about an unknown one names
+NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
 class Run(Value):
     """One run. id: what it is called by. name: the group's. directory: "" for none.
 
-    state: of `Phase`; "SILENT" if it does not answer, "UNSEEN" if it cannot be asked, "LOST" if its
-    launcher was killed. launcher: pid, 0 if that is not known. began: seconds since 1970.
-    socket: the name of its socket, "" if it has none. look: what it told. result: how it ended.
+    state: of `Phase`; "SILENT" if it does not answer, "UNSEEN" if it cannot be asked, "AWAY" if
+    its launcher is, or was, on another machine, "LOST" if its launcher was killed. launcher: pid,
+    0 if it is unknown, or on another machine. host: the machine of its launcher, "" for this
+    one. slurm_job: Slurm's number of the job in which its launcher runs, or "". began: seconds
+    since 1970. socket: the name of its socket, "" if it has none. look: its own description.
+    result: how it ended. session, cwd: where it was started, see `system.origin`.
     """
 
     id: str
@@ -31,15 +38,26 @@ class Run(Value):
     state: str
     directory: str = ""
     launcher: int = 0
+    host: str = ""
+    slurm_job: str = ""
     began: float = 0.0
     socket: str = ""
     look: Mapping[str, Any] | None = None
     result: Mapping[str, Any] | None = None
+    session: str = ""
+    cwd: str = ""
 
     @property
     def runs(self) -> bool:
         """Whether its launcher is there."""
         return bool(self.socket) or self.state == "UNSEEN"
+
+    @property
+    def launchers(self) -> set[int]:
+        """The processes of this machine that start its ranks: its launcher, or agents of it."""
+        agents = self.look.get("agents", ()) if self.look is not None else ()
+        here = {int(agent["pid"]) for agent in agents if agent["host"] == _here()}
+        return here | ({self.launcher} if self.launcher else set())
 
 
 class NotFound(Exception):
@@ -97,20 +115,29 @@ def _ask_all(directory: int) -> list[Run]:
 def _living(name: str, look: Mapping[str, Any] | None) -> Run:
     if look is None:
         return Run(id=name, name=name.rpartition("_")[0] or name, state="SILENT", socket=name)
+    host = look.get("host", _here())
     return Run(
         id=name,
         name=look["name"],
         state=look["state"],
         directory=look["run_dir"],
-        launcher=look["launcher"],
+        launcher=look["launcher"] if host == _here() else 0,
+        host="" if host == _here() else host,
+        slurm_job=look.get("slurm_job", ""),
         began=look["began"],
         socket=name,
         look=look,
+        session=str(look.get("session", "")),  # an older launcher does not say so
+        cwd=str(look.get("cwd", "")),
     )
 
 
+def _here() -> str:
+    return os.uname().nodename
+
+
 def remove_socket(directory: int, name: str) -> None:
-    """Remove a socket that nobody listens at; the directory, too, if it was the last."""
+    """Remove a socket at which nobody listens; and the directory, if it was the last."""
     try:
         os.unlink(inside(directory, name))
         os.rmdir(os.readlink(f"/proc/self/fd/{directory}"))
@@ -119,7 +146,7 @@ def remove_socket(directory: int, name: str) -> None:
 
 
 def remove_hidden(directory: int, name: str) -> bool:
-    """Remove a socket that has not got its name, if who was about to give it is gone."""
+    """Remove a socket that was never given its name, if its process is gone."""
     pid = name.split(".")[1]
     if not pid.isdecimal() or start_of(int(pid)):
         return False
@@ -135,11 +162,15 @@ def ended(running: Sequence[Run]) -> list[Run]:
 
 
 def _ended(directory: str, entry: Mapping[str, Any]) -> Run:
-    result = read_json(os.path.join(directory, "result.json"))
+    result = read_json(os.path.join(directory, "result.json")) or entry.get("end")
     mark = str(entry.get("launcher", ""))
+    host = str(entry.get("host", ""))
+    away = bool(host) and host != _here()
     state = "LOST"
     if result is not None:
         state = str(result.get("state", ""))
+    elif away:
+        state = "AWAY"  # in a directory that machines share
     elif lives(mark) is not False:
         state = "UNSEEN"
     return Run(
@@ -148,8 +179,12 @@ def _ended(directory: str, entry: Mapping[str, Any]) -> Run:
         state=state,
         directory=directory,
         launcher=pid_of(mark) if state == "UNSEEN" else 0,
+        host=host if away else "",
+        slurm_job=str(entry.get("slurm_job", "")),
         began=float(entry.get("began") or 0.0),
         result=result,
+        session=str(entry.get("session", "")),
+        cwd=str(entry.get("cwd", "")),
     )
 
 
@@ -168,21 +203,30 @@ def find_run(word: str) -> Run:
     running = living()
     if "/" in word or os.path.isdir(word):
         return _of_directory(word, running)
-    return choose(word, running + ended(running))
+    return choose(word, running + ended(running), origin())
 
 
-def choose(word: str, runs: Sequence[Run]) -> Run:
-    """Choose by an id, a name, the beginning of an id, a launcher's pid, or `last`.
+def is_from(run: Run, here: Mapping[str, str]) -> bool:
+    """Tell whether a run was started from this session, or in this directory; see `origin`."""
+    if same_session(run.session, here.get("session", "")):
+        return True
+    return bool(run.cwd) and run.cwd == here.get("cwd")
 
-    What runs goes before what has ended. Raises NotFound.
+
+def choose(word: str, runs: Sequence[Run], here: Mapping[str, str] = NOWHERE) -> Run:
+    """Choose by an id, a name, its beginning, a launcher's pid, Slurm's number, or `last`.
+
+    Living runs are preferred to past ones. `last` is the newest run that was started from here; if
+    there is none, the newest of all. here: see `origin`. Raises NotFound.
     """
     if word == "last":
         if not runs:
             raise NotFound("there is no run")
-        return max(runs, key=lambda run: run.began)
+        own = [run for run in runs if is_from(run, here)]
+        return max(own or runs, key=lambda run: run.began)
     ways = (
         [run for run in runs if run.id == word],
-        [run for run in runs if word.isdecimal() and run.launcher == int(word)],
+        [r for r in runs if word.isdecimal() and (r.launcher == int(word) or r.slurm_job == word)],
         [run for run in runs if run.name == word],
         [run for run in runs if run.id.startswith(word)],
         [run for run in runs if run.id.rpartition("_")[2].startswith(word)],
@@ -208,10 +252,16 @@ def _of_directory(path: str, running: Sequence[Run]) -> Run:
     for run in running:
         if run.directory and _same(run.directory, path):
             return run
+    nothing: dict[str, Any] = {}
+    noted = next((e for e in read_index() if _same(e["dir"], path)), nothing)
     asked = read_json(os.path.join(path, "run.json"))
+    if asked is None and noted:
+        return _ended(path, noted)  # its disk was full from the start
     if asked is None:
         raise NotFound(f"{path} is not the directory of a run: it holds no run.json")
     entry = {"run": asked.get("run") or run_of(path), "name": asked.get("name", "")}
+    entry |= {name: asked[name] for name in ("host", "slurm_job") if name in asked}
+    entry |= {"end": noted.get("end")}
     return _ended(path, entry | {"launcher": asked.get("mark", ""), "began": _time(path)})
 
 
@@ -241,6 +291,3 @@ def connect(run: Run) -> Connection:
         raise NotAnswered(f"{run.id} cannot be reached ({e.strerror or e})") from None
     finally:
         os.close(directory)
-
-
-__all__ = ["NotFound", "Run", "choose", "connect", "ended", "find_run", "living", "read_json"]

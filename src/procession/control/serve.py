@@ -1,12 +1,12 @@
 """The thread that serves the clients of one run; it starts with the first of them.
 
-Theory of operation. A thread of its own, and not the supervisor's loop: a look at a thousand ranks
-takes milliseconds, and a client that asks for it again and again must not be what a dead rank waits
-for. (A run at which nobody looks has no such thread.) Everything is non-blocking, in one epoll, and
-bounded: a line that comes in has 64 KiB; who does not read what it asked for is not heard until it
-does; the log is read from what the console has shown last (`output.recent`) only when a client has
-room, so that one that is slow finds a gap, and is told of it. Requests are limited by time, the
-thread being one of the launcher's, which share one interpreter.
+Theory of operation. This is a thread of its own and not the supervisor's loop: a look at a thousand
+ranks takes milliseconds, and clients that ask again and again must not delay what the supervisor
+has to do. (A run without clients has no such thread.) Everything is non-blocking, in one epoll, and
+bounded: a request has 64 KiB at most; a client that does not read its answers is not read from
+until it does; the log is taken from what the console has shown last (`output.recent`) only when a
+client has room, so that a slow one misses some, and is told how much. The number of requests per
+second is limited, since all threads of the launcher share one interpreter.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from procession.control.protocol import MOST_LINE, Lines, encode, read_request
 from procession.control.words import describe
-from procession.errors import SpecError
+from procession.values.errors import SpecError
 
 if TYPE_CHECKING:
     from procession.control.door import Door
-    from procession.control.reach import Reach
-    from procession.group import Group
+    from procession.control.reachable import Reachable
+    from procession.control.shared import Shared
 
 CLIENTS = 32  # at a time
-MOST_WAITING = 256 << 10  # bytes that a client has not read yet; beyond, it is not heard
-ROOM = 64 << 10  # bytes that wait for a client while it is given more of the log
+MOST_WAITING = 256 << 10  # bytes that a client has not read yet; beyond, it is not read from
+ROOM = 64 << 10  # bytes that wait for a client; below, it gets more of the log
+PENDING = 4  # answers of one client that other threads look for
 ASKS = 100  # requests of one client in a second
 FIRST_WORDS = 10.0  # seconds until a client that says nothing has to go
 STACK_SECONDS, NATIVE_SECONDS = 1.0, 15.0  # for ranks to show where they are
@@ -39,14 +41,16 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class _Client:
-    """One connection. out: what it has not read yet. place: where it is in the log, None: nowhere.
+    """One connection. who: at its other end, in words. out: what it has not read yet.
 
-    due: when it has to go, or, if `resting`, when it is heard again. leaving: it goes when it has
-    read what is there for it.
+    place: its position in the log, None: it reads none. due: when it is disconnected, or, if
+    `resting` (it asked too often), when it is read from again. leaving: it is disconnected when it
+    has read all. pending: how many answers other threads are looking for.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, who: str) -> None:
         self.socket = connection
+        self.who = who
         self.lines = Lines(MOST_LINE)
         self.requests: list[bytes] = []
         self.out = bytearray()
@@ -54,6 +58,7 @@ class _Client:
         self.leaving = False
         self.resting = False
         self.due: float | None = time.monotonic() + FIRST_WORDS
+        self.pending = 0
         self.asked = 0
         self.second = 0.0  # when the counting of `asked` began
 
@@ -70,11 +75,11 @@ class _Client:
 
 
 class Server:
-    """Serves until the run has ended. wake: an eventfd, written to when there is news for it."""
+    """Serves clients until the run has ended. wake: an eventfd, written to when there is news."""
 
-    def __init__(self, group: Group, reach: Reach, door: Door, wake: int) -> None:
-        self._group = group
-        self._reach = reach
+    def __init__(self, run: Reachable, shared: Shared, door: Door, wake: int) -> None:
+        self._run = run
+        self._shared = shared
         self._door = door
         self._wake = wake
         self._clients: dict[int, _Client] = {}
@@ -87,7 +92,7 @@ class Server:
         self._epoll.register(self._door.fileno(), select.EPOLLIN)
         self._epoll.register(self._wake, select.EPOLLIN)
         try:
-            while self._reach.ending is None:
+            while self._shared.ending is None:
                 self._turn(None)
             self._end()
         finally:
@@ -129,11 +134,11 @@ class Server:
         connection.setblocking(False)
         size = _CREDENTIALS.size
         found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-        _, uid, _ = _CREDENTIALS.unpack(found)
+        pid, uid, _ = _CREDENTIALS.unpack(found)
         if uid not in (0, os.geteuid()):
             connection.close()
             return
-        client = _Client(connection)
+        client = _Client(connection, f"pid {pid}, user {uid}")
         self._clients[connection.fileno()] = client
         self._epoll.register(connection.fileno(), client.events)
         if len(self._clients) > CLIENTS:
@@ -173,6 +178,8 @@ class Server:
             return
         now = time.monotonic()
         while client.requests and not client.resting and len(client.out) <= MOST_WAITING:
+            if client.pending >= PENDING:
+                break
             if now - client.second >= 1:
                 client.second, client.asked = now, 0
             client.asked += 1
@@ -199,7 +206,7 @@ class Server:
         self._epoll.modify(client.socket.fileno(), client.events)
 
     def _give_log(self, client: _Client) -> None:
-        recent = self._reach.recent
+        recent = self._shared.recent
         while recent is not None and client.place is not None and len(client.out) < ROOM:
             client.place, missed, blocks = recent.read(client.place)
             if missed:
@@ -229,20 +236,20 @@ class Server:
         try:
             answer = getattr(self, f"_on_{name}")(client, **given)
         except SpecError as e:
-            self._say(client, {"to": "stacks", "error": str(e)})
+            self._say(client, {"to": name, "error": str(e)})
             return
         if answer is not None:
             self._say(client, {"to": name, "value": answer})
 
-    def _on_look(self, _: _Client) -> Any:
-        return self._group.look()
+    def _on_look(self, client: _Client) -> Any:
+        return self._found(client, "look", self._run.look)
 
-    def _on_report(self, _: _Client) -> Any:
-        return describe(self._group.look(), time.time())
+    def _on_report(self, client: _Client) -> Any:
+        return self._found(client, "report", lambda: describe(self._run.look(), time.time()))
 
     def _on_log(self, client: _Client, lines: int | None = None, follow: bool | None = None) -> Any:
-        recent = self._reach.recent
-        value = {"prefixes": self._reach.prefixes, "seen": recent is not None}
+        recent = self._shared.recent
+        value = {"prefixes": self._shared.prefixes, "seen": recent is not None}
         self._say(client, {"to": "log", "value": value})
         if recent is not None:
             place, blocks = recent.last(lines or 0)
@@ -251,49 +258,67 @@ class Server:
         if not follow:
             self._say(client, {"event": "log_end"})
 
-    def _on_stop(self, _: _Client, signal: int | None = None, grace: float | None = None) -> Any:
-        self._group.stop(signal=signal, grace=grace, wait=False)
-        self._reach.note_stop(int(self._group.spec.stop.signal) if signal is None else signal)
+    def _on_stop(
+        self, client: _Client, signal: int | None = None, grace: float | None = None
+    ) -> Any:
+        self._run.stop(signal=signal, grace=grace, wait=False)
+        number = int(self._run.spec.stop.signal) if signal is None else signal
+        self._shared.note_stop(number, client.who)
         return "asked"
 
-    def _on_kill(self, _: _Client) -> Any:
-        self._group.kill(wait=False)
-        self._reach.note_stop(9)
+    def _on_kill(self, client: _Client) -> Any:
+        self._run.kill(wait=False)
+        self._shared.note_stop(9, client.who)
         return "asked"
 
     def _on_signal(self, _: _Client, rank: int, signal: int) -> Any:
-        self._group.send_signal(rank, signal)
+        self._run.send_signal(rank, signal)
         return "sent"
 
     def _on_stacks(self, client: _Client, native: bool | None = None) -> Any:
-        """Answer in a thread: to find them may take its time."""
         seconds = NATIVE_SECONDS if native else STACK_SECONDS
+        self._find(client, "stacks", lambda: self._run.stacks(seconds, native=bool(native)))
 
-        def find() -> None:
+    def _found(self, client: _Client, name: str, find: Callable[[], Any]) -> Any:
+        """Give an answer; None for one that comes later, from other machines."""
+        if not self._run.distant:
+            return find()
+        self._find(client, name, find)
+        return None
+
+    def _find(self, client: _Client, name: str, find: Callable[[], Any]) -> None:
+        """Find an answer in a thread of its own: it may take its time."""
+
+        def work() -> None:
             try:
-                answer = {"to": "stacks", "value": self._group.stacks(seconds, native=bool(native))}
+                answer = {"to": name, "value": find()}
             except Exception as e:
-                answer = {"to": "stacks", "error": f"{type(e).__name__}: {e}"}
+                answer = {"to": name, "error": f"{type(e).__name__}: {e}"}
             self._later.append((client, encode(answer)))
-            self._reach.wake()
+            self._shared.wake()
 
         try:
-            threading.Thread(target=find, name="procession-control-ask", daemon=True).start()
+            threading.Thread(target=work, name="procession-control-ask", daemon=True).start()
         except RuntimeError as e:
             raise SpecError(f"no thread can be started ({e})") from None
+        client.pending += 1
 
     def _answer_later(self) -> None:
         while self._later:
             client, line = self._later.pop(0)
+            client.pending -= 1
             client.out += line
 
     # -- the end
 
     def _tell_over(self) -> None:
-        if not self._told_over and self._group.state.final:
+        if not self._told_over and self._run.state.final:
             self._told_over = True
+            over: dict[str, Any] = {"event": "over", "state": self._run.state.name}
+            if self._clients and not self._run.distant:
+                over["look"] = self._run.look()
             for client in self._clients.values():
-                self._say(client, {"event": "over", "state": self._group.state.name})
+                self._say(client, over)
 
     def _end(self) -> None:
         """Tell all clients of the end, as far as they take it in time."""
@@ -305,7 +330,7 @@ class Server:
             for client in waiting:
                 caught_up = client.place is None or not self._behind(client)
                 if caught_up and not client.leaving and not client.requests:
-                    self._say(client, {"event": "end", **(self._reach.ending or {})})
+                    self._say(client, {"event": "end", **(self._shared.ending or {})})
                     client.leave()
             for client in waiting:
                 self._serve(client)
@@ -315,8 +340,5 @@ class Server:
 
     def _behind(self, client: _Client) -> bool:
         self._give_log(client)
-        recent = self._reach.recent
+        recent = self._shared.recent
         return recent is not None and recent.last(0)[0] != client.place
-
-
-__all__ = ["Server"]

@@ -1,4 +1,4 @@
-"""What is known of a run, in words. Pure."""
+"""A run described in words, and tables of runs. Pure."""
 
 from __future__ import annotations
 
@@ -6,30 +6,42 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from procession.ranks import format_ranks
-from procession.report import format_bytes, format_seconds
+from procession.output.escape import shown
+from procession.values.figures import duration, size
+from procession.values.ranks import format_ranks
 
 GONE = ("EXITED", "LOST")
 
 
 def describe(look: Mapping[str, Any], now: float) -> str:
-    """Say what `Group.look` gave. now: seconds since 1970."""
+    """Describe in words what `Group.look` gave. now: seconds since 1970."""
     ranks: Sequence[Mapping[str, Any]] = look["ranks"]
     lines = [
-        f"{look['name']}: {look['state'].lower()} for {format_seconds(max(0, now - look['began']))}"
+        f"{look['name']}: {look['state'].lower()} for {duration(max(0, now - look['began']))}"
         f", {alive(look)} of {look['nproc']} ranks alive{_attempt(look)}",
-        f"  command: {shlex.join(look['words'])}",
-        f"  launcher: pid {look['launcher']}",
+        f"  command: {shown(shlex.join(look['words']))}",
+        f"  launcher: pid {look['launcher']}{_where(look)}",
     ]
-    if look["nodes"] > 1:
+    if look.get("hosts"):
+        lines.append(f"  machines, by node rank: {shown(', '.join(look['hosts']))}")
+        lines.append(f"  links to their agents: {', '.join(look['links'])}")
+    elif look["nodes"] > 1:
         lines.append(f"  node {look['node']} of {look['nodes']}")
     if look["run_dir"]:
-        lines.append(f"  run directory: {look['run_dir']}")
+        lines.append(f"  run directory: {shown(look['run_dir'])}")
     alike: dict[str, list[int]] = {}
     for rank in ranks:
         alike.setdefault(_rank(rank, now), []).append(rank["rank"])
     lines += [f"  {format_ranks(numbers)}: {said}" for said, numbers in alike.items()]
     return "\n".join(lines)
+
+
+def _where(look: Mapping[str, Any]) -> str:
+    """Say where the launcher of a job is."""
+    if "hosts" not in look:
+        return ""
+    slurm = f", in job {look['slurm_job']} of Slurm" if look["slurm_job"] else ""
+    return f" on {look['host']}{slurm}"
 
 
 def _attempt(look: Mapping[str, Any]) -> str:
@@ -40,8 +52,10 @@ def _rank(rank: Mapping[str, Any], now: float) -> str:
     said = rank["exit"] or rank["state"].lower()
     if rank["beats"] and not rank["exit"]:
         said += f", at {_progress(rank)}" if rank["step"] is not None else ""
-        fields = "".join(f", {name} {_value(value)}" for name, value in rank["fields"].items())
-        said += f"{fields}, last heard {format_seconds(max(0, now - rank['beat_at']))} ago"
+        fields = "".join(
+            f", {shown(name)} {_value(value)}" for name, value in rank["fields"].items()
+        )
+        said += f"{fields}, last heard {duration(max(0, now - rank['beat_at']))} ago"
     return said
 
 
@@ -51,7 +65,7 @@ def _progress(rank: Mapping[str, Any]) -> str:
 
 
 def _value(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else shown(str(value))
 
 
 def alive(look: Mapping[str, Any]) -> int:
@@ -60,17 +74,18 @@ def alive(look: Mapping[str, Any]) -> int:
 
 
 def step(look: Mapping[str, Any]) -> str:
-    """Give the progress of the rank that is furthest behind, "" if none tells any."""
-    told = [r for r in look["ranks"] if r["step"] is not None]
-    if not told:
+    """Give the progress of the rank that is furthest behind, "" if no rank reports any."""
+    known = [r for r in look["ranks"] if r["step"] is not None]
+    if not known:
         return ""
-    last = min(told, key=lambda r: r["step"])
+    last = min(known, key=lambda r: r["step"])
     total = f"/{_value(last['total'])}" if last["total"] is not None else ""
     return f"{_value(last['step'])}{total}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Write rows below each other, columns aligned; the first one is the heading."""
+    rows = [[shown(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)) for row in rows]
     return "".join(f"{line.rstrip()}\n" for line in lines)
@@ -80,8 +95,5 @@ def used(cpu: float | None, memory: int | None) -> tuple[str, str]:
     """Write CPU (in cores) and memory for a table."""
     return (
         "" if cpu is None else f"{100 * cpu:.0f}%",
-        "" if memory is None else format_bytes(memory),
+        "" if memory is None else size(memory),
     )
-
-
-__all__ = ["alive", "describe", "step", "table", "used"]

@@ -3,42 +3,29 @@
 `environment` is pure: from what a rank inherits, and its number, to its variables. `deal` looks at
 this machine and does it for all ranks of a group; `procession.run(..., devices="cuda")` and
 `procession run --devices` are that.
+
+May import system and values. Start reading at `deal`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
-from procession.devices import ascend, cuda, intel, jax, neuron, rocm, tpu
+from procession.devices import kinds
 from procession.devices.seat import Seat, Variables, read_devices
 from procession.devices.topology import Topology
-from procession.errors import SpecError
-from procession.spec import Spec
 from procession.system import accelerators
 from procession.system.ports import free_port
+from procession.values.errors import SpecError
+from procession.values.spec import Spec
 
 AUTO = "auto"
 
 
-@dataclass(frozen=True)
-class _Kind:
-    environment: Callable[[Seat], Variables]
-    lists: tuple[str, ...]  # the variables that name devices
-    found_as: str = ""  # what `system.accelerators` calls it
-    meets: bool = False  # whether its ranks need a meeting point of their own
-
-
-_KINDS: dict[str, _Kind] = {
-    "cuda": _Kind(cuda.environment, (cuda.NAME,), "NVIDIA"),
-    "rocm": _Kind(rocm.environment, (rocm.HIP, rocm.ROCR, rocm.CUDA), "AMD"),
-    "intel": _Kind(intel.environment, (intel.MASK, intel.SELECTOR), "Intel"),
-    "ascend": _Kind(ascend.environment, (ascend.NAME,), "Ascend"),
-    "neuron": _Kind(neuron.environment, (neuron.CORES,), "Neuron", meets=True),
-    "tpu": _Kind(tpu.environment, (), "TPU"),
-    "jax": _Kind(jax.environment, (jax.NAME,), meets=True),
-}
+_KINDS = kinds.KINDS
 KINDS = tuple(_KINDS)
 
 
@@ -86,7 +73,7 @@ def environment(
     return known.environment(seat)
 
 
-def _known(kind: object) -> _Kind:
+def _known(kind: object) -> kinds.Kind:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise SpecError(f"devices must be one of {', '.join((AUTO, *KINDS))}, not {kind!r}")
     return _KINDS[kind]
@@ -117,7 +104,7 @@ def deal(
     inherited: the launcher's environment, by default this process's.
 
     What `spec.env` says for all ranks alike counts as inherited: devices that it names are dealt
-    out. What it says for single ranks stands, and a rank whose devices it names gets no other.
+    out. What it says for single ranks is kept, and a rank whose devices it names gets no others.
     Raises SpecError.
     """
     base = os.environ if inherited is None else inherited
@@ -132,23 +119,15 @@ def deal(
     }
     merged = {**base, **common}
     ours = {name: value for name, value in merged.items() if value is not None}
-    told = _of_this_machine(kind, spec, ours, root)
-    lists, node = _known(kind).lists, spec.node
+    found = _of_this_machine(kind, spec, ours, root)
+    lists = _known(kind).lists
     env: list[Variables] = []
     for rank in range(spec.nproc):
         own = {n: v for n, v in spec.env[rank].items() if n not in common}
         by_hand = lists if any(n in own for n in lists) else ()
-        dealt = environment(
-            kind,
-            local_rank=node.local + rank,
-            local_world_size=node.local_size(spec.nproc),
-            rank=node.first(spec.nproc) + rank,
-            world_size=node.size(spec.nproc),
-            inherited={n: v for n, v in ours.items() if n not in by_hand},
-            count=None if by_hand else told.count,
-            endpoint=told.endpoint,
-            topology=told.topology,
-        )
+        known = {**found, "count": None} if by_hand else found
+        inherited = {n: v for n, v in ours.items() if n not in by_hand}
+        dealt = _of_rank(kind, spec, rank, inherited, known)
         dealt = {n: v for n, v in dealt.items() if n not in by_hand}
         env.append({**common, **dealt, **own})
     return replace(spec, env=tuple(env))
@@ -157,19 +136,29 @@ def deal(
 def deal_unseen(spec: Spec, kind: str, inherited: Mapping[str, str] = os.environ) -> Spec:
     """Give each rank of a group its device without a look at what this machine has.
 
-    What `spec.env` says stands. Raises SpecError if `inherited` names too few devices.
+    What `spec.env` names counts as inherited. Raises SpecError if too few devices are named.
     """
     env: list[Variables] = []
     for rank, own in enumerate(spec.env):
         found = {**inherited, **{n: v for n, v in own.items() if v is not None}}
-        dealt = environment(
-            kind,
-            local_rank=spec.node.local + rank,
-            local_world_size=spec.node.local_size(spec.nproc),
-            inherited=found,
-        )
-        env.append({**own, **dealt})
+        env.append({**own, **_of_rank(kind, spec, rank, found, {})})
     return replace(spec, env=tuple(env))
+
+
+def _of_rank(
+    kind: str, spec: Spec, rank: int, inherited: Mapping[str, str], known: Mapping[str, Any]
+) -> Variables:
+    """Give the variables of a rank of a group. known: see `_of_this_machine`."""
+    node = spec.node
+    return environment(
+        kind,
+        local_rank=node.local + rank,
+        local_world_size=node.local_size(spec.nproc),
+        rank=node.first(spec.nproc) + rank,
+        world_size=node.size(spec.nproc),
+        inherited=inherited,
+        **known,
+    )
 
 
 def deal_shares(spec: Spec, count: int, inherited: Mapping[str, str] = os.environ) -> Spec:
@@ -177,7 +166,7 @@ def deal_shares(spec: Spec, count: int, inherited: Mapping[str, str] = os.enviro
 
     With one each, as `deal`. Raises SpecError if there are too few, or none is named.
     """
-    names = {"cuda": (cuda.NAME,), "rocm": (rocm.ROCR, rocm.HIP)}
+    names = {"cuda": (kinds.CUDA,), "rocm": (kinds.ROCR, kinds.HIP)}
     for kind, variables in names.items():
         for name in variables:
             if name not in inherited:
@@ -198,42 +187,39 @@ def deal_shares(spec: Spec, count: int, inherited: Mapping[str, str] = os.enviro
     raise SpecError(f"{count} GPUs are asked for each rank, but this node was given none")
 
 
-@dataclass(frozen=True)
-class _Told:
-    count: int | None = None
-    endpoint: str = ""
-    topology: Topology | None = None
-
-
-def _of_this_machine(kind: str, spec: Spec, inherited: Mapping[str, str], root: str) -> _Told:
-    """Learn what `environment` does not look at by itself."""
+def _of_this_machine(
+    kind: str, spec: Spec, inherited: Mapping[str, str], root: str
+) -> dict[str, Any]:
+    """Find out the last three parameters of `environment`, which looks at no machine."""
     known = _known(kind)
     topology = None
     if kind == "tpu" and spec.node.local_size(spec.nproc) > 1:
         from procession.devices.metadata import find_topology
 
         topology = find_topology(inherited)
-    return _Told(
-        count=_count(known.found_as, root, inherited),
-        endpoint=_endpoint(spec) if known.meets else "",
-        topology=topology,
-    )
+    return {
+        "count": _count(known.found_as, root, inherited),
+        "endpoint": _endpoint(spec) if known.meets else "",
+        "topology": topology,
+    }
 
 
 def _endpoint(spec: Spec) -> str:
-    """Give a meeting point beside that of MASTER_PORT, for several groups the port after it."""
+    """Give an address at which ranks meet besides MASTER_PORT: where there are several groups, the
+    port after that; else a free one.
+    """
     node = spec.node
     several = node.size(spec.nproc) > spec.nproc
     return f"{node.address}:{node.port + 1 if several else free_port()}"
 
 
 def _count(found_as: str, root: str, inherited: Mapping[str, str]) -> int | None:
-    """Count the machine's devices; None for a kind that is none, or whose parts are dealt out."""
+    """Count the machine's devices; None where it is not known, or ranks get parts of devices."""
     if not found_as:
         return None
     here = [a for a in accelerators.find(root, inherited) if a.kind == found_as]
     if found_as == "Neuron" and here:
-        return None  # ranks get cores, and how many a device has is not always told
+        return None  # ranks get cores, and how many a device has is not always known
     return here[0].count if here else 0
 
 

@@ -1,4 +1,4 @@
-"""What the metadata service of a TPU's machine tells; the only thing here that uses the network."""
+"""Asks the metadata service of a TPU's machine; nothing else in `devices` uses the network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from procession.devices.topology import (
     topology_from_metadata,
     topology_from_variables,
 )
-from procession.errors import SpecError
+from procession.values.errors import SpecError
 
 HOST = "metadata.google.internal"
 SECONDS = 3.0  # the service is on the machine itself, or it is not there
@@ -22,7 +22,7 @@ def find_topology(env: Mapping[str, str]) -> Topology:
     """Learn the topology: from variables if TPU_SKIP_MDS_QUERY is set, else from the service.
 
     GCE_METADATA_HOST or GCE_METADATA_IP name another address of it, as for Google's own libraries.
-    Raises SpecError, within seconds, where there is nothing to be learnt.
+    Raises SpecError, within seconds, where the service does not answer.
     """
     if env.get("TPU_SKIP_MDS_QUERY"):
         return topology_from_variables(env)

@@ -1,4 +1,4 @@
-"""A rank's place among the devices of its machine, and the lists of devices that name them."""
+"""One rank among those of its machine, and the lists that name the machine's devices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from procession.devices.topology import Topology
-from procession.errors import SpecError
+from procession.values.errors import SpecError
 
 Variables = dict[str, str | None]  # to add to a rank's environment; None takes one away
 
@@ -99,6 +99,14 @@ def read_devices(variable: str, text: str) -> list[str]:
 def is_number(word: str) -> bool:
     """Tell whether a device is named by its number."""
     return word.isascii() and word.isdecimal()
+
+
+def read_count(variable: str, text: str) -> int:
+    """Read a count of 1 or more. Raises SpecError."""
+    word = text.strip()
+    if not (is_number(word) and int(word)):
+        raise SpecError(f"{variable} must be a count of 1 or more, not {word!r}")
+    return int(word)
 
 
 def numbered(variable: str, text: str, words: list[str]) -> list[int]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from procession.errors import SpecError
+from procession.values.errors import SpecError
 
 Shape = tuple[int, int, int]
 
@@ -30,7 +30,7 @@ SHAPES: dict[str, dict[int, Shape]] = {
     "v5litepod": _V5E,
     "v6e": _V5E,
 }  # fmt: skip
-SHAPED_BY_TYPE = 3  # the last generation whose hosts do not tell their bounds
+SHAPED_BY_TYPE = 3  # the last generation whose hosts do not report their bounds
 
 BOUNDS = (("TPU_HOST_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"),
           ("TPU_PROCESS_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS"))  # fmt: skip
@@ -74,18 +74,18 @@ def topology_from_variables(env: Mapping[str, str]) -> Topology:
 
 def topology_from_metadata(tpu_env: str, endpoints: str) -> Topology:
     """Read the attributes `tpu-env` and `worker-network-endpoints`. Raises SpecError."""
-    told: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for line in tpu_env.splitlines():
         name, colon, value = line.partition(":")
         if colon:
-            told[name.strip()] = value.strip().strip("'\"")
-    kind = told.get("ACCELERATOR_TYPE", "")
+            attributes[name.strip()] = value.strip().strip("'\"")
+    kind = attributes.get("ACCELERATOR_TYPE", "")
     if not kind:
         raise SpecError("the TPU's metadata does not tell its ACCELERATOR_TYPE")
     # Each is a host's name, or its name, an identity and its address.
     hosts = [e.split(":")[-1].strip() for e in endpoints.split(",") if e.strip()]
-    bounds = _bounds(told, METADATA_BOUNDS)
-    return make_topology(kind, bounds, told.get("WORKER_ID", "0"), hosts)
+    bounds = _bounds(attributes, METADATA_BOUNDS)
+    return make_topology(kind, bounds, attributes.get("WORKER_ID", "0"), hosts)
 
 
 def make_topology(
@@ -93,7 +93,7 @@ def make_topology(
 ) -> Topology:
     """Put a topology together. Raises SpecError where the parts do not fit.
 
-    bounds: how the hosts lie, and how the chips of a host; None: not told.
+    bounds: how the hosts lie, and how the chips of a host; None: not known.
     """
     family, size, generation = _type_of(accelerator)
     chips = SHAPES.get(family, {}).get(int(size))
@@ -126,11 +126,11 @@ def _type_of(accelerator: str) -> tuple[str, str, str]:
 
 
 def _bounds(
-    told: Mapping[str, str], names: tuple[tuple[str, str], ...]
+    attributes: Mapping[str, str], names: tuple[tuple[str, str], ...]
 ) -> tuple[Shape, Shape] | None:
     for outer, inner in names:
-        if told.get(outer) and told.get(inner):
-            return read_shape(outer, told[outer]), read_shape(inner, told[inner])
+        if attributes.get(outer) and attributes.get(inner):
+            return read_shape(outer, attributes[outer]), read_shape(inner, attributes[inner])
     return None
 
 

@@ -6,14 +6,14 @@ import math
 
 from procession.devices.seat import Seat, Variables
 from procession.devices.topology import Topology, read_shape, topology_from_variables
-from procession.errors import SpecError
+from procession.values.errors import SpecError
 
 FIRST_PORT = 8476  # of the TPU runtime, on each host; the ranks of a host take as many in a row
 CORES_OF_ITS_OWN = 7  # the generation from which a chip's two cores count in the process bounds
 
 
-def environment(seat: Seat) -> Variables:
-    """Give what PJRT reads, but for what is inherited. One rank gets one chip by itself."""
+def tpu(seat: Seat) -> Variables:
+    """Give the variables of PJRT that are not inherited. A single rank gets one chip."""
     if seat.local_world_size == 1:
         return seat.defaults(
             {

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 def call(function: Callable[..., Any], *args: Any) -> Any:
     """Call the rank's function.
 
-    What it raises is the group's to tell, and to write to the rank's error file. But a function
-    that itself launched ranks may raise their `ChildFailedError`: then the file of the one that
-    failed first is this rank's, as under `record`.
+    The group reports what it raises, and writes it to the rank's error file. But a function that
+    launched ranks itself may raise their `ChildFailedError`: then the error file of the rank that
+    failed first becomes this rank's, as under `record`.
     """
     try:
         return function(*args)

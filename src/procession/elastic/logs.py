@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from procession.policy import Std
+from procession.values.policy import Logs, Route, Std
 
 Choice = Std | Mapping[int, Std]
 
@@ -122,24 +122,26 @@ class DefaultLogsSpecs(LogsSpecs):  # noqa: PLW1641 - it has no hash, because it
             common.get("TORCHELASTIC_RUN_ID", "test_run_id"),
             common.get("TORCHELASTIC_RESTART_COUNT", "0"),
         )
+        shown = self._local_ranks_filter or None
         redirects, tees = to_map(self._redirects, len(envs)), to_map(self._tee, len(envs))
+        routes = Logs(redirect=redirects, tee=tees, ranks=shown).route(len(envs))
         dest = LogsDest(
             filtered_stdout=os.path.join(attempt_dir, "filtered_stdout.log"),
             filtered_stderr=os.path.join(attempt_dir, "filtered_stderr.log"),
         )
-        for rank in range(len(envs)):
-            shown = not self._local_ranks_filter or rank in self._local_ranks_filter
+        for rank, (out, err) in enumerate(routes):
             rank_dir = os.path.join(attempt_dir, str(rank))
             os.mkdir(rank_dir)
-            for bit, name, paths, tee_paths in (
-                (Std.OUT, "stdout.log", dest.stdouts, dest.tee_stdouts),
-                (Std.ERR, "stderr.log", dest.stderrs, dest.tee_stderrs),
+            for route, name, paths, tee_paths in (
+                (out, "stdout.log", dest.stdouts, dest.tee_stdouts),
+                (err, "stderr.log", dest.stderrs, dest.tee_stderrs),
             ):
-                paths[rank] = "" if shown else os.devnull
-                if (redirects[rank] | tees[rank]) & bit:
-                    paths[rank] = os.path.join(rank_dir, name)
-                if tees[rank] & bit and shown:
-                    tee_paths[rank] = paths[rank]
+                path = os.path.join(rank_dir, name)
+                paths[rank] = {Route.FILE: path, Route.TEE: path, Route.DROP: os.devnull}.get(
+                    route, ""
+                )
+                if route is Route.TEE:
+                    tee_paths[rank] = path
             dest.error_files[rank] = os.path.join(rank_dir, "error.json")
             envs[rank]["TORCHELASTIC_ERROR_FILE"] = dest.error_files[rank]
             logger.info("the error file of rank %s is %s", rank, dest.error_files[rank])

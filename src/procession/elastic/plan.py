@@ -1,120 +1,36 @@
-"""From what `start_processes` is given to what a group needs: its output and its environment."""
+"""From what `start_processes` is given to what a group needs: variables, arguments, placement."""
 
 from __future__ import annotations
 
 import errno
 import logging
 import os
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from procession.elastic.logs import LogsDest
-from procession.errors import SpecError
-from procession.output.plan import Output
-from procession.placement import MODES, Placement
-from procession.placing import place
-from procession.policy import Route, Stop
-from procession.rankenv import callers_environment
-from procession.spec import Spec, make_spec, program_problem
+from procession.prepare.placing import place
+from procession.values.environment import callers_environment
+from procession.values.errors import SpecError
+from procession.values.placement import MODES, Placement
+from procession.values.policy import Stop
+from procession.values.program import program_problem
+from procession.values.spec import Spec, make_spec
 
 logger = logging.getLogger("procession.elastic.api")
 
 Environment = dict[str, str | None]
 
-# Patient until every rank has its process, which whoever asks for pids relies on; see `Ranks`.
+# A failure during the start ends nothing until every rank has its process: `pids` has them all.
 STOP = Stop(patience=None)
-
-# As the user's own `open(path, "w")` would open it; what a path leads to is the caller's choice.
-_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
-
-
-class DestFiles:
-    """The files of a `LogsDest` as a group's files; what the launcher has to write, it drops."""
-
-    kept = True
-    fault = ""
-
-    def __init__(self, name: str, dest: LogsDest) -> None:
-        self._dest = dest
-        self.path = f"{name}_{uuid.uuid4().hex[:8]}"  # no directory: it names the run
-
-    def make_rank_dir(self, attempt: int, rank: int) -> None:
-        """Make the directories of a rank's log files. Raises OSError."""
-        for stream in ("stdout", "stderr"):
-            path = self.log_file(attempt, rank, stream)
-            if path:
-                os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-
-    def error_file(self, attempt: int, rank: int) -> str:
-        """Give the path of a rank's error file, "" if it has none."""
-        return self._dest.error_files.get(rank) or ""
-
-    def log_file(self, attempt: int, rank: int, stream: str) -> str:
-        """Give the path of a rank's stream, "" if that is the console."""
-        paths = self._dest.stdouts if stream == "stdout" else self._dest.stderrs
-        return paths[rank]
-
-    def open_log(self, attempt: int, rank: int, stream: str) -> int:
-        """Open that file for the rank, emptied. Raises OSError."""
-        return os.open(self.log_file(attempt, rank, stream), _LOG_FLAGS, 0o666)
-
-    def write_run(self, asked: Mapping[str, Any]) -> None:
-        """Drop it: a `LogsDest` has no place for it."""
-
-    def write_event(self, event: Mapping[str, Any]) -> None:
-        """Drop it: a `LogsDest` has no place for it."""
-
-    def write_stacks(self, attempt: int, text: str) -> str:
-        """Drop it, too."""
-        return ""
-
-    def write_end(self, result: Mapping[str, Any], report: str) -> None:
-        """Drop it: a `LogsDest` has no place for it."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def output_to(
-    name: str, nproc: int, dest: LogsDest, log_line_prefixes: Mapping[int, str] | None
-) -> Output:
-    """Plan the output of a group by its `LogsDest`."""
-    given = log_line_prefixes or {}
-    routes = [
-        (
-            _route(dest.stdouts[rank], dest.tee_stdouts.get(rank)),
-            _route(dest.stderrs[rank], dest.tee_stderrs.get(rank)),
-        )
-        for rank in range(nproc)
-    ]
-    prefixes = [given.get(rank, f"[{name}{rank}]:") for rank in range(nproc)]
-    return Output(routes, prefixes, DestFiles(name, dest))
-
-
-def _route(path: str, tee_path: str | None) -> Route:
-    if not path:
-        return Route.INHERIT
-    if path == os.devnull:
-        return Route.DROP
-    return Route.TEE if path == tee_path else Route.FILE
-
-
-def tees_beside(paths: Mapping[int, str], tee_paths: Mapping[int, str]) -> dict[int, str]:
-    """Give the files that are to be shown although no stream of their rank leads there."""
-    return {
-        rank: path
-        for rank, path in tee_paths.items()
-        if path not in ("", os.devnull, paths.get(rank))
-    }
 
 
 def environment(given: Mapping[str, str | None], dest: LogsDest, rank: int) -> Environment:
     """Give a rank's variables: those of this process and those given.
 
     The variables that a group sets for its ranks are left out, but for two: the error file, and
-    that Python shall not hold back what it writes to a log file. (On the console, it shall: ranks
-    that write to it piece by piece would mix their lines.)
+    PYTHONUNBUFFERED for ranks with a log file. (On the console, Python buffers: ranks that write
+    there piece by piece would mix their lines.)
     """
     plain = callers_environment(os.environ)
     error_file = dest.error_files.get(rank)
@@ -148,6 +64,7 @@ def command_spec(
     args: Sequence[Sequence[Any]],
     envs: Sequence[Mapping[str, str | None]],
     placement: Placement | None = None,
+    stop: Stop = STOP,
 ) -> Spec:
     """Describe a group of programs, each with its arguments as text; rank 0 has our stdin.
 
@@ -165,7 +82,7 @@ def command_spec(
         env=dict(enumerate(envs)),
         name=name,
         stdin=0,
-        stop=STOP,
+        stop=stop,
         placement=placement,
     )
 

@@ -1,7 +1,7 @@
-"""Ranks of one `Group`, in the terms of the replaced interface; `api` adds its signals.
+"""The two kinds of `PContext`: ranks of one `Group` that run a function, or a program.
 
-A thin face: the group starts the ranks, watches, ends and reports them, and shows their output.
-Here is only what the replaced interface has beyond that: results in its own terms.
+The group starts the ranks, watches, ends and reports them, and shows their output. Here is only
+what the replaced interface has beyond that: results in its own terms.
 """
 
 from __future__ import annotations
@@ -10,29 +10,53 @@ import abc
 import logging
 import signal
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, cast
 
-from procession.elastic.common import Common
-from procession.elastic.ended import RunProcsResult, exit_code, failure_of
-from procession.elastic.plan import environment, output_to, tees_beside
-from procession.errors import GroupFailed, ProcessionError, RankEnd
-from procession.group import Group
-from procession.lifecycle import Phase
-from procession.output.plan import Output
+from procession.elastic import entry
+from procession.elastic.context import PContext
+from procession.elastic.logs import LogsSpecs
+from procession.elastic.output import output_to, tees_beside
+from procession.elastic.plan import STOP, command_spec, environment, placement_of
+from procession.elastic.result import RunProcsResult, exit_code, failure_of
+from procession.elastic.subprocess_handler import SubprocessHandler
+from procession.group.group import Group
+from procession.group.making import begin
+from procession.rules.tables import Phase
+from procession.values.errors import GroupFailed, ProcessionError, RankEnd
+from procession.values.policy import Stop
 
 logger = logging.getLogger("procession.elastic.api")
 
 
-class Ranks(Common):
-    """Ranks that share fate: if one fails, the others are ended, whether or not anybody waits.
+class GroupContext(PContext):
+    """Ranks of one group: if one fails, the others are ended, also while nothing calls `wait`.
 
-    Parameters and attributes are those of `Common`.
+    numa_options: torch's NumaOptions, or None; each rank runs on the CPUs near its GPU then, see
+    `procession.Placement`. The others, and the attributes, are those of `PContext`.
+
+    stop: how the others are ended after a failure; may be changed before `start`.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._output = output_to(self.name, self.nprocs, self._dest, self._prefixes)
+    stop: Stop = STOP
+
+    def __init__(
+        self,
+        name: str,
+        entrypoint: Callable[..., Any] | str,
+        args: Mapping[int, Any],
+        envs: Mapping[int, Mapping[str, Any]],
+        logs_specs: LogsSpecs,
+        log_line_prefixes: Mapping[int, str] | None = None,
+        numa_options: Any = None,
+        duplicate_stdout_filters: list[str] | None = None,
+        duplicate_stderr_filters: list[str] | None = None,
+    ) -> None:
+        self._placement = placement_of(numa_options, len(args))
+        filters = duplicate_stdout_filters, duplicate_stderr_filters
+        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes, *filters)
+        self._output = output_to(name, self.nprocs, self._dest, log_line_prefixes)
         self._group: Group | None = None
         self._result: RunProcsResult | None = None
 
@@ -40,12 +64,8 @@ class Ranks(Common):
         return tees_beside(paths, tees)  # the others, the group itself shows
 
     @abc.abstractmethod
-    def _begin(self, envs: list[dict[str, str | None]], output: Output) -> Group:
-        """Make the group, with these environments by rank; see `launch.begin`."""
-
-    @abc.abstractmethod
-    def _begun(self, group: Group) -> None:
-        """Take note of a group that is being started."""
+    def _begin(self, envs: list[dict[str, str | None]]) -> Group:
+        """Make the group, with these environments by rank, and return while it starts."""
 
     def _start(self) -> None:
         if self._group is not None or self._result is not None:
@@ -55,8 +75,7 @@ class Ranks(Common):
             return
         ranks = range(self.nprocs)
         envs = [environment(self.envs.get(rank, {}), self._dest, rank) for rank in ranks]
-        self._group = self._begin(envs, self._output)
-        self._begun(self._group)
+        self._group = self._begin(envs)
         _wait_until_all_ran(self._group, self.nprocs)
         self._group.expire()
         self._group.wait_started()
@@ -137,6 +156,79 @@ class Ranks(Common):
         for rank, pid in self.pids().items():
             if group.exit_of(rank) is None:
                 logger.error("process %s (rank %s) survived SIGKILL; it is left", pid, rank)
+
+
+class MultiprocessContext(GroupContext):
+    """Ranks that run a function.
+
+    start_method: "spawn" (a fresh interpreter for each), "forkserver" (forks of a small fresh one)
+    or "fork" (forks of this process). The others are those of `GroupContext`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        entrypoint: Callable[..., Any],
+        args: Mapping[int, Any],
+        envs: Mapping[int, Mapping[str, Any]],
+        start_method: str,
+        logs_specs: LogsSpecs,
+        log_line_prefixes: Mapping[int, str] | None = None,
+        numa_options: Any = None,
+        duplicate_stdout_filters: list[str] | None = None,
+        duplicate_stderr_filters: list[str] | None = None,
+    ) -> None:
+        from multiprocessing import get_context  # which programs do not need
+
+        get_context(start_method)  # raises ValueError if there is no such method
+        self.start_method = start_method
+        more = numa_options, duplicate_stdout_filters, duplicate_stderr_filters
+        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes, *more)
+
+    def _begin(self, envs: list[dict[str, str | None]]) -> Group:
+        # Imports `multiprocessing`, which programs do not need.
+        from procession.api.processes import begin_processes, processes_for
+
+        function = cast("Callable[..., Any]", self.entrypoint)
+        return begin_processes(
+            entry.call,
+            function,
+            [self.args[rank] for rank in range(self.nprocs)],
+            processes_for(function, self.nprocs, self.start_method),
+            env=dict(enumerate(envs)),
+            name=self.name,
+            start_method=self.start_method,
+            stop=self.stop,
+            placement=self._placement,
+            output=self._output,
+        )
+
+    def _what(self) -> str:
+        name = getattr(self.entrypoint, "__qualname__", repr(self.entrypoint))
+        return f"fn: {name} (start_method: {self.start_method})"
+
+
+class SubprocessContext(GroupContext):
+    """Ranks that run a program; parameters are those of `GroupContext`.
+
+    subprocess_handlers: by local rank; the `proc` of each looks like a `subprocess.Popen`.
+    """
+
+    subprocess_handlers: Mapping[int, SubprocessHandler] = MappingProxyType({})
+
+    def _begin(self, envs: list[dict[str, str | None]]) -> Group:
+        program = str(self.entrypoint)
+        args = [self.args[rank] for rank in range(self.nprocs)]
+        group = begin(
+            command_spec(self.name, program, args, envs, self._placement, self.stop), self._output
+        )
+        self.subprocess_handlers = SubprocessHandler.of_ranks(
+            group, [(program, *map(str, words)) for words in args]
+        )
+        return group
+
+    def _what(self) -> str:
+        return f"binary: {self.entrypoint}"
 
 
 _RAN = {"ready", "reported", "exited", "spawn_failed", "start_deadline", "cancelled"}

@@ -1,4 +1,4 @@
-"""A standard stream of this process led to a file, at the level of descriptors."""
+"""Redirects a standard stream of this process to a file, at the level of descriptors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def redirect(std: str, to_file: str) -> Generator[None]:
-    """Lead `std`, one of `"stdout"` and `"stderr"`, to a file while the block runs.
+    """Redirect `std`, one of `"stdout"` and `"stderr"`, to a file while the block runs.
 
     What C code and child processes write goes there, too. What was written before the block or in
     it is flushed to where it belongs. The file is emptied first; its directory must be there.
@@ -59,7 +59,7 @@ def _descriptor(stream: Any) -> int | None:
 
 
 def _flush(std: str) -> None:
-    """Flush what Python and the C library hold back."""
+    """Flush the buffers of Python and of the C library."""
     import ctypes
 
     try:

@@ -1,4 +1,4 @@
-"""Log files followed while they grow, and shown with a prefix before each line."""
+"""Follows growing log files, and shows them with a prefix before each line."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class TailLog:
             except FileNotFoundError:
                 continue
             except OSError as e:
-                logger.error("%s%s is not followed: %s", self._name, key, e)
+                logger.exception("%s%s is not followed: %s", self._name, key, e)
             del self._missing[key]
 
     def _source(self, key: int) -> Source:

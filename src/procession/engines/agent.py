@@ -1,124 +1,102 @@
 """The agent: what an engine starts on each node. It runs the ranks of its node for a driver.
 
-Theory of operation. An agent is `procession.group.Group`, the supervisor for one machine, at the
-end of a link. The main thread runs an event loop for the link, heartbeats, signals and output; each
-attempt has a group in a thread of its own, so that nothing that a group does delays a heartbeat.
-All decisions that concern more than this node are the driver's.
+Theory of operation. An agent is a `Group`, the supervisor for one machine, at the end of a link.
+The main thread runs an event loop for the link, heartbeats, signals and output; each attempt has a
+group in a thread of its own, so that nothing that a group does delays a heartbeat. All decisions
+that concern more than this node are the driver's.
 
-The agent holds a lease on its driver. When the link ends, or nothing has come on it for the lease,
-or (where an engine asks for that) standard input ends, it ends its ranks, with a second at the most
-to obey, and goes. No engine ends ranks in time on a host that is cut off. If the agent itself is
-killed, the forkserver ends the ranks: see `forkserver.server`.
+The agent holds a lease on its driver. When the link ends, or nothing has come on it for the time of
+the lease, or (where an engine asks for that) standard input ends, the agent gives its ranks a
+second at most to end, kills the rest, and exits. It needs no help for that: on a host that is cut
+off, no engine could end ranks in time. If the agent itself is killed, the forkserver ends the
+ranks: see `forkserver.server`.
 
-Run as `python -m procession.engines.agent`, by engines only. Its exit code says nothing.
+Run by engines as `contract.AGENT`; its exit code has no meaning. Where a launcher was started on
+each node, the agent is a part of it (see `ownnode`): it runs what its own launcher was asked for,
+never unpickles anything, and keeps the last words of the driver for the launcher.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
 import signal
 import socket
 import sys
-import threading
 import time
-from collections.abc import MutableMapping
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
-from procession.engines.contract import INVITATION, KEY, ON_STDIN, SLOT, EngineError
+from procession.engines.attempt import Attempt
+from procession.engines.contract import EngineError
+from procession.engines.invitation import Invitation, take_invitation
 from procession.engines.link import Link
-from procession.engines.plain import plain_group, plain_rank
+from procession.engines.ownnode import OwnNode
 from procession.engines.pump import Pump
 from procession.engines.wire import Message
-from procession.errors import GroupEnd, GroupFailed, Outcome, RankEnd
-from procession.exit import Exit
-from procession.group import Group
-from procession.hangs import HANG_SECONDS
-from procession.lastlook import MOST_SECONDS
-from procession.lifecycle import Phase
-from procession.spawner import planned_output
-from procession.stacks import merge
 from procession.system.eventloop import EventLoop
 from procession.system.ports import free_port
-from procession.values import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from procession.events import Event
-    from procession.spec import Spec
 
 CONNECT_SECONDS = 30.0  # for finding the driver
 ADDRESS_SECONDS = 3.0  # for one address of it
-ANSWER_SECONDS = 10.0  # for its answer there, when thousands come at the same time
+ANSWER_SECONDS = 10.0  # for its answer, when thousands of agents come at the same time
 LAST_GRACE = 1.0  # seconds that ranks have to obey when the driver is lost
-WORKING = (Phase.STARTING, Phase.RUNNING)
 TOLD = tuple(
     getattr(signal, name)
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU")
 )
 
 
-class Invitation(Value):
-    """What an agent is told by its environment.
+class Agent:
+    """Runs the ranks of one node. `run` returns when the driver has no use for it any more.
 
-    at: addresses of the driver, as (host, port). key: shared with it. lease: seconds. slot: this
-    agent's. on_stdin: whether it ends with its standard input.
+    own: what it knows where it is a part of this node's launcher. last_words: of the driver, {} if
+    there were none. signalled: the last signal that came, 0 for none.
     """
 
-    at: tuple[tuple[str, int], ...]
-    key: bytes
-    lease: float
-    slot: int
-    on_stdin: bool = False
-
-    def __repr__(self) -> str:
-        """Show no key: it could come into a log, or a traceback with the values of variables."""
-        return f"Invitation(at={self.at!r}, lease={self.lease:g}, slot={self.slot})"
-
-    def variables(self) -> dict[str, str]:
-        """Give the variables for an agent, but for its slot."""
-        at = [list(each) for each in self.at]
-        return {INVITATION: json.dumps({"at": at, "lease": self.lease}), KEY: self.key.hex()}
-
-
-def take_invitation(env: MutableMapping[str, str]) -> Invitation:
-    """Read the variables, and take them away from whoever is started next. Raises EngineError."""
-    slot = env.pop(SLOT, None) or env.get("SLURM_PROCID", "0")
-    text, key = env.pop(INVITATION, ""), env.pop(KEY, "")
-    on_stdin = env.pop(ON_STDIN, "") == "1"
-    try:
-        said: dict[str, Any] = json.loads(text)
-        at = tuple((str(host), int(port)) for host, port in said["at"])
-        return Invitation(at, bytes.fromhex(key), float(said["lease"]), int(slot), on_stdin)
-    except (ValueError, TypeError, KeyError):
-        raise EngineError(
-            f"{INVITATION} does not say where the driver is: agents are started by `procession run "
-            "--engine`, not by hand"
-        ) from None
-
-
-class Agent:
-    """Runs the ranks of one node. `run` returns when the driver has no use for it any more."""
-
-    def __init__(self, invitation: Invitation) -> None:
+    def __init__(self, invitation: Invitation, own: OwnNode | None = None) -> None:
         self._invitation = invitation
+        self.own = own
+        self.last_words: dict[str, Any] = {}
+        self.signalled = 0
+        self._lease = invitation.lease
         self._loop = EventLoop()
         self._pump = Pump(self._loop, self._send_log)
         self._link: Link | None = None
         self._welcome = False
         self._over = False
         self._lost = ""
-        self._cut = False  # what ranks of this attempt have written is not wanted any more
-        self._work: _Work | None = None
+        self._sent_away = ""
+        self._cut = False  # the output of this attempt is not wanted any more
+        self._attempt: Attempt | None = None
         self._stderr = 2
 
+    @property
+    def lost(self) -> str:
+        """Why the driver is lost, or was not found; "" if neither."""
+        return self._lost
+
+    @property
+    def sent_away(self) -> str:
+        """Why somebody who answered did not take this node, the last time; "" if nobody did so."""
+        return self._sent_away
+
+    @property
+    def joined(self) -> bool:
+        """Whether the driver has taken this node."""
+        return self._welcome
+
+    def let_go(self) -> None:
+        """Have it end as if its driver were lost; from any thread."""
+        self._loop.request(lambda: self._lose("it is not wanted any more"))
+
     def run(self) -> int:
-        """Find the driver, and do what it says until it says no more."""
-        wakeup = _signals_wake(self._loop, self._signalled)
-        self._stderr = self._pump.take_over()
+        """Find the driver, and do what it says until the job is over."""
+        told = TOLD if self.own is None else self.own.signals
+        wakeup = _signals_wake(self._loop, self._signalled, told)
+        if self.own is None:
+            self._stderr = self._pump.take_over()
         try:
             self._watch_stdin()
             if not self._connect():
@@ -127,6 +105,9 @@ class Agent:
             while not self._over:
                 self._loop.turn()
             return 1 if self._lost else 0
+        except Exception as e:
+            self._tell_crash(e)
+            return 1
         finally:
             if self._link is not None:
                 self._link.close()
@@ -134,8 +115,19 @@ class Agent:
             self._pump.close()
             self._loop.close()
 
+    def _tell_crash(self, e: Exception) -> None:
+        """Report a bug of our own: in one line to the driver, in full to the engine's log."""
+        import traceback
+
+        self._say(f"it failed:\n{''.join(traceback.format_exception(e))}".rstrip())
+        with contextlib.suppress(Exception):
+            self._send("leaving", {"crashed": f"{type(e).__name__}: {e}"})
+
     def _say(self, text: str) -> None:
-        """Tell whoever reads the engine's own log."""
+        """Write a line to the engine's own log."""
+        if self.own is not None:
+            self.own.say(text)
+            return
         line = f"procession: agent on {os.uname().nodename}: {text}\n"
         with contextlib.suppress(OSError):
             os.write(self._stderr, line.encode(errors="backslashreplace"))
@@ -143,7 +135,8 @@ class Agent:
     # -- the driver
 
     def _connect(self) -> bool:
-        ends = time.monotonic() + CONNECT_SECONDS
+        own = self.own
+        ends = time.monotonic() + (CONNECT_SECONDS if own is None else own.patience)
         fault = ""
         while time.monotonic() < ends and not self._over:
             refused = 0
@@ -157,11 +150,19 @@ class Agent:
                 fault = self._greet(sock) or fault
                 if self._welcome:
                     return True
-            if refused == len(self._invitation.at):
-                break  # it listens before any agent is started: it is gone
+                self._sent_away = fault
+            if refused == len(self._invitation.at) and own is None:
+                break  # the driver listens before any agent is started: so it is gone
+            if own is not None:
+                own.waits(fault)
             self._pause(0.5)
-        if not self._over:  # nobody wants it any more
-            self._say(f"cannot reach the driver ({fault}); is a firewall between the nodes?")
+        if not self._over and own is not None:
+            self._lost = fault or "nobody listens there"
+        elif not self._over:  # else the job has ended meanwhile
+            self._say(
+                f"cannot reach the driver ({fault}); is a firewall between the nodes, or is "
+                "another version of procession here?"
+            )
         return False
 
     def _pause(self, seconds: float) -> None:
@@ -171,12 +172,12 @@ class Agent:
             self._loop.turn()
 
     def _greet(self, sock: socket.socket) -> str:
-        """Say who we are; gives why that was of no use, "" if it was."""
+        """Introduce this agent to the driver; gives why that failed, "" if it did not."""
         faults: list[str] = []
         link = self._link = Link(
             self._loop, sock, self._invitation.key, "agent", self._take, faults.append
         )
-        from procession import __version__
+        from procession.values.version import __version__
 
         link.send(
             "hello",
@@ -186,9 +187,13 @@ class Agent:
                 "pid": os.getpid(),
                 "version": __version__,
                 "python": platform.python_version(),
+                # The driver has made this directory, with a random name.
+                "shares": self.own is not None or os.path.isdir(self._invitation.place),
+                **(self.own.greeting if self.own is not None else {}),
             },
         )
-        self._loop.after("greeting", ANSWER_SECONDS, lambda: link.lose("it does not answer"))
+        patience = ANSWER_SECONDS if self.own is None else self.own.answer
+        self._loop.after("greeting", patience, lambda: link.lose("it does not answer"))
         while not (faults or self._welcome or self._over):
             self._loop.turn()
         self._loop.cancel("greeting")
@@ -198,7 +203,7 @@ class Agent:
         return ""
 
     def _watch_lease(self) -> None:
-        lease = self._invitation.lease
+        lease = self._lease
         turned = time.monotonic()
 
         def look() -> None:
@@ -206,10 +211,12 @@ class Agent:
             if self._link is None:
                 return
             now = time.monotonic()
-            # Who was stopped himself has not read what came: it is read before the next look.
+            # If this process itself was stopped, what came meanwhile is read first.
             stalled, turned = now - turned > lease, now
             silent = now - self._link.heard_at
             if silent > lease and not stalled:
+                # A driver that is too busy to send may still read why this node is lost.
+                self._link.send("leaving", {"silent": silent})
                 self._link.lose(f"nothing has come for {silent:.1f} s")
             else:
                 self._loop.after("lease", lease / 10, look)
@@ -217,16 +224,16 @@ class Agent:
         look()
 
     def _lose(self, why: str) -> None:
-        """End the ranks, and this process: nobody knows of them any more."""
+        """End the ranks and this process: the driver is lost."""
         if self._lost or self._over:
             return
         self._lost = f"the driver is lost: {why}"
         self._pump.give_up()
-        if self._work is None:
+        if self._attempt is None:
             self._over = True
         else:
             self._say(f"{self._lost}; its ranks are ended")
-            self._work.stop(grace=min(LAST_GRACE, self._work.spec.stop.grace))
+            self._attempt.stop(grace=min(LAST_GRACE, self._attempt.spec.stop.grace))
 
     def _watch_stdin(self) -> None:
         if not self._invitation.on_stdin:
@@ -247,7 +254,7 @@ class Agent:
 
         self._loop.watch(stdin, look)
 
-    def _send(self, kind: str, fields: dict[str, Any], blob: bytes = b"") -> None:
+    def _send(self, kind: str, fields: dict[str, Any], blob: bytes | bytearray = b"") -> None:
         if self._link is not None:
             self._link.send(kind, fields, blob)
 
@@ -255,9 +262,10 @@ class Agent:
         self._send("log", {"stream": stream}, data)
 
     def _signalled(self, number: int) -> None:
-        """Somebody signals this node: the driver decides what it means for all."""
+        """Pass on a signal that this process got: the driver decides what it means for the job."""
+        self.signalled = number
         if self._link is None or self._link.closed or not self._welcome:
-            self._over = self._work is None
+            self._over = self._attempt is None
         else:
             self._send("signal", {"number": number})
 
@@ -265,44 +273,68 @@ class Agent:
         fields = message.fields
         if message.kind == "welcome":
             self._welcome = True
+            if self.own is not None:
+                self._lease = max(1.0, float(fields["lease"]))
         elif message.kind == "beat":
             now = time.monotonic_ns()
-            active = self._work.share_activity(now, fields) if self._work is not None else 0
+            active = self._attempt.share_activity(now, fields) if self._attempt is not None else 0
             self._send("pulse", {"at": fields["at"], "own": now, "active": active})
         elif message.kind == "credit":
             self._pump.more(int(fields["bytes"]))
+        elif message.kind == "say" and self.own is not None:
+            self.own.hears(str(fields["text"]))
         elif message.kind == "meet":
             self._meet(int(fields["attempt"]))
         elif message.kind == "launch":
             self._launch(fields, message.blob)
         elif message.kind == "stop":
-            if self._work is not None:
-                self._work.obey(fields)
+            if self._attempt is not None:
+                self._attempt.obey(fields)
             if fields.get("cut") or fields.get("kill"):
-                self._cut = True  # else a console that does not read would hold up the end
+                self._cut = True  # else a console that does not read would delay the end
                 self._pump.give_up()
         elif message.kind == "signal":
-            if self._work is not None:
-                self._work.signal(int(fields["number"]), bool(fields.get("only_caught")))
+            if self._attempt is not None:
+                self._attempt.signal(fields)
+        elif message.kind == "decided":
+            if self._attempt is not None:
+                self._attempt.take_decision(fields)
+        elif message.kind == "ask":
+            self._answer(fields)
+        elif message.kind == "bye" and fields.get("later") and self._link is not None:
+            self._link.lose("no node is wanted now")
         elif message.kind == "bye":
+            self.last_words = fields
+            if fields.get("why") and self.own is None:
+                self._say(str(fields["why"]))
             self._over = True
+
+    def _answer(self, fields: dict[str, Any]) -> None:
+        if self._attempt is not None:
+            self._attempt.answer(fields)
+        else:
+            self._send("answer", {"id": fields["id"], "value": None})
 
     def _meet(self, attempt: int) -> None:
         assert self._link is not None
         address = self._link.address().removeprefix("::ffff:")
+        if self.own is not None:
+            address = self.own.address or address
         self._send("met", {"attempt": attempt, "address": address, "port": free_port()})
 
-    def _launch(self, fields: dict[str, Any], blob: bytes) -> None:
+    def _launch(self, fields: dict[str, Any], blob: bytes | bytearray) -> None:
         self._cut = False
-        self._work = _Work(self._loop, self._send, fields, blob, self._is_done)
-        self._work.start()
+        self._attempt = Attempt(
+            self._loop, self._send, fields, blob, self._is_done, self._invitation.copied, self.own
+        )
+        self._attempt.start()
 
-    def _is_done(self, work: _Work) -> None:
-        """Tell the driver the end of an attempt, when all that it has shown has been sent."""
+    def _is_done(self, attempt: Attempt) -> None:
+        """Report the end of an attempt to the driver, after all output has been sent."""
 
         def tell() -> None:
-            work.tell_end()
-            self._work = None
+            attempt.tell_end()
+            self._attempt = None
             if self._lost:
                 self._over = True
 
@@ -311,197 +343,21 @@ class Agent:
         self._pump.when_dry(tell)
 
 
-class _Work:
-    """The ranks of this node in one attempt."""
-
-    def __init__(
-        self,
-        loop: EventLoop,
-        send: Any,
-        fields: dict[str, Any],
-        blob: bytes,
-        done: Any,
-    ) -> None:
-        import pickle
-
-        from procession.rankenv import Node
-
-        spec: Spec = pickle.loads(blob)  # from our driver: it has the key
-        self.attempt = int(fields["attempt"])
-        self.spec = spec.__replace__(node=Node(**fields["node"]))
-        self._place = str(fields["place"])
-        self._devices, self._gpus = str(fields["devices"]), int(fields["gpus"])
-        self._loop = loop
-        self._send = send
-        self._done = done
-        self._group: Group | None = None
-        self._made = threading.Event()
-        self._failed = False
-        self._end: GroupEnd | None = None
-        self._state = "FAILED"
-        self._fault = ""
-        self._stacks: list[dict[str, Any]] = []
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="procession", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self.spec = self._with_devices()
-            output = planned_output(self.spec, self._place)
-            group = self._group = Group(self.spec, output, on_event=self._on_event, control=True)
-            if self.spec.hang.silence is not None and self.spec.node.count > 1:
-                group.share_activity(time.monotonic_ns())
-            group.drain_patiently()
-            self._made.set()
-            group.drive()
-            self._conclude(group)
-        except GroupFailed as e:
-            self._end = e.end
-        except Exception as e:
-            self._fault = f"{type(e).__name__}: {e}"
-        finally:
-            self._made.set()
-            self._loop.request(lambda: self._done(self))
-
-    def _with_devices(self) -> Spec:
-        """Give each rank its own of the devices that the engine gave this node."""
-        if not self._devices and not self._gpus:
-            return self.spec
-        from procession.devices import deal, deal_shares
-
-        if self._devices:
-            return deal(self.spec, self._devices)
-        return deal_shares(self.spec, self._gpus)
-
-    def _conclude(self, group: Group) -> None:
-        self._end, self._state = group.end, group.state.name
-        self._stacks = group.stacks_of_failure() or self._stacks
-        if self._end is None:
-            self._fault = "its supervisor failed"
-            group.result()
-
-    def _on_event(self, event: Event) -> None:
-        """Tell at once what concerns others; in the supervisor's thread."""
-        if event.rank is not None or self._group is None:
-            return
-        if event.kind == "running":
-            self._tell("ready", {})
-        failure = self._group.failure
-        if failure is not None and not self._failed:
-            self._failed = True
-            self._tell("failed", {"end": plain_rank(failure)})
-
-    def _tell(self, kind: str, fields: dict[str, Any], blob: bytes = b"") -> None:
-        self._loop.request(lambda: self._send(kind, {"attempt": self.attempt, **fields}, blob))
-
-    def stop(self, **how: Any) -> None:
-        """Stop the ranks; returns at once."""
-
-        def take() -> None:
-            self._made.wait()
-            if self._group is not None:
-                self._group.stop(wait=False, **how)
-
-        threading.Thread(target=take, name="procession-stop", daemon=True).start()
-
-    def obey(self, fields: dict[str, Any]) -> None:
-        """Stop as the driver says: kill, signal, grace, notice; failed: others have failed."""
-        if int(fields["attempt"]) != self.attempt:
-            return
-        how = {name: fields[name] for name in ("signal", "grace", "notice") if name in fields}
-
-        def take() -> None:
-            self._made.wait()
-            group = self._group
-            if group is None:
-                return
-            if fields.get("kill"):
-                group.kill(wait=False)
-                return
-            if fields.get("failed"):
-                if group.state in WORKING and self.spec.hang.stacks:
-                    hung = bool(fields.get("hung"))
-                    self._stacks = group.stacks(HANG_SECONDS if hung else MOST_SECONDS)
-                if group.state not in WORKING:
-                    return  # it has failed, too, and takes its own stacks before it ends its ranks
-            group.stop(wait=False, **how)
-
-        threading.Thread(target=take, name="procession-stop", daemon=True).start()
-
-    def share_activity(self, now: int, fields: dict[str, Any]) -> int:
-        """Take from a heartbeat when ranks elsewhere wrote last; gives when those here did."""
-        if self._group is None or "quiet" not in fields:
-            return 0
-        return self._group.share_activity(now - int(fields["quiet"]))
-
-    def signal(self, number: int, only_caught: bool) -> None:
-        """Send every rank a signal."""
-        if self._group is not None:
-            for rank in range(self.spec.nproc):
-                self._group.send_signal(rank, number, only_caught=only_caught)
-
-    def tell_end(self) -> None:
-        """Tell how the attempt ended on this node: values first, then the rest."""
-        if self._group is not None and self._state == "SUCCEEDED":
-            for rank, body in self._group.values_told().items():
-                try:
-                    self._send("value", {"attempt": self.attempt, "rank": rank}, body)
-                except ValueError as e:
-                    self._too_large(rank, str(e))
-        end = self._end or self._not_started()
-        first = self.spec.node.first(self.spec.nproc)
-        stacks = merge.together(merge.from_dict(each, first) for each in self._stacks)
-        told: dict[str, Any] = {}
-        if self._group is not None:
-            told = {str(rank): record for rank, record in self._group.errors_told().items()}
-        self._send(
-            "ended",
-            {
-                "attempt": self.attempt,
-                "state": self._state,
-                "end": plain_group(end),
-                "stacks": [{"said": each.said, "ranks": each.ranks} for each in stacks],
-                "told": told,
-            },
-        )
-
-    def _too_large(self, rank: int, why: str) -> None:
-        """Make a failure of a rank whose value cannot be sent."""
-        assert self._end is not None
-        self._state = "FAILED"
-        (end,) = (each for each in self._end.finished if each.rank == rank)
-        failed = end.__replace__(
-            outcome=Outcome.UNPICKLABLE, type_name="value", message=f"it is too large: {why}"
-        )
-        others = tuple(each for each in self._end.finished if each.rank != rank)
-        failures = (*self._end.failures, failed)
-        self._end = self._end.__replace__(failures=failures, finished=others)
-
-    def _not_started(self) -> GroupEnd:
-        cause = RankEnd(
-            rank=0,
-            pid=None,
-            outcome=Outcome.NOT_STARTED,
-            exit=Exit(),
-            message=f"could not be started: {self._fault.removeprefix('SpecError: ')}",
-            happened_at=time.monotonic_ns(),
-        )
-        return GroupEnd(self.spec.name, self.spec.nproc, failures=(cause,))
-
-
 class _signals_wake:  # noqa: N801 - a function whose result is to be closed
     """Calls `take` in the loop's thread, the main one, for each signal that comes."""
 
-    def __init__(self, loop: EventLoop, take: Any) -> None:
+    def __init__(self, loop: EventLoop, take: Any, told: Sequence[int]) -> None:
         self._loop = loop
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._came: list[int] = []
         self._take = take
-        for number in TOLD:
-            signal.signal(number, lambda n, _: self._came.append(n))
+        self._before = {n: signal.signal(n, self._take_note) for n in told}
         loop.watch(self._read, self._look)
-        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        if told:
+            signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+
+    def _take_note(self, number: int, _: object) -> None:
+        self._came.append(number)
 
     def _look(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -510,21 +366,25 @@ class _signals_wake:  # noqa: N801 - a function whose result is to be closed
             self._take(self._came.pop(0))
 
     def close(self) -> None:
-        signal.set_wakeup_fd(-1)
+        if self._before:
+            signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
         self._loop.forget(self._read)
         os.close(self._read)
         os.close(self._write)
 
 
+def command() -> NoReturn:
+    """Be the process of an agent."""
+    sys.exit(main())
+
+
 def main() -> int:
-    """Be an agent; gives an exit code that says nothing."""
+    """Be an agent; gives an exit code without meaning."""
     try:
         invitation = take_invitation(os.environ)
     except EngineError as e:
         print(f"procession: {e}", file=sys.stderr)
         return 2
     return Agent(invitation).run()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,8 @@
 """When something happened on another machine, by our own clock. Pure.
 
-Each heartbeat goes there and back, with the time by the other clock in between: the quickest one so
-far says how far the clocks are apart, to within half of its own duration (as in RFC 5905, section
-8, with two times in place of four: the answer is given at once).
+Each heartbeat goes there and back, and brings the time of the other clock. The quickest round trip
+so far gives the difference of the clocks, to within half of its duration (as in RFC 5905, section
+8, but with two times instead of four, since the answer is given at once).
 """
 
 from __future__ import annotations
@@ -25,6 +25,3 @@ class Clocks:
     def ours(self, theirs: int) -> int:
         """Give our time for a time there; 0, which stands for no time, stays 0."""
         return theirs - self._offset if theirs else 0
-
-
-__all__ = ["Clocks"]

@@ -1,25 +1,33 @@
-"""What an engine is: who gives nodes, and starts one agent on each.
+"""What an engine is: it gives nodes, and starts one agent on each.
 
-An engine is no supervisor. It allocates, places, starts, and kills as a last resort; what happens
-to ranks is told by agents over their links (see `agent` and `driver`), never by an engine.
+An engine is no supervisor. It allocates nodes, starts agents, and kills them as a last resort. What
+happens to ranks is reported by agents over their links (see `agent` and `driver`), never by an
+engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from procession.errors import ProcessionError
-from procession.values import Value
+from procession.engines.work import Share
+from procession.values.base import Value
+from procession.values.errors import ProcessionError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
+GROUP = "procession.engines"  # of entry points; see `EngineKind`
 
-# What an agent finds in its environment, and takes away before anything else.
+# Variables that an agent reads, and removes before it starts anything.
 INVITATION = "PROCESSION_AGENT"  # JSON: where its driver is
 KEY = "PROCESSION_AGENT_KEY"  # hexadecimal; a secret
 SLOT = "PROCESSION_AGENT_SLOT"  # its number, where an engine gives it; else SLURM_PROCID
+AGENT = "procession.engines.agent:command"  # what an agent's Python runs, see `own_python`
+# Variables that stay, also for ranks, so that people on a node see which job they belong to.
+JOB = "PROCESSION_JOB"  # the id of the run
+DRIVER = "PROCESSION_DRIVER"  # the name of the driver's machine
 ON_STDIN = "PROCESSION_AGENT_STDIN"  # "1": it ends when its standard input does
+
+# The driver's directory, where the agent was started in a copy of it that the engine has made.
+COPIED = "PROCESSION_AGENT_COPIED"
 
 
 class EngineError(ProcessionError):
@@ -45,13 +53,13 @@ class AgentCommand(Value):
 
 
 class Said(Value):
-    """An engine said something to people, in a line."""
+    """A line from an engine, for people."""
 
     text: str
 
 
 class SlotGone(Value):
-    """An engine knows that a slot has no agent any more. why: in words."""
+    """A slot has no agent any more. why: in words."""
 
     slot: int
     why: str
@@ -65,64 +73,103 @@ class EngineGone(Value):
 
 EngineEvent = Said | SlotGone | EngineGone
 
-if TYPE_CHECKING:
 
-    class Engine(Protocol):
-        """One way to get nodes.
+class EngineOption(Value):
+    """An option of an engine's own on the command line: `--NAME VALUE`.
 
-        `start`, `replace`, `kill` and `close` are called one at a time, in a thread that is for
-        the engine alone: they may block, but not for ever.
+    name: with dashes. metavar: what stands for its value in the help. help: one sentence.
+    """
+
+    name: str
+    metavar: str
+    help: str
+
+
+class Request(Value):
+    """What is asked of an engine.
+
+    share: what each node is to run. nodes: how many are asked for; None: as many as there are.
+    spares: how many more are to be held ready. options: the engine's own that were given, by their
+    names with underscores.
+    """
+
+    share: Share
+    nodes: int | None
+    spares: int
+    options: Mapping[str, str]
+
+
+class Chosen(Value):
+    """The engine for a request, what each node runs on it, and how many nodes there are."""
+
+    engine: Engine
+    share: Share
+    nodes: int
+
+
+class EngineKind(Protocol):
+    """What makes engines of one name.
+
+    Packages add kinds by an entry point of the group `procession.engines`: its name is that of
+    --engine, its object has these two attributes.
+    """
+
+    @property
+    def options(self) -> Sequence[EngineOption]:
+        """Its own options on the command line. Their names must be none of procession's."""
+        ...
+
+    def choose(self, request: Request) -> Chosen:
+        """Make the engine for a request; nothing is started yet.
+
+        Raises SpecError for a request that makes no sense, EngineError if the engine is not
+        available.
         """
-
-        @property
-        def name(self) -> str:
-            """What it is called, for people and for `--engine`."""
-            ...
-
-        @property
-        def slots(self) -> int:
-            """How many agents `start` starts: one for each node, and spare ones."""
-            ...
-
-        def check(self) -> None:
-            """Look whether it can be used, before anything is started.
-
-            Raises SpecError or EngineError.
-            """
-            ...
-
-        def start(self, agent: AgentCommand, tell: Callable[[EngineEvent], None]) -> None:
-            """Have an agent started in each slot; returns when that is under way.
-
-            tell: may be called from any thread, until `close` returns. Raises EngineError.
-            """
-            ...
-
-        def replace(self, slot: int) -> None:
-            """Have an agent started for a slot whose agent is gone, on any node that is free.
-
-            Raises EngineError if there is none.
-            """
-            ...
-
-        def kill(self) -> None:
-            """Have all agents ended that are left, by force."""
-            ...
-
-        def close(self) -> None:
-            """Give everything back; nothing that it started is left then."""
-            ...
+        ...
 
 
-__all__ = [
-    "INVITATION",
-    "KEY",
-    "ON_STDIN",
-    "SLOT",
-    "AgentCommand",
-    "EngineError",
-    "EngineEvent",
-    "EngineGone",
-    "Said",
-    "SlotGone",
-]
+class Engine(Protocol):
+    """One way to get nodes.
+
+    `start`, `replace`, `kill` and `close` are called one at a time, in a thread that is for
+    the engine alone: they may block, but not for ever.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called, for people and for `--engine`."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """How many agents `start` starts: one for each node, and spare ones."""
+        ...
+
+    def check(self) -> None:
+        """Look whether it can be used, before anything is started.
+
+        Raises SpecError or EngineError.
+        """
+        ...
+
+    def start(self, agent: AgentCommand, tell: Callable[[EngineEvent], None]) -> None:
+        """Have an agent started in each slot; returns when that is under way.
+
+        tell: may be called from any thread, until `close` returns. Raises EngineError.
+        """
+        ...
+
+    def replace(self, slot: int) -> None:
+        """Have an agent started for a slot whose agent is gone, on any node that is free.
+
+        Raises EngineError if there is none.
+        """
+        ...
+
+    def kill(self) -> None:
+        """Have all agents ended that are left, by force."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back; nothing that it started is left then."""
+        ...

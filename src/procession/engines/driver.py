@@ -1,88 +1,101 @@
 """The driver: the one loop that owns a job over several nodes, from its agents to its end.
 
-Theory of operation. As `procession.supervisor`, one level up: wait -> event -> `JobLife.handle` ->
-do. One epoll waits for the links to agents, for new ones, and for what other threads ask; the
-engine has a thread of its own, since engines block. Nothing about ranks is taken from an engine.
+Theory of operation. It works as `supervise.supervisor` does, one level up: wait -> event ->
+`JobLife.handle` -> do. One epoll waits for the links to agents, for new ones, and for requests of
+other threads; the engine has a thread of its own, since engines block. What is known of the job
+stands in `jobstate`, and messages of agents are read in `agentevents`.
 
-Each agent holds a lease on the driver, and the driver on each agent (see `roster`). What was lost
-may still run for a moment, until its own lease ends; so no attempt begins within `FENCE` of a loss.
-What an engine knows of agents counts only where none has come yet: links are quicker, and right.
+Each agent holds a lease on the driver, and the driver on each agent (see `roster`). A node that was
+lost may run for a moment longer, until its own lease ends; so no attempt begins within `FENCE` of a
+loss. What an engine says about an agent counts only until that agent has come: the link is quicker
+and more reliable.
 
-Times are each machine's own: heartbeats tell how far its clock is from ours (see `clocks`), and
-failures are put in order by our clock.
+Each machine has its own clock: heartbeats show how far it is from ours (see `clocks`), and failures
+are put in order by our clock.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import secrets
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from procession.engines import lifecycle
-from procession.engines.again import Again, Verdict
-from procession.engines.agent import Invitation
-from procession.engines.contract import AgentCommand, EngineEvent, Said, SlotGone
+from procession.engines.addresses import listen, make_room, own_addresses
+from procession.engines.agentevents import WORKING, AgentEvents
+from procession.engines.contract import (
+    AGENT,
+    DRIVER,
+    JOB,
+    AgentCommand,
+    Engine,
+    EngineEvent,
+    Said,
+    SlotGone,
+)
 from procession.engines.enginethread import EngineThread
-from procession.engines.lifecycle import (
+from procession.engines.invitation import Invitation
+from procession.engines.jobstate import JobState
+from procession.engines.jobwords import (
+    Action,
     Arm,
     Deadline,
     DeadlineKind,
     Decide,
     Decided,
+    Dismiss,
     Drop,
     End,
     Happened,
-    JobLife,
     JobPhase,
     Launch,
     Meet,
-    Met,
     Replace,
     Slot,
     SlotEvent,
     Stop,
     StopWanted,
 )
-from procession.engines.meeting import listen, make_room, own_addresses
-from procession.engines.outcome import NodePart, facts_of_failure, job_end
-from procession.engines.plain import group_end, rank_end
+from procession.engines.jobwords import Event as JobEvent
+from procession.engines.lifecycle import JobLife
+from procession.engines.orders import orders
+from procession.engines.outcome import NodePart
 from procession.engines.printer import Printer
+from procession.engines.questions import Questions
+from procession.engines.reception import Reception
+from procession.engines.restarts import JobRestarts
 from procession.engines.roster import AgentRecord, Roster
-from procession.engines.wire import KEY_BYTES, Message
+from procession.engines.shareddirectory import SharedDirectory
+from procession.engines.wire import KEY_BYTES
 from procession.engines.work import Work
-from procession.errors import GroupEnd, Outcome, RankEnd
-from procession.events import NO_FACTS
-from procession.journal import Journal
-from procession.output.rundir import masked_words
-from procession.rankenv import Node
-from procession.spec import words_of
+from procession.forkserver.boot import own_python
+from procession.output.rundir import RunDir
+from procession.rules.restarting import Decision
+from procession.supervise.journal import Journal
 from procession.system.eventloop import EventLoop
 from procession.system.latch import Latch
+from procession.values.errors import GroupEnd, Outcome
+from procession.values.events import Event
+from procession.values.policy import StopRequest
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from procession.engines.contract import Engine
-    from procession.events import Event
-
-LEASE = 5.0  # seconds without a word after which either side takes the other for lost
+LEASE = 5.0  # seconds of silence after which either side takes the other for lost
 FENCE = 2.0  # seconds from the loss of a node to the next attempt
-FAREWELL = 3.0  # seconds for agents to go when they are told to; then the engine kills them
+FAREWELL = 3.0  # seconds for agents to leave; then the engine kills them
 MARGIN = 5.0  # seconds beyond all deadlines of a group, for its agent's own work
 LAST_WORDS = 2.0  # seconds for the console to take what is left, where nobody is patient
+SETTLE = 0.5  # seconds for further nodes, when one came or went in an elastic job
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
 
 
 class Driver:
     """Runs one job. `run` returns when it has ended, and `end` then says how.
 
-    said: what the engine said last. on_signal: to be called with each signal that an agent got, and
-    the name of its machine.
+    directory: of its files, None for none. run_id: what the job is called. say: shows people a
+    line. reception: where nodes come by themselves. state: what is known of the job. printer: shows
+    the output of ranks. questions: for agents. agent_events: hears agents. tells_place: whether to
+    say where the files of ranks are, also where all machines share that directory.
     """
 
     def __init__(
@@ -91,154 +104,181 @@ class Driver:
         engine: Engine,
         *,
         lease: float = LEASE,
-        place: str = "",
+        run_id: str,
+        encrypted: bool = False,
         on_failure: Callable[[GroupEnd], object] | None = None,
-        on_quiet: Callable[[], None] | None = None,
-        say: Callable[[str], None] | None = None,
+        directory: RunDir | None = None,
+        reception: Reception | None = None,
+        say: Callable[[str], None],
     ) -> None:
         self.work = work
         self.engine = engine
         replaces = work.restart.node_losses > 0
-        self.life = JobLife.of(work.nodes, max(work.nodes, engine.slots), replaces=replaces)
+        self.life = JobLife.of(
+            work.nodes,
+            max(work.nodes, engine.slots),
+            replaces=replaces,
+            least=reception.least if reception is not None else None,
+            open=reception is not None,
+        )
         self.end: GroupEnd | None = None
-        self.parts: list[NodePart] = []
-        self.said: deque[str] = deque(maxlen=10)
         self.started = Latch()
-        self.journal = Journal(lambda _: None)
-        self.on_signal: Callable[[int, str], None] | None = None
-        self._lease = lease
-        self._place = place
+        self.journal = Journal(directory)
+        self._drain_seconds: float | None = LAST_WORDS
+        self.tells_place = False
+        place = directory.path if directory is not None else ""
         self._say = say
-        self._key = secrets.token_bytes(KEY_BYTES)
-        self._lost_at = 0.0
+        self.state = JobState(
+            work, self.life, self.journal, engine.name, run_id, place, self._announce
+        )
+        self._directory = directory
+        self._lease = lease
+        self._reception = reception
+        self._key = reception.key if reception is not None else secrets.token_bytes(KEY_BYTES)
         self._delay = 0.0
-        self._running_since = 0
-        self._active_at = time.monotonic_ns()  # when a rank anywhere wrote last
         self._stop_how: dict[str, Any] = {}
-        self._address = ("", 0)
-        self._last_end: GroupEnd | None = None
         self._cut = False
-        self._patient = False
-        self._again = Again(work.restart, on_failure)
+        self._shared = SharedDirectory(place)
         self._loop = EventLoop()
-        self._actions: deque[lifecycle.Action] = deque()
+        self._restarts = JobRestarts(work, on_failure, self.journal.handlers, self._loop)
+        self.journal.on_fault(self._loop.fail)
+        self._actions: deque[Action] = deque()
         try:
             make_room(self.life.count)
             self._addresses = own_addresses()
-            self._door = listen()
+            self._door = reception.door if reception is not None else listen()
         except BaseException:
             self._loop.close()
             raise
-        self._printer = Printer(self._was_shown, on_quiet)
+        self.printer = Printer(self._was_shown, work.prefixes())
+        self.agent_events = AgentEvents(self.state, self._handle, self._restarts, self.printer)
+        self.agent_events.reception = reception
         self._engine = EngineThread(engine, self._loop, self._engine_told)
         self._roster = Roster(
             self._loop,
-            self,
+            self.agent_events,
             key=self._key,
             lease=lease,
             most=self.life.count,
             beat=self._beat,
+            encrypted=encrypted,
         )
+        self.questions = Questions(self._loop, self._roster.tell, self._busy)
+        self.agent_events.questions = self.questions
 
     # -- from other threads
 
-    def request_stop(
-        self,
-        *,
-        kill: bool = False,
-        cut: bool = False,
-        number: int | None = None,
-        grace: float | None = None,
-        notice: float | None = None,
-    ) -> None:
-        """Ask for the end of the job; see `Group.stop`. cut: show no more output."""
-        how = {"signal": number, "grace": grace, "notice": notice}
+    def request_stop(self, request: StopRequest) -> None:
+        """Ask for the end of the job; see `Group.stop`. kill: and show no more output."""
 
         def take() -> None:
-            self._stop_how.update({name: v for name, v in how.items() if v is not None})
-            self._cut = self._cut or cut
-            self._handle(StopWanted(kill=kill))
+            self._stop_how |= request.changes
+            self._cut = self._cut or request.kill
+            self._handle(StopWanted(request.kill))
 
         self._loop.request(take)
 
-    def request_signal(self, number: int, *, only_caught: bool = False) -> None:
-        """Have each rank sent a signal."""
+    def request_signal(self, rank: int | None, number: int, only_caught: bool = False) -> None:
+        """Have a rank sent a signal, by its number in the job; None: each of them."""
+        fields: dict[str, Any] = {"number": number, "only_caught": only_caught}
+        node = None
+        if rank is not None:
+            node, fields["rank"] = divmod(rank, self.work.nproc)
 
         def take() -> None:
-            for slot in self.life.busy:
-                self._roster.tell(slot, "signal", {"number": number, "only_caught": only_caught})
+            for slot, at in self._busy().items():
+                if node in (None, at):
+                    self._roster.tell(slot, "signal", fields)
 
         self._loop.request(take)
 
-    def subscribe(self, call: Callable[[Event], None]) -> None:
-        """Have `call` called with each event of the job, the past ones first."""
+    def subscribe(self, call: Callable[[Event], object]) -> None:
+        """Have `call` called with each event of the job, the past ones first; as `Journal` does."""
         if not self._loop.request(lambda: self.journal.subscribe(call)):
             self.journal.subscribe(call)
 
-    def watch(self, fd: int, call: Callable[[], None]) -> None:
-        """Have the loop call `call` when `fd` can be read; to be used in its thread."""
+    def watch(self, fd: int, call: Callable[[], object]) -> None:
+        """Have the loop call `call` when `fd` can be read; in its thread, as `unwatch`."""
         self._loop.watch(fd, call)
+
+    def unwatch(self, fd: int) -> None:
+        """Let the loop forget `fd`."""
+        self._loop.forget(fd)
+
+    def note(self, text: str) -> None:
+        """Add a note to the end; "" adds nothing."""
+        if text and self.end is not None:
+            self.end = self.end.__replace__(notes=(*self.end.notes, text))
 
     def drain_patiently(self) -> None:
         """Have all output shown at the end, however slowly it is read."""
-        self._patient = True
-
-    def say(self, text: str) -> None:
-        """Show a line of our own on stderr, between those of the ranks."""
-        self._printer.say(text)
-
-    def note(self, text: str) -> None:
-        """Add to what is said of the end; "" adds nothing."""
-        if text and self.end is not None:
-            self.end = self.end.__replace__(notes=(*self.end.notes, text))
+        self._drain_seconds = None
 
     @property
     def start_failed(self) -> bool:
         """Whether agents were too few, or a rank could not be started."""
-        return self.life.missing or self._failed_by(Outcome.NOT_STARTED)
-
-    def _failed_by(self, outcome: Outcome) -> bool:
-        """Whether that is how any node failed first in this attempt, as far as it is told."""
-        for part in self.parts:
-            end = part.failed or (part.end and next(iter(part.end.failures), None))
-            if end is not None and end.outcome is outcome:
-                return True
-        return False
+        return self.life.missing or self.state.failed_by(Outcome.NOT_STARTED)
 
     @property
-    def run_id(self) -> str:
-        """What the job is called."""
-        return os.path.basename(self._place) or self.work.spec.name
+    def stop_signal(self) -> int:
+        """The signal by which ranks are asked to end."""
+        return int(self.work.spec.stop.signal)
+
+    @property
+    def losses(self) -> list[str]:
+        """What of output and records is lost, one line each."""
+        fault = self._directory.fault if self._directory is not None else ""
+        return [each for each in (*self.printer.faults, self.journal.late, fault) if each]
+
+    @property
+    def agents(self) -> list[AgentRecord]:
+        """The agents that are there."""
+        return list(self._roster.agents.values())
+
+    def _busy(self) -> dict[int, int]:
+        """Give the slots that have ranks, with their nodes."""
+        return {slot: self.life.node_at[slot] for slot in self.life.busy}
 
     # -- the loop
 
     def run(self) -> None:
         """Run the job to its end. Leaves nothing open, whatever happens."""
         try:
-            self._note_phase()
+            self.state.note_phase()
             self._do(self.life.begin())
             port = self._door.getsockname()[1]
             invitation = Invitation(
-                tuple((each, port) for each in self._addresses), self._key, self._lease, slot=0
+                tuple((each, port) for each in self._addresses),
+                self._key,
+                self._lease,
+                slot=0,
+                place=self.state.place,
             )
-            argv = (sys.executable, "-m", "procession.engines.agent")
+            argv = tuple(own_python(AGENT))
             self._roster.watch(self._door)
-            self._engine.start(AgentCommand(argv, invitation.variables()))
+            known = {JOB: self.state.run_id, DRIVER: os.uname().nodename}
+            self._engine.start(AgentCommand(argv, {**invitation.variables(), **known}))
             while not self.life.phase.final:
-                self.journal.tell()
+                self.journal.publish()
                 self._loop.turn()
             self._conclude()
         finally:
             self.close()
 
-    def _handle(self, event: lifecycle.Event) -> None:
-        before = self.life.phase, self.life.attempt
+    def _handle(self, event: JobEvent) -> None:
+        before, missing = (self.life.phase, self.life.attempt), self.life.missing
         actions = self.life.handle(event)
+        if self.life.missing and not missing:
+            self.state.late = isinstance(event, Deadline)
         if (self.life.phase, self.life.attempt) != before:
-            self._note_phase()
+            if self.life.changed and before[0] in WORKING:
+                self.state.announce(self.state.say_change())
+            self.state.note_phase()
+            if self.life.phase not in BEFORE:
+                self.started.set()
         self._do(actions)
 
-    def _do(self, actions: list[lifecycle.Action]) -> None:
+    def _do(self, actions: list[Action]) -> None:
         self._actions += actions
         if len(self._actions) > len(actions):
             return  # a call further up carries them out
@@ -246,7 +286,7 @@ class Driver:
             self._carry_out(self._actions[0])
             self._actions.popleft()
 
-    def _carry_out(self, action: lifecycle.Action) -> None:
+    def _carry_out(self, action: Action) -> None:
         if isinstance(action, Meet):
             self._roster.tell(action.slot, "meet", {"attempt": self.life.attempt})
         elif isinstance(action, Launch):
@@ -255,6 +295,9 @@ class Driver:
             self._stop(action)
         elif isinstance(action, Replace):
             self._engine.replace(action.slot)
+        elif isinstance(action, Dismiss):
+            for slot in action.slots:
+                self._roster.dismiss(slot)
         elif isinstance(action, Drop):
             for slot in action.slots:
                 self._roster.drop(slot, "it did not end its ranks in time")
@@ -271,89 +314,36 @@ class Driver:
         notice = self._stop_how.get("notice", stop.notice)
         seconds = {
             DeadlineKind.GATHER: self.work.spec.hang.start,
+            DeadlineKind.LAST_CALL: 0.0,
             DeadlineKind.STOP: notice + grace + stop.reap + MARGIN,
             DeadlineKind.KILL: stop.reap + MARGIN,
-            DeadlineKind.BACKOFF: self._delay,
-        }[deadline.kind]
-        self._loop.after(deadline.kind, seconds, lambda: self._handle(deadline))
+            DeadlineKind.BACKOFF: self._fence() if self.life.changed else self._delay,
+        }
+        if self._reception is not None:
+            seconds[DeadlineKind.GATHER] = self._reception.gather
+            call = self._reception.last_call
+            seconds[DeadlineKind.LAST_CALL] = min(call, SETTLE) if self.life.attempt else call
+        self._loop.after(deadline.kind, seconds[deadline.kind], lambda: self._handle(deadline))
 
     def _stop(self, action: Stop) -> None:
         fields = {"attempt": self.life.attempt, "kill": action.kill, "failed": action.failed}
-        fields["hung"] = self._failed_by(Outcome.HUNG)
+        fields["hung"] = self.state.failed_by(Outcome.HUNG)
         fields |= {"cut": self._cut, **({} if action.failed else self._stop_how)}
         for slot in action.slots:
             self._roster.tell(slot, "stop", fields)
 
-    # -- agents, who call these; see `roster`
-
-    def expects(self, slot: int) -> bool:
-        """Tell whether an agent may come to this slot."""
-        return 0 <= slot < self.life.count and self.life.slots[slot] is Slot.AWAITED
-
-    def joined(self, agent: AgentRecord) -> None:
-        """Take note that an agent is there."""
-        from procession import __version__
-
-        if agent.version != __version__:
-            self._announce(f"{agent.host} has procession {agent.version}; here is {__version__}")
-        self._note("joined", agent.slot)
-        self._handle(Happened(SlotEvent.JOINED, agent.slot))
-
-    def lost(self, agent: AgentRecord, why: str) -> None:
-        """Take note that an agent is gone, or unreachable."""
-        slot = agent.slot
-        node = self.life.node_of(slot)
-        if node is not None and self.life.slots[slot] is Slot.BUSY:
-            part = self.parts[node]
-            part.lost, part.lost_at = why, int(agent.link.heard_at * 1e9)
-            self._lost_at = time.monotonic()
-            self._note("node_lost", slot, why)
-            self._announce(f"node {node} ({part.host}) is lost: {why}; all ranks are ended")
-        self._handle(Happened(SlotEvent.GONE, slot))
-
-    def heard(self, agent: AgentRecord, message: Message) -> None:
-        """Take what an agent tells. Raises ValueError, KeyError or TypeError for what is none."""
-        fields, slot = message.fields, agent.slot
-        if message.kind == "pulse":
-            if fields.get("active"):
-                self._active_at = max(self._active_at, agent.clocks.ours(int(fields["active"])))
-        elif message.kind == "log":
-            self._printer.show(int(fields["stream"]), message.blob, agent)
-        elif message.kind == "signal":
-            self._note("signalled", slot, facts={"signal": int(fields["number"])})
-            if self.on_signal is not None:
-                self.on_signal(int(fields["number"]), agent.host)
-        elif fields.get("attempt") == self.life.attempt:
-            node = self.life.node_of(slot)
-            if message.kind == "met":
-                self._address = str(fields["address"]), int(fields["port"])
-                self._handle(Met(self.life.attempt))
-            elif node is not None and self.life.slots[slot] is Slot.BUSY:
-                self._heard_of_ranks(slot, self.parts[node], message)
-
-    def _heard_of_ranks(self, slot: int, part: NodePart, message: Message) -> None:
-        fields = message.fields
-        if message.kind == "ready":
-            self._handle(Happened(SlotEvent.READY, slot))
-        elif message.kind == "failed":
-            part.failed = rank_end(fields["end"])
-            rank = part.node * self.work.nproc + part.failed.rank
-            self._note("rank_failed", slot, facts=facts_of_failure(part.failed, rank))
-            self._handle(Happened(SlotEvent.FAILED, slot))
-        elif message.kind == "value":
-            part.values[int(fields["rank"])] = message.blob
-        elif message.kind == "ended":
-            part.end, part.failed = group_end(fields["end"]), None
-            part.state = str(fields["state"])
-            part.stacks, part.told = fields["stacks"], fields["told"]
-            ok = part.state in ("SUCCEEDED", "STOPPED") and not part.end.failures
-            self._handle(Happened(SlotEvent.ENDED, slot, ok=ok))
+    def _announce(self, text: str) -> None:
+        """Show people a line; where nodes have launchers of their own, on all of them."""
+        self._say(text)
+        if self._reception is not None:
+            for slot in self._roster.agents:
+                self._roster.tell(slot, "say", {"text": text})
 
     def _beat(self) -> dict[str, Any]:
-        """Give what heartbeats tell: for how long no rank has written anything."""
+        """Give what heartbeats contain: for how long no rank has written anything."""
         if self.work.spec.hang.silence is None:
             return {}
-        return {"quiet": max(0, time.monotonic_ns() - self._active_at)}
+        return {"quiet": max(0, time.monotonic_ns() - self.state.active_at)}
 
     def _was_shown(self, blocks: list[tuple[object, int]]) -> None:
         self._loop.request(lambda: self._roster.credit(blocks))
@@ -362,10 +352,10 @@ class Driver:
 
     def _engine_told(self, event: EngineEvent) -> None:
         if isinstance(event, Said):
-            self.said.append(event.text)
-            self._announce(f"{self.engine.name}: {event.text}")
+            self.state.said.append(event.text)
+            self.state.announce(f"{self.engine.name}: {event.text}")
             return
-        self.said.append(event.why)
+        self.state.said.append(event.why)
         slots = [event.slot] if isinstance(event, SlotGone) else range(self.life.count)
         for slot in slots:
             if self.life.slots[slot] is Slot.AWAITED:
@@ -374,166 +364,87 @@ class Driver:
     # -- an attempt
 
     def _launch(self, action: Launch) -> None:
-        self._active_at = time.monotonic_ns()
-        self.parts = [
-            NodePart(node, self._roster.hosts[slot], self._roster.agents[slot].clocks, {})
-            for node, slot in enumerate(action.slots)
+        state = self.state
+        self.work = state.work = self.work.__replace__(nodes=len(action.slots))
+        state.active_at = time.monotonic_ns()
+        named = self._reception is not None
+        state.parts = [
+            NodePart(n, state.hosts[slot], self._roster.agents[slot].clocks, {}, named=named)
+            for n, slot in enumerate(action.slots)
         ]
-        blobs: dict[int, bytes] = {}
-        for node, slot in enumerate(action.slots):
-            spec = self.work.of(node)
-            if id(spec) not in blobs:
-                blobs[id(spec)] = pickle.dumps(spec)
-            place = Node(
-                rank=node,
-                count=self.work.nodes,
-                address=self._address[0],
-                port=self._address[1],
-                role=spec.node.role,
-                run_id=spec.node.run_id or self.run_id,
-                attempt=action.attempt,
-                restarts=self.work.restart.max,
-            )
-            fields = {
-                "attempt": action.attempt,
-                "node": vars(place),
-                "place": os.path.join(self._place, f"node_{node}") if self._place else "",
-                "devices": self.work.devices,
-                "gpus": self.work.gpus,
-            }
-            self._roster.tell(slot, "launch", fields, blobs[id(spec)])
+        self._tell_places(action.slots)
+        for slot, fields, blob in orders(state, action, specs=self._reception is None):
+            self._roster.tell(slot, "launch", fields, blob)
+
+    def _tell_places(self, slots: Sequence[int]) -> None:
+        """Say where the files of ranks are: at first, and when a machine does not share them."""
+        agents = [self._roster.agents[slot] for slot in slots]
+        more = self._shared.take((agent.host, agent.shares) for agent in agents)
+        if more or (self.tells_place and self.state.place and not self.life.attempt):
+            self._say(self._shared.say())
 
     def _decide(self) -> None:
-        end = self._last_end = self._end_of_attempt([])
-        attempt = self.life.attempt
-        if self.life.stop_wanted or not end.failures:
+        state, attempt = self.state, self.life.attempt
+        end = state.last = state.end_of_attempt()
+        began, state.running_since = state.running_since, 0
+        if self.life.stop_wanted or not self._restarts.is_asked_about(end):
             self._handle(Decided(attempt, again=False))
-            return
-        uptime = None
-        if self._running_since:
-            uptime = (end.failures[0].happened_at - self._running_since) / 1e9
-        self._running_since = 0
+        else:
+            self._restarts.decide(end, began, lambda decided: self._decided(attempt, decided))
 
-        def done(verdict: Verdict) -> None:
-            self._loop.request(lambda: self._decided(attempt, verdict))
+    def _decided(self, attempt: int, decided: Decision) -> None:
+        if self.life.phase is not JobPhase.DECIDING or self.life.attempt != attempt:
+            return  # the answer came too late
+        self._delay = max(decided.delay, self._fence())
+        said = self._restarts.take(decided.__replace__(delay=self._delay), attempt)
+        if said:
+            self.state.announce(said)
+        self._handle(Decided(attempt, decided.again))
 
-        self._again.decide(end, uptime, done)
-
-    def _decided(self, attempt: int, verdict: Verdict) -> None:
-        fence = self._lost_at + FENCE - time.monotonic() if self._lost_at else 0.0
-        self._delay = max(verdict.delay, fence, 0.0)
-        if verdict.again and not self.life.stop_wanted:
-            from procession.report import format_seconds
-
-            wait = f" in {format_seconds(self._delay)}" if self._delay >= 0.05 else ""
-            self._announce(f"{verdict.said}; attempt {attempt + 1} starts{wait}")
-        self._handle(Decided(attempt, verdict.again))
-
-    # -- what happened
-
-    def _note_phase(self) -> None:
-        phase = self.life.phase
-        if phase is JobPhase.RUNNING:
-            self._running_since = time.monotonic_ns()
-        if phase not in BEFORE:
-            self.started.set()
-        if phase not in (JobPhase.MEETING, JobPhase.DECIDING):
-            facts = self._facts_of_phase()
-            self.journal.note(phase.name.lower(), None, self.life.attempt, facts=facts)
-
-    def _facts_of_phase(self) -> Mapping[str, Any]:
-        work = self.work
-        if self.life.phase is JobPhase.STARTING:
-            return {
-                "name": work.spec.name,
-                "run": self.run_id,
-                "program": type(work.spec.program).__name__.lower(),
-                "words": masked_words(words_of(work.spec.program)),
-                "nproc": work.nproc * work.nodes,
-                "node": 0,
-                "nodes": work.nodes,
-                "first": 0,
-                "restarts": work.restart.max,
-                "launcher": os.getpid(),
-            }
-        if self.life.phase is JobPhase.FAILED:
-            return facts_of_failure(self._final_end().failures[0])
-        return {}
-
-    def _note(
-        self, kind: str, slot: int, detail: str = "", facts: Mapping[str, Any] = NO_FACTS
-    ) -> None:
-        node = self.life.node_of(slot)
-        told = {"host": self._roster.hosts.get(slot, ""), "slot": slot, **facts}
-        told |= {} if node is None else {"of_node": node}
-        self.journal.note(kind, None, self.life.attempt, detail=detail, facts=told)
-
-    def _announce(self, text: str) -> None:
-        if self._say is not None:
-            self._say(text)
+    def _fence(self) -> float:
+        """Give the seconds until a node that was lost has certainly ended its ranks."""
+        lost_at = self.state.lost_at
+        return max(0.0, lost_at + FENCE - time.monotonic()) if lost_at else 0.0
 
     # -- the end
 
     def _conclude(self) -> None:
-        self.journal.tell()
-        self.end = self._final_end()
+        self.journal.publish()
+        self.end = self.state.final_end(self._restarts.notes)
+        for note in self.journal.settle():
+            self.note(note)
+        self.note(self._shared.say() if self._shared.apart else "")
+        # Agents that are lost, or have not come, may still run, or start later.
+        doubtful = any(s in (Slot.AWAITED, Slot.GONE) for s in self.life.slots)
+        words = self._reception.last_words(self.end) if self._reception is not None else {}
         for slot in self._roster.agents:
-            self._roster.tell(slot, "bye", {})
-        self._farewell()
-        if not self._printer.close(None if self._patient and not self._cut else LAST_WORDS):
+            self._roster.tell(slot, "bye", words)
+        self._farewell(doubtful)
+        if not self.printer.close(LAST_WORDS if self._cut else self._drain_seconds):
             note = "the console did not take all output in time; the rest was cut off"
             self.end = self.end.__replace__(notes=(*self.end.notes, note))
 
-    def _farewell(self) -> None:
-        """Let agents go, then have the engine end what is left, and give everything back."""
+    def _farewell(self, doubtful: bool) -> None:
+        """Wait for agents to leave, then have the engine give everything back.
+
+        doubtful: some agents may be left, so the engine kills first.
+        """
         over: list[bool] = []
-        self._loop.after("farewell", FAREWELL, lambda: over.append(True))
+        seconds = self._reception.farewell if self._reception is not None else FAREWELL
+        self._loop.after("farewell", seconds, lambda: over.append(True))
         while self._roster.agents and not over:
             self._loop.turn()
-        # Who is lost may still be there.
-        doubtful = any(s in (Slot.AWAITED, Slot.GONE) for s in self.life.slots)
-        self.said += self._engine.finish(kill=doubtful or bool(self._roster.agents))
-
-    def _end_of_attempt(self, notes: list[str]) -> GroupEnd:
-        spec, life = self.work.spec, self.life
-        return job_end(
-            spec.name, spec.nproc, self.work.nodes, life.attempt, self.parts, notes, self._place
-        )
-
-    def _final_end(self) -> GroupEnd:
-        notes, last = list(self._again.notes), self._last_end
-        world = self.work.nproc * self.work.nodes
-        if self.life.missing and last is None:
-            cause = RankEnd(
-                rank=0,
-                pid=None,
-                outcome=Outcome.NOT_STARTED,
-                message=f"could not be started, nor any other rank: {self._missing()}",
-                happened_at=time.monotonic_ns(),
-            )
-            return GroupEnd(self.work.spec.name, world, failures=(cause,), notes=tuple(notes))
-        if self.life.missing and last is not None:
-            return last.__replace__(notes=(*last.notes, *notes, self._missing()))
-        if last is not None and last.attempt == self.life.attempt:
-            return last.__replace__(notes=(*notes, *last.notes))
-        if not self.parts:
-            return GroupEnd(self.work.spec.name, world)
-        return self._end_of_attempt(notes)
-
-    def _missing(self) -> str:
-        there = sum(s in (Slot.IDLE, Slot.BUSY) for s in self.life.slots)
-        why = f": {self.said[-1]}" if self.said else f" within {self.work.spec.hang.start:g} s"
-        return f"{there} of {self.work.nodes} agents came{why}"
+        self.state.said += self._engine.finish(kill=doubtful or bool(self._roster.agents))
 
     def close(self) -> None:
         """Give everything back."""
         self._roster.close()
         self._door.close()
-        self._printer.close(0.0)
+        self.printer.close(0.0)
         self._engine.close()
         self._loop.close()
         self.started.set()
-        self.journal.wake()
-
-
-__all__ = ["FENCE", "LEASE", "Driver"]
+        self.journal.end()
+        self.journal.let_threads_go()
+        if self._directory is not None:
+            self._directory.close()

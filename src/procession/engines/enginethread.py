@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable
 
-from procession.engines.contract import EngineError, EngineEvent, EngineGone, SlotGone
+from procession.engines.contract import (
+    AgentCommand,
+    Engine,
+    EngineError,
+    EngineEvent,
+    EngineGone,
+    SlotGone,
+)
+from procession.system.errands import Errands
 from procession.system.eventloop import EventLoop
-from procession.system.latch import Latch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from procession.engines.contract import AgentCommand, Engine
 
 PATIENCE = 30.0  # seconds that an engine may take to give everything back
 
 
 class EngineThread:
-    """Has an engine do one thing after another; what it tells is given to `take`, in the loop.
+    """Calls an engine, one call after another; its events are given to `take`, in the loop.
 
-    What it cannot do, it tells as well: nobody comes to this slot, or to any.
+    A call that fails becomes an event, too: no agent comes to this slot, or to any.
     """
 
     def __init__(
@@ -31,17 +32,15 @@ class EngineThread:
         self._take = take
         self._replacing: set[int] = set()  # slots for which the engine was asked just now
         self._given_back = True  # nothing has been asked for yet
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._serve, name="procession-engine", daemon=True)
+        self._errands = Errands("procession-engine")
 
     def start(self, agent: AgentCommand) -> None:
         """Have agents started."""
         self._given_back = False
-        self._thread.start()
         self._ask(lambda: self._engine.start(agent, self._told), EngineGone)
 
     def replace(self, slot: int) -> None:
-        """Have another agent started for a slot; what is told of the old one counts no more."""
+        """Have another agent started for a slot; events about the old one are ignored then."""
         self._replacing.add(slot)
 
         def gone(why: str) -> SlotGone:
@@ -50,9 +49,8 @@ class EngineThread:
         self._ask(lambda: self._engine.replace(slot), gone, lambda: self._replacing.discard(slot))
 
     def finish(self, kill: bool) -> list[str]:
-        """Have everything given back, after a kill if that is wanted; gives what went wrong."""
+        """Have everything given back, after a kill if wanted; gives what went wrong."""
         self._given_back = True
-        done = Latch()
         faults: list[str] = []
 
         def end() -> None:
@@ -61,23 +59,16 @@ class EngineThread:
                     call()
                 except Exception as e:
                     faults.append(_said(e))
-            done.set()
 
-        self._jobs.put(end)
-        self._jobs.put(None)
-        if not done.wait(PATIENCE):
+        if not self._errands.wait("giving nodes back", end, PATIENCE):
             faults.append(f"{self._engine.name} did not give everything back in {PATIENCE:g} s")
         return faults
 
     def close(self) -> None:
-        """Let the thread end; what a driver that failed has left is ended by force."""
+        """Let the thread end; if the driver has failed, agents are killed first."""
         if not self._given_back:
             self.finish(kill=True)
-        self._jobs.put(None)
-
-    def _serve(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
+        self._errands.end()
 
     def _ask(
         self,
@@ -96,7 +87,7 @@ class EngineThread:
             if fault:
                 self._told(gone(fault))
 
-        self._jobs.put(do)
+        self._errands.do("asking the engine", do, always=True)
 
     def _told(self, event: EngineEvent) -> None:
         def take() -> None:
@@ -108,6 +99,3 @@ class EngineThread:
 
 def _said(e: Exception) -> str:
     return str(e) if isinstance(e, EngineError) else f"{type(e).__name__}: {e}"
-
-
-__all__ = ["EngineThread"]

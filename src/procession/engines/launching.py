@@ -1,23 +1,19 @@
-"""From what a user asks to a job: checked, before an engine is asked for anything."""
+"""Makes a job from what a user asks for; all of it is checked before nodes are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from procession.engines.choose import choose
+from procession.engines.contract import Engine
 from procession.engines.driver import LEASE
 from procession.engines.job import Job
+from procession.engines.registry import choose
 from procession.engines.work import Share, divide
-from procession.errors import GroupEnd, SpecError
-from procession.events import Event
-from procession.ranks import is_by_rank
-from procession.spec import make_spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from procession.engines.contract import Engine
+from procession.values.errors import GroupEnd, SpecError
+from procession.values.events import Event
+from procession.values.ranks import is_by_rank
+from procession.values.spec import make_spec
 
 
 def make_job(
@@ -33,35 +29,40 @@ def make_job(
     lease: float = LEASE,
     on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: Callable[[Event], object] | None = None,
+    control: bool | None = None,
+    link_encryption: str = "auto",
     **policies: Any,
 ) -> Job:
     """Make a job that is not started yet; parameters as those of `procession.start`.
 
-    lease: seconds without a word after which a node is lost. Raises SpecError and EngineError.
+    lease: seconds of silence after which a node is lost. link_encryption: "auto" or "required",
+    see `procession.start_on`. Raises SpecError and EngineError.
     """
-    by_rank = [is_by_rank(given) for given in (args, kwargs, env)]
-    common = [
-        () if by_rank[0] else args,
-        None if by_rank[1] else kwargs,
-        None if by_rank[2] else env,
-    ]
-    spec = make_spec(
-        program, nproc=nproc, args=common[0], kwargs=common[1], env=common[2], **policies
-    )
+    given: dict[str, Any] = {"args": args, "kwargs": kwargs, "env": env}
+    common = {name: value for name, value in given.items() if not is_by_rank(value)}
+    spec = make_spec(program, nproc=nproc, **common, **policies)
+    if spec.shared is not None:
+        raise SpecError("shared is for the ranks of one machine; it does not go with an engine yet")
+    if spec.warm is not None:
+        raise SpecError("warm is for the ranks of one machine; it does not go with an engine")
     share = Share(spec, devices=devices or "")
     if isinstance(engine, str):
-        chosen, share, nodes = choose(engine, share, nnodes)
+        found = choose(engine, share, nnodes)
+        chosen, share, nodes = found.engine, found.share, found.nodes
     else:
         chosen, nodes = engine, nnodes or engine.slots
     whole = None
-    if any(by_rank):
-        world = {"nproc": nproc * nodes, "args": args, "kwargs": kwargs, "env": env}
-        whole = make_spec(program, **world, **{n: v for n, v in policies.items() if n != "logs"})
+    if len(common) < len(given):
+        others = {name: value for name, value in policies.items() if name != "logs"}
+        whole = make_spec(program, nproc=nproc * nodes, **given, **others)
     if type(lease) not in (int, float) or not 1 <= lease < 1e6:
         raise SpecError(f"lease must be seconds, 1 or more, not {lease!r}")
     return Job(
-        divide(share, nodes, whole), chosen, lease=lease, on_failure=on_failure, on_event=on_event
+        divide(share, nodes, whole),
+        chosen,
+        lease=lease,
+        on_failure=on_failure,
+        on_event=on_event,
+        control=control,
+        link_encryption=link_encryption,
     )
-
-
-__all__ = ["make_job"]

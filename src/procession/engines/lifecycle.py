@@ -1,11 +1,11 @@
 """The lifecycle of a job over several nodes: every rule, and nothing else.
 
-Theory of operation. As `procession.lifecycle` for ranks, one level up: a machine per slot, which an
-engine fills with an agent, and the job that couples them. `JobLife.handle(event)` moves a slot,
-lets the job follow, and returns what the caller must do. It knows no socket, clock or engine, so
-that an exhaustive walk can prove that nothing gets stuck. An event that the table does not hold
-raises `IllegalEvent` and changes nothing. For what happens to one slot no other one is looked at,
-so that thousands of nodes cost no more than they must: see `tally`.
+Theory of operation. This is like `rules.lifecycle` for ranks, one level up: one state machine per
+slot, which an engine fills with an agent, and one for the job, which couples them.
+`JobLife.handle(event)` changes a slot, then the job, and returns what the caller must do. It knows
+no socket, clock or engine, so that an exhaustive walk can prove that nothing gets stuck. An event
+that the table does not hold raises `IllegalEvent` and changes nothing. An event about one slot
+looks at no other slot, so that the cost does not grow with the number of nodes: see `tally`.
 
 Rules that the table rests on:
 
@@ -13,186 +13,60 @@ Rules that the table rests on:
   keeps its slot from attempt to attempt as long as its agent lives; a lost one's place is taken by
   a spare slot, or else by a new agent, for which the engine is asked once in an attempt.
 - The first failure of a rank on any node, or the loss of a node, stops the ranks of all nodes.
-- Nodes that are lost while a stop is under way are no cause.
-- An attempt is over when no slot is busy. Whether another one follows is the caller's to say.
+- Nodes that are lost while the job is being stopped are no cause of its failure.
+- An attempt is over when no slot is busy. The caller decides whether another one follows.
 - A stop that is asked for and not obeyed becomes a kill, and then the loss of the node: a job ends,
   whatever its nodes do.
+- Where nodes come by themselves (`open`), a slot whose agent is gone waits for the next node.
+- An elastic job has `least` to `most` nodes. It begins with all of them, or with fewer after the
+  last call. A node that comes or goes later stops the ranks, and the next attempt begins with the
+  nodes that are there. This is no failure, so no restart rule is asked. If ranks fail while a node
+  goes, the leaving of the node is taken for the reason.
 """
 
 from __future__ import annotations
 
-import enum
+from typing import Any
 
-from procession.lifecycle import IllegalEvent
-from procession.values import Record, Value
-
-
-class Slot(enum.Enum):
-    """What an engine's slot holds."""
-
-    AWAITED = "an agent was asked for"
-    IDLE = "an agent that has no ranks"
-    BUSY = "an agent with the ranks of a node"
-    GONE = "no agent any more"
-
-
-class SlotEvent(enum.Enum):
-    """What can happen to a slot."""
-
-    JOINED = "its agent is there"
-    READY = "all its ranks run"
-    FAILED = "a rank of it failed"
-    ENDED = "no rank of it is left"
-    GONE = "its agent is gone"
-
-
-class JobPhase(enum.Enum):
-    """Where a job is in its life."""
-
-    GATHERING = "agents are awaited"
-    MEETING = "node 0 chooses where ranks meet"
-    STARTING = "ranks are being started"
-    RUNNING = "every rank reached its program"
-    STOPPING = "ranks are being ended"
-    DECIDING = "all have ended; somebody says whether they start again"
-    BACKOFF = "another attempt is to begin"
-    SUCCEEDED = "every rank finished"
-    FAILED = "a rank failed, or a node was lost"
-    STOPPED = "ended on request"
-
-    @property
-    def final(self) -> bool:
-        """Whether the job has ended."""
-        return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.STOPPED)
-
-
-class DeadlineKind(enum.Enum):
-    """What a deadline is for."""
-
-    GATHER = "as many agents are there as the job has nodes"
-    STOP = "nodes have obeyed the stop"
-    KILL = "nodes have obeyed the kill"
-    BACKOFF = "the next attempt begins"
-
-
-_S, _E = Slot, SlotEvent
-SLOT_TABLE: dict[tuple[Slot, SlotEvent], Slot] = {
-    (_S.AWAITED, _E.JOINED): _S.IDLE,
-    (_S.AWAITED, _E.GONE): _S.GONE,
-    (_S.IDLE, _E.GONE): _S.GONE,
-    (_S.BUSY, _E.READY): _S.BUSY,
-    (_S.BUSY, _E.FAILED): _S.BUSY,
-    (_S.BUSY, _E.ENDED): _S.IDLE,
-    (_S.BUSY, _E.GONE): _S.GONE,
-    (_S.GONE, _E.GONE): _S.GONE,  # the link and the engine may both tell it
-}
-
-
-# -- events: what the caller tells
-
-
-class Happened(Value):
-    """Something happened to a slot. ok: of its end, whether all its ranks finished."""
-
-    kind: SlotEvent
-    slot: int
-    ok: bool = True
-
-
-class Met(Value):
-    """Node 0 of this attempt has chosen where ranks meet."""
-
-    attempt: int
-
-
-class StopWanted(Value):
-    """Somebody wants the job to end. kill: at once."""
-
-    kill: bool = False
-
-
-class Decided(Value):
-    """Whether a failed attempt is followed by another one."""
-
-    attempt: int
-    again: bool
-
-
-class Deadline(Value):
-    """A deadline of an attempt has passed."""
-
-    kind: DeadlineKind
-    attempt: int
-
-
-Event = Happened | Met | StopWanted | Decided | Deadline
-
-
-# -- actions: what the caller must do
-
-
-class Meet(Value):
-    """Have the agent in this slot choose where ranks meet."""
-
-    slot: int
-
-
-class Launch(Value):
-    """Have the ranks of an attempt started; slots: by node rank."""
-
-    attempt: int
-    slots: tuple[int, ...]
-
-
-class Stop(Value):
-    """Have the ranks in these slots ended. kill: at once. failed: because others failed."""
-
-    slots: tuple[int, ...]
-    kill: bool = False
-    failed: bool = False
-
-
-class Replace(Value):
-    """Have a new agent started for a slot; tell `GONE` if there is none."""
-
-    slot: int
-
-
-class Drop(Value):
-    """Give these slots up: they do not obey. Tell `GONE` of each."""
-
-    slots: tuple[int, ...]
-
-
-class Decide(Value):
-    """Say whether another attempt follows the one that has failed."""
-
-    attempt: int
-
-
-class Arm(Value):
-    """Tell this deadline when its time has passed; it replaces one of the same kind."""
-
-    deadline: Deadline
-
-
-class End(Value):
-    """The job has ended."""
-
-    phase: JobPhase
-
-
-Action = Meet | Launch | Stop | Replace | Drop | Decide | Arm | End
+from procession.engines.jobwords import (
+    SLOT_TABLE,
+    Action,
+    Arm,
+    Deadline,
+    DeadlineKind,
+    Decide,
+    Dismiss,
+    Drop,
+    End,
+    Event,
+    Happened,
+    JobPhase,
+    Launch,
+    Leaves,
+    Meet,
+    Met,
+    Replace,
+    Slot,
+    SlotEvent,
+    Stop,
+    StopWanted,
+)
+from procession.rules.lifecycle import IllegalEvent
+from procession.values.base import Record
 
 
 class JobLife(Record):
     """The joint state of a job. Tell it events with `handle`; do what it returns.
 
-    nodes: how many it needs. slots: how many the engine fills. tally: how many of them are in each
+    nodes: how many it has in this attempt; least, most: how many it may have. slots: how many the
+    engine fills. tally: how many of them are in each
     state. places: the slot of each node in this attempt, () while they are not known; node_at: the
-    node of each such slot. kept: places of the attempt before. ready: slots that are. failed: slots
-    whose ranks failed in this attempt, in the order in which it was heard of. lost: nodes that were
-    lost in it while they had work. missing: agents were too few.
+    node of each such slot. kept: places of the attempt before. ready: slots whose ranks all run.
+    failed: slots whose ranks failed in this attempt, in the order of the reports. lost: nodes that
+    were lost in it while they had ranks. missing: agents were too few. open: see above. keys: by
+    which nodes of an open job are put in order, by slot. changed: a node came or went in this
+    attempt; regrouped: after how many attempts that was so. leaving: slots that are to go. called:
+    whether the last call has passed, None while there was none.
     """
 
     nodes: int
@@ -201,6 +75,7 @@ class JobLife(Record):
     tally: dict[Slot, int]
     node_at: dict[int, int]
     ready: set[int]
+    keys: dict[int, tuple[Any, ...]]
     phase: JobPhase = JobPhase.GATHERING
     attempt: int = 0
     stop_wanted: bool = False
@@ -211,16 +86,35 @@ class JobLife(Record):
     failed: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
     asked: frozenset[int] = frozenset()  # slots that were asked for anew in this attempt
+    least: int = 0
+    most: int = 0
+    open: bool = False
+    changed: bool = False
+    regrouped: int = 0
+    leaving: frozenset[int] = frozenset()
+    called: bool | None = None
 
     @classmethod
-    def of(cls, nodes: int, slots: int, *, replaces: bool = False) -> JobLife:
+    def of(
+        cls,
+        nodes: int,
+        slots: int,
+        *,
+        replaces: bool = False,
+        least: int | None = None,
+        open: bool = False,
+    ) -> JobLife:
         """Make the life of a job for `nodes` nodes, where an engine has so many slots.
 
-        replaces: the engine is asked for other agents before the first attempt, too.
+        replaces: the engine is asked for other agents before the first attempt, too. least: of an
+        elastic job, how many nodes are enough. open: nodes come by themselves.
         """
         tally = {**dict.fromkeys(Slot, 0), Slot.AWAITED: slots}
         slots_of = [Slot.AWAITED] * slots
-        return cls(nodes, slots, slots_of, tally, node_at={}, ready=set(), replaces=replaces)
+        return cls(
+            nodes, slots, slots_of, tally, node_at={}, ready=set(), replaces=replaces,
+            least=least or nodes, most=nodes, open=open, keys={},
+        )  # fmt: skip
 
     def begin(self) -> list[Action]:
         """Give the actions that start the job. To be called once."""
@@ -241,6 +135,8 @@ class JobLife(Record):
             return self._happened(event)
         if isinstance(event, StopWanted):
             return self._stop(event.kill)
+        if isinstance(event, Leaves):
+            return self._leaves(event.slot)
         if event.attempt != self.attempt or self.phase.final:
             return []
         if isinstance(event, Deadline):
@@ -271,12 +167,16 @@ class JobLife(Record):
         if before is Slot.BUSY and after is Slot.GONE:
             if not self.stop_wanted:
                 self.lost = (*self.lost, slot)
-            return [*self._has_failed(slot), *self._is_over()]
+            gone = self._regroup() if self._can_shrink else self._has_failed(slot)
+            return [*gone, *self._is_over()]
         if event.kind is SlotEvent.ENDED:
             failed = [] if event.ok or self.stop_wanted else self._has_failed(slot)
             return [*failed, *self._is_over()]
         if self.phase in (JobPhase.GATHERING, JobPhase.MEETING) and before is not after:
             return self._gather()
+        at_work = self.phase in (JobPhase.STARTING, JobPhase.RUNNING)
+        if event.kind is SlotEvent.JOINED and at_work and self.nodes < self.most:
+            return self._regroup()
         return []
 
     def _put(self, slot: int, state: Slot) -> None:
@@ -300,9 +200,50 @@ class JobLife(Record):
         stop: list[Action] = [Stop(others, failed=True)] if others else []
         return [*stop, self._arm(DeadlineKind.STOP)]
 
+    @property
+    def _can_shrink(self) -> bool:
+        """Whether the nodes that stay are enough for another attempt of an elastic job."""
+        stay = self.tally[Slot.IDLE] + self.tally[Slot.BUSY] - len(self.leaving)
+        return self.least < self.most and stay >= self.least
+
+    def _regroup(self) -> list[Action]:
+        """Stop the ranks, since a node came or went."""
+        self.changed = True
+        if self.phase is JobPhase.STOPPING:
+            return []
+        self.phase = JobPhase.STOPPING
+        busy = self.busy
+        return [*([Stop(busy, failed=True)] if busy else []), self._arm(DeadlineKind.STOP)]
+
+    def _leaves(self, slot: int) -> list[Action]:
+        if not self.can_spare(slot):
+            return []
+        self.leaving |= {slot}
+        return self._dismiss() if self.slots[slot] is Slot.IDLE else self._regroup()
+
+    def can_spare(self, slot: int) -> bool:
+        """Tell whether an elastic job can go on without the agent of this slot."""
+        there = self.slots[slot] in (Slot.IDLE, Slot.BUSY) and slot not in self.leaving
+        stay = self.tally[Slot.IDLE] + self.tally[Slot.BUSY] - len(self.leaving) - 1
+        enough = self.least < self.most and stay >= self.least
+        return there and enough and not (self.phase.final or self.stop_wanted)
+
+    def _dismiss(self) -> list[Action]:
+        """Let those go that are to leave, and have no ranks."""
+        gone = tuple(s for s in sorted(self.leaving) if self.slots[s] is Slot.IDLE)
+        for slot in gone:
+            self._put(slot, Slot.GONE)
+        self.leaving -= {*gone}
+        again = self._gather() if self.phase in (JobPhase.GATHERING, JobPhase.MEETING) else []
+        return [*([Dismiss(gone)] if gone else []), *again]
+
     def _is_over(self) -> list[Action]:
         if self.tally[Slot.BUSY]:
             return []
+        if self.changed and not self.stop_wanted and self.tally[Slot.IDLE]:
+            self.phase = JobPhase.BACKOFF
+            self.regrouped += 1
+            return [*self._dismiss(), self._arm(DeadlineKind.BACKOFF)]
         if self.failed:
             self.phase = JobPhase.DECIDING
             return [Decide(self.attempt)]
@@ -314,11 +255,23 @@ class JobLife(Record):
         """Choose the slots of this attempt, if there are enough; else ask for more."""
         self.phase = JobPhase.GATHERING
         self._place(())
-        if self.tally[Slot.IDLE] >= self.nodes:
+        there = self.tally[Slot.IDLE]
+        if there >= self.most or (self.called and there >= self.least):
+            self.nodes = min(there, self.most)
             self._place(self._placed())
             self.phase = JobPhase.MEETING
             return [Meet(self.places[0])]
         actions: list[Action] = []
+        if self.open:
+            for slot in range(self.count):
+                if self.slots[slot] is Slot.GONE:
+                    self._put(slot, Slot.AWAITED)
+            if there < self.least:
+                self.called = None
+            elif self.called is None:
+                self.called = False
+                actions.append(self._arm(DeadlineKind.LAST_CALL))
+            return actions
         for slot in range(self.count):
             if self._enough:
                 break
@@ -343,6 +296,9 @@ class JobLife(Record):
     def _placed(self) -> tuple[int, ...]:
         """Choose idle slots: those of the attempt before, others where they are gone."""
         idle = [s for s in range(self.count) if self.slots[s] is Slot.IDLE]
+        if self.open:
+            idle.sort(key=lambda slot: slot not in self.kept)
+            return tuple(sorted(idle[: self.nodes], key=lambda slot: self.keys.get(slot, (slot,))))
         if len(self.kept) < self.nodes:
             return tuple(idle[: self.nodes])
         kept = {*self.kept}
@@ -365,15 +321,24 @@ class JobLife(Record):
         self.stop_wanted = True
         if self.phase in (JobPhase.GATHERING, JobPhase.MEETING):
             return self._end(JobPhase.STOPPED)
-        if self.phase is JobPhase.BACKOFF:
-            return self._end(JobPhase.FAILED)
-        if self.phase is JobPhase.DECIDING or not (first or kill):
+        if self.phase in (JobPhase.DECIDING, JobPhase.BACKOFF):
+            return self._end(JobPhase.STOPPED if self.changed else JobPhase.FAILED)
+        if not (first or kill):
             return []
         self.phase = JobPhase.STOPPING
         kind = DeadlineKind.KILL if kill else DeadlineKind.STOP
         return [Stop(self.busy, kill=kill), self._arm(kind)]
 
     def _deadline(self, kind: DeadlineKind) -> list[Action]:
+        if kind is DeadlineKind.LAST_CALL and self.phase is JobPhase.GATHERING:
+            self.called = True
+            return self._gather()
+        if (
+            kind is DeadlineKind.GATHER
+            and self.phase is JobPhase.GATHERING
+            and self.called is False
+        ):
+            return []  # the last call comes: enough are there
         if kind is DeadlineKind.GATHER and self.phase in (JobPhase.GATHERING, JobPhase.MEETING):
             self.missing = True
             return self._end(JobPhase.FAILED)
@@ -382,6 +347,7 @@ class JobLife(Record):
             self.ready = set()
             self.asked = frozenset()
             self.failed = self.lost = ()
+            self.changed, self.called = False, None
             return [self._arm(DeadlineKind.GATHER), *self._gather()]
         if kind is DeadlineKind.STOP and self.phase is JobPhase.STOPPING:
             return [Stop(self.busy, kill=True), self._arm(DeadlineKind.KILL)]
@@ -395,28 +361,3 @@ class JobLife(Record):
 
     def _arm(self, kind: DeadlineKind) -> Arm:
         return Arm(Deadline(kind, self.attempt))
-
-
-__all__ = [
-    "Action",
-    "Arm",
-    "Deadline",
-    "DeadlineKind",
-    "Decide",
-    "Decided",
-    "Drop",
-    "End",
-    "Event",
-    "Happened",
-    "IllegalEvent",
-    "JobLife",
-    "JobPhase",
-    "Launch",
-    "Meet",
-    "Met",
-    "Replace",
-    "Slot",
-    "SlotEvent",
-    "Stop",
-    "StopWanted",
-]

@@ -1,4 +1,4 @@
-"""A wire on a socket, in an event loop: one end of the way between a driver and an agent."""
+"""One end of the connection between a driver and an agent: a wire on a socket, in an event loop."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from procession.engines.wire import Message, Wire, WireError
+from procession.engines.wire import Fields, Message, Parcel, Side, Wire, WireError
 from procession.system.eventloop import EventLoop
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from procession.engines.wire import Fields, Side
-
 BLOCK = 1 << 18  # bytes that are read at once; then others have their turn
+SENT = 1 << 20  # bytes that are sent at once, likewise
+# Kinds of messages that, if small, go between the parts of a large one: signs of life, and what
+# people wait for. All others keep their order.
+HASTY = ("beat", "pulse", "credit", "ask", "answer")
 
 
 class Link:
@@ -43,17 +43,18 @@ class Link:
         self._wire = Wire(key, side)
         self._take = take
         self._lost = lost
-        self._early: list[tuple[str, Fields, bytes]] = []  # before the peer's opening has come
-        self._unsent: deque[memoryview] = deque([memoryview(self._wire.opening)])
+        self._hasty: deque[Parcel] = deque()
+        self._parcels: deque[Parcel] = deque()
+        self._unsent: deque[bytes | memoryview] = deque([self._wire.opening])
         loop.watch(sock.fileno(), self.look)
         self._flush()
 
     def on_lost(self, call: Callable[[str], None]) -> None:
-        """Have another one told when it is lost."""
+        """Replace `lost`."""
         self._lost = call
 
     def on_message(self, call: Callable[[Message], None]) -> None:
-        """Have another one given what comes."""
+        """Replace `take`."""
         self._take = call
 
     @property
@@ -69,27 +70,32 @@ class Link:
     @property
     def waiting(self) -> bool:
         """Whether something is still to be sent."""
-        return bool(self._unsent or self._early)
+        return bool(self._unsent or self._hasty or self._parcels)
+
+    @property
+    def encryption(self) -> str:
+        """What encrypts it, in words; "" for nothing."""
+        return self._wire.encryption
 
     def address(self) -> str:
         """Give our own address on it, by which the peer's network can reach us."""
         return self._socket.getsockname()[0] if self._socket is not None else ""
 
-    def send(self, kind: str, fields: Fields | None = None, blob: bytes = b"") -> None:
-        """Send a message; what a closed link is given is lost. Raises ValueError; see `Wire`."""
+    def send(self, kind: str, fields: Fields | None = None, blob: bytes | bytearray = b"") -> None:
+        """Send a message; a closed link drops it. Raises ValueError; see `Parcel`.
+
+        A large one goes in parts, as the peer takes them; returns at once.
+        """
         if self._socket is None:
             return
-        if not self._wire.ready:
-            self._early.append((kind, fields or {}, blob))
-            return
-        idle = not self._unsent
-        self._unsent += map(memoryview, self._wire.pack_parts(kind, fields or {}, blob))
-        if idle:
+        parcel = Parcel(kind, fields or {}, blob)
+        (self._hasty if kind in HASTY and parcel.fits else self._parcels).append(parcel)
+        if not self._unsent:
             self._flush()
 
     def look(self) -> None:
         """Read what has come, and send what can be sent; returns at once."""
-        if self._unsent:
+        if self.waiting:
             self._flush()
         if self._socket is None:
             return
@@ -109,23 +115,26 @@ class Link:
         except WireError as e:
             self.lose(str(e))
             return
-        if self._wire.ready:
-            early, self._early = self._early, []
-            for each in early:
-                self.send(*each)
+        handshake = self._wire.out()
+        if handshake:
+            self._unsent.append(handshake)
+        self._flush()
         for message in messages:
-            if not self.closed:  # what was taken before may have closed it
+            if not self.closed:  # a message before may have closed it
                 self._take(message)
 
     def _flush(self) -> None:
+        """Send what the peer takes now, up to a limit."""
         if self._socket is None:
             return
+        room = SENT
         try:
-            while self._unsent:
+            while room > 0 and (self._unsent or self._pack()):
                 first = self._unsent[0]
                 sent = self._socket.send(first)
+                room -= sent
                 if sent < len(first):
-                    self._unsent[0] = first[sent:]
+                    self._unsent[0] = memoryview(first)[sent:]
                 else:
                     self._unsent.popleft()
         except (BlockingIOError, InterruptedError):
@@ -133,23 +142,38 @@ class Link:
         except OSError as e:
             why = e.strerror or os.strerror(e.errno or 0)
             self._loop.request(lambda: self.lose(f"its connection broke ({why})"))
-            self._unsent.clear()
-        self._loop.want_write(self._socket.fileno(), bool(self._unsent))
+            self._forget()
+        self._loop.want_write(
+            self._socket.fileno(), bool(self._unsent) or (self._wire.ready and self.waiting)
+        )
+
+    def _pack(self) -> bool:
+        """Pack the next frame, if there is one and the peer is ready for it."""
+        if not self._wire.ready:
+            return False
+        queue = self._hasty or self._parcels
+        if not queue:
+            return False
+        self._unsent += self._wire.frame(queue[0])
+        if queue[0].done:
+            queue.popleft()
+        return True
+
+    def _forget(self) -> None:
+        self._unsent.clear()
+        self._hasty.clear()
+        self._parcels.clear()
 
     def lose(self, why: str) -> None:
-        """Close it, and tell that it is lost, unless it is closed already."""
+        """Close it, and call `lost`, unless it is closed already."""
         if self._socket is not None:
             self.close()
             self._lost(why)
 
     def close(self) -> None:
-        """Close it; nothing is told."""
+        """Close it, without calling `lost`."""
         if self._socket is not None:
             self._loop.forget(self._socket.fileno())
             self._socket.close()
             self._socket = None
-            self._unsent.clear()
-            self._early.clear()
-
-
-__all__ = ["Link"]
+            self._forget()

@@ -1,45 +1,47 @@
-"""From what agents told to how a job ended: ranks with their numbers in the whole. Pure."""
+"""The end of a job, put together from the reports of its agents. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from procession.engines.clocks import Clocks
-from procession.errors import GroupEnd, Outcome, RankEnd
-from procession.report import what_happened
-from procession.stacks import merge
-from procession.values import Record
+from procession.explain.stacks import merge
+from procession.values.base import Record
+from procession.values.errors import GroupEnd, Outcome, RankEnd
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-
-PLACES = ("waits in ", "is in ", "is at ")  # of ranks that have shown a stack
+PLACES = ("waits in ", "is in ", "is at ")  # how descriptions of stacks begin
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class NodePart(Record):
     """What is known of one node's part of an attempt.
 
-    host: its name. clocks: its clock against ours. failed: its first failure, as it was told when
-    it happened. end: how it ended. lost: why its agent is gone, while it had ranks; lost_at: when
-    it was heard last. stacks: where its ranks were, put together as `merge.Together` has it. told:
-    what ranks that failed told, by local rank. values: pickles, by local rank.
+    host: its name. named: whether reports name the node beside its host. clocks: its clock against
+    ours. failed: its first failure, as reported when it happened. end: how it ended. lost: why its
+    agent is gone, while it had ranks; lost_at: when it was heard last. stacks: where its ranks
+    were, put together as `merge.Together` has it. errors: error reports of ranks that failed, by
+    local rank. values: pickles, by local rank.
     """
 
     node: int
     host: str
     clocks: Clocks
-    values: dict[int, bytes]
+    values: dict[int, bytes | bytearray]
     failed: RankEnd | None = None
     end: GroupEnd | None = None
     state: str = ""
     lost: str = ""
     lost_at: int = 0
     stacks: Sequence[Mapping[str, Any]] = ()
-    told: Mapping[str, Any] = NOTHING
+    errors: Mapping[str, Any] = NOTHING
+    named: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where its ranks are, as reports say it."""
+        return f"{self.host}, node {self.node}" if self.named else self.host
 
 
 def job_end(
@@ -88,16 +90,21 @@ def _by_rank(end: RankEnd) -> int:
     return end.rank
 
 
+def of_job(part: NodePart, nproc: int, end: RankEnd) -> RankEnd:
+    """Give the end of a rank of a node by its number in the job, and by our clock."""
+    return end.__replace__(
+        rank=part.node * nproc + end.rank,
+        host=part.place,
+        started_at=part.clocks.ours(end.started_at),
+        happened_at=part.clocks.ours(end.happened_at),
+    )
+
+
 def _ends(part: NodePart, nproc: int) -> GroupEnd:
     first = part.node * nproc
 
     def here(end: RankEnd) -> RankEnd:
-        return end.__replace__(
-            rank=first + end.rank,
-            host=part.host,
-            started_at=part.clocks.ours(end.started_at),
-            happened_at=part.clocks.ours(end.happened_at),
-        )
+        return of_job(part, nproc, end)
 
     if part.end is not None:
         return part.end.__replace__(
@@ -113,7 +120,7 @@ def _ends(part: NodePart, nproc: int) -> GroupEnd:
             outcome=Outcome.NODE_LOST,
             message=part.lost,
             happened_at=part.lost_at,
-            host=part.host,
+            host=part.place,
         )
         for rank in range(nproc)
         if all(end.rank != first + rank for end in known)
@@ -122,8 +129,19 @@ def _ends(part: NodePart, nproc: int) -> GroupEnd:
     return own if known or not part.lost else own.__replace__(failures=tuple(lost), ended=())
 
 
+def ended_unasked(end: GroupEnd) -> GroupEnd:
+    """Give the end of a node's group that the driver had not asked to end.
+
+    If its ranks were ended all the same, that is a failure of the job, whoever did it.
+    """
+    if end.failures or not end.ended:
+        return end
+    note = "its ranks were ended on that node, and not by this job"
+    return end.__replace__(failures=end.ended, ended=(), notes=(*end.notes, note))
+
+
 def _together(parts: Sequence[NodePart], out: Collection[int]) -> list[merge.Together]:
-    """Say where the ranks of all nodes were, but for some; those at one place together."""
+    """Say where the ranks of all nodes were, but for those in `out`, grouped by place."""
     groups: list[merge.Together] = []
     for part in parts:
         for each in part.stacks:
@@ -135,9 +153,10 @@ def _together(parts: Sequence[NodePart], out: Collection[int]) -> list[merge.Tog
 def _blame_the_odd_one(
     groups: Sequence[merge.Together], failures: list[RankEnd], ended: list[RankEnd]
 ) -> None:
-    """Blame a hang on the rank of any node that is where no other is; the others wait for it.
+    """Blame a hang on the rank, on whichever node, that is at a place of its own.
 
-    A node knows its own ranks only, and which node notices first is chance.
+    The others wait for it. A node knows its own ranks only, and it is chance which node notices
+    the hang first.
     """
     seen = [each for each in groups if each.said.startswith(PLACES)]
     if not failures or failures[0].outcome is not Outcome.HUNG or len(seen) < 2:
@@ -157,20 +176,3 @@ def _blame_the_odd_one(
         *(e for e in ended if e.rank != cause.rank),
         *(e.__replace__(outcome=Outcome.SIGNALLED, message="") for e in waited),
     ]
-
-
-def facts_of_failure(end: RankEnd, rank: int | None = None) -> dict[str, Any]:
-    """Give what an event tells of a failure; see `eventkinds`. rank: its number in the job."""
-    facts: dict[str, Any] = {
-        "failed_rank": end.rank if rank is None else rank,
-        "outcome": end.outcome.name.lower(),
-        "message": what_happened(end),
-    }
-    if end.exit.code is not None:
-        facts["exit_code"] = end.exit.code
-    if end.exit.signal is not None:
-        facts |= {"signal": end.exit.signal, "core": end.exit.core}
-    return facts
-
-
-__all__ = ["NodePart", "facts_of_failure", "job_end"]

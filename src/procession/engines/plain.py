@@ -1,22 +1,19 @@
-"""How ranks and groups ended, as plain data for the way from an agent to its driver. Pure.
+"""The ends of ranks and groups as plain data, as an agent sends them to its driver. Pure.
 
-What comes back is data, whoever wrote it: nothing is unpickled here.
+Reading them is safe whoever wrote them: nothing is unpickled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from procession.errors import GroupEnd, Outcome, RankEnd
-from procession.exit import Exit
-from procession.typed import cast
-from procession.values import Value
+from procession.values.base import Value
+from procession.values.errors import GroupEnd, Outcome, RankEnd
+from procession.values.exit import Exit
+from procession.values.typed import cast
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Fields = dict[str, Any]
+Fields = dict[str, Any]
 
 OF_RANKS = ("failures", "ended", "finished")
 
@@ -72,6 +69,3 @@ def _mapping(fields: object) -> Fields:
 
 def _tuples(fields: Fields) -> Fields:
     return {n: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for n, v in fields.items()}
-
-
-__all__ = ["group_end", "plain_group", "plain_rank", "rank_end"]

@@ -1,4 +1,4 @@
-"""What agents show, on the driver's console: written in a thread, since a console may not read."""
+"""Output of ranks on the driver's console, written in a thread of its own, since it may block."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from procession.output.console import Console
+from procession.output.console import Console, lost_on
+from procession.output.recent import Recent
 
 AT_ONCE = 64 << 10  # bytes after which no more blocks are put together
 
@@ -16,18 +18,22 @@ AT_ONCE = 64 << 10  # bytes after which no more blocks are put together
 class Printer:
     """Shows blocks in the order in which they came.
 
-    shown: called, in the printer's thread, with blocks that are shown, or that nobody reads: what
-    `show` was given as `whose`, and the number of bytes.
-    on_quiet: called once when nobody reads standard output any more.
+    shown: called, in the printer's thread, with blocks that are done with: `whose` of `show`, and
+    the number of bytes. prefixes: what stands before the lines of each rank. on_quiet: to be set;
+    called once when nobody reads standard output any more. recent: what was shown last, after
+    `tap`.
     """
 
     def __init__(
         self,
         shown: Callable[[list[tuple[object, int]]], None],
-        on_quiet: Callable[[], None] | None = None,
+        prefixes: Sequence[str] = (),
     ) -> None:
-        self._consoles = Console(sys.stdout, on_quiet), Console(sys.stderr)
+        self.on_quiet: Callable[[], None] | None = None
+        self.prefixes = prefixes
+        self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
         self._shown = shown
+        self.recent: Recent | None = None
         self._blocks: deque[tuple[int, bytes, object]] = deque()
         self._changed = threading.Condition()
         self._closing = False
@@ -35,17 +41,33 @@ class Printer:
         self._thread = threading.Thread(target=self._run, name="procession-printer", daemon=True)
         self._thread.start()
 
+    @property
+    def faults(self) -> list[str]:
+        """What output was lost on our own streams, and why."""
+        return lost_on(*self._consoles)
+
+    def tap(self) -> None:
+        """Keep what is shown last in `recent`, for other terminals."""
+        from procession.output.recent import Recent
+
+        recent = self.recent = self.recent or Recent()
+        out, err = self._consoles
+        err.seen_by = partial(recent.add, stream="err")
+        out.seen_by = partial(recent.add, stream="out")
+
     def show(self, stream: int, data: bytes, whose: object = None) -> None:
         """Show a block on stdout (1) or stderr (2); returns at once."""
         with self._changed:
             self._blocks.append((stream, data, whose))
             self._changed.notify()
 
-    def say(self, text: str) -> None:
-        """Show a line of our own on stderr."""
-        from procession.output.escape import harmless
+    def say(self, line: bytes) -> None:
+        """Show a line of our own, with its newline, on stderr."""
+        self.show(2, line)
 
-        self.show(2, harmless(f"{text}\n".encode(errors="backslashreplace")))
+    def _went_quiet(self) -> None:
+        if self.on_quiet is not None:
+            self.on_quiet()
 
     def _run(self) -> None:
         while True:
@@ -60,7 +82,7 @@ class Printer:
                 self._shown(shown)
 
     def _take(self) -> tuple[int, bytes, list[tuple[object, int]]]:
-        """Take what can be shown at once: small blocks come from thousands of nodes."""
+        """Take several blocks to be shown at once: thousands of nodes send small ones."""
         stream = self._blocks[0][0]
         found: list[bytes] = []
         shown: list[tuple[object, int]] = []
@@ -83,13 +105,10 @@ class Printer:
         self._thread.join(patience)
         whole = not self._thread.is_alive()
         if not whole:
-            os.write(self._write, b"x")  # gives up the waiting for a console that does not read
+            os.write(self._write, b"x")  # wakes the thread that waits for the console
             self._thread.join(1.0)
         for console in self._consoles:
             console.close()
         os.close(self._read)
         os.close(self._write)
         return whole
-
-
-__all__ = ["Printer"]

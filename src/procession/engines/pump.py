@@ -1,11 +1,10 @@
-"""An agent's standard output and error on their way to the driver, in whole lines, and no more
-than the driver can take.
+"""An agent sends its standard output and error to the driver, as fast as the driver takes them.
 
-Theory of operation. The agent's own descriptors 1 and 2 become pipes, so that all that a group
-shows on its console comes here, and also what ranks without a prefix write there directly. What is
-read is sent as far as the driver has given credit for it; without credit nothing is read, the pipes
-fill, and the console of the group waits, as it does for any console that does not read. So what
-people see can be slow, and records and heartbeats still come through the same link at once.
+Theory of operation. The agent's own descriptors 1 and 2 become pipes. So everything that the group
+shows on its console comes here, and also what ranks without a prefix write there directly. Whole
+lines are sent, as far as the driver has given credit. Without credit nothing is read, the pipes
+fill, and the group waits for its console as for any slow one. So slow output does not delay the
+records and heartbeats that use the same link.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Pump:
         return own
 
     def more(self, credit: int) -> None:
-        """Take note of what the driver has shown: so many bytes more may be sent."""
+        """Take more credit: the driver has shown so many bytes."""
         self._credit += credit
         self._watch()
         self._tell_if_dry()
@@ -60,7 +59,7 @@ class Pump:
         self._tell_if_dry()
 
     def give_up(self) -> None:
-        """Throw away what is still to be sent: nobody waits for it any more."""
+        """Throw away what is still to be sent."""
         self._kept = {1: b"", 2: b""}
         for end in self._ends.values():
             try:
@@ -137,6 +136,3 @@ def _holds(fd: int) -> bool:
     count = bytearray(4)
     fcntl.ioctl(fd, termios.FIONREAD, count)
     return int.from_bytes(count, "little") > 0
-
-
-__all__ = ["Pump"]

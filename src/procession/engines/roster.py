@@ -1,10 +1,11 @@
-"""The agents of a job: who is there, and who has been heard of.
+"""The agents of a job: which are connected, and when each was heard last.
 
-Theory of operation. Whoever connects is a stranger until a first message has proved that it has the
-key; that must be a greeting, and come within `GREETING`. If there are too many of them, the one
-that is silent for longest goes: whoever holds connections open keeps no agent out. Heartbeats go
-once in a fifth of the lease, and each answer also compares the clocks. An agent is lost when its
-link ends, when nothing has come on it for the lease, or when what it tells cannot be read.
+Theory of operation. A connection is a stranger until its first message has proved that it has the
+key; that message must be a greeting, and come within `GREETING` seconds. If there are too many
+strangers, the oldest is disconnected, so nobody can keep agents out by holding connections open.
+Heartbeats are sent five times per lease, and each answer also compares the clocks. An agent is lost
+when its link ends, when nothing has come on it for the time of the lease, or when it sends
+something that cannot be read.
 """
 
 from __future__ import annotations
@@ -12,59 +13,78 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from procession.engines.clocks import Clocks
 from procession.engines.link import Link
 from procession.engines.pump import CREDIT
 from procession.engines.wire import Message
 from procession.system.eventloop import EventLoop
-from procession.values import Record
+from procession.values.base import Record
+from procession.values.version import __version__
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Protocol
 
-    class Listener(Protocol):
-        """Who hears of agents."""
+class Listener(Protocol):
+    """Takes note of agents, and their messages."""
 
-        def expects(self, slot: int) -> bool:
-            """Tell whether an agent may come to this slot."""
-            ...
+    def expects(self, slot: int) -> bool:
+        """Tell whether an agent may come to this slot."""
+        ...
 
-        def joined(self, agent: AgentRecord) -> None:
-            """Take note that an agent is there."""
-            ...
+    def seat(self) -> int:
+        """Give a slot for an agent that has none yet, -1 if all are taken."""
+        ...
 
-        def lost(self, agent: AgentRecord, why: str) -> None:
-            """Take note that it is gone, or unreachable."""
-            ...
+    def objection(self, greeting: dict[str, Any]) -> str:
+        """Say why an agent that greets so cannot be taken, "" if it can."""
+        ...
 
-        def heard(self, agent: AgentRecord, message: Message) -> None:
-            """Take what it tells. Raises ValueError, KeyError or TypeError for what is none."""
-            ...
+    def joined(self, agent: AgentRecord) -> None:
+        """Take note that an agent is there."""
+        ...
+
+    def refused(self, agent: AgentRecord, why: str) -> None:
+        """Take note that an agent came and was sent away."""
+        ...
+
+    def lost(self, agent: AgentRecord, why: str) -> None:
+        """Take note that it is gone, or unreachable."""
+        ...
+
+    def heard(self, agent: AgentRecord, message: Message) -> None:
+        """Take a message. Raises ValueError, KeyError or TypeError if it is malformed."""
+        ...
 
 
 BEATS = 5  # in one lease
-GREETING = 10.0  # seconds in which whoever connects must prove that it is an agent
+GREETING = 10.0  # seconds for a connection to prove that it is an agent
 STRANGERS = 64  # connections that have not proved it yet
 
 
 class AgentRecord(Record):
-    """What is known of an agent. owed: bytes that were shown since it was told so."""
+    """What is known of an agent.
+
+    order: by which nodes are put in order where they come by themselves. owed: bytes of its output
+    shown since its last credit.
+    """
 
     slot: int
     link: Link
     host: str
     pid: int
     version: str
+    python: str
+    shares: bool
     clocks: Clocks
+    order: tuple[Any, ...] = ()
     owed: int = 0
 
 
 class Roster:
     """The agents that are there, by slot. All methods are for the loop's thread.
 
-    lease: seconds. most: how many there can be. beat: gives what heartbeats tell besides.
+    lease: seconds. most: how many there can be. beat: gives further fields for heartbeats.
+    encrypted: whether links must be; agents that cannot encrypt are refused.
     """
 
     def __init__(
@@ -76,20 +96,23 @@ class Roster:
         lease: float,
         most: int,
         beat: Callable[[], dict[str, Any]],
+        encrypted: bool = False,
     ) -> None:
         self.agents: dict[int, AgentRecord] = {}
-        self.hosts: dict[int, str] = {}  # of slots, also of agents that are gone
         self._loop = loop
         self._listener = listener
         self._key = key
         self._lease = lease
         self._most = most
         self._beat = beat
+        self._encrypted = encrypted
         self._strangers: dict[Link, float] = {}
+        self._leaving: dict[Link, float] = {}  # of agents that were dismissed
         self._beat_at = time.monotonic()
+        self._stall = (0.0, 0.0)  # the last one of this process: when it was seen, and how long
 
     def watch(self, door: socket.socket) -> None:
-        """Let agents in who come to a listening socket, and begin with heartbeats."""
+        """Accept agents from a listening socket, and begin with heartbeats."""
         door.setblocking(False)
         self._loop.watch(door.fileno(), lambda: self._accept(door))
         self._look()
@@ -101,14 +124,27 @@ class Roster:
             agent.link.send(kind, fields, blob)
 
     def drop(self, slot: int, why: str) -> None:
-        """Give an agent up."""
+        """Give an agent up as lost."""
         agent = self.agents.get(slot)
         if agent is not None:
             agent.link.close()
             self._lose(agent, why)
 
+    def dismiss(self, slot: int) -> None:
+        """Let an agent go that is to leave."""
+        agent = self.agents.pop(slot, None)
+        if agent is not None:
+            agent.link.send("bye", {"left": True})
+            self._leaving[agent.link] = time.monotonic()
+            agent.link.on_message(lambda _: None)
+
+            def gone(_: str) -> None:
+                self._leaving.pop(agent.link, None)
+
+            agent.link.on_lost(gone)
+
     def credit(self, blocks: list[tuple[object, int]]) -> None:
-        """Let agents send more output, when it is worth a message: they have most of theirs."""
+        """Give agents credit to send more output, once it is worth a message."""
         for agent, count in blocks:
             assert isinstance(agent, AgentRecord)
             agent.owed += count
@@ -117,8 +153,8 @@ class Roster:
                 agent.owed = 0
 
     def close(self) -> None:
-        """Close all links; nobody is told."""
-        for link in [*(a.link for a in self.agents.values()), *self._strangers]:
+        """Close all links, without a message."""
+        for link in [*(a.link for a in self.agents.values()), *self._strangers, *self._leaving]:
             link.close()
         self.agents.clear()
         self._strangers.clear()
@@ -130,7 +166,7 @@ class Roster:
             try:
                 sock, _ = door.accept()
             except OSError:
-                return  # there is nobody else; or no descriptor is left, and they come again
+                return  # no other one waits; or no descriptor is left, and they will try again
             if len(self._strangers) + len(self.agents) >= STRANGERS + self._most:
                 next(iter(self._strangers)).lose("others came")
             self._greet(sock)
@@ -153,8 +189,9 @@ class Roster:
 
     def _join(self, link: Link, message: Message) -> None:
         slot = int(message.fields["slot"])
+        slot = self._listener.seat() if slot < 0 else slot
         if message.kind != "hello" or slot in self.agents or not self._listener.expects(slot):
-            link.send("bye")
+            link.send("bye", {"later": True})
             link.close()
             return
         agent = AgentRecord(
@@ -163,15 +200,38 @@ class Roster:
             host=str(message.fields["host"]),
             pid=int(message.fields["pid"]),
             version=str(message.fields["version"]),
+            python=str(message.fields["python"]),
+            shares=bool(message.fields["shares"]),
             clocks=Clocks(),
+            order=_order(message.fields.get("order")),
         )
+        why = self._refusal(agent) or self._listener.objection(message.fields)
+        if why:
+            link.send("bye", {"why": why})
+            link.close()
+            self._listener.refused(agent, why)
+            return
         self.agents[slot] = agent
-        self.hosts[slot] = agent.host
         link.on_message(lambda m: self._take(agent, m))
         link.on_lost(lambda why: self._lose(agent, why))
-        link.send("welcome")
+        link.send("welcome", {"lease": self._lease})
         link.send("beat", self._beating())
         self._listener.joined(agent)
+
+    def _refusal(self, agent: AgentRecord) -> str:
+        """Say why an agent cannot be taken, "" if it can."""
+        if agent.version != __version__:
+            return (
+                f"{agent.host} has procession {agent.version}, and here is {__version__}: install "
+                "the same on all nodes"
+            )
+        if self._encrypted and not agent.link.encryption:
+            return (
+                "links must be encrypted (--link-encryption required), which Python "
+                f"{agent.python} on {agent.host} cannot do: it takes 3.13 or later, and OpenSSL "
+                "with TLS-PSK"
+            )
+        return ""
 
     # -- being there
 
@@ -188,15 +248,17 @@ class Roster:
         return {"at": time.monotonic_ns(), **self._beat()}
 
     def _look(self) -> None:
-        """Tell every agent that we are here, and look who has not been heard of."""
+        """Send a heartbeat to every agent, and give up those that have been silent too long."""
         now = time.monotonic()
         stalled = now - self._beat_at > self._lease
+        if stalled:
+            self._stall = (now, now - self._beat_at)
         self._beat_at = now
         for slot, agent in list(self.agents.items()):
             if now - agent.link.heard_at > self._lease:
-                agent.link.look()  # what has come and is not read yet, while much came from others
+                agent.link.look()  # which reads what came while others kept us busy
             silent = now - agent.link.heard_at
-            # After a stop of our own, what came meanwhile is read first.
+            # If this process itself was stopped, what came meanwhile is read first.
             if silent > self._lease and not stalled and self.agents.get(slot) is agent:
                 self.drop(slot, f"it has said nothing for {silent:.1f} s")
             else:
@@ -204,6 +266,9 @@ class Roster:
         for link, since in list(self._strangers.items()):
             if now - since > GREETING:
                 link.lose("it said nothing")
+        for link, since in list(self._leaving.items()):
+            if now - since > GREETING:
+                link.lose("it did not leave")
         self._loop.after("beat", self._lease / BEATS, self._look)
 
     # -- going
@@ -211,7 +276,25 @@ class Roster:
     def _lose(self, agent: AgentRecord, why: str) -> None:
         if self.agents.get(agent.slot) is agent:
             del self.agents[agent.slot]
-            self._listener.lost(agent, why)
+            self._listener.lost(agent, f"{why}{self._own_part()}")
+
+    def _own_part(self) -> str:
+        """Say so if this process itself was silent for a lease, so that agents end their ranks."""
+        now = time.monotonic()
+        seen, long = self._stall
+        if now - self._beat_at > self._lease:
+            seen, long = now, now - self._beat_at
+        if not long or now - seen > self._lease:
+            return ""
+        return (
+            f"; this process itself was stopped, or got no processor, for {long:.1f} s, and agents "
+            f"wait {self._lease:g} s for it"
+        )
 
 
-__all__ = ["AgentRecord", "Roster"]
+def _order(said: Any) -> tuple[Any, ...]:
+    """Read by what a node is put in order. Raises ValueError or TypeError if it is malformed."""
+    if said is None:
+        return ()
+    name, number = said
+    return str(name), int(number)

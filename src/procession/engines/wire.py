@@ -1,22 +1,28 @@
 """Authenticated messages between the driver of a job and its agents. Pure: bytes in, bytes out.
 
 Theory of operation. Driver and agent share a key, which travelled through the engine. Each begins
-with an opening: a magic word with the version, and a nonce. From the key, both nonces and the
-direction comes a key for each direction, and every frame carries a MAC of its number and its body
-by it. So whoever can send one good frame has the key, and nothing can be replayed, left out, turned
-round or put in from another connection. No further step is needed: the first frame of each side is
-its proof. Until it has come, a frame must be small.
+with an opening: a magic word with the version, what it can do, and a nonce. From the key, both
+openings and the direction comes a key for each direction, and every frame carries a MAC of its
+number and its body by it. So a peer that sends one valid frame has the key, and no frame can be
+replayed, left out, sent back or copied from another connection. No further step is needed: the
+first frame of each side is its proof. Until it has come, a frame must be small.
 
-    opening: 8 bytes magic, 32 bytes nonce
+    opening: 8 bytes magic, 1 byte abilities, 32 bytes nonce
     frame:   length of the body (4 bytes), HMAC-SHA256 of number (8 bytes) and body, body
-    body:    length of the fields (4 bytes), fields (a JSON object with "kind"), blob
+    body:    1 byte (a whole message, a part, or the last part), message or part of it
+    message: length of the fields (4 bytes), fields (a JSON object with "kind"), blob
 
-Nothing is encrypted: who can listen on the network between nodes can read what ranks print, as with
-torch's own traffic.
+A large message is sent in parts, and small messages may go between them: so a value of a gigabyte
+delays no heartbeat. The parts of two messages are never mixed.
 
-Rejected: `multiprocessing.connection` (it proves the key once, with MD5 before Python 3.12, then
-nothing protects what follows; and it blocks); TLS (certificates for nodes that nobody knows before;
-with a shared key it needs Python 3.13).
+If both sides can do it, the frames are sent within TLS 1.3, with a key derived from the same one
+(see `tunnel`). An attacker who removes that ability from an opening is detected, since the keys
+depend on both openings as each side has seen them: two ends that can both encrypt either do so or
+cannot communicate. If one side cannot encrypt, others on the network between nodes can read what
+ranks print, as with torch's own traffic.
+
+Rejected: `multiprocessing.connection` (it checks the key once, with MD5 before Python 3.12, and
+protects nothing after that; and it blocks); TLS with certificates (nodes are not known in advance).
 """
 
 from __future__ import annotations
@@ -25,27 +31,27 @@ import hmac
 import json
 import os
 import struct
+from typing import Any, Literal
 
-from procession.typed import cast
-from procession.values import Value
+from procession.engines.tunnel import Tunnel, TunnelError, possible
+from procession.values.base import Value
+from procession.values.typed import cast
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Literal
+Fields = dict[str, Any]
+Side = Literal["driver", "agent"]
 
-    Fields = dict[str, Any]
-    Side = Literal["driver", "agent"]
-
-MAGIC = b"PRCSSN\x00\x01"
+MAGIC = b"PRCSSN\x00\x02"
 NONCE_BYTES = 32
 MAC_BYTES = 32
 KEY_BYTES = 32
 SMALL = 64 << 10  # bytes of a first frame
-LARGE = 256 << 10  # bytes of a blob that is sent by itself
-LARGEST = (1 << 32) - 1
+PART = 256 << 10  # bytes of a message that one frame holds
+LARGEST = (1 << 32) - 1  # bytes of a message
 
 _LENGTH = struct.Struct("!I")
 _NUMBER = struct.Struct("!Q")
+_WHOLE, _PART, _LAST = b"\0", b"\1", b"\2"
+_CAN_ENCRYPT = 1  # in the byte of abilities
 
 
 class WireError(Exception):
@@ -53,69 +59,131 @@ class WireError(Exception):
 
 
 class Message(Value):
-    """What one side tells the other. blob: bytes that are no text, such as a pickle."""
+    """What one side sends the other. blob: bytes that are no text, such as a pickle."""
 
     kind: str
     fields: Fields
-    blob: bytes = b""
+    blob: bytes | bytearray = b""
+
+
+class Parcel:
+    """A message on its way out. Raises ValueError for what is too large, or no JSON.
+
+    fits: whether one frame can hold it. done: all of it has been given out. The blob is not copied,
+    for it may go to thousands.
+    """
+
+    def __init__(self, kind: str, fields: Fields, blob: bytes | bytearray = b"") -> None:
+        self.kind = kind
+        text = json.dumps({**fields, "kind": kind}).encode()
+        size = _LENGTH.size + len(text) + len(blob)
+        if size > LARGEST:
+            raise ValueError(f"a message of {size} bytes; {LARGEST} is the most")
+        self.fits = size <= PART
+        self._rest = [memoryview(_LENGTH.pack(len(text)) + text), memoryview(blob)]
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing of it is left."""
+        return not self._rest
+
+    def take(self) -> list[memoryview]:
+        """Take what the next frame holds."""
+        found: list[memoryview] = []
+        room = PART
+        while self._rest and room:
+            first = self._rest[0]
+            found.append(first[:room])
+            if len(first) > room:
+                self._rest[0] = first[room:]
+            else:
+                del self._rest[0]
+            room -= len(found[-1])
+        if self._rest and not len(self._rest[-1]):
+            self._rest.clear()  # a blob that is empty
+        return found
 
 
 class Wire:
     """One connection, seen from one side.
 
-    opening: what to send first. ready: whether `pack` can be used: the peer's opening has come.
-    trusted: whether the peer has proved that it has the key.
+    opening: what to send first. ready: whether messages can be packed: the peer's opening has come,
+    and the handshake is done if there is one. trusted: whether the peer has proved that it has the
+    key. encrypts: whether this side can; None: if this Python can.
     """
 
-    def __init__(self, key: bytes, side: Side, nonce: bytes | None = None) -> None:
+    def __init__(self, key: bytes, side: Side, *, encrypts: bool | None = None) -> None:
         self._key = key
         self._side: Side = side
-        self._nonce = os.urandom(NONCE_BYTES) if nonce is None else nonce
-        self.opening = MAGIC + self._nonce
+        self._encrypts = possible() if encrypts is None else encrypts
+        abilities = bytes([_CAN_ENCRYPT if self._encrypts else 0])
+        self._nonce = os.urandom(NONCE_BYTES)
+        self.opening = MAGIC + abilities + self._nonce
         self.trusted = False
+        self._tunnel: Tunnel | None = None
         self._in = self._out = b""
         self._sent = self._received = 0
         self._data = bytearray()
+        self._parts = bytearray()  # of a message that is not whole yet
 
     @property
     def ready(self) -> bool:
         """Whether messages can be packed."""
-        return bool(self._out)
+        return bool(self._out) and (self._tunnel is None or self._tunnel.ready)
+
+    @property
+    def encryption(self) -> str:
+        """What encrypts this connection, in words; "" for nothing."""
+        return self._tunnel.said if self._tunnel is not None and self._tunnel.ready else ""
 
     def pack(self, kind: str, fields: Fields, blob: bytes = b"") -> bytes:
-        """Give the bytes of a message, which must be sent in the order in which they are packed.
+        """Give the bytes of a message. Raises ValueError for what is too large, or no JSON."""
+        parcel = Parcel(kind, fields, blob)
+        found: list[bytes | memoryview] = []
+        while not parcel.done:
+            found += self.frame(parcel)
+        return b"".join(found)
 
-        Raises ValueError for what is too large, or no JSON.
-        """
-        return b"".join(self.pack_parts(kind, fields, blob))
-
-    def pack_parts(self, kind: str, fields: Fields, blob: bytes = b"") -> tuple[bytes, ...]:
-        """Give the same in parts: a large blob, which may go to thousands, is not copied."""
-        assert self._out, "the peer's opening has not come"
-        text = json.dumps({**fields, "kind": kind}).encode()
-        size = _LENGTH.size + len(text) + len(blob)
-        if size > LARGEST:
-            raise ValueError(f"a message of {size} bytes; {LARGEST} is the most")
-        body = _LENGTH.pack(len(text)) + text
+    def frame(self, parcel: Parcel) -> list[bytes | memoryview]:
+        """Give the bytes of a parcel's next frame, to be sent in the order in which it is asked."""
+        assert self.ready, "the peer's opening has not come"
+        parts = parcel.take()
+        word = (_WHOLE if parcel.fits else _LAST) if parcel.done else _PART
         number, self._sent = self._sent, self._sent + 1
-        if len(blob) < LARGE:
-            body += blob
-            return (_LENGTH.pack(size) + _mac(self._out, number, body) + body,)
-        mac = hmac.new(self._out, _NUMBER.pack(number) + body, "sha256")
-        mac.update(blob)
-        return _LENGTH.pack(size) + mac.digest() + body, blob
+        mac = hmac.new(self._out, _NUMBER.pack(number) + word, "sha256")
+        for part in parts:
+            mac.update(part)
+        head = _LENGTH.pack(1 + sum(map(len, parts))) + mac.digest() + word
+        if self._tunnel is None:
+            return [head, *parts]
+        self._tunnel.send([head, *parts])
+        return [self._tunnel.out()]
+
+    def out(self) -> bytes:
+        """Take bytes that are to be sent besides messages: those of a handshake."""
+        return self._tunnel.out() if self._tunnel is not None else b""
 
     def feed(self, data: bytes) -> list[Message]:
         """Take what came; gives the messages that it completes. Raises WireError."""
-        self._data += data
-        if not self._in and not self._take_opening():
-            return []
+        if not self._in:
+            self._data += data
+            if not self._take_opening():
+                return []
+            data = bytes(self._data)
+            self._data.clear()
+        try:
+            self._data += data if self._tunnel is None else self._tunnel.feed(data)
+        except TunnelError as e:
+            raise WireError(str(e)) from None
+        return self._take_frames()
+
+    def _take_frames(self) -> list[Message]:
         found: list[Message] = []
         head = _LENGTH.size + MAC_BYTES
         while len(self._data) >= head:
             (size,) = _LENGTH.unpack_from(self._data)
-            if not self.trusted and size > SMALL:
-                raise WireError("its first message is too long")
+            if not 0 < size <= (1 + PART if self.trusted else SMALL):
+                raise WireError(f"its {'' if self.trusted else 'first '}message is too long")
             if len(self._data) < head + size:
                 break
             mac = bytes(self._data[_LENGTH.size : head])
@@ -125,23 +193,38 @@ class Wire:
                 raise WireError("it does not have the key of this job")
             self._received += 1
             self.trusted = True
-            found.append(_message(body))
+            message = self._join(body[:1], memoryview(body)[1:])
+            found += [] if message is None else [message]
         return found
 
+    def _join(self, word: bytes, part: memoryview) -> Message | None:
+        if word == _WHOLE:
+            return _message(bytearray(part))
+        self._parts += part
+        if len(self._parts) > LARGEST:
+            raise WireError("its message is too long")
+        if word == _PART:
+            return None
+        whole, self._parts = self._parts, bytearray()
+        return _message(whole)
+
     def _take_opening(self) -> bool:
-        length = len(MAGIC) + NONCE_BYTES
+        length = len(MAGIC) + 1 + NONCE_BYTES
         if not MAGIC.startswith(self._data[: len(MAGIC)]):
             raise WireError("it does not speak our protocol, or another version of it")
         if len(self._data) < length:
             return False
-        nonce = bytes(self._data[len(MAGIC) : length])
+        theirs = bytes(self._data[:length])
         del self._data[:length]
-        if nonce == self._nonce:
+        if theirs[-NONCE_BYTES:] == self._nonce:
             raise WireError("it sends our own nonce back")
-        both = self._nonce + nonce if self._side == "driver" else nonce + self._nonce
+        ours = self.opening
+        both = ours + theirs if self._side == "driver" else theirs + ours
         peer: Side = "agent" if self._side == "driver" else "driver"
         self._out = hmac.digest(self._key, self._side.encode() + both, "sha256")
         self._in = hmac.digest(self._key, peer.encode() + both, "sha256")
+        if self._encrypts and theirs[len(MAGIC)] & _CAN_ENCRYPT:
+            self._tunnel = Tunnel(hmac.digest(self._key, b"tls" + both, "sha256"), self._side)
         return True
 
 
@@ -149,7 +232,8 @@ def _mac(key: bytes, number: int, body: bytes) -> bytes:
     return hmac.digest(key, _NUMBER.pack(number) + body, "sha256")
 
 
-def _message(body: bytes) -> Message:
+def _message(body: bytearray) -> Message:
+    """Read a message; what is left of `body` is its blob."""
     try:
         (length,) = _LENGTH.unpack_from(body)
         end = _LENGTH.size + length
@@ -159,9 +243,7 @@ def _message(body: bytes) -> Message:
         if not isinstance(fields, dict):
             raise ValueError("no object")
         known = cast("Fields", fields)
-        return Message(str(known.pop("kind")), known, body[end:])
+        del body[:end]
+        return Message(str(known.pop("kind")), known, body)
     except (struct.error, ValueError, KeyError, RecursionError) as e:
         raise WireError(f"a message that cannot be read: {e}") from None
-
-
-__all__ = ["KEY_BYTES", "Message", "Wire", "WireError"]

@@ -1,19 +1,20 @@
-"""What a job is to run: the group of each node, cut out of the whole."""
+"""What a job runs: one group for each node."""
 
 from __future__ import annotations
 
-from procession.errors import SpecError
-from procession.payload import pack
-from procession.policy import NO_RESTART, Logs, Restart
-from procession.preloading import plan_of
-from procession.spec import Function, Spec
-from procession.values import Value
+from typing import Any
+
+from procession.output.plan import prefixes_of
+from procession.preload.choose import plan_of
+from procession.prepare.payload import pack
+from procession.values.base import Value
+from procession.values.environment import Node
+from procession.values.errors import SpecError
+from procession.values.policy import NO_RESTART, Logs, Restart
+from procession.values.program import Function
+from procession.values.spec import Spec
 
 PREFIX = "[{node}:{rank}] "
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class Share(Value):
@@ -29,8 +30,9 @@ class Share(Value):
 class Work(Value):
     """A job: `nodes` groups, each of `nproc` ranks.
 
-    specs: of each node, or one for all. restart: of the whole. The groups have none of their own,
-    unless single ranks start again. devices, gpus: see `Share`.
+    specs: one for each node, or one for all. restart: of the whole job. The groups of nodes have no
+    restarts of their own; where single ranks start again, they ask the driver each time. devices,
+    gpus: see `Share`.
     """
 
     specs: tuple[Spec, ...]
@@ -41,7 +43,7 @@ class Work(Value):
 
     @property
     def spec(self) -> Spec:
-        """What stands for all of them."""
+        """The spec of the first node, which has all that is common to the nodes."""
         return self.specs[0]
 
     @property
@@ -49,16 +51,37 @@ class Work(Value):
         """How many ranks each node has."""
         return self.specs[0].nproc
 
+    @property
+    def whole(self) -> Spec:
+        """All ranks of the job as one group, for what is said about them."""
+        world = self.nproc * self.nodes
+        node = Node(count=self.nodes, world=world, local_world=self.nproc)
+        return self.spec.__replace__(nproc=world, node=node, restart=self.restart)
+
     def of(self, node: int) -> Spec:
         """Give what a node runs."""
         return self.specs[node % len(self.specs)]
+
+    def prefixes(self) -> list[str]:
+        """Give what stands before the lines of each rank of the job, as its agents write it.
+
+        A prefix that names the machine is not known here: it is "" then.
+        """
+        spec, world = self.spec, self.nproc * self.nodes
+        if "{host" in (spec.logs.template(self.nproc) or ""):
+            return [""] * world
+        found: list[str] = []
+        for node in range(self.nodes):
+            place = (node * self.nproc, world, 0)
+            found += prefixes_of(spec.logs, self.nproc, spec.name, place, node)
+        return found
 
 
 def divide(share: Share, nodes: int, whole: Spec | None = None) -> Work:
     """Make a job of what each node is to run.
 
-    whole: the same for all ranks of the job, where their arguments or variables
-    are given by rank. Raises SpecError for what cannot be done on several machines.
+    whole: a spec of all ranks of the job, where arguments or variables are given by rank, else
+    None. Raises SpecError for what cannot be done on several machines.
     """
     spec = share.spec
     if spec.stdin is not None:
@@ -67,11 +90,9 @@ def divide(share: Share, nodes: int, whole: Spec | None = None) -> Work:
         raise SpecError('start_method "fork" is for this machine only: use "forkserver" or "spawn"')
     if spec.stop.patience != 0:
         raise SpecError("stop: patience is for the ranks of one machine")
-    restart = spec.restart
-    single = restart.scope == "rank" and restart.max > 0
     plain = spec.__replace__(
         logs=_logs(spec.logs, nodes * spec.nproc),
-        restart=restart if single else NO_RESTART,
+        restart=spec.restart if spec.restart.single else NO_RESTART,
         on_failure=None,
     )
     if isinstance(spec.program, Function):
@@ -80,8 +101,7 @@ def divide(share: Share, nodes: int, whole: Spec | None = None) -> Work:
         specs = [plain]
     else:
         specs = [_part(plain, whole, node) for node in range(nodes)]
-    own = NO_RESTART if single else restart
-    return Work(tuple(specs), nodes, own, devices=share.devices, gpus=share.gpus)
+    return Work(tuple(specs), nodes, spec.restart, devices=share.devices, gpus=share.gpus)
 
 
 def _logs(logs: Logs, world: int) -> Logs:
@@ -106,7 +126,7 @@ def _of_function(spec: Spec, nodes: int, whole: Spec | None) -> list[Spec]:
     program = spec.program
     assert isinstance(program, Function)
     packed, named = pack(whole or spec)
-    plan = plan_of(spec, named)
+    plan = plan_of(spec, named.modules, named.functions)
     empty: dict[str, Any] = {
         "args": ((),) * spec.nproc,
         "kwargs": ({},) * spec.nproc,
@@ -122,6 +142,3 @@ def _of_function(spec: Spec, nodes: int, whole: Spec | None) -> list[Spec]:
         call: Any = packed.__replace__(arguments=arguments)
         specs.append(part.__replace__(program=Function(call), **empty))
     return specs
-
-
-__all__ = ["Share", "Work", "divide"]

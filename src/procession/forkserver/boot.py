@@ -12,30 +12,25 @@ import errno
 import os
 import sys
 
+from procession.system.facilities import named
 from procession.system.identity import own_mark
+from procession.worker.mark import ROOM as MARK_ROOM
+from procession.worker.mark import ROOM_BYTES
+from procession.worker.title import TITLE_ROOM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 SOCKET_FD = 3
 LAUNCHER = "PROCESSION_LAUNCHER"
 ROOM = 8  # descriptors that must be left for an early start; the launch itself needs some to fail
-CODE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from procession.forkserver.server import main; del sys.path[0]; "
-    f"main({SOCKET_FD}, int(sys.argv[2]))"
-)
-FRESH_CODE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from procession.worker.bootstrap import run_fresh; del sys.path[0]; "
-    "run_fresh(int(sys.argv[2]))"
-)
-PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# What every interpreter that we start runs, by its path; see there.
+ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry.py")
 
 
 class Started:
-    """A forkserver of which nobody has taken hold yet: its process, our socket, its variables."""
+    """A forkserver that was started and is not in use yet: its pid, our socket, its variables."""
 
     def __init__(self, pid: int, sock: socket.socket, env: Mapping[str, str]) -> None:
         self.pid = pid
@@ -79,25 +74,76 @@ def interpreter_flags() -> list[str]:
     return given
 
 
-def fresh_interpreter() -> list[str]:
-    """Give the command that runs one job in a new interpreter, but for the job's descriptor."""
-    return [sys.executable, *interpreter_flags(), "-u", "-c", FRESH_CODE, PACKAGE_ROOT]
+def check_python() -> None:
+    """Refuse an interpreter that cannot run what is ours. Raises OSError.
 
-
-def start(env: Mapping[str, str]) -> Started:
-    """Start one by exec. env: its environment. Raises OSError."""
+    In a frozen application (PyInstaller, cx_Freeze, ...) `sys.executable` is the application, which
+    would start from its beginning, and launch the next one, without end. Applications that embed
+    Python need not say what they are; there, the second one finds our words among its own.
+    """
     if not sys.executable:
         raise OSError(errno.ENOENT, "Python does not know its own path (sys.executable)")
+    if getattr(sys, "frozen", False) or ENTRY in sys.argv[1:]:
+        what = "is this application, not a Python interpreter"
+        advice = (
+            "functions can run there with start_method='fork'; for anything else, launch from a "
+            "Python that has procession installed"
+        )
+        raise OSError(errno.ENOTSUP, f"sys.executable ({sys.executable}) {what}: {advice}")
+
+
+# An interpreter that was started with PYTHONINSPECT does not obey `sys.exit`. Ranks find it set.
+NOT_ITS_OWN = (LAUNCHER, "PYTHONINSPECT")
+
+
+def own_python(function: str, *words: str, flags: Sequence[str] = ()) -> list[str]:
+    """Give the command line of a Python that runs a function of ours.
+
+    No module of the current directory can take the place of another one there, as it could with
+    `python -m`. function: `module:function`, called without arguments. words: its `sys.argv[1:]`.
+    flags: the interpreter's options.
+    """
+    return [sys.executable, *flags, ENTRY, function, *words]
+
+
+def own_python_here(command: Sequence[str]) -> list[str]:
+    """Give the same command for this machine, of one that `own_python` gave on another machine."""
+    _, first, *words = command
+    own = first.endswith("/procession/forkserver/entry.py")
+    return [sys.executable, ENTRY if own else first, *words]
+
+
+def fresh_interpreter() -> list[str]:
+    """Give the command that runs one job in a new interpreter, but for the job's descriptor."""
+    run_fresh = "procession.worker.bootstrap:run_fresh"
+    return own_python(run_fresh, flags=[*interpreter_flags(), "-u"])
+
+
+def start(env: Mapping[str, str], *, room: bool = False) -> Started:
+    """Start one by exec. env: its environment. room: it may get another owner later.
+
+    Raises OSError.
+    """
+    check_python()
+    if not os.path.exists("/proc/self/fd"):
+        raise named("/proc", OSError(errno.ENOSYS, "not mounted"))
     ours, theirs = socket.socketpair()
     try:
-        command = [sys.executable, *interpreter_flags(), "-c", CODE, PACKAGE_ROOT]
+        main = "procession.forkserver.main:main"
+        words = str(SOCKET_FD), str(os.getpid()), " " * TITLE_ROOM
+        command = own_python(main, *words, flags=interpreter_flags())
         high = _duplicate_above(theirs.fileno(), SOCKET_FD)
         try:
             pid = os.posix_spawn(
                 sys.executable,
-                [*command, str(os.getpid())],
+                command,
                 # What /proc shows of a rank that is forked is what its forkserver was started with.
-                {**env, LAUNCHER: own_mark()},
+                # It comes first, and is never changed: see `worker.title`.
+                {
+                    LAUNCHER: own_mark(),
+                    **({MARK_ROOM: " " * ROOM_BYTES} if room else {}),
+                    **{n: v for n, v in env.items() if n and n not in NOT_ITS_OWN},
+                },
                 # Ctrl-C on the terminal is for the launcher to take.
                 setsid=True,
                 file_actions=[
@@ -117,11 +163,11 @@ def start(env: Mapping[str, str]) -> Started:
 
 
 def start_early() -> None:
-    """Start one for the launch that is to come, if that can be done; else that will say why."""
+    """Start one for the launch to come, if that can be done; else the launch will say why."""
     room: list[int] = []
     try:
         for fd in (0, 1, 2):
-            os.fstat(fd)  # without one of them, the socket would become somebody's stream
+            os.fstat(fd)  # if one is closed, the socket would get its number
         for _ in range(ROOM):
             room.append(os.dup(0))  # noqa: PERF401 (those before one that fails are closed, too)
     except OSError:
@@ -151,5 +197,5 @@ def _duplicate_above(fd: int, number: int) -> int:
         if e.errno == errno.EINVAL:  # the limit of open files is no higher
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
         raise
-    except ImportError:  # it is a file, which could not be opened either
+    except ImportError:  # `fcntl` is a file, which could not be opened either
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None

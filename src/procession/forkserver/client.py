@@ -1,4 +1,4 @@
-"""The launcher's end of a forkserver: start it, tell it, hear it, and see it go.
+"""The launcher's end of a forkserver: starting it, messages to it and from it, and its end.
 
 Nothing here blocks on the forkserver: what cannot be sent at once waits in a queue until the socket
 takes it, so that launcher and forkserver cannot wait for each other.
@@ -8,25 +8,33 @@ from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
-import select
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Mapping
 
 from procession.forkserver import boot, protocol
+from procession.system.child import Child
 from procession.system.descriptors import fill_standard
-from procession.values import Record
+from procession.system.identity import start_of
+from procession.system.processes import parents
+from procession.system.remains import page_file
+from procession.values.base import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-JOBS_AT_ONCE, FDS_AT_ONCE = 32, 64  # in one message: the forkserver begins with it the sooner
+JOBS_AT_ONCE, FDS_AT_ONCE = (
+    32,
+    64,
+)  # in one message: the forkserver begins with the first while others are sent
 GOING_TIME = 10.0  # seconds that a forkserver may take to end what is below it, and go
+DYING_TIME = 1.0  # seconds that it may take to die of SIGKILL; one that is frozen dies later
 
 
-class Jobs:
+class SpawnRequest:
     """Ranks to be asked for in one message, with the descriptors that they share.
 
     close: descriptors to be closed when the message was sent.
@@ -72,29 +80,68 @@ class _Waiting(Record):
     begun: bool = False
 
 
-class ForkServer:
-    """A running forkserver. `start` or `fork` make one."""
+_dying: list[Child] = []  # that were killed, and are to be reaped when they die
+_known: dict[int, None] = {}  # the pids of those of this process that have not been reaped
+_lock = threading.Lock()  # held while a forkserver is started; see `others_than`
 
-    def __init__(self, pid: int, sock: socket.socket) -> None:
+
+class ForkServer:
+    """A running forkserver. `start` or `fork` make one.
+
+    importing: the modules that it is to import, until it reports that it has. sharing: the name of
+    the shared set-up that it runs, "" if none. silent: it did not
+    answer in time, and its launcher does its work. began: in clock ticks since the machine
+    did. page: the number of the page of memory of one that is a fork, and of its forks, 0 where
+    there is none; see `system.remains`. above: its ancestors, if another process has started it.
+    lasting: somebody uses it for one group after the other, and ends it himself.
+    """
+
+    def __init__(self, pid: int, sock: socket.socket, *, own: bool = True) -> None:
         sock.setblocking(False)
         self.pid = pid
+        self.began = start_of(pid)
         self._sock = sock
+        self._inode = os.fstat(sock.fileno()).st_ino
         self._receiver = protocol.Receiver(sock)
         self._queue: deque[_Waiting] = deque()
-        try:
-            self._pidfd = os.pidfd_open(pid)
-        except OSError:  # no descriptor left, or already gone
-            self._pidfd = -1
+        self._process = Child(pid, own=own)
         self.lost = False
+        self.silent = False
+        self.importing: tuple[str, ...] = ()
+        self.sharing = ""
+        self.page = 0
+        self.above: tuple[int, ...] = () if own else tuple(parents(pid) or ())
+        self.lasting = False
+        _known[pid] = None
 
     @classmethod
-    def start(cls, env: Mapping[str, str] | None = None) -> ForkServer:
-        """Start one by exec. env: its environment, this process's if None. Raises OSError."""
-        return cls.of(boot.start(os.environ if env is None else env))
+    def start(cls, env: Mapping[str, str] | None = None, *, room: bool = False) -> ForkServer:
+        """Start one by exec. env: its environment, this process's if None. room: it may be kept.
+
+        Raises OSError.
+        """
+        reap_dying()
+        with _lock:
+            return cls.of(boot.start(os.environ if env is None else env, room=room))
+
+    @classmethod
+    def taken(cls, pid: int, fd: int) -> ForkServer:
+        """Use one that another process has started. fd: its socket, which belongs to this object.
+
+        Raises OSError if it cannot be watched, as without a pidfd.
+        """
+        sock = socket.socket(fileno=fd)
+        try:
+            os.close(os.pidfd_open(pid))
+        except OSError:
+            sock.close()
+            raise
+        with _lock:
+            return cls(pid, sock, own=False)
 
     @classmethod
     def of(cls, started: boot.Started) -> ForkServer:
-        """Take hold of one that was started."""
+        """Use one that was started."""
         return cls(started.pid, started.sock)
 
     @classmethod
@@ -103,7 +150,7 @@ class ForkServer:
 
         mask: the signals that are blocked in the ranks, this thread's if None. Raises OSError.
         """
-        filled = fill_standard()  # which the child makes anew; nothing else may have their numbers
+        filled = fill_standard()  # nothing else may get these numbers; the child opens its own
         try:
             return cls._forked(live, mask)
         finally:
@@ -117,24 +164,34 @@ class ForkServer:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # pyright: ignore[reportUnnecessaryComparison]
                 stream.flush()
-        from procession.forkserver.server import main_forked
+        from procession.forkserver.forked import main_forked
 
-        # A signal that comes now is the launcher's, not also the child's.
+        # A signal that comes now is for the launcher alone.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        page = -1
         try:
+            page, number = page_file()
             pid = os.fork()
             if not pid:
                 ours.close()
-                main_forked(theirs, launcher, live, before if mask is None else mask)
+                main_forked(theirs, launcher, live, before if mask is None else mask, page)
         except BaseException:
             ours.close()
             raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
-        return cls(pid, ours)
+            if page >= 0:
+                os.close(page)
+        server = cls(pid, ours)
+        server.page = number
+        return server
 
     # -- talk
+
+    def ending(self) -> str:
+        """Say how it ended, or is about to end, in words; "" if that is not seen."""
+        return self._process.ending(DYING_TIME)
 
     def fileno(self) -> int:
         """Give the socket's descriptor, for epoll."""
@@ -188,68 +245,110 @@ class ForkServer:
         """
         frames = self._receiver.receive()
         self.lost = self.lost or self._receiver.ended
-        return [(told, fds) for (_, told), fds in frames]
+        return [(messages, fds) for (_, messages), fds in frames]
 
     # -- end
 
     def wake(self) -> None:
-        """Let it go on if somebody stopped it (SIGSTOP): it has something to do."""
-        try:
-            signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
-        except OSError:
-            pass  # gone; whoever reads from it sees that
+        """Let it go on if it was stopped (SIGSTOP): it has something to do."""
+        self._process.signal(signal.SIGCONT)
 
-    def abandon(self) -> None:
-        """Close this process's descriptors and forget it: after a fork, in the child."""
+    def kill(self) -> None:
+        """Kill one that does not answer; it is lost then. Its ranks must be gone by now."""
+        self.lost = True
+        self.drop_unsent()
+        self._process.signal(signal.SIGKILL)
+
+    @property
+    def intact(self) -> bool:
+        """Whether its socket is still open; a program may have closed all descriptors it found."""
+        try:
+            return os.fstat(self._sock.fileno()).st_ino == self._inode
+        except OSError:
+            return False
+
+    def _hang_up(self) -> None:
+        """Close the socket, but not what has its number now if the program has closed it."""
         self.lost = True
         self.drop_unsent()
         self._receiver.close()
-        self._sock.close()
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+        if self.intact:
+            self._sock.close()
+        else:
+            self._sock.detach()
+            self._process.forget_descriptor()
+
+    def abandon(self) -> None:
+        """Close this process's descriptors and forget it: after a fork, in the child."""
+        self._hang_up()
+        self._process.close()
+
+    def shut(self) -> None:
+        """Shut the connection, also for those who have its socket besides, or will get it."""
+        if self.intact:
+            try:
+                self._sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it is gone
+
+    def let_go(self) -> None:
+        """Close this process's end: another one has the socket, and it goes on.
+
+        If this process has started it, it is reaped when it has ended.
+        """
+        self._hang_up()
+        _known.pop(self.pid, None)
+        if self._process.own:
+            _dying.append(self._process)
+        else:
+            self._process.close()
 
     def close(self, timeout: float = GOING_TIME) -> bool:
         """Let it end everything below it and go; False if it is not gone within `timeout` seconds.
 
-        A forkserver that does not go is killed; its ranks then get their parent-death signal.
+        A forkserver that does not go is killed; its ranks then get their parent-death signal. One
+        that is silent is killed at once.
         """
-        self.lost = True
-        self.drop_unsent()
-        self._receiver.close()
-        self._sock.close()
-        if self._pidfd < 0:
-            return _wait(self.pid)
+        self._hang_up()
         self.wake()
-        gone = self._wait_gone(timeout)
+        gone = not self.silent and self._process.reaped(timeout)
         if not gone:
-            try:
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            except OSError:
-                pass
-            self._wait_gone(1.0)
-        os.close(self._pidfd)
-        self._pidfd = -1
+            self.kill()
+            if not self._process.reaped(DYING_TIME):
+                _dying.append(self._process)
+                return False
+        _known.pop(self.pid, None)
+        self._process.close()
         return gone
 
-    def _wait_gone(self, timeout: float) -> bool:
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        if not poll.poll(timeout * 1000):
-            return False
-        try:
-            os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED)
-        except ChildProcessError:
-            pass  # the user's own waitpid(-1) took it
-        return True
+
+def others_than(server: ForkServer) -> list[int]:
+    """Give the pids of this process's other forkservers. To be used while `starting` is held."""
+    early = [each.pid for each in boot.early]
+    return [pid for pid in (*_known, *early) if pid != server.pid]
 
 
-def _wait(pid: int) -> bool:
-    try:
-        os.waitpid(pid, 0)
-    except ChildProcessError:
-        pass
-    return True
+def starting() -> threading.Lock:
+    """Give the lock that is held while a forkserver is started."""
+    return _lock
+
+
+def forget_all() -> None:
+    """Forget the forkservers of the process that this one was forked from."""
+    global _lock
+    _lock = threading.Lock()
+    _known.clear()
+    while _dying:
+        _dying.pop().close()
+
+
+def reap_dying() -> None:
+    """Reap those that were killed, and took their time to die."""
+    for process in list(_dying):
+        if process.reaped(0.0):
+            _dying.remove(process)
+            _known.pop(process.pid, None)
+            process.close()
 
 
 def _close(fds: list[int]) -> None:

@@ -1,11 +1,12 @@
-"""Ranks on their way: from the launcher's wish to a process that has reached its program.
+"""Starting ranks: from the launcher's request to a process that has reached its program.
 
-Theory of operation. Wishes wait in a queue, from which the forkserver's loop takes one at a time.
+Theory of operation. Requests wait in a queue, from which the forkserver's loop takes one at a time.
 
-A rank is forked with all signals blocked. It makes its session before anything else, and a group
-signal that comes earlier than that (ESRCH) goes to the process alone, which has no children yet. It
-says on a pipe of its own what kept it from its program; the pipe is closed on exec, or by the
-bootstrap, so that its end without a word means that the program was reached.
+A rank is forked with all signals blocked. It makes its session before anything else. If a signal to
+its process group comes too early for that (ESRCH), it is sent to the process alone, which has no
+children yet. If the rank cannot reach its program, it writes why to a pipe of its own; the pipe is
+closed on exec, or by the bootstrap, so its end without a message means that the program was
+reached.
 
 Between fork and exec every page that a process writes is copied, in the child and then in the
 forkserver: at some microseconds each, that is most of what a start costs. So nothing is imported
@@ -13,7 +14,7 @@ and little is made there, and descriptors are left to close-on-exec where there 
 
 Programs are not forked at all where that can be avoided, see `programs`.
 
-Rejected: one status pipe for all (only the end of a pipe of its own tells of an exec).
+Rejected: one status pipe for all (an exec shows only as the end of a pipe of its own).
 """
 
 from __future__ import annotations
@@ -72,15 +73,34 @@ class Forking:
         self._asked: deque[tuple[deque[Job], list[int]]] = deque()  # jobs, their descriptors
         self._pipes: dict[int, int] = {}  # rank -> status pipe
         self._faults: dict[int, bytes] = {}  # rank -> why it did not reach its program
+        self._failed_set_up: int | None = None  # the rank that raises what the set-up raised
+
+    def begin(self) -> None:
+        """Take note that another attempt begins."""
+        self._failed_set_up = None
+
+    def rest(self) -> None:
+        """Keep nothing of the group that is over."""
+        self._programs.rest()
+        self._faults.clear()
+        self._failed_set_up = None
 
     def ask(self, jobs: list[Job], fds: list[int]) -> None:
         """Take jobs into the queue, and the descriptors that they share."""
         self._asked.append((deque(jobs), fds))
+        if any(job["rank"] == self._failed_set_up for job in jobs):
+            self._failed_set_up = None  # it starts again
 
     @property
     def due(self) -> bool:
-        """Whether a rank waits to be forked."""
-        return bool(self._asked)
+        """Whether a rank waits to be forked, and may be."""
+        return bool(self._asked) and self._failed_set_up is None
+
+    @property
+    def next(self) -> tuple[Job, list[int]]:
+        """The job of the rank that is due, and the descriptors that it names."""
+        jobs, fds = self._asked[0]
+        return jobs[0], fds
 
     def cancel(self) -> list[int]:
         """Forget the jobs in the queue; gives their ranks."""
@@ -93,7 +113,7 @@ class Forking:
         return ranks
 
     def fork(self, common: Job, preloaded: Preloaded | None) -> Job | list[protocol.Message]:
-        """Fork the next rank. In the rank, gives its job; else what is to be told of it.
+        """Fork the next rank. In the rank, gives its job; else the messages about it.
 
         In "spawned" stands the pidfd itself, which belongs to the caller.
         """
@@ -111,10 +131,20 @@ class Forking:
                 # The kernel dropped descriptors for which there was no room here.
                 no_room = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
                 return _failed(job["rank"], "make its pipes", no_room)
-            told = self._started(common, job, fds) if job["kind"] == "exec" else None
-            return self._forked(common, job, fds) if told is None else told
+            messages = self._started(common, job, fds) if job["kind"] == "exec" else None
+            messages = self._forked(common, job, fds) if messages is None else messages
+            if "shared" in common and _set_up_failed():
+                self._failed_set_up = job["rank"]
+            return messages
         finally:
-            if not jobs and os.getpid() == self._pid:
+            own = os.getpid() == self._pid
+            if own and "result" in job["fds"]:
+                # At once: its end shows when the rank died, and the ranks that are forked next are
+                # not to hold it either.
+                result: int = job["fds"]["result"]
+                close_all([fds[result]])
+                fds[result] = -1
+            if own and not jobs:
                 close_all(fds)
                 if not self._asked:
                     self._programs.done()
@@ -129,13 +159,13 @@ class Forking:
         if started is None:
             return None
         pid = started.pid
-        told: list[protocol.Message] = [("spawned", rank, pid, started.at, _pidfd_of(pid))]
+        messages: list[protocol.Message] = [("spawned", rank, pid, started.at, _pidfd_of(pid))]
         if started.fault:
             text = f"{os.strerror(started.fault)}: {started.path!r}"
             self._faults[rank] = _said(START_PROGRAM, started.fault, text)
         else:
-            told.append(("ready", rank, time.monotonic_ns()))
-        return told
+            messages.append(("ready", rank, time.monotonic_ns()))
+        return messages
 
     def _forked(self, common: Job, job: Job, fds: list[int]) -> Job | list[protocol.Message]:
         rank: int = job["rank"]
@@ -144,7 +174,7 @@ class Forking:
             if job["kind"] == "python":
                 from procession.worker import bootstrap
 
-                bootstrap.warm_up()
+                bootstrap.warm_up(preloaded="imports" in job)
             read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
             stage = "fork"
             signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
@@ -169,6 +199,11 @@ class Forking:
 
     # -- in the rank
 
+    def restore_handlers(self) -> None:
+        """Set the handlers of signals as they were before those of the forkserver."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
     def _become_rank(
         self, common: Job, job: Job, fds: list[int], status: int, read_end: int
     ) -> Job:
@@ -179,8 +214,7 @@ class Forking:
             if not die_with_parent(self._pid):
                 os._exit(1)
             signal.set_wakeup_fd(-1)
-            for number, handler in self._handlers.items():
-                signal.signal(number, handler)
+            self.restore_handlers()
             stage = "set up its streams, directory and environment"
             if job["kind"] == "python":
                 self._leave()
@@ -248,6 +282,12 @@ def _said(stage: str, number: int, text: str) -> bytes:
     return STAGE_SEPARATOR.join(word.encode(errors="backslashreplace") for word in said)
 
 
+def _set_up_failed() -> bool:
+    from procession.worker import shared
+
+    return shared.failure is not None
+
+
 def _pidfd_of(pid: int) -> int:
     try:
         return os.pidfd_open(pid)
@@ -262,3 +302,17 @@ def close_all(fds: list[int]) -> None:
             os.close(fd)
         except OSError:
             pass  # -1, or the listing's own
+
+
+def remove_traces(common: Job) -> None:
+    """Remove what a group has made for all of its ranks: its memory groups, scratch directory."""
+    for path in common.get("cgroups", ()):
+        try:
+            os.rmdir(path)
+        except OSError:
+            pass  # never made, or removed already
+    scratch = common.get("scratch")
+    if scratch:
+        import shutil
+
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,9 +1,12 @@
 """Forkservers that wait for the next launch.
 
 A forkserver serves one group at a time, so that everything below it belongs to that group. When the
-group is over and nothing is left below, it rests here for the next one, which then starts in
+group is over and nothing is left below, it waits here, idle, for the next one, which then starts in
 milliseconds. It can be used again by a launch that would start an equal one: same interpreter and
-flags, same variables that an interpreter or the C library reads at its start, same limits.
+flags, same variables that an interpreter or the C library reads at its start, same limits, same
+rights and surroundings of the thread that launches (`system.inherited`), for a rank is to be what a
+fresh child of its caller would be. A launcher that gives up rights closes, at its next
+launch, the forkservers that still have them.
 """
 
 from __future__ import annotations
@@ -18,9 +21,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from procession.forkserver import boot
-from procession.forkserver.client import ForkServer
-from procession.preload.variables import among
-from procession.values import Value
+from procession.forkserver.client import ForkServer, forget_all, reap_dying
+from procession.system.inherited import rights, surroundings
+from procession.values.base import Value
+from procession.values.variables import among
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +32,9 @@ if TYPE_CHECKING:
 
     Key = tuple[Any, ...]
 
-MOST_RESTING = 2
-REST_SECONDS = 300.0
+MOST_IDLE = 2
+IDLE_SECONDS = 300.0
+IDLE_GOING_TIME = 2.0  # seconds that one with nothing below it may take to go
 # What an interpreter, the loader and the C library read when they start, and coverage, which is
 # begun with the interpreter.
 EARLY_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "VIRTUAL_ENV",
@@ -48,7 +53,10 @@ class Preload(Value):
     when they are imported (`X_*` stands for all that begin with `X_`). path: where modules are
     looked for, None for the forkserver's own `sys.path`. cwd: the ranks' directory. sets: variables
     that the late ones may set. listed: nothing is lost if what they have left for the end of the
-    process is not done in each rank.
+    process is not done in each rank. watched: the packages whose reads of variables are known, if
+    it is to be known later whether the imports would still give the same (`forkserver.layers`),
+    else None. templates: after how many of the modules a template is left. shared: what tells the
+    shared set-up of the group from any other (`prepare.sharedkey`), "" where there is none.
     """
 
     modules: tuple[str, ...] = ()
@@ -59,6 +67,9 @@ class Preload(Value):
     late: int = 0
     sets: tuple[str, ...] = ()
     listed: bool = False
+    watched: tuple[str, ...] | None = None
+    templates: tuple[int, ...] = ()
+    shared: str = ""
 
     def covers(self, earlier: Preload) -> bool:
         """Whether a forkserver that has imported `earlier` needs only further imports for this.
@@ -81,7 +92,7 @@ class Preload(Value):
 
     @property
     def message(self) -> dict[str, Any]:
-        """What the forkserver is told; see `forkserver.preload`."""
+        """The message to the forkserver; see `forkserver.preload`."""
         in_time = len(self.modules) - self.late
         return {
             "modules": list(self.modules[:in_time]),
@@ -91,7 +102,16 @@ class Preload(Value):
             "cwd": self.cwd,
             "sets": list(self.sets),
             "listed": self.listed,
+            "watched": None if self.watched is None else list(self.watched),
+            "reads": list(self.reads),
+            "templates": list(self.templates),
         }
+
+    def up_to(self, extent: int) -> Preload:
+        """Give what a template has imported that was left after so many of the modules."""
+        if extent >= len(self.modules):
+            return self.__replace__(templates=(), shared="")
+        return self.__replace__(modules=self.modules[:extent], late=0, templates=(), shared="")
 
 
 class Lease(Value):
@@ -104,7 +124,7 @@ class Lease(Value):
 
 NOTHING = Preload()
 _lock = threading.Lock()
-_resting: list[Lease] = []
+_idle: list[Lease] = []
 _working: set[ForkServer] = set()
 
 
@@ -113,100 +133,138 @@ def is_early(name: str) -> bool:
     return name.startswith(EARLY_VARIABLES)
 
 
+def _early(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(i for i in env.items() if is_early(i[0])))
+
+
 def key(env: Mapping[str, str]) -> Key:
     """Say what an interpreter that is started now with `env`, by this thread, would be like."""
-    early = tuple(sorted(i for i in env.items() if is_early(i[0])))
     limits = tuple(resource.getrlimit(limit) for limit in LIMITS)
     flags = tuple(boot.interpreter_flags())
     affinity = frozenset(os.sched_getaffinity(0))
     blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     ignored = tuple(n for n in SIGNALS if signal.getsignal(n) is signal.SIG_IGN)
-    who = os.getuid(), os.getgid(), os.nice(0)
-    return (sys.executable, flags, early, limits, affinity, blocked, ignored, who)
+    around = surroundings()
+    # The last is also looked at alone, see `_without_rights`.
+    return (
+        sys.executable,
+        flags,
+        _early(env),
+        limits,
+        affinity,
+        blocked,
+        ignored,
+        around,
+        rights(),
+    )
 
 
-def prepare(env: Mapping[str, str]) -> None:
-    """Have a forkserver rest here that `lease` can take, by starting one if there is none.
+def prepare(env: Mapping[str, str]) -> Key:
+    """Start a forkserver that `lease` can take, if there is no idle one; gives its key.
 
-    It starts meanwhile. Nothing is raised: if none can be started, `lease` will say so.
+    It boots while the caller goes on. Nothing is raised: if none can be started, `lease` says so.
     """
     wanted = key(env)
     with _lock:
-        _take_early()
-        if any(entry.key == wanted for entry in _resting):
-            return
-        try:
-            server = ForkServer.start(env)
-        except OSError:
-            return
-        surplus = _rest(Lease(wanted, NOTHING, server))
+        _take_early(wanted)
+        surplus = _without_rights(wanted)
+        if not any(entry.key == wanted for entry in _idle):
+            try:
+                surplus += _keep(Lease(wanted, NOTHING, ForkServer.start(env)))
+            except OSError:
+                pass
     for each in surplus:
-        each.close()
+        each.close(IDLE_GOING_TIME)
+    return wanted
 
 
-def _rest(lease: Lease) -> list[ForkServer]:
-    """Put one to rest; gives those that are too many now, to be closed. To be called locked."""
-    _resting.append(lease)
-    surplus = [e.server for e in _resting[:-MOST_RESTING]]
-    del _resting[:-MOST_RESTING]
+def _without_rights(wanted: Key) -> list[ForkServer]:
+    """Remove the idle ones whose rights are not those wanted now. To be called with the lock."""
+    others = [entry for entry in _idle if entry.key[-1] != wanted[-1]]
+    for entry in others:
+        _idle.remove(entry)
+    return [entry.server for entry in others]
+
+
+def _keep(lease: Lease) -> list[ForkServer]:
+    """Keep one; gives those that are too many now, to be closed. To be called with the lock."""
+    _idle.append(lease)
+    surplus = [e.server for e in _idle[:-MOST_IDLE]]
+    del _idle[:-MOST_IDLE]
     return surplus
 
 
-def _take_early() -> None:
-    """Take what the command has started; nothing that `key` looks at has changed since then."""
+def _take_early(wanted: Key) -> None:
+    """Take what the command started early; of its key, only variables may have changed since."""
     while boot.early:
-        started = boot.early.pop()
-        _resting.append(Lease(key(started.env), NOTHING, ForkServer.of(started)))
+        started = boot.early[-1]
+        its_own = (*wanted[:2], _early(started.env), *wanted[3:])
+        _idle.append(Lease(its_own, NOTHING, ForkServer.of(started)))
+        boot.early.pop()  # not before: each one is known all the time, see `others_than`
 
 
-def lease(env: Mapping[str, str], preload: Preload = NOTHING) -> Lease:
-    """Take a forkserver that rests here, or start one: with this environment, and these imports.
+def lease(env: Mapping[str, str], wanted: Key, preload: Preload = NOTHING) -> Lease:
+    """Take an idle forkserver, or start one, with this environment and these imports.
 
-    Raises OSError.
+    wanted: its key, from `prepare`. Raises OSError.
     """
-    wanted = key(env)
     taken = _take(wanted, preload)
     server = taken.server if taken is not None else ForkServer.start(env)
-    if preload.modules:
+    return work(server, wanted, preload)
+
+
+def work(server: ForkServer, wanted: Key, preload: Preload) -> Lease:
+    """Use a forkserver for a group; it makes the imports that it lacks."""
+    if preload.modules or preload.watched is not None:
         # Also to one that has them all: it says again what keeps it from forking.
+        server.importing = preload.modules
         server.send(("preload", preload.message), [], [])
     with _lock:
         _working.add(server)
     return Lease(wanted, preload, server)
 
 
-def _take(wanted: Key, preload: Preload) -> Lease | None:
-    """Take the forkserver out of rest that lacks the fewest imports, if there is one that fits."""
+def forget(server: ForkServer) -> None:
+    """Let go of a forkserver that works for somebody else now."""
     with _lock:
-        fitting = [e for e in _resting if e.key == wanted and preload.covers(e.preload)]
+        _working.discard(server)
+    server.let_go()
+
+
+def _take(wanted: Key, preload: Preload) -> Lease | None:
+    """Take the idle forkserver that lacks the fewest imports, if one fits."""
+    with _lock:
+        fitting = [e for e in _idle if e.key == wanted and preload.covers(e.preload)]
         while fitting:
             entry = max(fitting, key=lambda e: len(e.preload.modules))
             fitting.remove(entry)
-            _resting.remove(entry)
-            entry.server.receive()  # notices one that has gone
-            if not entry.server.lost:
+            _idle.remove(entry)
+            if entry.server.intact:
+                entry.server.receive()  # notices one that has gone
+            if entry.server.intact and not entry.server.lost:
+                entry.server.wake()  # it may have been stopped (SIGSTOP) while it was idle
                 return entry
-            entry.server.close()
+            entry.server.close(IDLE_GOING_TIME)
     return None
 
 
 def adopt(server: ForkServer) -> None:
-    """Keep account of a forkserver that was started elsewhere."""
+    """Register a forkserver that was started elsewhere."""
     with _lock:
         _working.add(server)
 
 
 def release(lease: Lease) -> None:
-    """Give a forkserver back, to rest if it is well."""
+    """Give a forkserver back; it is kept for the next launch if it still answers."""
     if lease.server.lost or lease.server.waiting:
         discard(lease.server)
         return
     with _lock:
         _working.discard(lease.server)
-        lease.server.send(("rest", REST_SECONDS), [], [])
-        surplus = _rest(lease)
+        lease.server.send(("rest", IDLE_SECONDS), [], [])
+        surplus = _keep(lease)
     for each in surplus:
-        each.close()
+        each.close(IDLE_GOING_TIME)
 
 
 def discard(server: ForkServer) -> None:
@@ -217,22 +275,24 @@ def discard(server: ForkServer) -> None:
 
 
 def close() -> None:
-    """End the forkservers that rest here. The next launch starts a new one."""
+    """End the idle forkservers. The next launch starts a new one."""
     with _lock:
-        surplus = [e.server for e in _resting]
-        _resting.clear()
+        surplus = [e.server for e in _idle]
+        _idle.clear()
     for server in surplus:
-        server.close()
+        server.close(IDLE_GOING_TIME)
+    reap_dying()
 
 
 def _forget_in_child() -> None:
     # A forked child must not keep the sockets open: a forkserver goes when its launcher is gone.
     global _lock
     _lock = threading.Lock()
-    for server in [*(e.server for e in _resting), *_working]:
+    for server in [*(e.server for e in _idle), *_working]:
         server.abandon()
-    _resting.clear()
+    _idle.clear()
     _working.clear()
+    forget_all()
 
 
 atexit.register(close)

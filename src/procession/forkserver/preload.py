@@ -1,12 +1,12 @@
 """Imports in the forkserver, before any rank is forked: what all ranks will import anyway.
 
 Theory of operation. A module that is imported here is imported once for all ranks, and its pages
-are shared. That is sound only if importing it has started nothing that a fork would break: threads
-(but for those of libraries that stop and restart theirs around a fork), processes, connections,
-devices; if it changed nothing that this process and its ranks do not share, such as the handler of
-a signal; and if the program cannot see that somebody else imported it, as it does where a warning
-is about the one who imports. So the process looks at itself afterwards, and if something is there,
-it says what, and every rank gets a fresh interpreter as if nothing had been preloaded. What the
+are shared. That is sound on three conditions. The import has started nothing that a fork would
+break: threads (except those of libraries that stop and restart theirs around a fork), processes,
+connections, devices. It has changed nothing that this process and its ranks do not share, such as
+the handler of a signal. And the program cannot notice that another module has imported it, as it
+could by a warning that names the importing line. So the process inspects itself afterwards. If it
+finds something, it says what, and every rank gets a fresh interpreter without preloading. What the
 imports printed is kept, and printed by each rank. A module that cannot be imported is left to the
 rank, which then fails by itself, with its own traceback.
 """
@@ -18,22 +18,25 @@ import os
 import signal
 import sys
 
-from procession.worker.renewal import renew
+from procession.system import tree
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
     from typing import Any
+
+    from procession.forkserver.layers import Layers
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel", "/dev/neuron", "/dev/davinci")
 _NOT_SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 
 
 class Preloaded:
-    """What was imported before the ranks.
+    """What this process has imported before it forks ranks.
 
-    fault: why no rank may be forked from this process, "" if all is well. failed: modules that
-    could not be imported. printed: what the imports wrote to stdout and to stderr. variables: that
-    the imports set.
+    fault: why no rank may be forked from this process, "" if ranks may. failed: modules that could
+    not be imported. printed: what the imports wrote to stdout and to stderr. variables: those of
+    the environment that the imports have set. extent: how many modules were asked for. layers: if
+    the imports are observed, see `layers`.
     """
 
     def __init__(self) -> None:
@@ -41,8 +44,11 @@ class Preloaded:
         self.failed: list[str] = []
         self.printed: tuple[bytes, bytes] = (b"", b"")
         self.variables: dict[str, str] = {}
-        self._sockets = _open("socket:")
-        # The importer's names: an import's warning about who imports it is left there.
+        self.extent = 0
+        self.layers: Layers | None = None
+        self._imported = False
+        self._sockets = sockets()
+        # The names of the importing module: a warning about the import leaves a mark there.
         self._importer: dict[str, Any] = {"__name__": "__main__"}
 
     def add(
@@ -54,22 +60,32 @@ class Preloaded:
         cwd: str,
         sets: list[str],
         listed: bool,
+        watched: list[str] | None = None,
+        reads: list[str] | None = None,
     ) -> None:
-        """Import modules in order, unless they are there, with the ranks' common environment.
+        """Import modules in order, but for those already imported.
 
-        late: modules to import after those, which the program imports at a later time than its
-        beginning. path: where to look for them, `sys.path` if None. cwd: the ranks' directory.
-        sets: variables that the late ones are known to set, and to set again when they are used:
-        ranks begin without them. listed: the modules are known, and with them that their
-        finalizers (`weakref.finalize`) only give memory back.
+        late: modules to import after these; the program itself imports them after its beginning.
+        env: the variables that all ranks have. path: where to look for modules, `sys.path` if None.
+        cwd: the ranks' directory. sets: variables that the late ones are known to set, and to set
+        again when they are used: ranks begin without them. listed: the modules are on the list of
+        safe ones, whose finalizers (`weakref.finalize`) only free memory. watched: the packages
+        on that list, if it is to be known later whether these imports would still give the same;
+        then `reads` are the variables that the modules are known to read.
         """
+        if watched is not None and self.layers is None:
+            from procession.forkserver.layers import Layers
+
+            self.layers = Layers(watched, late=self._imported)
         self.failed = []
-        surroundings = _Surroundings(env, path, cwd)
+        self.extent = max(self.extent, len(modules) + len(late))
+        surroundings = Surroundings(env, path, cwd)
         for names, in_time in ((modules, True), (late, False)):
             wanted = [name for name in names if name not in sys.modules]
             if not wanted or self.fault:
                 continue
-            with surroundings:
+            self._imported = True
+            with surroundings, self.layers or Unobserved():
                 for name in wanted:
                     self._import(name)
             printed, variables = surroundings.printed, surroundings.variables
@@ -77,14 +93,35 @@ class Preloaded:
                 variables = {n: v for n, v in variables.items() if n not in sets}
             self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
             self.variables.update(variables)
-            self.fault = self.fault or surroundings.fault or self._fault()
+            self.fault = self.fault or surroundings.fault or fault_of("an import", self._sockets)
+            if "__warningregistry__" in self._importer:
+                why = "an import warned, and the warning names the line that imports"
+                self.fault = self.fault or why
             if not in_time and (any(printed) or variables):
                 what = f"set {min(variables)}" if variables else "printed something"
                 self.fault = self.fault or f"an import {what}, which is too early"
             if listed:
-                _drop_finalizers()
+                drop_finalizers()
+            if self.layers is not None:
+                self.layers.close({**env}, reads or ())
             gc.collect()
             gc.freeze()  # the collector of a rank must not touch, and so copy, pages that all share
+        if self.layers is not None and not self.layers.records:
+            self.layers.close({**env}, reads or ())  # of the interpreter alone
+
+    def parts_below(self, words: dict[str, Any]) -> list[dict[str, Any]]:
+        """Take out of the arguments of `add` where templates are left, and give those up to there.
+
+        Only those are given at which this process has not been before.
+        """
+        extents: list[int] = words.pop("templates", [])
+        return [
+            {**words, "modules": words["modules"][:extent], "late": []}
+            if extent <= len(words["modules"])
+            else words
+            for extent in extents
+            if extent >= self.extent
+        ]
 
     def _import(self, name: str) -> None:
         package, _, child = name.rpartition(".")
@@ -94,47 +131,76 @@ class Preloaded:
             exec(f"import {name}", self._importer)
         except BaseException as e:
             self.failed.append(f"{name} ({type(e).__name__})")
-            # Forget what is left of it: the rank is to try anew.
+            # Remove what is left of it: the rank will try again.
             for each in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
                 if _is_native(sys.modules[each]):
                     self.fault = f"an import failed half-way ({self.failed[-1]})"
                 del sys.modules[each]
 
-    def _fault(self) -> str:
-        """Look at this process after imports: say what no fork would survive, "" if nothing."""
+
+class Unobserved:
+    """Stands in the place of `layers` where nobody wants to know."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def sockets() -> int:
+    """Count the sockets of this process."""
+    return _open("socket:")
+
+
+def fault_of(what: str, before: int) -> str:
+    """Check this process after it ran other code: say what a fork would break, "" if nothing.
+
+    what: names that code. before: how many sockets there were.
+    """
+    if _threads() > 1:
+        # Libraries that stop their threads before a fork (OpenBLAS) show it in this one.
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
         if _threads() > 1:
-            # Libraries that stop their threads before a fork (OpenBLAS) show it in this one.
-            pid = os.fork()
-            if not pid:
-                os._exit(0)
-            os.waitpid(pid, 0)
-            if _threads() > 1:
-                return "an import started a thread"
-        if _has_children():
-            return "an import started a process"
-        if _open("socket:") > self._sockets:
-            return "an import opened a connection"
-        for device in DEVICES:
-            if _open(device):
-                return f"an import opened {device}*"
-        cuda: Any = sys.modules.get("torch.cuda")
-        if cuda is not None and cuda.is_initialized():
-            return "an import initialised CUDA"
-        if "__warningregistry__" in self._importer:
-            return "an import warned, and the warning names the line that imports"
-        return ""
+            return f"{what} started a thread"
+    if _has_children():
+        return f"{what} started a process"
+    if sockets() > before:
+        return f"{what} opened a connection"
+    for device in DEVICES:
+        if _open(device):
+            return f"{what} opened {device}*"
+    cuda: Any = sys.modules.get("torch.cuda")
+    if cuda is not None and cuda.is_initialized():
+        return f"{what} initialised CUDA"
+    return ""
 
 
-class _Surroundings:
-    """What imports see and may change: made as in the ranks, and as before, afterwards.
+class Surroundings:
+    """What imports see and may change: within `with` as in the ranks, restored after it.
 
+    what: names the imports. output: descriptors of files for what they print, None to keep it.
     printed, variables: as in `Preloaded`, of the imports of the last `with` block. fault: what the
     imports changed that ranks would not have.
     """
 
-    def __init__(self, env: dict[str, str], path: list[str] | None, cwd: str) -> None:
-        self._env, self._cwd = env, cwd
+    def __init__(
+        self,
+        env: dict[str, str],
+        path: list[str] | None,
+        cwd: str,
+        what: str = "an import",
+        output: tuple[int, int] | None = None,
+    ) -> None:
+        mark = {n: os.environ[n] for n in ("PROCESSION_LAUNCHER",) if n in os.environ}
+        self._env, self._cwd = {**env, **mark}, cwd
         self._path = list(sys.path) if path is None else path
+        self._what, self._output = what, output
+        self.printed: tuple[bytes, bytes] = (b"", b"")
+        self.variables: dict[str, str] = {}
 
     def __enter__(self) -> None:
         self.fault = ""
@@ -144,40 +210,46 @@ class _Surroundings:
         try:
             os.chdir(self._cwd)
         except OSError:
-            pass  # no rank will come into being
+            pass  # ranks cannot start there either
         self._there = os.getcwd()
-        self._kept = [os.memfd_create("procession-printed", os.MFD_CLOEXEC) for _ in range(2)]
+        self._kept: list[int] = []
+        if self._output is None:
+            self._kept = [os.memfd_create("procession-printed", os.MFD_CLOEXEC) for _ in range(2)]
         self._saved = [os.dup(fd) for fd in (1, 2)]
-        for fd, file in zip((1, 2), self._kept, strict=True):
+        for fd, file in zip((1, 2), self._output or self._kept, strict=True):
             os.dup2(file, fd)
 
     def __exit__(self, *_: object) -> None:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # pyright: ignore[reportUnnecessaryComparison] - closed ones
-                stream.flush()
+                try:
+                    stream.flush()
+                except OSError:
+                    pass  # nobody reads it, or the disk is full
         for fd, old in zip((1, 2), self._saved, strict=True):
             os.dup2(old, fd)
             os.close(old)
-        self.printed = _contents(self._kept[0]), _contents(self._kept[1])
+        if self._kept:
+            self.printed = _contents(self._kept[0]), _contents(self._kept[1])
         self.variables = {n: v for n, v in os.environ.items() if self._env.get(n) != v}
         env, path, cwd, handlers = self._before
         if sys.path != self._path:
-            self.fault = "an import changed sys.path"
+            self.fault = f"{self._what} changed sys.path"
         elif not _is_here(self._there):
-            self.fault = "an import changed the working directory"
+            self.fault = f"{self._what} changed the working directory"
         elif self._env.keys() - os.environ.keys():
-            self.fault = "an import took away a variable of the environment"
+            self.fault = f"{self._what} took away a variable of the environment"
         for number, handler in _handlers().items():
             if handler is not handlers[number]:
-                self.fault = "an import took hold of a signal"
+                self.fault = f"{self._what} took hold of a signal"
                 signal.signal(number, handlers[number])
         _set_environment(env)
         sys.path[:] = path
         os.chdir(cwd)
 
 
-def _drop_finalizers() -> None:
-    """Have what was imported not be finalised in ranks: of torch, 40 ms and many pages for each."""
+def drop_finalizers() -> None:
+    """Keep ranks from running finalizers of the imports: for torch, 40 ms and many pages each."""
     import weakref
 
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
@@ -202,26 +274,14 @@ def _handlers() -> dict[int, Any]:
 def _set_environment(env: dict[str, str]) -> None:
     for name in os.environ.keys() - env.keys():
         del os.environ[name]
-    os.environ.update(env)
+    for name, value in env.items():
+        if os.environ.get(name) != value:  # others keep their place in memory, see `worker.title`
+            os.environ[name] = value
 
 
 def _is_native(module: object) -> bool:
     loader = getattr(getattr(module, "__spec__", None), "loader", None)
     return type(loader).__name__ == "ExtensionFileLoader"
-
-
-def after_fork(printed: tuple[bytes, bytes], variables: dict[str, str]) -> None:
-    """Make a forked rank what a fresh interpreter would be that had imported all this by itself."""
-    for name, value in variables.items():
-        os.environ.setdefault(name, value)
-    for fd, text in zip((1, 2), printed, strict=True):
-        view = memoryview(text)
-        try:
-            while view:
-                view = view[os.write(fd, view) :]
-        except OSError:
-            pass  # nobody reads
-    renew()
 
 
 def _threads() -> int:
@@ -233,6 +293,8 @@ def _has_children() -> bool:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
+    except OSError:  # waitid is refused
+        return bool(tree.children())
     return True
 
 

@@ -1,10 +1,10 @@
 """Starting ranks that are programs without a copy of the forkserver, where that can be done.
 
-What `worker.setup` does in a forked rank, the forkserver does for all of them: its own directory
-and umask are theirs while they are started. What cannot be started here, or must be explained, is
-left to a fork, which takes the same way to its program: a name that stands for several files or
-for none, a directory that does not exist, variables that no program can have, a place of its own
-(CPUs, priority, memory) to be taken before.
+What `worker.setup` does in a forked rank, the forkserver does once for all of them: it changes its
+own directory and umask to theirs while it starts them. Some ranks are forked nevertheless, because
+they cannot be started in this way, or because the failure must be explained: where a name stands
+for several files or for none, a directory does not exist, variables are invalid, or a placement
+(CPUs, priority, memory) must be set before the program starts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Programs:
         self._variables: dict[str, bytes] = {}
 
     def start(self, common: Job, job: Job, fds: list[int]) -> Started | None:
-        """Start the program of a job; None if that is not for here.
+        """Start the program of a job; None if it must be forked.
 
         Raises OSError if there is no process.
         """
@@ -127,6 +127,12 @@ class Programs:
         if self._inside:
             self._inside = False
             os.chdir("/")
+
+    def rest(self) -> None:
+        """Keep nothing of the group that is over: neither its variables nor its arguments."""
+        self.done()
+        self.close()
+        self._chain, self._tried, self._common, self._variables = None, False, None, {}
 
     def close(self) -> None:
         """Close its own descriptors, in a rank that does not exec."""

@@ -12,13 +12,19 @@ From the launcher:
     ("spawn", [dict]) + descriptors   start ranks; they share the descriptors
     ("cancel",)                    start none of those that have not been started
     ("signal", number, [rank])     signal the processes of these ranks
-    ("sweep", number, which)       signal whatever is left, and tell when nothing is
+    ("sweep", number, which)       signal whatever is left, and say when nothing is
+    ("do", which, by, message)     obey that message and say so, but not later than `by`, if not 0
     ("release",)                   a fork of the launcher: no more ranks; hold nothing of its
-    ("rest", seconds)              the group is over; go if nothing comes for so long
-From the forkserver:
+    ("rest", seconds)              the group is over; go if nothing comes for so long (None: stay)
+    ("keep", dict) + pidfd         the same; work for a keeper from now on, see `kept`
+    ("take", dict) + pidfd         work for another launcher from now on
+From the forkserver (`at` is in nanoseconds of the monotonic clock):
     ("told", [message]) + descriptors   several of these, in order:
-`at` is in nanoseconds of the monotonic clock:
     ("preloaded", fault, [module]) why ranks are not forked, or ""; what could not be imported
+    ("template", pid, extent)      a fork was left that has imported so many of the modules; the
+                                   socket to it is the next of the descriptors
+    ("sharing", name)              the shared set-up begins: nothing is heard until it has ended
+    ("shared", fault)              it has ended; fault as above
     ("spawned", rank, pid, at, -1 unless its pidfd is the next of the descriptors)
     ("failed", rank, stage, errno, text, at)   the process did not reach its program, and is gone
     ("cancelled", [rank], at)      never started, and will not be
@@ -26,6 +32,10 @@ From the forkserver:
     ("signalled", number, [rank], at)          sent to these; the others were gone already
     ("exited", rank, wait status, cpu seconds, peak memory in bytes, at)
     ("swept", which)               of the last sweep that was asked for
+    ("done", which)                obeyed
+    ("late", which)                not obeyed: it was too late, and the launcher has acted by itself
+    ("kept", fault, facts)         what is in the way of that, or ""; what this process is
+    ("taken", fault, facts)        the same
     ("crashed", text)              the forkserver itself failed; it ends everything and goes
 
 Rejected: pickle and JSON (imports of 3 to 8 ms in a process whose start is felt), and sequenced
@@ -35,7 +45,6 @@ packets (a job with a large environment does not fit into one).
 from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
-import array
 import marshal
 import os
 import struct
@@ -46,6 +55,7 @@ if TYPE_CHECKING:
 
     Message = tuple[Any, ...]
 
+FD_SIZE = struct.calcsize("i")
 HEADER = struct.Struct("<II")
 FDS_AT_ONCE = 250
 BLOCK = 1 << 16
@@ -70,7 +80,7 @@ def ancillary(fds: list[int]) -> list[tuple[int, int, bytes]]:
     """Give the ancillary data for `sendmsg`."""
     if not fds:
         return []
-    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds).tobytes())]
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))]
 
 
 def send(sock: socket.socket, message: Message, fds: list[int] | None = None) -> None:
@@ -95,7 +105,7 @@ class Receiver:
 
         The descriptors of a frame belong to the caller; they are closed on exec.
         """
-        room = socket.CMSG_SPACE(FDS_AT_ONCE * array.array("i").itemsize)
+        room = socket.CMSG_SPACE(FDS_AT_ONCE * FD_SIZE)
         try:
             data, control, flags, _ = self._sock.recvmsg(BLOCK, room, socket.MSG_CMSG_CLOEXEC)
         except (BlockingIOError, InterruptedError):
@@ -104,9 +114,7 @@ class Receiver:
             data, control, flags = b"", [], 0
         for level, kind, raw in control:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds = array.array("i")
-                fds.frombytes(raw[: len(raw) - len(raw) % fds.itemsize])
-                self._fds += fds.tolist()
+                self._fds += struct.unpack_from(f"{len(raw) // FD_SIZE}i", raw)
         self._data += data
         if flags & socket.MSG_CTRUNC and len(self._data) >= HEADER.size:
             # No room for more descriptors here: the missing ones are this frame's, not the next's.

@@ -1,18 +1,18 @@
 """The forkserver: parent, subreaper and reaper of the ranks of one group at a time.
 
 Theory of operation. A small single-threaded process that the launcher starts by exec (or, for the
-start method `fork`, by forking itself). It does what it is told over its socket: fork ranks, signal
-them, sweep up what they leave; and it tells what the kernel tells it: exits. It has no policy and
-no clock of its own. As a child subreaper it is the parent of everything that its ranks orphan, so
+start method `fork`, by forking itself). Over its socket it gets commands: fork ranks, signal them,
+end what they leave behind; and it reports what happened, above all exits. It has no policy and no
+clock of its own. As a child subreaper it is the parent of everything that its ranks orphan, so
 that "nothing is left" has an exact meaning: waitpid says ECHILD.
 
 It waits in one epoll for its socket, for SIGCHLD (through the signal module's wake-up descriptor),
 for the status pipes of ranks on their way to their program, and for the launcher's own pidfd. When
 the socket or the launcher is gone, it kills everything below it until ECHILD, and goes.
 
-While ranks are to be forked (`forking`), each turn of the loop forks one, and waits for nothing:
-signals, exits and a change of mind are heard between two forks. What is to be told is sent in
-blocks then, a moment later at the most; before every wait it is sent at once.
+While ranks are to be forked (`forking`), each turn of the loop forks one, and does not wait:
+signals, exits and a cancellation are noticed between two forks. Messages are then collected, and
+sent together a moment later (`SEND_WITHIN_NS`); before every wait, all are sent at once.
 
 Before each round of signals everything that is dead is reaped and reported, so that a rank that
 died by itself is never taken for one that was signalled.
@@ -32,17 +32,18 @@ import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
 import select
 import signal
-import sys
 import time
 
 from procession.forkserver import protocol
-from procession.forkserver.forking import Forking, close_all
+from procession.forkserver.forking import Forking, close_all, remove_traces
+from procession.forkserver.owner import Owner
 from procession.system import tree
-from procession.system.prctl import become_subreaper
+from procession.system.prctl import become_subreaper, wake_with_parent
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from collections.abc import Callable
+    from typing import Any
 
     from procession.forkserver.preload import Preloaded
 
@@ -51,21 +52,25 @@ if TYPE_CHECKING:
 # Signals that would end the forkserver before its launcher: it goes when the launcher goes.
 ENDURED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
            signal.SIGUSR2, signal.SIGALRM)  # fmt: skip
-TELL_WITHIN_NS = 2_000_000  # while ranks are being forked
-REST_SECONDS = 300.0
-# What ranks need; see `bootstrap.warm_up`.
-NEEDED = ("procession.worker.setup", "procession.worker.bootstrap", "importlib.machinery",
-          "faulthandler", "json", "pickle", "traceback",
-          "procession.worker.description")  # fmt: skip
+SEND_WITHIN_NS = 2_000_000  # while ranks are being forked
+IDLE_SECONDS = 300.0
 
 
 class Server:
     """The loop. Made in the forkserver only."""
 
-    def __init__(self, sock: socket.socket, launcher: int) -> None:
-        self._sock = sock
+    def __init__(
+        self,
+        sock: socket.socket,
+        launcher: int,
+        preloaded: Preloaded | None = None,
+        pidfd: int = -1,
+    ) -> None:
+        """launcher, pidfd: see `owner.Owner`. preloaded: what this process has imported."""
+        self.sock = sock
         self._receiver = protocol.Receiver(sock)
-        self._launcher = launcher
+        self._heard: list[tuple[protocol.Message, list[int]]] = []  # and not carried out yet
+        self._owner = Owner(launcher, pidfd)
         self._pid = os.getpid()
         self._pids: dict[int, int] = {}  # rank -> pid, until it is reaped
         self._ranks: dict[int, int] = {}  # pid -> rank, until it is reaped
@@ -74,13 +79,16 @@ class Server:
         self._sweep_of = 0  # its number
         self._swept: set[int] = set()  # pids that got it
         self._groups: set[int] = set()  # process groups that got the stop signal as ranks
-        self._tidied: set[int] = set()  # sessions of ranks that start again: they are to be empty
-        self._patience: float | None = REST_SECONDS  # until it is told something
-        self._preloaded: Preloaded | None = None
-        self._told: list[protocol.Message] = []  # that are still to be sent
-        self._told_fds: list[int] = []
-        self._tell_by = 0  # when the first of them is due
+        # Sessions of ranks that start again, in which nothing may be left.
+        self._tidied: set[int] = set()
+        self._patience: float | None = IDLE_SECONDS  # until something comes
+        self._preloaded = preloaded
+        self.successor: Server | None = None  # in a fork that is to be a forkserver as well
+        self._outgoing: list[protocol.Message] = []  # that are still to be sent
+        self._outgoing_fds: list[int] = []
+        self._send_by = 0  # when the first of them is due
         self._releasing = False
+        self._before = set[int]()  # descriptors, when the group began
 
     # -- life
 
@@ -91,7 +99,10 @@ class Server:
         """
         if mask is None:
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        handlers = {n: signal.getsignal(n) for n in (*ENDURED, signal.SIGCHLD)}
+        # Without a pidfd, the parent-death signal shows that the launcher is gone.
+        blind = self._owner.pidfd < 0
+        noticed_by = (signal.SIGCHLD, signal.SIGCONT) if blind else (signal.SIGCHLD,)
+        handlers = {n: signal.getsignal(n) for n in (*ENDURED, *noticed_by)}
         for number in handlers:
             signal.signal(number, _wake_up)
         signal.pthread_sigmask(signal.SIG_SETMASK, set(mask) - {signal.SIGCHLD})
@@ -99,23 +110,27 @@ class Server:
         self._wake = wake
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self._epoll = select.epoll()
-        self._epoll.register(self._sock.fileno(), select.EPOLLIN)
+        self._epoll.register(self.sock.fileno(), select.EPOLLIN)
         self._epoll.register(self._woken, select.EPOLLIN)
         self._forking = Forking(self._epoll, mask, handlers, self._leave)
-        become_subreaper()
         try:
-            try:
-                self._alive = os.pidfd_open(self._launcher)
-            except ProcessLookupError:  # gone already
-                return self._hear_the_last()
-            self._epoll.register(self._alive, select.EPOLLIN)
-            if os.getppid() != self._launcher:
+            become_subreaper()
+            # One that is stopped when its launcher is killed is to notice that.
+            if self._owner.is_parent:
+                wake_with_parent()
+            else:
+                self._owner.watch(self.sock)
+                self._patience = None
+            if self._owner.pidfd >= 0:
+                self._epoll.register(self._owner.pidfd, select.EPOLLIN)
+            if self._owner.gone:
                 return self._hear_the_last()
             return self._loop()
         except BaseException as e:
             if os.getpid() != self._pid:
                 raise
-            self._tell("crashed", f"{type(e).__name__}: {e}")
+            why = e.strerror if isinstance(e, OSError) else None
+            self._report("crashed", why or f"{type(e).__name__}: {e}")
             self._send()
             raise
         finally:
@@ -126,22 +141,27 @@ class Server:
         forking = self._forking
         while True:
             busy = forking.due
-            if not busy or (self._told and time.monotonic_ns() >= self._tell_by):
+            if not busy or (self._outgoing and time.monotonic_ns() >= self._send_by):
                 self._send()
             ready = self._epoll.poll(0 if busy else self._patience)
             if not ready and not busy and self._patience is not None:
                 return None
             fds = {fd for fd, _ in ready}
-            if self._alive in fds:
+            if self._owner.pidfd in fds:
                 return self._hear_the_last()
             for fd in fds & forking.status.keys():
                 self._read_status(fd)
             if self._woken in fds:
                 self._clear_wakeups()
                 self._reap()
-            if self._sock.fileno() in fds:
-                for message, received in self._receiver.receive():
-                    self._obey(message, received)
+                if self._owner.pidfd < 0 and self._owner.gone:
+                    return self._hear_the_last()
+            if self.sock.fileno() in fds:
+                self._heard += self._receiver.receive()
+                while self._heard:
+                    self._obey(*self._heard.pop(0))
+                    if self.successor is not None:
+                        return None
                 if self._receiver.ended:
                     return None
             if forking.due:
@@ -152,14 +172,15 @@ class Server:
                 self._release()
 
     def _hear_the_last(self) -> None:
-        """Read what the launcher said before it went, for the scratch directory that it names."""
+        """Read what the launcher sent before it went: it may name the scratch directory."""
         poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
+        poll.register(self.sock, select.POLLIN)
         while not self._receiver.ended and poll.poll(0):
-            for message, fds in self._receiver.receive():
-                close_all(fds)
-                if message[0] == "begin":
-                    self._common = message[1]
+            self._heard += self._receiver.receive()
+        for message, fds in self._heard:
+            close_all(fds)
+            if message[0] == "begin":
+                self._common = message[1]
 
     def _clear_wakeups(self) -> None:
         try:
@@ -184,39 +205,37 @@ class Server:
             poll.register(self._woken, select.POLLIN)
             poll.poll(20)
             self._clear_wakeups()
-        for path in self._common.get("cgroups", ()):
-            try:
-                os.rmdir(path)
-            except OSError:
-                pass  # never made, or removed already
-        scratch = self._common.get("scratch")
-        if scratch:
-            import shutil
-
-            shutil.rmtree(scratch, ignore_errors=True)
+        remove_traces(self._common)
 
     # -- the launcher's wishes
 
     def _obey(self, message: protocol.Message, fds: list[int]) -> None:
         kind = message[0]
-        if kind == "begin":
+        if kind == "do":
+            _, which, by, wish = message
+            late = 0 < by < time.monotonic_ns()
+            if not late:
+                self._obey(wish, fds)
+            self._report("late" if late else "done", which)
+        elif kind == "begin":
+            if self._patience is not None and message[1].get("warm"):
+                from procession.forkserver import kept
+
+                self._before = kept.descriptors()
             self._patience = None
             self._common = message[1]
+            self._forking.begin()
             self._groups = set()
         elif kind == "preload":
-            from procession.forkserver.preload import Preloaded
-
-            self._preloaded = self._preloaded or Preloaded()
-            self._preloaded.add(**message[1])
-            self._tell("preloaded", self._preloaded.fault, self._preloaded.failed)
+            self._preload(message[1])
         elif kind == "spawn":
             self._forking.ask(message[1], fds)
         elif kind == "cancel":
-            self._tell("cancelled", self._forking.cancel(), time.monotonic_ns())
+            self._report("cancelled", self._forking.cancel(), time.monotonic_ns())
         elif kind == "signal":
             self._signal(message[1], message[2])
         elif kind == "sweep":
-            if self._sweep:  # once more, in a hurry: for all
+            if self._sweep:  # a second one, in a hurry: for all
                 self._groups = set()
             self._sweep, self._sweep_of, self._swept = message[1], message[2], set[int]()
             self._reap()
@@ -228,9 +247,80 @@ class Server:
         elif kind == "rest":
             self._patience = message[1]
             self._common = {}
+        elif kind in ("keep", "take"):
+            self._go_over(kind, message[1], fds)
+
+    def _go_over(self, kind: str, words: dict[str, Any], fds: list[int]) -> None:
+        """Work for somebody else from now on: a keeper, or a launcher."""
+        from procession.forkserver import kept
+
+        around = self._owner, self.sock, self._epoll
+        if kind == "take":
+            answer = kept.take(words, fds, *around, self._preloaded)
+        else:
+            self._forking.rest()
+            self._patience, self._common = None, {}
+            before = (self._before or kept.descriptors()) | {self._owner.pidfd}
+            answer = kept.keep(words, fds, *around, self._preloaded, before)
+        if answer[1]:
+            close_all(fds)
+        self._report(*answer)
+
+    def _preload(self, words: dict[str, Any]) -> None:
+        """Import what ranks will, and leave templates below what may change sooner."""
+        from procession.forkserver.preload import Preloaded
+
+        preloaded = self._preloaded = self._preloaded or Preloaded()
+        for part in preloaded.parts_below(words):
+            self._do_at_length(lambda part=part: preloaded.add(**part))
+            if not preloaded.fault and self._leave_template(preloaded):
+                return
+        self._do_at_length(lambda: preloaded.add(**words))
+        self._report("preloaded", preloaded.fault, preloaded.failed)
+
+    def _leave_template(self, preloaded: Preloaded) -> bool:
+        """Leave a fork of this process as it is now. True in the fork, with `successor`."""
+        from procession.forkserver import template
+
+        self._send()
+        left = template.leave(self._owner.pidfd)
+        if left is None:
+            return False
+        pid, sock, pidfd = left
+        if pid:
+            self._report("template", pid, preloaded.extent)
+            self._outgoing_fds.append(sock.detach())
+            self._send()  # a socket more would look like one that an import has opened
+            return False
+        signal.set_wakeup_fd(-1)
+        self._forking.restore_handlers()
+        close_all([fd for _, fds in self._heard for fd in fds])  # of ranks to come: not here
+        self._leave()
+        self.successor = Server(sock, 0, preloaded, pidfd)
+        return True
+
+    def _do_at_length(self, call: Callable[[], None]) -> None:
+        """Call what may take for ever; the loop does not notice meanwhile who is gone."""
+        before = signal.signal(signal.SIGCONT, self._go_with_launcher)
+        try:
+            self._go_with_launcher()
+            call()
+        finally:
+            signal.signal(signal.SIGCONT, before)
+
+    def _go_with_launcher(self, *_: object) -> None:
+        """Go, if the launcher is gone. The parent-death signal calls this during imports."""
+        if os.getpid() == self._pid and self._owner.gone:
+            try:
+                self._hear_the_last()
+                self._end_everything()
+            finally:
+                os._exit(0)
 
     def _fork(self) -> Job | None:
-        """Fork the rank that is next, and tell what came of it; gives the job in the rank."""
+        """Fork the next rank, and report what came of it; gives the job in the rank."""
+        if "shared" in self._common:
+            self._share()
         came = self._forking.fork(self._common, self._preloaded)
         if isinstance(came, dict):
             return came
@@ -239,18 +329,31 @@ class Server:
                 _, rank, pid, _, pidfd = message
                 self._pids[rank], self._ranks[pid] = pid, rank
                 if pidfd >= 0:
-                    self._told_fds.append(pidfd)
-            self._tell(*message)
+                    self._outgoing_fds.append(pidfd)
+            self._report(*message)
         return None
+
+    def _share(self) -> None:
+        """Run the shared set-up of the ranks, where that is still to be done."""
+        from procession.forkserver import preload, sharing
+
+        job, fds = self._forking.next
+        if sharing.is_due(self._common, job, self._preloaded):
+            preloaded = self._preloaded = self._preloaded or preload.Preloaded()
+            self._report("sharing", self._common["shared"]["name"])
+            self._send()
+            self._do_at_length(lambda: sharing.share(preloaded, self._common, job, fds))
+            self._report("shared", preloaded.fault)
 
     def _release(self) -> None:
         """Let go of the descriptors that a fork has of its launcher, and keep their numbers.
 
-        Objects of the launcher would close them, when they are collected, whosever they are then.
+        Objects of the launcher close these numbers when they are collected, whatever has them then.
         """
         self._releasing = False
         self._send()
-        own = {self._sock.fileno(), self._epoll.fileno(), self._woken, self._wake, self._alive}
+        own = {self.sock.fileno(), self._epoll.fileno(), self._woken, self._wake}
+        own.add(self._owner.pidfd)
         for name in os.listdir("/proc/self/fd"):
             fd = int(name)
             if fd > 2 and fd not in own and fd not in self._forking.status:
@@ -268,23 +371,19 @@ class Server:
             pid = self._pids.get(rank)
             if pid is None:
                 continue
+            if number != signal.SIGKILL:
+                self._groups.add(pid)
             try:
-                try:
-                    os.killpg(pid, number)
-                except ProcessLookupError:  # it has not made its session yet
-                    os.kill(pid, number)
-                if number != signal.SIGKILL:
-                    self._groups.add(pid)
-                    os.killpg(pid, signal.SIGCONT)  # a stopped rank could not obey
+                tree.signal_group(pid, number)
             except OSError:
                 pass
             reached.append(rank)
         if reached:
-            self._tell("signalled", number, reached, at)
+            self._report("signalled", number, reached, at)
             self._send()  # before a rank has something to say to it
 
     def _reap(self) -> None:
-        """Take every exit that there is, tell those of ranks, and go on with a sweep."""
+        """Take all exits, report those of ranks, and go on with a sweep."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -292,7 +391,7 @@ class Server:
                 self._tidied.clear()
                 if self._sweep:
                     self._sweep = 0
-                    self._tell("swept", self._sweep_of)
+                    self._report("swept", self._sweep_of)
                 return
             if not pid:
                 break
@@ -305,36 +404,36 @@ class Server:
             del self._pids[rank]
             fault = self._forking.fault_of(rank)
             if fault is not None:
-                self._tell("failed", rank, *fault, at)
+                self._report("failed", rank, *fault, at)
             else:
                 seconds = usage.ru_utime + usage.ru_stime
-                self._tell("exited", rank, status, seconds, usage.ru_maxrss * 1024, at)
+                self._report("exited", rank, status, seconds, usage.ru_maxrss * 1024, at)
         if self._tidied:
             self._tidied = tree.kill_sessions(self._tidied)
         if self._sweep == signal.SIGKILL:
             tree.signal_children(self._sweep, set(), set())
         elif self._sweep:
-            # Who got the signal with its rank must not take it for a second, impatient one.
+            # Not again to what got it with its rank: a second one may mean an order to hurry.
             tree.signal_children(self._sweep, self._swept, self._groups)
 
     def _read_status(self, fd: int) -> None:
         rank = self._forking.read_status(fd)
         if rank is not None:
-            self._tell("ready", rank, time.monotonic_ns())
+            self._report("ready", rank, time.monotonic_ns())
 
-    def _tell(self, *message: Any) -> None:
-        if not self._told:
-            self._tell_by = time.monotonic_ns() + TELL_WITHIN_NS
-        self._told.append(message)
+    def _report(self, *message: Any) -> None:
+        if not self._outgoing:
+            self._send_by = time.monotonic_ns() + SEND_WITHIN_NS
+        self._outgoing.append(message)
 
     def _send(self) -> None:
-        """Send what is to be told."""
-        if not self._told:
+        """Send the messages that wait."""
+        if not self._outgoing:
             return
-        told, fds = self._told, self._told_fds
-        self._told, self._told_fds = [], []
+        messages, fds = self._outgoing, self._outgoing_fds
+        self._outgoing, self._outgoing_fds = [], []
         try:
-            protocol.send(self._sock, ("told", told), fds)
+            protocol.send(self.sock, ("told", messages), fds)
         except OSError:
             pass  # the launcher is gone: the loop sees it next
         close_all(fds)
@@ -342,65 +441,10 @@ class Server:
     def _leave(self) -> None:
         """Give up the forkserver's own descriptors, in a rank that does not exec."""
         self._receiver.close()
-        self._sock.close()
+        self.sock.close()
         self._epoll.close()
-        for fd in (self._woken, self._wake, self._alive, *self._told_fds):
-            os.close(fd)
+        close_all([self._woken, self._wake, self._owner.pidfd, *self._outgoing_fds])
 
 
 def _wake_up(_number: int, _frame: object) -> None:
     """Do nothing: the signal module has written to the wake-up descriptor."""
-
-
-def main(sock_fd: int, launcher: int) -> None:
-    """Be the forkserver; in its ranks, be the rank."""
-    sys.path[:] = [p for p in sys.path if p]  # `python -c` puts the current directory first
-    close_all([fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > sock_fd])
-    os.set_inheritable(sock_fd, False)
-    os.chdir("/")
-    os.dup2(0, 2)  # up to here, a failure to start could be read on the launcher's stderr
-    sock = socket.socket(fileno=sock_fd)
-    _import_ahead(sock)
-    job = Server(sock, launcher).serve()
-    sock.close()
-    if job is not None:
-        from procession.worker.bootstrap import run_in_fork
-
-        run_in_fork(job)
-    else:
-        os._exit(0)  # there is nothing to be ended in an orderly way, and it would take its time
-
-
-def _import_ahead(sock: socket.socket) -> None:
-    """Import what ranks need while there is nothing else to do."""
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    for name in NEEDED:
-        if poll.poll(0):
-            return
-        __import__(name)
-
-
-def main_forked(
-    sock: socket.socket, launcher: int, live: Any, mask: set[signal.Signals] | set[int]
-) -> NoReturn:
-    """Be the forkserver in a process that was forked from the launcher, and its ranks."""
-    from procession.worker import program, streams
-
-    status = 1
-    try:
-        os.setsid()
-        program.live = live
-        null = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1, 2):
-            os.dup2(null, fd)
-        os.close(null)
-        job = Server(sock, launcher).serve(mask)
-        if job is not None:
-            from procession.worker.bootstrap import run_forked
-
-            streams.replace()
-            run_forked(job)
-        status = 0
-    finally:
-        os._exit(status)

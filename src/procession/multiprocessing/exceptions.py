@@ -53,5 +53,5 @@ class ProcessExitedException(ProcessException):
         self.signal_name = signal_name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        told = (self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name)
-        return type(self), told
+        fields = (self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name)
+        return type(self), fields

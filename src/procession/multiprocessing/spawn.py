@@ -1,9 +1,8 @@
 """`spawn`, `start_processes`, and what they return: `ProcessContext`.
 
 Theory of operation. A call is one group of the core, with `multiprocessing`'s own process objects
-as its face. The group is patient for ever: after a failure, its other ranks go on until somebody
-joins, as code written for the original expects, which decides by the `grace_period` of `join` how
-long they may. `join` then ends the group.
+on top. After a failure, the other ranks go on until somebody joins, since code written for the
+original says only by the `grace_period` of `join` how long they may. `join` then ends the group.
 """
 
 from __future__ import annotations
@@ -15,16 +14,17 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from procession.errors import GroupFailed, Outcome, RankEnd, SpecError
-from procession.group import Group
+from procession.api.watch import Watch
+from procession.group.group import Group
 from procession.multiprocessing.exceptions import (
     ProcessException,
     ProcessExitedException,
     ProcessRaisedException,
 )
-from procession.multiprocessing.process import UNKNOWN_STATUS, RankPopen, Watch, remaining
+from procession.multiprocessing.process import UNKNOWN_STATUS, RankPopen, remaining
 from procession.multiprocessing.starting import GRACE, Process, Variables, start
-from procession.spec import START_METHODS
+from procession.values.errors import GroupFailed, Outcome, RankEnd, SpecError
+from procession.values.spec import START_METHODS
 
 __all__ = [
     "ProcessContext",
@@ -47,8 +47,8 @@ class ProcessContext:
     process that started them.
 
     processes: as `multiprocessing` has them, by rank. error_files: "" for each rank; nothing is
-    written to files. sentinels: rank by the descriptor that can be read from when it has ended, of
-    those ranks whose end `join` has not told yet.
+    written to files. sentinels: descriptors that can be read from when a rank has ended,
+    with that rank; those of ranks whose end `join` has reported are taken out.
     """
 
     def __init__(self, processes: Sequence[Process], error_files: Sequence[str]) -> None:
@@ -183,24 +183,33 @@ def launch(
         )
     if nprocs == 0:
         return None if join else ProcessContext([], [])
-    if not callable(fn):
-        raise SpecError(f"cannot call {fn!r}: give a function")
-    try:
-        args = tuple(args)
-    except TypeError:
-        raise SpecError(f"args must be a tuple of arguments, not {args!r}") from None
-    processes = start(fn, args, nprocs, daemon, start_method, env)
+    processes = start(fn, checked(fn, args), nprocs, daemon, start_method, env)
     joined = ProcessContext(processes, [""] * nprocs)
     if not join:
         return joined
+    join_all(joined)
+    return None
+
+
+def join_all(context: ProcessContext) -> None:
+    """Wait until all ranks have ended well. Raises what `ProcessContext.join` raises."""
     try:
-        while not joined.join():
+        while not context.join():
             pass
     finally:
-        for process in processes:
+        for process in context.processes:
             if not process.is_alive():
                 process.close()
-    return None
+
+
+def checked(fn: Any, args: Any) -> tuple[Any, ...]:
+    """Give the arguments of a call as a tuple. Raises SpecError if it cannot be one."""
+    if not callable(fn):
+        raise SpecError(f"cannot call {fn!r}: give a function")
+    try:
+        return tuple(args)
+    except TypeError:
+        raise SpecError(f"args must be a tuple of arguments, not {args!r}") from None
 
 
 def spawn(
@@ -259,7 +268,7 @@ def _error_of(group: Group, timeout: float | None) -> ProcessException | None:
 
 
 def _exited(end: RankEnd) -> ProcessExitedException:
-    code = end.exit.returncode
+    code = end.exit.returncode if end.announced is None else end.announced
     if end.outcome is Outcome.INTERRUPTED:  # however it went on from there
         code = -signal.SIGINT
     if code is None:

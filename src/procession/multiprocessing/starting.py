@@ -1,7 +1,7 @@
-"""From what was asked to running processes: one group of the core, with process objects on top.
+"""Starts one group of the core, and makes `multiprocessing`'s process objects for its ranks.
 
-A group starts patient for ever, see `spawn`. Ranks find the environment that they would find
-without us: torchrun's variables are for programs that ask for ranks of their own.
+A failure ends no other rank by itself, see `spawn`. Ranks get the caller's environment, without
+torchrun's variables: those are for programs that are started as ranks.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from procession.errors import GroupFailed
-from procession.exit import UNKNOWN_EXIT, Exit
-from procession.group import Group
-from procession.multiprocessing.process import RankPopen, Sentinel, Watch
-from procession.policy import Logs, Stop
-from procession.processes import Process, begin_processes, processes_for
-from procession.rankenv import callers_environment
+from procession.api.processes import Process, begin_processes, processes_for
+from procession.api.watch import Watch
+from procession.group.group import Group
+from procession.multiprocessing.process import UNKNOWN_STATUS, RankPopen, Sentinel
+from procession.values.environment import callers_environment
+from procession.values.errors import GroupFailed
+from procession.values.policy import Logs, Stop
 from procession.worker.process import drop
 
 GRACE = 30.0  # seconds from SIGTERM to SIGKILL where no grace period is given
@@ -41,8 +41,8 @@ def start(
 ) -> list[Process]:
     """Start a group, and return its processes when all ranks have been reached.
 
-    env: variables to add to this process's, by rank; None takes one away. The rest is said by
-    `start_processes`.
+    env: variables to add to this process's, by rank; None takes one away. The others are
+    those of `start_processes`.
     """
     processes = processes_for(fn, nprocs, start_method, daemon)
     if multiprocessing.current_process().daemon:
@@ -50,7 +50,8 @@ def start(
     sentinels = [Sentinel() for _ in processes]
     group = _begun(fn, args, processes, start_method, env)
     try:
-        watch = _watched(group, sentinels)
+        left = dict(enumerate(sentinels))  # of ranks that have not ended
+        watch = Watch(group, UNKNOWN_STATUS, lambda rank: left.pop(rank).ring())
         watch.wait(
             lambda: len(watch.pids) == len(watch.started) == nprocs or watch.unstarted or watch.over
         )
@@ -67,18 +68,6 @@ def start(
         process.start()
         del vars(process)["_Popen"]
     return processes
-
-
-def _watched(group: Group, sentinels: list[Sentinel]) -> Watch:
-    whose = weakref.ref(group)
-
-    def exit_of(rank: int) -> Exit:
-        found = whose()
-        return (None if found is None else found.exit_of(rank)) or UNKNOWN_EXIT
-
-    watch = Watch(sentinels, exit_of)
-    group.subscribe(watch.take)
-    return watch
 
 
 def _begun(
@@ -114,7 +103,7 @@ def _finish_all() -> None:
         if daemon:
             group.stop(wait=False)
         else:
-            group.expire()  # nobody is going to join, after a failure
+            group.expire()  # after a failure, nothing else is going to join
     for group, _ in left:
         try:
             group.wait()

@@ -1,1 +1,4 @@
-"""The output of ranks: followed, made whole lines, prefixed, shown."""
+"""The output of ranks: to files, through pipes, in whole lines with prefixes, to the console.
+
+May import system and values. Start reading at `plan` (what goes where) and `loop` (who follows it).
+"""

@@ -1,4 +1,4 @@
-"""When ranks last wrote something, as far as it passes through us or lies in files."""
+"""When ranks last wrote something, as far as we read it or files have it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class Activity:
     def __init__(self, streams: Wiring) -> None:
         self._streams = streams
         self._looked = time.monotonic_ns()
-        self._files: dict[str, tuple[tuple[int, int], int]] = {}  # size and time, and when
+        # Of each file of a rank's present life: its path, size and time, and when it changed.
+        self._files: dict[tuple[int, int], tuple[str, tuple[int, int], int]] = {}
 
     def look(self, now: int, attempts: Sequence[int]) -> dict[int, int]:
         """Give, by rank, when it last wrote, in nanoseconds of the monotonic clock; 0: never.
@@ -26,26 +27,27 @@ class Activity:
         found: dict[int, int] = {}
         for rank, attempt in enumerate(attempts):
             paths = self._streams.log_paths(attempt, rank)
-            files = [self._of_file(path, now, wall) for path in paths if path]
+            files = [
+                self._of_file((rank, n), path, now, wall) for n, path in enumerate(paths) if path
+            ]
             found[rank] = max((self._streams.last_read(rank), *files))
         self._looked = now
         return found
 
-    def _of_file(self, path: str, now: int, wall: int) -> int:
-        """Say when a file was written to.
+    def _of_file(self, key: tuple[int, int], path: str, now: int, wall: int) -> int:
+        """Say when a file was written to; key: its rank, and which of its files it is.
 
-        Its own clock may be set back and forth: that it changed since the last look counts.
+        The file system's clock may be set: what counts is that it has changed since the last look.
         """
         try:
             found = os.stat(path)
         except OSError:
             return 0
         mark = found.st_size, found.st_mtime_ns
-        before, at = self._files.get(path, ((0, 0), 0))
-        if mark != before:
+        known, before, at = self._files.get(key, (path, (0, 0), 0))
+        if known != path:
+            before, at = (0, 0), 0
+        if known != path or mark != before:
             at = min(now, max(self._looked, now - (wall - found.st_mtime_ns))) if mark[0] else 0
-            self._files[path] = mark, at
+            self._files[key] = path, mark, at
         return at
-
-
-__all__ = ["Activity"]

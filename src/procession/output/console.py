@@ -28,6 +28,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from procession.system.disk import NO_ROOM
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
@@ -39,8 +41,8 @@ _CAUTIOUS = 512
 _PTMX = os.makedev(5, 2)
 # A terminal can have room for one byte and refuse the two of a line end; look again after this.
 _REFUSED_MS = 20
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_READER = (errno.EPIPE, errno.ECONNRESET)
+_NOBODY = (*_NO_READER, errno.EIO)  # EIO: of a terminal that was closed
 
 _TEXT: Any = io.TextIOWrapper
 _Put = Callable[[memoryview], int]
@@ -59,7 +61,9 @@ class Console:
     place: equal for two consoles that are the same terminal, pipe, file or object.
     seen_by: called with all that is to be shown, before it is; by whatever thread writes.
     quiet: nothing is shown any more, because its reader has gone or it is broken. That is never
-        an error: ranks go on without their audience.
+        an error: ranks go on, though nobody reads.
+    fault: why something that was to be shown is lost, "" if nothing is: a full disk behind it, for
+        example. That nobody reads any more is no fault.
     midline: the last byte that it took was not a newline.
 
     A replaced object is called as it is: if its write() blocks, so does `write`.
@@ -70,6 +74,7 @@ class Console:
         self.seen_by: Callable[[bytes], None] | None = None
         self._on_quiet = on_quiet
         self.midline = False
+        self.fault = ""
         self._stream: Any = stream
         self._fd = -1
         self._socket: socket.socket | None = None
@@ -158,9 +163,9 @@ class Console:
                 self._release()
 
     def aside(self, data: bytes) -> None:
-        """Show what leaves the cursor where it is, as far as it is taken at once.
+        """Show what leaves the cursor where it is, as far as the console takes it at once.
 
-        The rest of it is shown before anything else that is written later. An object that replaced
+        What is left is shown before anything else that is written later. An object that replaced
         `sys.stdout`, or a console that is quiet, is not given it.
         """
         try:
@@ -199,7 +204,9 @@ class Console:
                     taken = 0
                 except OSError as e:
                     # What a full disk did not take is lost, the next line may fit again.
-                    self.quiet = e.errno not in _NO_SPACE
+                    self.quiet = e.errno not in NO_ROOM
+                    if e.errno not in _NOBODY:
+                        self.fault = self.fault or e.strerror or str(e)
                     if e.errno in _NO_READER and self._on_quiet is not None:
                         self._on_quiet()
                     return True
@@ -210,7 +217,7 @@ class Console:
                 if left is not None and left <= 0:
                     return False
                 if waited and not taken:
-                    # Found writable, yet refused: not to be asked in a tight loop.
+                    # Found writable, yet refused: wait a little instead of asking in a tight loop.
                     found = _wait((abandon, select.POLLIN), timeout=_REFUSED_MS / 1000)
                 else:
                     found = _wait(
@@ -236,7 +243,7 @@ class Console:
             if flush is not None:
                 flush()
         except Exception:
-            # Whatever object stands there, its faults must not end the thread that follows ranks.
+            # An error of the user's object must not end the thread that follows ranks.
             self.quiet = True
 
     def close(self) -> None:
@@ -258,12 +265,21 @@ class Console:
             self._lock.release()
 
 
+def lost_on(stdout: Console, stderr: Console) -> list[str]:
+    """Say what of ranks' output two consoles have lost, one line for each that has."""
+    return [
+        f"output of ranks is lost: the standard {name} did not take all of it ({console.fault})"
+        for console, name in ((stdout, "output"), (stderr, "error"))
+        if console.fault
+    ]
+
+
 def _descriptor(stream: Any) -> int | None:
     """Give the descriptor to which a stream of the io module leads, None for any other object."""
     try:
         if _is(stream, io.TextIOWrapper):
             if _class(stream).write is not _TEXT.write:
-                return None  # somebody wants to see what is written
+                return None  # a subclass wants to see what is written
             stream = stream.buffer
         if _is(stream, io.BufferedWriter, io.BufferedRandom):
             stream = stream.raw
@@ -323,6 +339,3 @@ def _wait(*wanted: tuple[int | None, int], timeout: float | None) -> set[int | N
         if fd is not None:
             poll.register(fd, events)
     return {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
-
-
-__all__ = ["Console", "leads_to"]

@@ -1,4 +1,4 @@
-"""One stream of one rank: what it is called, where it is read, what of it was shown."""
+"""One stream of one rank: where it is read, and what of it has been shown."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import stat
 import struct
 import termios
 from collections.abc import Callable
+from functools import cached_property
 
-from procession.values import Value
+from procession.values.base import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,29 +43,83 @@ class Source(Value):
 
 
 class Feed:
-    """What is known of one source while it is followed. Made in one thread, read in another.
+    """One source while it is followed. Made in one thread, read in another.
 
-    due: when the incomplete line should be shown, in seconds of the monotonic clock, or None.
-    left: bytes that may still be read, None for no end.
+    due: when the incomplete line is to be shown, in seconds of the monotonic clock, or None.
+    left: bytes that may still be read, None for no end. broken: what comes is thrown away.
+    spare: of a file, the read end of the pipe to which its writer changes when the file takes no
+        more; -1: none. spilled: the writer has changed to it.
+    copy: of a pipe, the file that gets what is read, for as long as it takes it; -1: none.
+    on_cut: called when the log file, of one kind or the other, has not taken all that was read.
     """
 
     def __init__(self, fd: int, source: Source, screen: Screen, tail: Tail) -> None:
         self.fd = fd
+        self.spare = self.copy = -1
+        self.spilled = False
+        self.on_cut: Callable[[], None] | None = None
         self.source = source
         self.due: float | None = None
         self.left: int | None = None
+        self.broken = False
         self.is_file = stat.S_ISREG(os.fstat(fd).st_mode)
         self._screen: Screen | None = screen if source.shown else None
-        self._prefix = screen.prefix(source.prefix, source.colour)
         self._tail = tail
         self._splitter = tail.splitter
         self._position = os.lseek(fd, 0, os.SEEK_CUR) if self.is_file else 0
+        self._left_in_spare: int | None = None
         self._hole: int | None = None  # it was truncated and is empty since; its old size
         self._shown_state: bytes | None = None  # the progress that was shown last, as a line
         self._shown_at = float("-inf")
 
+    @cached_property
+    def _prefix(self) -> bytes:
+        """What stands before its lines; made when there is one."""
+        assert self._screen is not None
+        return self._screen.prefix(self.source.prefix, self.source.colour)
+
     def read(self) -> bytes | None:
         """Read a block: b"" at the end (of a file: for now), None if a pipe has nothing now."""
+        block = self._read()
+        if block and self.copy >= 0:
+            self._write_copy(block)
+        # What the writer wrote before it changed to the pipe is in the file by now.
+        return self._read_spare() if self.spilled and not block else block
+
+    def _write_copy(self, block: bytes) -> None:
+        left = memoryview(block)
+        try:
+            while left:
+                left = left[os.write(self.copy, left) :]
+        except OSError:
+            # It stays as it is, the beginning of what was written, also if there is room later.
+            os.close(self.copy)
+            self.copy = -1
+            self._note_cut()
+
+    def _read_spare(self) -> bytes:
+        """Read a block of the pipe; b"" if there is nothing now. At its end it is closed."""
+        size = BLOCK if self._left_in_spare is None else min(BLOCK, self._left_in_spare)
+        if self.spare < 0 or not size:
+            return b""
+        try:
+            block = os.read(self.spare, size)
+        except BlockingIOError:
+            return b""
+        if block:
+            self._note_cut()
+        else:
+            os.close(self.spare)
+            self.spare = -1
+        if self._left_in_spare is not None:
+            self._left_in_spare -= len(block)
+        return block
+
+    def _note_cut(self) -> None:
+        if self.on_cut is not None:
+            self.on_cut()
+
+    def _read(self) -> bytes | None:
         size = BLOCK if self.left is None else min(BLOCK, self.left)
         if not size:
             return b""
@@ -76,10 +131,28 @@ class Feed:
             return None
         except OSError:
             return b""  # a broken disk or network: nothing comes now
+        if block[:1] == b"\0" and self.is_file and not block.strip(b"\0") and self._passed_hole():
+            return self._read()
         self._position += len(block)
         if self.left is not None:
             self.left -= len(block)
         return block
+
+    def _passed_hole(self) -> bool:
+        """Go on behind a hole that begins in a block of zeros: its writer can make it endless."""
+        block_end = os.lseek(self.fd, 0, os.SEEK_CUR)
+        hole = os.lseek(self.fd, self._position, os.SEEK_HOLE)
+        if hole >= block_end:  # they were written
+            os.lseek(self.fd, block_end, os.SEEK_SET)
+            return False
+        try:
+            data = os.lseek(self.fd, hole, os.SEEK_DATA)
+        except OSError:
+            data = os.lseek(self.fd, 0, os.SEEK_END)  # there is nothing behind it
+        if self.left is not None:
+            self.left = max(0, self.left - (data - self._position))
+        self._position = data
+        return True
 
     def _was_truncated(self) -> bool:
         """Whether a file is shorter than what was read of it, now or before it was empty.
@@ -113,13 +186,16 @@ class Feed:
         return b""
 
     def limit(self) -> None:
-        """Let nothing be read but what was written until now."""
+        """From now on, read nothing but what has been written until now."""
         try:
+            if self.spare >= 0:
+                self._left_in_spare = _waiting(self.spare)
+                self.spilled = self.spilled or self._left_in_spare > 0
             if self.is_file:
                 size = os.fstat(self.fd).st_size
                 self.left = size if size < self._position else size - self._position
             else:
-                self.left = struct.unpack("i", fcntl.ioctl(self.fd, termios.FIONREAD, b"\0" * 4))[0]
+                self.left = _waiting(self.fd)
         except OSError:
             self.left = BLOCK  # not a pipe; a block is more than a pipe holds
 
@@ -135,7 +211,9 @@ class Feed:
             self.left = _TAIL_ONLY
 
     def take(self, block: bytes, now: float, partial_after: float, progress_every: float) -> None:
-        """Show the lines that `block` completes, and say in `due` when to show the rest."""
+        """Show the lines that `block` completes, and say in `due` when to show what is left."""
+        if self.broken:
+            return
         lines = self._tail.feed(block)
         if self._screen is None:
             return
@@ -190,7 +268,10 @@ class Feed:
             self._screen.lines(self, self._prefix, lines[continued:], continued > 0)
 
     def end(self) -> None:
-        """Show what is left as a line, and close the descriptor."""
+        """Show what is left as a line, and close the descriptors."""
+        if self.broken:
+            self.close()
+            return
         lines = self._tail.end()
         if self._screen is not None and lines:
             self._show(lines, self._splitter.continued)
@@ -198,10 +279,13 @@ class Feed:
         self.close()
 
     def close(self) -> None:
-        """Close the descriptor; may be called again."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        """Close the descriptors; may be called again."""
+        for fd in (self.fd, self.spare, self.copy):
+            if fd >= 0:
+                os.close(fd)
+        self.fd = self.spare = self.copy = -1
 
 
-__all__ = ["BLOCK", "Feed", "Source"]
+def _waiting(pipe: int) -> int:
+    """Give how many bytes a pipe holds. Raises OSError for what is no pipe."""
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0]

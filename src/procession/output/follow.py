@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 from procession.output.feed import Feed, Source
 from procession.output.loop import Loop
@@ -25,9 +27,11 @@ class Follower:
     partial_after: seconds after which a line is shown although its end has not come.
     progress_every: seconds between two states of a line that replaces itself by `\r`.
 
+    cut: the log file of some source has not taken all that was read of it.
+
     There is a thread, named "procession-output", from the first source to the next `drain`. The
     consoles stay the caller's; close them after `close`. All methods may be called from any
-    thread. Streams that lead to the same place share it: their lines never mix.
+    thread. Streams that lead to the same terminal or file share it: their lines never mix.
     """
 
     def __init__(
@@ -43,6 +47,9 @@ class Follower:
         self._times = (partial_after, progress_every)
         self._tails: dict[tuple[int, str], Tail] = {}
         self._loop: Loop | None = None
+        self._fault: Exception | None = None
+        self.cut = False
+        self._together = False
         self._lock = threading.Lock()
 
     def _screens(self) -> tuple[Screen, Screen]:
@@ -50,37 +57,68 @@ class Follower:
         out = Screen(stdout)
         return out, out if stdout.place == stderr.place else Screen(stderr)
 
-    def add_pipe(self, fd: int, source: Source) -> None:
-        """Follow a pipe until its writers have closed it; takes over its read end."""
-        os.set_blocking(fd, False)
-        self._add(fd, source)
+    def add_pipe(self, fd: int, source: Source, copy: int = -1) -> None:
+        """Follow a pipe until its writers have closed it; takes over its read end.
 
-    def add_file(self, path: str | os.PathLike[str], source: Source, offset: int = 0) -> None:
+        copy: a file that is to have what is read, which is taken over, too; -1: none.
+        """
+        os.set_blocking(fd, False)
+        self._add(fd, source, copy=copy)
+
+    def add_file(
+        self, path: str | os.PathLike[str], source: Source, offset: int = 0, spare: int = -1
+    ) -> None:
         """Follow a file, from its beginning or an offset, while it grows.
 
-        OSError if it cannot be opened.
+        spare: the read end of the pipe to which its writer turns for good when the file takes no
+        more, which is taken over; -1: none. OSError if the file cannot be opened.
 
         A file that has become shorter is followed from its beginning anew. Where inotify is at
         a limit of the machine, the file is looked at every 0.1 seconds.
         """
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except BaseException:
+            if spare >= 0:
+                os.close(spare)
+            raise
         if offset:
             os.lseek(fd, offset, os.SEEK_SET)
-        self._add(fd, source)
+        if spare >= 0:
+            os.set_blocking(spare, False)
+        self._add(fd, source, spare=spare)
 
-    def _add(self, fd: int, source: Source) -> None:
+    def _add(self, fd: int, source: Source, spare: int = -1, copy: int = -1) -> None:
         screen = self._out if source.stream == "out" else self._err
         tail = Tail()
         feed = Feed(fd, source, screen, tail)
+        feed.spare, feed.copy, feed.on_cut = spare, copy, partial(self._note_cut, tail)
         try:
             with self._lock:
-                if self._loop is None or not self._loop.add(feed):
+                wake = not self._together
+                if self._loop is None or not self._loop.add(feed, wake=wake):
                     self._loop = Loop((self._out, self._err), *self._times)
-                    self._loop.add(feed)
+                    self._loop.add(feed, wake=wake)
                 self._tails[source.rank, source.stream] = tail
         except BaseException:
             feed.close()
             raise
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Follow what is added in this block from its end on: the thread wakes up once for all."""
+        self._together = True
+        try:
+            yield
+        finally:
+            self._together = False
+            with self._lock:
+                loop = self._loop
+            if loop is not None:
+                loop.wake()
+
+    def _note_cut(self, tail: Tail) -> None:
+        tail.cut = self.cut = True
 
     def tail(self, rank: int, stream: str) -> list[str]:
         r"""Give the last 20 lines (at most 64 KiB) that were read of a stream, "out" or "err".
@@ -90,6 +128,11 @@ class Follower:
         """
         tail = self._tails.get((rank, stream))
         return [] if tail is None else tail.lines()
+
+    def is_cut(self, rank: int, stream: str) -> bool:
+        """Whether the log file of a stream has not taken all that was read of it."""
+        tail = self._tails.get((rank, stream))
+        return tail is not None and tail.cut
 
     def last_line(self, rank: int) -> bytes:
         """Give the line that a rank wrote last, on either stream; b"" if there is none."""
@@ -112,7 +155,7 @@ class Follower:
         """Give when a stream of a rank was last read, in ns of the monotonic clock; 0: never."""
         return max((tail.fed_at for tail in self._tails_of(rank)), default=0)
 
-    def finish(self, ended: Callable[[], None]) -> None:
+    def finish(self, ended: Callable[[], object]) -> None:
         """Begin what `drain` does, and return at once; `drain` is still to be called.
 
         ended: called when everything is shown, or nobody is there to read it: from the thread, or
@@ -124,6 +167,12 @@ class Follower:
             ended()
         else:
             loop.begin_end(ended)
+
+    @property
+    def fault(self) -> Exception | None:
+        """The error in our own thread after which nothing was shown any more, None: none."""
+        loop = self._loop
+        return self._fault or (loop.fault if loop is not None else None)
 
     def drain(self, timeout: float) -> bool:
         """Show everything that was written until now, then forget all sources.
@@ -138,7 +187,10 @@ class Follower:
         """
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is None or loop.finish(timeout):
+        in_time = loop is None or loop.finish(timeout)
+        if loop is not None:
+            self._fault = self._fault or loop.fault
+        if in_time:
             return True
         with self._lock:
             # A thread that still hangs somewhere keeps the old ones.
@@ -148,6 +200,3 @@ class Follower:
     def close(self) -> None:
         """End the thread and close all descriptors, within about three seconds; idempotent."""
         self.drain(_CLOSE)
-
-
-__all__ = ["Follower", "Source"]

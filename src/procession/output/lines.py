@@ -136,6 +136,3 @@ class LineSplitter:
         lines = bytes(self._rest) + b"\n" if self._rest else b""
         self._begin(lines_continue=self._taken)
         return lines
-
-
-__all__ = ["LONGEST_LINE", "LineSplitter"]

@@ -7,9 +7,12 @@ by `Screen` and written at once. While nothing happens nobody wakes up: the only
 deadlines of lines that are incomplete, and 0.1 s where inotify is at a limit of the machine and
 files must be looked at instead.
 
-After a round that brought little, the thread rests for a moment (1 ms; 4 ms if only files had
-news, whose writers never wait), so that a rank that prints line by line costs a wake-up per rest
+After a round that brought little, the thread pauses for a moment (1 ms; 4 ms if only files had
+news, whose writers never wait), so that a rank that prints line by line costs a wake-up per pause
 and not one per line. What comes after a silence is shown at once.
+
+An error in here must not harm the ranks: a pipe that nobody reads would block or kill its writer.
+So after an unexpected error everything is still read, and thrown away; `fault` says why.
 
 One `Loop` lives from the first source to `drain`: a thread and its descriptors. A drain that
 fails ends with a loop that is given up, never reused: if it hangs in the write() of some object,
@@ -40,34 +43,45 @@ if TYPE_CHECKING:
     from procession.system.inotify import Inotify
 
 _LOOK_AT_FILES = 0.1  # seconds, where there is no notification
-_REST_MS = 1
-_REST_FILES_MS = 4
+_PAUSE_MS = 1
+_PAUSE_FILES_MS = 4
 _BUSY = 16 << 10  # bytes in one read of a pipe: its writer is fast, and may wait for us
+_AFTER_FAULT = 0.05  # seconds between two attempts to read
 _GIVEN_UP = 1.0  # seconds that a loop that was given up has to come back
 _NOTE = b"the console did not take all output in time; the rest of it is not shown"
 
 
 class Loop:
-    """The thread, from the first source to the drain; it starts with the object."""
+    """The thread, from the first source to the drain; it starts with the object.
+
+    fault: the error after which nothing was shown any more, None: there was none.
+    """
 
     def __init__(
         self, screens: tuple[Screen, Screen], partial_after: float, progress_every: float
     ) -> None:
+        self.fault: Exception | None = None
         self._screens = screens
         self._partial_after = partial_after
         self._progress_every = progress_every
         self._feeds: dict[int, Feed] = {}  # by descriptor
+        self._files: dict[tuple[int, str], Feed] = {}  # by rank and stream
+        self._due: dict[Feed, None] = {}  # that hold an incomplete line, or did
+        self._spares: dict[int, Feed] = {}  # by the pipe beside it, files
         self._watched: dict[int, list[Feed]] = {}  # by watch, files
-        self._unwatched: list[Feed] = []  # files that no watch could be had for
+        self._unwatched: list[Feed] = []  # files that could not be watched
         self._ready: dict[Feed, None] = {}  # files that have more, in the order of turns
         self._incoming: list[Feed] = []
+        self._called = False  # to take these
         self._said: list[bytes] = []  # lines of our own
-        self._lock = threading.Lock()  # of _incoming, _said and of the two eventfds while open
+        self._lock = (
+            threading.Lock()
+        )  # of _incoming, _called, _said and of the two eventfds while open
         self._ended = False
         self._finishing = threading.Event()
         self._given_up = threading.Event()
         self._clean = True
-        self._at_end: Callable[[], None] | None = None
+        self._at_end: Callable[[], object] | None = None
         self._inotify: Inotify | None = None
         self._no_inotify = False
         self._thread = threading.Thread(target=self._run, name="procession-output", daemon=True)
@@ -84,14 +98,28 @@ class Loop:
 
     # From other threads.
 
-    def add(self, feed: Feed) -> bool:
-        """Follow one more source; False if the thread has ended."""
+    def add(self, feed: Feed, *, wake: bool = True) -> bool:
+        """Follow one more source; False if the thread has ended.
+
+        wake: begin now; else when `wake` is called, or when something else wakes the thread.
+        """
         with self._lock:
             if not self._ended:
-                if not self._incoming:  # or the thread is on its way
-                    os.eventfd_write(self._wake, 1)
                 self._incoming.append(feed)
+                if wake:
+                    self._call_thread()
             return not self._ended
+
+    def wake(self) -> None:
+        """Begin to follow what was added."""
+        with self._lock:
+            if not self._ended and self._incoming:
+                self._call_thread()
+
+    def _call_thread(self) -> None:
+        if not self._called:  # or it is on its way
+            self._called = True
+            os.eventfd_write(self._wake, 1)
 
     def say(self, line: bytes) -> bool:
         """Show a line of our own on the second screen; False if the thread has ended."""
@@ -101,7 +129,7 @@ class Loop:
                 os.eventfd_write(self._wake, 1)
             return not self._ended
 
-    def begin_end(self, ended: Callable[[], None] | None = None) -> None:
+    def begin_end(self, ended: Callable[[], object] | None = None) -> None:
         """Have the thread show what is written by now, and end; then `ended` is called in it."""
         with self._lock:
             if not self._ended:
@@ -112,12 +140,12 @@ class Loop:
         self._signal(self._wake)
 
     def finish(self, timeout: float) -> bool:
-        """End the thread as `Follower.drain` says."""
+        """End the thread; see `Follower.drain`."""
         self.begin_end()
         try:
             self._thread.join(max(0.0, timeout))
         except BaseException:
-            # Ctrl-C: nobody will come back to give the thread up later.
+            # Ctrl-C: this is the only chance to give the thread up.
             self._give_up()
             raise
         if self._thread.is_alive():
@@ -139,12 +167,25 @@ class Loop:
     def _run(self) -> None:
         try:
             while not self._finishing.is_set():
-                self._round()
-            self._drain()
+                self._guarded(self._round)
+            self._guarded(self._drain)
         finally:
             self._close()
             if self._at_end is not None:
                 self._at_end()
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        """Call this; after a fault nothing is shown, but what ranks write is read."""
+        try:
+            call()
+        except Exception as e:
+            if self.fault is None:
+                self.fault = e
+                for feed in self._feeds.values():
+                    feed.broken = True
+                log_fault(e)
+            else:
+                time.sleep(_AFTER_FAULT)  # it comes again and again
 
     def _close(self) -> None:
         with self._lock:
@@ -166,18 +207,23 @@ class Loop:
         for feed in ready:
             if self._turn(feed, now) == BLOCK:
                 self._ready[feed] = None
-        for feed in self._feeds.values():
+        for feed in list(self._due):
             if feed.due is not None and feed.due <= now:
-                feed.tick(now)
-        self._flush()
+                feed.due = None
+                if not feed.broken:
+                    feed.tick(now)
+            if feed.due is None:
+                del self._due[feed]
+        if self.fault is None:
+            self._flush()
         if (pipes or ready) and not self._ready and most < _BUSY:
-            rest = select.poll()
-            rest.register(self._wake, select.POLLIN)
-            rest.poll(_REST_MS if pipes else _REST_FILES_MS)
+            pause = select.poll()
+            pause.register(self._wake, select.POLLIN)
+            pause.poll(_PAUSE_MS if pipes else _PAUSE_FILES_MS)
 
     def _wait(self) -> list[int]:
-        """Wait until something is to be done; gives pipes, and puts files among those ready."""
-        wakes = [feed.due for feed in self._feeds.values() if feed.due is not None]
+        """Wait until there is something to do; give pipes with news, and add files to `_ready`."""
+        wakes = [feed.due for feed in self._due if feed.due is not None]
         if self._unwatched:
             wakes.append(time.monotonic() + _LOOK_AT_FILES)
         timeout = -1.0
@@ -194,6 +240,9 @@ class Loop:
                 self._admit()
             elif self._inotify is not None and fd == self._inotify.fileno():
                 self._files_with_news(self._inotify.read())
+            elif fd in self._spares:
+                self._spares[fd].spilled = True
+                self._ready[self._spares[fd]] = None
             else:
                 pipes.append(fd)
         self._ready.update(dict.fromkeys(self._unwatched))
@@ -208,11 +257,15 @@ class Loop:
     def _admit(self) -> None:
         """Begin to follow the sources that were added."""
         with self._lock:
+            self._called = False
             incoming, self._incoming = self._incoming, []
             said, self._said = self._said, []
-        for line in said:
-            self._screens[1].lines(self, b"", line)
+        if self.fault is None:
+            for line in said:
+                self._screens[1].lines(self, b"", line)
         for feed in incoming:
+            feed.broken = self.fault is not None
+            self._retire(feed)
             self._feeds[feed.fd] = feed
             if not feed.is_file:
                 try:
@@ -220,6 +273,9 @@ class Loop:
                 except PermissionError:
                     self._ready[feed] = None  # /dev/null: it never waits, and ends at once
                 continue
+            if feed.spare >= 0:
+                self._spares[feed.spare] = feed
+                self._epoll.register(feed.spare, select.EPOLLIN)
             # The watch first, then the first look: nothing falls in between.
             try:
                 wd = self._watch(feed)
@@ -228,6 +284,30 @@ class Loop:
             else:
                 self._watched.setdefault(wd, []).append(feed)
             self._ready[feed] = None
+
+    def _retire(self, successor: Feed) -> None:
+        """Stop following the old file of a rank that has started again and has a new one."""
+        key = successor.source.rank, successor.source.stream
+        old = self._files.pop(key, None)
+        if successor.is_file:
+            self._files[key] = successor
+        if old is None:
+            return
+        old.limit()
+        while self._turn(old, time.monotonic()):
+            pass
+        del self._feeds[old.fd]
+        self._ready.pop(old, None)
+        self._spares.pop(old.spare, None)
+        if old in self._unwatched:
+            self._unwatched.remove(old)
+        for wd, feeds in list(self._watched.items()):
+            if old in feeds:
+                feeds.remove(old)
+                if not feeds and self._inotify is not None:
+                    del self._watched[wd]
+                    self._inotify.remove(wd)
+        old.end()
 
     def _watch(self, feed: Feed) -> int:
         if self._no_inotify:
@@ -242,15 +322,20 @@ class Loop:
                 raise
             self._opened.callback(self._inotify.close)
             self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
-        # What was opened, whatever has its name by now.
+        # The file that was opened, even if another one has its name by now.
         return self._inotify.add(f"/proc/self/fd/{feed.fd}")
 
     def _turn(self, feed: Feed, now: float) -> int:
         """Read one block of a source; gives its size. A pipe at its end is forgotten."""
+        spare = feed.spare
         block = feed.read()
+        if feed.spare != spare:
+            del self._spares[spare]  # it was closed
         if block:
             feed.take(block, now, self._partial_after, self._progress_every)
-            if any(screen.waiting > BLOCK for screen in self._screens):
+            if feed.due is not None:
+                self._due[feed] = None
+            if self.fault is None and any(screen.waiting > BLOCK for screen in self._screens):
                 self._flush()
             return len(block)
         if block is not None and not feed.is_file:
@@ -263,8 +348,10 @@ class Loop:
             self._clean = screen.flush(self._abandon) and self._clean
 
     def _drain(self) -> None:
-        """Show what was written until now; if given up, read no more of it than the tails need."""
+        """Show what was written until now; once given up, read only what the tails need."""
         self._admit()
+        if self.fault is not None:
+            return
         feeds: list[Feed] = list(self._feeds.values())
         for feed in feeds:
             feed.limit()
@@ -289,10 +376,20 @@ class Loop:
                 screen.note(_NOTE)
 
 
+def log_fault(e: Exception) -> None:
+    """Log that output is not shown any more."""
+    import logging
+
+    logging.getLogger("procession").error(
+        "procession: the output of the ranks is not shown any more (%s: %s); they go on, and files "
+        "have all that they write",
+        type(e).__name__,
+        e,
+        exc_info=e,
+    )
+
+
 def _eventfd(opened: contextlib.ExitStack) -> int:
     fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     opened.callback(os.close, fd)
     return fd
-
-
-__all__ = ["Loop"]

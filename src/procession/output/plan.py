@@ -1,78 +1,16 @@
-"""What is to become of a group's output: a route and a prefix by rank, and the files."""
+"""Where a group's output goes: a route and a prefix by rank, and the files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
-from procession.output.rundir import RunDir
-from procession.policy import Logs, Route
-from procession.values import Value
+from procession.output.rundir import Files, RunDir
+from procession.values.base import Value
+from procession.values.policy import Logs, Route
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
-
     from procession.output.duplicate import Duplicates
-
-    class Files(Protocol):
-        """The files of a run; `RunDir` lays them out as torch does, others as they like.
-
-        path: the run's directory. kept: whether its files stay when the run is over. fault: what
-        the launcher could not write there, "" if nothing. (No attributes: `RunDir` may change its
-        own.)
-        """
-
-        @property
-        def path(self) -> str:
-            """The run's directory."""
-            ...
-
-        @property
-        def kept(self) -> bool:
-            """Whether the files stay."""
-            ...
-
-        @property
-        def fault(self) -> str:
-            """What could not be written."""
-            ...
-
-        def make_rank_dir(self, attempt: int, rank: int) -> None:
-            """Make the directory of a rank's files. Raises OSError."""
-            ...
-
-        def error_file(self, attempt: int, rank: int) -> str:
-            """Give the path of a rank's error file."""
-            ...
-
-        def log_file(self, attempt: int, rank: int, stream: str) -> str:
-            """Give the path of a rank's `stdout` or `stderr`."""
-            ...
-
-        def open_log(self, attempt: int, rank: int, stream: str) -> int:
-            """Open that file for the rank. Raises OSError."""
-            ...
-
-        def write_run(self, asked: Mapping[str, Any]) -> None:
-            """Write down what was asked."""
-            ...
-
-        def write_event(self, event: Mapping[str, Any]) -> None:
-            """Write down what happened."""
-            ...
-
-        def write_stacks(self, attempt: int, text: str) -> str:
-            """Write down where ranks were when an attempt failed; gives the path, "" for none."""
-            ...
-
-        def write_end(self, result: Mapping[str, Any], report: str) -> None:
-            """Write down how it ended."""
-            ...
-
-        def close(self) -> None:
-            """Close everything, and remove what does not stay."""
-            ...
 
 
 class Output(Value):
@@ -85,6 +23,22 @@ class Output(Value):
     prefixes: list[str]
     files: Files
     duplicates: Duplicates | None = None
+
+
+def prefixes_of(
+    logs: Logs, nproc: int, name: str, world: tuple[int, int, int] | None = None, node: int = 0
+) -> list[str]:
+    """Give what stands before the lines of each rank; world, node: see `output_of`."""
+    template = logs.template(nproc) or ""
+    first, size, local = world or (0, nproc, 0)
+    width = len(str(size - 1))
+    host = os.uname().nodename if "{host" in template else ""
+    return [
+        template.format(
+            rank=first + r, local_rank=local + r, width=width, name=name, node=node, host=host
+        )
+        for r in range(nproc)
+    ]
 
 
 def output_of(
@@ -104,16 +58,7 @@ def output_of(
     place, attempt: the run's directory and the attempt in it, where the group is one attempt of a
         job that others start again; "": a new directory by `logs`.
     """
-    template = logs.template(nproc) or ""
-    first, size, local = world or (0, nproc, 0)
-    width = len(str(size - 1))
-    host = os.uname().nodename if "{host" in template else ""
-    prefixes = [
-        template.format(
-            rank=first + r, local_rank=local + r, width=width, name=name, node=node, host=host
-        )
-        for r in range(nproc)
-    ]
+    prefixes = prefixes_of(logs, nproc, name, world, node)
     files = RunDir(logs, nproc, directory_name, place, attempt)
     duplicates = None
     if logs.duplicate_stdout or logs.duplicate_stderr:

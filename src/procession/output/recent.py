@@ -1,4 +1,4 @@
-"""What the console has shown last, for who looks on from elsewhere.
+"""What the console has shown last, for other terminals that attach to the run.
 
 It is written by the thread that shows the output, and read by another at its own pace: a reader
 that is too slow finds a gap, never a queue that grows.
@@ -49,7 +49,7 @@ class Recent:
             self._wake = call
 
     def last(self, lines: int) -> tuple[tuple[int, int], list[tuple[bytes, str]]]:
-        """Give the last lines, and the place behind them."""
+        """Give the last lines, and the position behind them."""
         with self._lock:
             found: deque[tuple[bytes, str]] = deque()
             wanted = lines
@@ -62,18 +62,18 @@ class Recent:
                 found.appendleft((data, stream))
                 wanted -= count
             behind = sum(data.count(b"\n") for data, _ in self._blocks)
-            place = self._first + len(self._blocks), self._lines_gone + behind
-        return place, list(found)
+            position = self._first + len(self._blocks), self._lines_gone + behind
+        return position, list(found)
 
     def read(
-        self, place: tuple[int, int], most: int = 1 << 16
+        self, position: tuple[int, int], most: int = 1 << 16
     ) -> tuple[tuple[int, int], int, list[tuple[bytes, str]]]:
-        """Read on from a place; gives the new place, how many lines were missed, and blocks.
+        """Read on from a position; gives the new one, how many lines were missed, and blocks.
 
         most: bytes, but for the last block. If there is no more, there will be a wake-up when there
         is; see `wake_by`.
         """
-        number, lines = place
+        number, lines = position
         with self._lock:
             missed = 0
             if number < self._first:
@@ -89,6 +89,3 @@ class Recent:
                 at += 1
             self._asked = self._asked or at == len(self._blocks)
             return (self._first + at, lines), missed, found
-
-
-__all__ = ["Recent"]

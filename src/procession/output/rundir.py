@@ -1,6 +1,7 @@
 """A run's files: torch's layout of logs by attempt and rank, `run.json` and `events.jsonl`.
 
-    <dir>/<name>_<random>/run.json                        what was asked
+    <dir>/<name>_<random>/run.json                        what was asked (in a job of Slurm:
+                                                          <name>_slurm<job>[_<array task>]_<random>)
                             events.jsonl                 what happened, one object per event
                             report.txt, result.json      how it ended, in words and as data
                             console.log                  what the console of a detached run shows
@@ -15,51 +16,74 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Mapping
 
-from procession.policy import Logs, Route
+from procession.system.disk import disk_is_full
 from procession.system.identity import own_mark
-from procession.typed import cast
+from procession.values.policy import Logs, Route
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO
+    from typing import Any
 
-SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE")
+FULL = "no space is left on the disk"
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+# For files of the launcher: a rank may have put a named pipe in their place, which nobody reads.
+_OWN_FLAGS = LOG_FLAGS | os.O_NONBLOCK
 
 
-def masked(env: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Hide the values of variables whose names look like secrets."""
-    return {
-        name: "***" if value and any(w in name.upper() for w in SECRET_WORDS) else value
-        for name, value in env.items()
-    }
+class Files:
+    """The files of a run; this class writes none of them.
+
+    path: the run's directory. kept: whether its files stay when the run is over. fault: what the
+    launcher could not write, "" if nothing.
+    """
+
+    path = ""
+    kept = True
+    fault = ""
+
+    def make_rank_dir(self, attempt: int, rank: int) -> None:
+        """Make the directory of a rank's files. Raises OSError."""
+
+    def error_file(self, attempt: int, rank: int) -> str:
+        """Give the path of a rank's error file, "" if it has none."""
+        return ""
+
+    def log_file(self, attempt: int, rank: int, stream: str) -> str:
+        """Give the path of a rank's `stdout` or `stderr`, "" if that is the console."""
+        return ""
+
+    def open_log(self, attempt: int, rank: int, stream: str) -> int:
+        """Open that file for the rank, emptied. Raises OSError."""
+        return os.open(self.log_file(attempt, rank, stream), LOG_FLAGS, 0o600)
+
+    def write_run(self, asked: Mapping[str, Any]) -> None:
+        """Write what was asked."""
+
+    def write_event(self, event: Mapping[str, Any]) -> None:
+        """Write what happened; in any thread."""
+
+    def write_stacks(self, attempt: int, text: str) -> str:
+        """Write where ranks were when an attempt failed; gives the path, "" for none."""
+        return ""
+
+    def write_end(self, result: Mapping[str, Any], report: str) -> None:
+        """Write how it ended."""
+
+    def check(self) -> None:
+        """Note in `fault`, when ranks have ended, if their files may be cut off, or are gone."""
+
+    def close(self) -> None:
+        """Close everything, and remove what does not stay."""
 
 
-def masked_words(words: Sequence[str]) -> list[str]:
-    """Hide what looks like a secret on a command line: `--api-key=X` and `--api-key X`."""
-    shown: list[str] = []
-    secret = False
-    for word in words:
-        name, equals, _ = word.partition("=")
-        is_option = name.lstrip("'\"").startswith("-")
-        names_secret = is_option and any(w in name.upper() for w in SECRET_WORDS)
-        if secret and not is_option:
-            word = "***"  # noqa: PLW2901
-        elif names_secret and equals:
-            word = f"{name}=***"  # noqa: PLW2901
-        shown.append(word)
-        secret = names_secret and not equals
-    return shown
-
-
-class RunDir:
+class RunDir(Files):
     """The directory of one run; made at once, with `OSError` if it cannot be.
 
-    place: its path, where somebody else has named it, and other attempts may have used it before;
+    place: its path, where the caller has chosen it; earlier attempts may have used it.
     attempt: then, the number of the group's first one.
     """
 
@@ -69,8 +93,11 @@ class RunDir:
         routes = logs.route(nproc)
         files = any(r in (Route.FILE, Route.TEE) for pair in routes for r in pair)
         self.kept = logs.dir is not None or files
+        self._ranks_write = files
         self.fault = ""
         self._events = -1
+        self._writing = threading.Lock()  # of `_events`; its holder may wait for the disk
+        self._closed = False
         self._made = False
         self._first_attempt = attempt
         flags = LOG_FLAGS
@@ -84,7 +111,7 @@ class RunDir:
             self.path = _new_directory(base, name)
         elif self.kept:
             self.path = _new_directory(temporary_directory(), f"procession_{name}")
-        else:  # made when the forkserver has been told of it, and will remove it if we cannot
+        else:  # made when the forkserver knows of it, which removes it if we cannot
             unique = f"procession_{name}_{os.urandom(6).hex()}@{own_mark()}"
             self.path = os.path.join(temporary_directory(), unique)
         if self.kept:
@@ -130,10 +157,6 @@ class RunDir:
         """Give the path of the copies of lines that some texts pick out, of all ranks."""
         return os.path.join(self._attempt_dir(attempt), f"filtered_{stream}.log")
 
-    def open_log(self, attempt: int, rank: int, stream: str) -> int:
-        """Open that file for the rank. Raises OSError."""
-        return os.open(self.log_file(attempt, rank, stream), LOG_FLAGS, 0o600)
-
     def write_run(self, asked: Mapping[str, Any]) -> None:
         """Write `run.json`."""
         if not self.kept:
@@ -141,7 +164,7 @@ class RunDir:
         import json
 
         try:
-            fd = os.open(os.path.join(self.path, "run.json"), LOG_FLAGS, 0o600)
+            fd = os.open(os.path.join(self.path, "run.json"), _OWN_FLAGS, 0o600)
             with os.fdopen(fd, "w") as f:
                 json.dump(asked, f, indent=2, default=repr)
                 f.write("\n")
@@ -149,21 +172,28 @@ class RunDir:
             self._note(e)
 
     def write_event(self, event: Mapping[str, Any]) -> None:
-        """Append an event to `events.jsonl`."""
-        if self._events < 0:
-            return
+        """Append an event to `events.jsonl`; in any thread."""
         import json
 
-        try:
-            os.write(self._events, json.dumps(event).encode() + b"\n")
-        except OSError as e:
-            self._note(e)
+        line = json.dumps(event).encode() + b"\n"
+        with self._writing:
+            if self._events < 0:
+                return
+            try:
+                taken = os.write(self._events, line)
+                if taken < len(line):  # no half line may stay, to which the next would be glued
+                    os.ftruncate(self._events, os.lseek(self._events, 0, os.SEEK_END) - taken)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError as e:
+                self._note(e)
+        if self._closed:
+            self._close_events()
 
     def write_stacks(self, attempt: int, text: str) -> str:
         """Write where ranks were when an attempt failed; gives the path, "" if it is not whole."""
         path = os.path.join(self._attempt_dir(attempt), "stacks.txt")
         try:
-            fd = os.open(path, LOG_FLAGS, 0o600)
+            fd = os.open(path, _OWN_FLAGS, 0o600)
         except OSError as e:
             self._note(e)
             return ""
@@ -186,12 +216,28 @@ class RunDir:
         for name, text in texts.items():
             path = os.path.join(self.path, name)
             try:
-                fd = os.open(f"{path}.part", LOG_FLAGS, 0o600)
+                fd = os.open(f"{path}.part", _OWN_FLAGS, 0o600)
                 with os.fdopen(fd, "w", errors="backslashreplace") as f:
                     f.write(f"{text}\n")
                 os.rename(f"{path}.part", path)
             except OSError as e:
                 self._note(e)
+                try:
+                    os.unlink(f"{path}.part")
+                except OSError:
+                    pass  # it was not made
+
+    def check(self) -> None:
+        """Note in `fault`, when ranks have ended, if their files may be cut off, or are gone."""
+        if self.fault or not self.kept:
+            return
+        if not os.path.isdir(self.path):
+            self.fault = (
+                f"the run's directory {self.path} is gone, with what was written to it: was it "
+                "removed while ranks ran?"
+            )
+        elif self._ranks_write and disk_is_full(self.path):
+            self.fault = f"what ranks wrote to {self.path} may be cut off: {FULL}"
 
     def _note(self, e: OSError) -> None:
         if not self.fault:
@@ -199,11 +245,32 @@ class RunDir:
 
     def close(self) -> None:
         """Close its files; a scratch directory is removed."""
-        if self._events >= 0:
-            os.close(self._events)
-            self._events = -1
+        self._closed = True
+        self._close_events()
         if self._made:
             _remove(self.path)
+
+    def _close_events(self) -> None:
+        """Close `events.jsonl`, unless a thread hangs in writing to it: it does so afterwards."""
+        if self._writing.acquire(blocking=False):
+            try:
+                if self._events >= 0:
+                    os.close(self._events)
+                    self._events = -1
+            finally:
+                self._writing.release()
+
+
+def directory_name(name: str, env: Mapping[str, str]) -> str:
+    """Give how the directory of a run of this name begins, and its id: with Slurm's ids, too.
+
+    env: this process's variables.
+    """
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+    kept = kept.strip("._")[:40] or "run"
+    job, task = env.get("SLURM_ARRAY_JOB_ID"), env.get("SLURM_ARRAY_TASK_ID")
+    ids = f"{job}_{task}" if job and task else env.get("SLURM_JOB_ID", "")
+    return f"{kept}_slurm{ids}" if ids.replace("_", "").isdecimal() else kept
 
 
 def run_of(path: str) -> str:
@@ -226,7 +293,7 @@ def temporary_directory() -> str:
 
 
 def _new_directory(where: str, name: str) -> str:
-    """Make a directory with a name that nobody can guess. Raises OSError."""
+    """Make a directory with a name that cannot be guessed. Raises OSError."""
     path = os.path.join(where, f"{name}_{os.urandom(6).hex()}")
     os.mkdir(path, 0o700)
     return path
@@ -239,47 +306,3 @@ def _remove(directory: str) -> None:
         import shutil
 
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def disk_is_full(path: str) -> bool:
-    """Tell whether the file system of `path` has no room for an ordinary user's block."""
-    try:
-        return os.statvfs(path).f_bavail == 0
-    except OSError:
-        return False
-
-
-def read_error_file(path: str) -> str:
-    """Read torch's error file: its traceback if it holds one, else its message.
-
-    "" if there is no such file, or it is not one.
-    """
-    try:
-        import json
-
-        with open_regular(path) as f:
-            data = json.loads(f.read(1 << 24))
-    except (OSError, ValueError, RecursionError):
-        return ""
-    message = _mapping(data).get("message")
-    if isinstance(message, dict):
-        inner = _mapping(cast("object", message))
-        callstack = _mapping(inner.get("extraInfo")).get("py_callstack")
-        message = callstack if isinstance(callstack, str) else inner.get("message")
-    return message if isinstance(message, str) else ""
-
-
-def open_regular(path: str) -> BinaryIO:
-    """Open a file that a rank may have replaced: never a link, and nothing that could wait.
-
-    Raises OSError.
-    """
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return open(fd, "rb")
-
-
-def _mapping(data: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", data) if isinstance(data, dict) else {}

@@ -2,8 +2,8 @@
 
 An open line is one whose end has not come although it was shown (a prompt, `Loading... `). Its
 continuation stays in it while nothing else is shown; otherwise the open line is ended, and the
-continuation is a line of its own. Two streams that lead to the same place share one screen,
-because they share the line in which the cursor stands.
+continuation is a line of its own. Two streams that lead to the same terminal or file share one
+screen, because they share the line in which the cursor stands.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Screen:
 
     def prefix(self, text: bytes, colour: int | None) -> bytes:
         """Give a prefix as this console shows it; `colour` is any number, for example a rank."""
+        text = harmless(text)  # it may name a machine, or be a user's template
         if colour is None or not text or not self.console.colour:
             return text
         return b"\x1b[%dm%s%s" % (_COLOURS[colour % len(_COLOURS)], text, RESET)
@@ -113,6 +114,3 @@ class Screen:
             self._add(RESET + b"\n" if self._open_coloured else b"\n")
         self._open = None
         self._open_coloured = False
-
-
-__all__ = ["Screen"]

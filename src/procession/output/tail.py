@@ -1,14 +1,17 @@
-"""The last lines of one source, for reports."""
+"""The last lines of one source, or of a file, for reports."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
 from procession.output.lines import LineSplitter
+from procession.output.rankfiles import open_regular
 
 LINES = 20
 BYTES = 64 << 10
+LINE = 1000  # bytes of a last line
 
 
 class Tail:
@@ -18,11 +21,13 @@ class Tail:
     `lines` may be called from any.
 
     fed_at: when there was something last, in nanoseconds of the monotonic clock; 0: never.
+    cut: its log file has not taken all of it.
     """
 
     def __init__(self) -> None:
         self.splitter = LineSplitter()
         self.fed_at = 0
+        self.cut = False
         self._lock = threading.Lock()
         self._kept = bytearray()
 
@@ -68,7 +73,7 @@ class Tail:
             text = text[cut:].lstrip(bytes(range(0x80, 0xC0)))
         return [line.decode(errors="replace") for line in text.split(b"\n")[-LINES:]]
 
-    def last(self, most: int = 1000) -> bytes:
+    def last(self, most: int = LINE) -> bytes:
         """Give the last line that is not empty, or its last `most` bytes, as it was written."""
         with self._lock:
             return last_line(bytes(self._kept[-most:]) + self.splitter.pending[-most:], most)
@@ -80,4 +85,33 @@ def last_line(text: bytes, most: int) -> bytes:
     return line[-most:]
 
 
-__all__ = ["Tail", "last_line"]
+def last_line_of(path: str) -> tuple[float, bytes]:
+    """Give when a file was written to, and its last line; (0, b"") if it cannot be read."""
+    try:
+        at, _, text = _end_of(path, LINE)
+    except OSError:
+        return 0.0, b""
+    return at, last_line(text, LINE)
+
+
+def last_lines_of(path: str) -> tuple[str, ...]:
+    """Give the last lines of a file that are not empty, () if it cannot be read."""
+    try:
+        _, whole, text = _end_of(path, BYTES)
+    except OSError:
+        return ()
+    lines = text.decode(errors="replace").split("\n")
+    if not whole and len(lines) > 1:
+        del lines[0]
+    shown = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+    while shown and not shown[-1].strip():
+        shown.pop()
+    return tuple(shown[-LINES:])
+
+
+def _end_of(path: str, most: int) -> tuple[float, bool, bytes]:
+    """Give when a file was written to, whether `most` bytes are all of it, and its last bytes."""
+    with open_regular(path) as f:
+        size = f.seek(0, os.SEEK_END)
+        f.seek(max(0, size - most))
+        return os.fstat(f.fileno()).st_mtime, size <= most, f.read(most)

@@ -1,42 +1,69 @@
-"""The three standard streams of each rank: where they come from and go to, by its route."""
+"""Opens the three standard streams of each rank by its route, and shows what is to be shown."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from procession.output.console import Console, leads_to
+from procession.output.console import Console, leads_to, lost_on
 from procession.output.plan import Output
-from procession.output.rundir import open_regular
-from procession.policy import Route
+from procession.output.rundir import FULL
+from procession.system.disk import NO_ROOM, room_on_disk
+from procession.values.base import Record
+from procession.values.policy import Route
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from procession.output.feed import Source
     from procession.output.follow import Follower
     from procession.output.recent import Recent
 
-TAIL_LINES = 20
-TAIL_BYTES = 1 << 16
-LINE_BYTES = 1000
+_SCARCE = 1 << 30  # bytes: a disk with less room may be full soon
+_FDS, _FDS_OF_RANK = 256, 8  # more descriptors than a group needs
+_SHOWN = "what a tee's file did not take was shown on the console"
+
+
+class Streams(Record):
+    """Standard input, output and error of one rank; `opened` are to be closed when it has them.
+
+    spares: by stream, pipes to which a Python rank changes when its log file takes no more.
+    """
+
+    fds: list[int]
+    opened: list[int]
+    spares: dict[str, int]
+
+    def drop(self) -> None:
+        """Close what was opened, for a rank that does not start."""
+        for fd in self.opened:
+            os.close(fd)
+        self.opened = []
 
 
 class Wiring:
     """Opens the streams of a group's ranks, and shows on the console what is to be shown.
 
-    prefixes: what stands before the lines of each rank.
+    python: whether ranks are Python programs that begin with our bootstrap, by rank.
+    prefixes: what stands before the lines of each rank. in_files: whether files get any of it.
     on_quiet: to be set before ranks are started; called once, in the thread that shows their
         output, when the reader of our standard output is found to have gone.
     """
 
-    def __init__(self, output: Output, stdin: int | None) -> None:
+    def __init__(self, output: Output, stdin: int | None, python: Sequence[bool]) -> None:
         self.on_quiet: Callable[[], None] | None = None
         own = leads_to(sys.stdout, 1), leads_to(sys.stderr, 2)
         self._routes = [(_shown(out, own[0]), _shown(err, own[1])) for out, err in output.routes]
         self.prefixes = output.prefixes
         self._stdin = stdin
+        self.in_files = any(r in (Route.FILE, Route.TEE) for pair in self._routes for r in pair)
+        # Two pipes more for each rank, if there are descriptors to spare.
+        room = os.sysconf("SC_OPEN_MAX") >= _FDS + _FDS_OF_RANK * len(python)
+        self._spared = [room and each for each in python]
         self._run = output.files
         self._duplicates = output.duplicates
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -45,11 +72,12 @@ class Wiring:
             # In this thread, which wrote there before: it flushes what is still on its way.
             self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
         self._lent = self._tapped = False
+        self._faults: dict[str, None] = {}  # of consoles that are closed
         self.recent: Recent | None = None
         self._follower: Follower | None = None
 
     def lead_through(self, console: Console | None = None) -> None:
-        """Have all that would go to our own streams directly come through here, for its lines.
+        """Lead what ranks would write to our own streams directly through here, line by line.
 
         To be used before ranks are started. console: shows both streams, and stays the caller's.
         """
@@ -70,7 +98,7 @@ class Wiring:
             self._consoles[1].write(line, timeout=1.0)
 
     def tap(self) -> None:
-        """Keep what is shown last for others to see, in `recent`, unless ranks write past us.
+        """Keep what is shown last in `recent`, for other terminals; not what ranks write directly.
 
         To be used before ranks are started.
         """
@@ -87,12 +115,17 @@ class Wiring:
         err.seen_by = partial(self.recent.add, stream="err")
         out.seen_by = partial(self.recent.add, stream="out")  # also if both are one
 
-    def open(self, attempt: int, rank: int) -> tuple[list[int], list[int]]:
-        """Open stdin, stdout and stderr of a rank; also which of them to close when it has them.
+    def together(self) -> AbstractContextManager[None]:
+        """Make a block in which streams are opened; they are followed from its end on."""
+        from contextlib import nullcontext
 
-        Raises OSError.
-        """
+        followed = any(r in (Route.PREFIX, Route.TEE) for pair in self._routes for r in pair)
+        return self._follow().together() if followed and self._consoles else nullcontext()
+
+    def open(self, attempt: int, rank: int) -> Streams:
+        """Open stdin, stdout and stderr of a rank; in any thread. Raises OSError."""
         opened: list[int] = []
+        spares: dict[str, int] = {}
         try:
             self._run.make_rank_dir(attempt, rank)
             fds = [self._launchers(0) if rank == self._stdin else self._null]
@@ -105,13 +138,16 @@ class Wiring:
                     fds.append(self._null)
                 elif route is Route.PREFIX:
                     fds.append(self._pipe(rank, stream, opened))
+                elif route is Route.FILE:
+                    opened.append(self._run.open_log(attempt, rank, stream))
+                    fds.append(opened[-1])
                 else:
-                    fds.append(self._file(attempt, rank, stream, route, opened))
+                    fds.append(self._tee(attempt, rank, stream, opened, spares))
         except BaseException:
             for fd in opened:
                 os.close(fd)
             raise
-        return fds, opened
+        return Streams(fds, opened, spares)
 
     def _launchers(self, number: int) -> int:
         try:
@@ -120,23 +156,44 @@ class Wiring:
             return self._null
         return number
 
-    def _pipe(self, rank: int, stream: str, opened: list[int]) -> int:
+    def _pipe(self, rank: int, stream: str, opened: list[int], copy: int = -1) -> int:
         follower, source = self._follow(), self._source(rank, stream)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         opened.append(write_end)
-        follower.add_pipe(read_end, source)
+        follower.add_pipe(read_end, source, copy)
         return write_end
 
-    def _file(self, attempt: int, rank: int, stream: str, route: Route, opened: list[int]) -> int:
-        fd = self._run.open_log(attempt, rank, stream)
-        opened.append(fd)
-        if route is Route.TEE:
-            path = self._run.log_file(attempt, rank, stream)
-            source = self._source(rank, stream)
-            self._follow().add_file(path, source)
-            if self._duplicates is not None:
-                self._duplicates.follow(attempt, stream, path, source)
+    def _tee(
+        self, attempt: int, rank: int, stream: str, opened: list[int], spares: dict[str, int]
+    ) -> int:
+        """Open what a teed stream leads to: its file, or a pipe to us if the disk may be full."""
+        path = self._run.log_file(attempt, rank, stream)
+        room = room_on_disk(os.path.dirname(path))
+        if room < _SCARCE:
+            copy = self._open_copy(attempt, rank, stream) if room else -1
+            if copy < 0:
+                self._faults[f"files of ranks are not kept: {FULL}"] = None
+                return self._pipe(rank, stream, opened)
+            fd = self._pipe(rank, stream, opened, copy)
+        else:
+            fd = self._run.open_log(attempt, rank, stream)
+            opened.append(fd)
+            spare = -1
+            if self._spared[rank]:
+                spare, spares[stream] = os.pipe2(os.O_CLOEXEC)
+                opened.append(spares[stream])
+            self._follow().add_file(path, self._source(rank, stream), spare=spare)
+        if self._duplicates is not None:
+            self._duplicates.follow(attempt, stream, path, self._source(rank, stream))
         return fd
+
+    def _open_copy(self, attempt: int, rank: int, stream: str) -> int:
+        try:
+            return self._run.open_log(attempt, rank, stream)
+        except OSError as e:
+            if e.errno not in NO_ROOM:
+                raise
+            return -1
 
     def _source(self, rank: int, stream: str) -> Source:
         from procession.output.feed import Source
@@ -149,10 +206,11 @@ class Wiring:
         )
 
     def _follow(self) -> Follower:
+        if self._consoles is None:
+            raise OSError(errno.ESHUTDOWN, "the group is over")
         if self._follower is None:
             from procession.output.follow import Follower
 
-            assert self._consoles is not None
             self._follower = Follower(*self._consoles)
         return self._follower
 
@@ -160,7 +218,7 @@ class Wiring:
         if self.on_quiet is not None:
             self.on_quiet()
 
-    def finish(self, ended: Callable[[], None]) -> None:
+    def finish(self, ended: Callable[[], object]) -> None:
         """Begin to show what is still to be shown; see `Follower.finish`."""
         if self._follower is None:
             ended()
@@ -169,9 +227,10 @@ class Wiring:
 
     def drain(self, timeout: float) -> bool:
         """Show what is still to be shown, within `timeout` seconds; False if it was cut off."""
-        if self._duplicates is not None:
+        shown = self._follower is None or self._follower.drain(timeout)
+        if self._duplicates is not None:  # the follower may have written what they copy
             self._duplicates.drain(timeout)
-        return self._follower is None or self._follower.drain(timeout)
+        return shown
 
     def log_paths(self, attempt: int, rank: int) -> tuple[str, str]:
         """Give the log files of a rank's stdout and stderr, "" where there is none."""
@@ -185,28 +244,46 @@ class Wiring:
         """Give when we last read what a rank wrote, in ns of the monotonic clock; 0: never."""
         return 0 if self._follower is None else self._follower.last_read(rank)
 
-    def stderr_tail(self, attempt: int, rank: int) -> tuple[str, ...]:
-        """Give the last lines of a rank's stderr, as far as they passed or lie in its file."""
+    def stderr_tail(self, attempt: int, rank: int, *, files: bool = True) -> tuple[str, ...]:
+        """Give the last lines of a rank's stderr, as far as we read them or its file has them.
+
+        files: whether to read that file.
+        """
         route = self._routes[rank][1]
-        if route in (Route.FILE, Route.TEE):
-            return _last_lines(self._run.log_file(attempt, rank, "stderr"))
-        if route is Route.PREFIX and self._follower is not None:
-            return tuple(self._follower.tail(rank, "err"))
-        return ()
+        passed = self._follower is not None and (
+            route is Route.PREFIX or self._follower.is_cut(rank, "err")
+        )
+        if route in (Route.FILE, Route.TEE) and not passed:
+            from procession.output.tail import last_lines_of
+
+            return last_lines_of(self._run.log_file(attempt, rank, "stderr")) if files else ()
+        return tuple(self._follower.tail(rank, "err")) if passed and self._follower else ()
 
     def last_line(self, attempt: int, rank: int) -> bytes:
-        """Give the line that a rank wrote last, as far as it passes or lies in a file of ours."""
+        """Give the line that a rank wrote last, as far as we read it or its file has it."""
         passed = b"" if self._follower is None else self._follower.last_line(rank)
         if passed:
             return passed
-        ends: list[tuple[float, bytes]] = []
-        for path in self.log_paths(attempt, rank):
-            end = _end_of(path) if path else None
-            if end is not None and end[1]:
-                ends.append(end)
-        return max(ends)[1] if ends else b""
+        from procession.output.tail import last_line_of
+
+        ends = [last_line_of(path) for path in self.log_paths(attempt, rank) if path]
+        return max((end for end in ends if end[1]), default=(0.0, b""))[1]
+
+    @property
+    def faults(self) -> list[str]:
+        """What of the output was lost on our own streams, and why; also when all is closed."""
+        if self._consoles is not None:
+            self._faults.update(dict.fromkeys(lost_on(*self._consoles)))
+        if self._follower is not None and self._follower.cut:
+            self._faults[f"log files of ranks are cut off: {FULL}; {_SHOWN}"] = None
+        fault = None if self._follower is None else self._follower.fault
+        if fault is not None:
+            said = f"an error in procession's own thread for it ({type(fault).__name__}: {fault})"
+            self._faults[f"the output of the ranks was not shown to its end: {said}"] = None
+        return list(self._faults)
 
     def _close_consoles(self) -> None:
+        self._faults.update(dict.fromkeys(self.faults))
         if not self._lent:
             for console in self._consoles or ():
                 console.close()
@@ -214,11 +291,12 @@ class Wiring:
 
     def close(self) -> None:
         """Close everything."""
-        if self._duplicates is not None:
-            self._duplicates.close()
         if self._follower is not None:
             self._follower.close()
+            self._faults.update(dict.fromkeys(self.faults))
             self._follower = None
+        if self._duplicates is not None:
+            self._duplicates.close()
         self._close_consoles()
         if self._null >= 0:
             os.close(self._null)
@@ -228,33 +306,3 @@ class Wiring:
 def _shown(route: Route, own: bool) -> Route:
     """Lead a stream through us if `sys.stdout` is not (any more) the descriptor that ranks have."""
     return Route.PREFIX if route is Route.INHERIT and not own else route
-
-
-def _end_of(path: str) -> tuple[float, bytes] | None:
-    """Give when a file was written to, and its last line; None for one that cannot be read."""
-    from procession.output.tail import last_line
-
-    try:
-        with open_regular(path) as f:
-            size = f.seek(0, os.SEEK_END)
-            f.seek(max(0, size - LINE_BYTES))
-            return os.fstat(f.fileno()).st_mtime, last_line(f.read(LINE_BYTES), LINE_BYTES)
-    except OSError:
-        return None
-
-
-def _last_lines(path: str) -> tuple[str, ...]:
-    try:
-        with open_regular(path) as f:
-            size = f.seek(0, os.SEEK_END)
-            f.seek(max(0, size - TAIL_BYTES))
-            text = f.read(TAIL_BYTES)
-    except OSError:
-        return ()
-    lines = text.decode(errors="replace").split("\n")
-    if size > TAIL_BYTES and len(lines) > 1:
-        del lines[0]
-    shown = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
-    while shown and not shown[-1].strip():
-        shown.pop()
-    return tuple(shown[-TAIL_LINES:])

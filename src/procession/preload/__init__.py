@@ -1,5 +1,8 @@
-"""What the forkserver may import before it forks: chosen in the launcher, without running anything.
+"""What the forkserver imports before it forks: chosen in the launcher, without running anything.
 
-`safe` is the list of modules shown to be safe, `imports` finds those that a program will import,
-`learned` remembers what its last run had imported at its end.
+`choose` asks the others: `read` (what a script or module will import), `function` (what a function
+and its arguments need), `safe` (the list of modules that may be imported early) and `learned` (what
+the last run had imported). `forkserver.preload` performs the imports.
+
+May import forkserver, system and values. Start reading at `choose`.
 """

@@ -8,30 +8,43 @@ import sys
 from collections.abc import Iterable
 from enum import Enum
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 
-from procession.values import Value
+from procession.values.base import Value
 
-_SUFFIXES = (*EXTENSION_SUFFIXES, ".py", ".pyc")  # the order in which Python looks
+# In the order in which Python looks.
+_LOADERS = (
+    (ExtensionFileLoader, EXTENSION_SUFFIXES),
+    (SourceFileLoader, SOURCE_SUFFIXES),
+    (SourcelessFileLoader, BYTECODE_SUFFIXES),
+)
 _STANDARD = os.path.dirname(os.path.realpath(os.__file__))
 # What an interpreter has loaded before it looks at its program.
 _LOADED_AT_START = (
     "_collections_abc _sitebuiltins _weakrefset abc codecs encodings genericpath importlib io os "
     "posixpath site stat zipimport"
 )
-# Modules of these names are imported, if there are any, by packages of the list.
+# Packages of the list try to import modules of these names.
 _IMPORTED_IF_THERE = (
     "backports bottleneck brotli chardet ck4inductor colorama cuda cython dill flint gmpy gmpy2 "
     "isal lz4 onnx onnxruntime pydot pynvml pytz pyzstd redis scikits simplejson sksparse snappy "
     "socks tabulate tensorflow tensorrt torchcomms torchgen triton tvm uarray xarray "
     "zstandard"
 )
-# Nothing imports these by itself, whatever lies under such a name.
+# No package imports these.
 _NOBODYS = frozenset(("test", "this", "antigravity", "idlelib", "turtle", "turtledemo"))
 
 
 class Kind(Enum):
-    """Whose a module is."""
+    """Where a module comes from."""
 
     STANDARD = "the standard library's"
     INSTALLED = "installed"
@@ -70,7 +83,7 @@ class Search:
 
     def __init__(self, sys_path: Iterable[str]) -> None:
         self._path = tuple(os.path.abspath(p or os.curdir) for p in sys_path if "\0" not in p)
-        self._listed: dict[str, frozenset[str] | None] = {}
+        self._finders: dict[str, FileFinder] = {}
         self._found: dict[str, Found] = {}
 
     def find(self, module: str) -> Found:
@@ -81,9 +94,9 @@ class Search:
         return found
 
     def in_the_way(self, names: Iterable[str]) -> tuple[str, str] | None:
-        """Give (name, file) of a local module that stands before one that others rely on.
+        """Give (name, file) of a local module that hides one which other packages import.
 
-        names: listed packages, which count besides the standard library's modules.
+        names: packages that it may not hide, besides the modules of the standard library.
         """
         relied_on = (
             sys.stdlib_module_names | set(_IMPORTED_IF_THERE.split()) | set(names)
@@ -91,7 +104,7 @@ class Search:
         for directory in self._path:
             if _kind(directory) is not Kind.LOCAL:
                 continue
-            own = {name.partition(".")[0] for name in self._names(directory) or ()}
+            own = {name.partition(".")[0] for name in _names(directory)}
             for name in sorted(own & relied_on):
                 found = self.find(name)
                 if found.kind is Kind.LOCAL and (found.file or name not in sys.stdlib_module_names):
@@ -115,36 +128,24 @@ class Search:
     def _look(self, name: str, directories: tuple[str, ...]) -> Found:
         portions: list[str] = []
         for directory in directories:
-            names = self._names(directory)
-            if names is None:
+            if os.path.isfile(directory):
                 return _MISSING  # an archive: what lies in it is not looked at
-            if name in names:
-                inside = os.path.join(directory, name)
-                for suffix in _SUFFIXES:
-                    if f"__init__{suffix}" in (self._names(inside) or ()):
-                        file = os.path.join(inside, f"__init__{suffix}")
-                        return Found(_kind(directory), file, (inside,))
-            for suffix in _SUFFIXES:
-                if name + suffix in names:
-                    file = os.path.join(directory, name + suffix)
-                    if os.path.isfile(file):
-                        return Found(_kind(directory), file)
-            if name in names and os.path.isdir(os.path.join(directory, name)):
-                portions.append(os.path.join(directory, name))
-        if portions:
-            return Found(_kind(portions[0]), "", tuple(portions))
-        return _MISSING
+            if directory not in self._finders:
+                self._finders[directory] = FileFinder(directory, *_LOADERS)
+            spec = self._finders[directory].find_spec(name)
+            if spec is not None and spec.loader is not None:
+                within = tuple(spec.submodule_search_locations or ())
+                return Found(_kind(directory), spec.origin or "", within)
+            if spec is not None:
+                portions += spec.submodule_search_locations or ()
+        return Found(_kind(portions[0]), "", tuple(portions)) if portions else _MISSING
 
-    def _names(self, directory: str) -> frozenset[str] | None:
-        """List a directory; None for an archive."""
-        if directory not in self._listed:
-            try:
-                self._listed[directory] = frozenset(os.listdir(directory))
-            except NotADirectoryError:
-                self._listed[directory] = None
-            except (OSError, ValueError):
-                self._listed[directory] = frozenset()
-        return self._listed[directory]
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
 
 
 @cache

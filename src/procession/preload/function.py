@@ -20,7 +20,6 @@ from types import CodeType, FunctionType, ModuleType
 from procession.preload import safe
 from procession.preload.find import Kind, Search, with_packages
 from procession.preload.plan import Plan, nothing
-from procession.preload.reader import hides, unless, variables
 
 _IMPORT_NAME = opcode.opmap["IMPORT_NAME"]
 _EXTENDED_ARG = opcode.opmap["EXTENDED_ARG"]
@@ -38,25 +37,24 @@ def plan_function(
     that are in these. modules, sys_path: the launcher's `sys.modules` and `sys.path`.
     """
     search = Search(sys_path)
-    hidden = search.in_the_way(safe.packages() - {"procession"})
+    hidden = safe.hidden(search)
     if hidden is not None:
-        return nothing(hidden[1], hides(hidden[0]))
+        return nothing(*hidden)
     codes = [name for f in functions for name in _imported_in(f.__code__)]
     wanted = _followed([*named, *codes], modules)
     taken: dict[str, None] = {}
     skipped: dict[str, str] = {}
     # Modules stand in the order in which their imports ended; packages are begun first.
     for name in [name for name in modules if name in wanted]:
-        verdict = safe.verdict(name)
-        there = next((u for u in verdict.unless if search.find(u).kind is not Kind.MISSING), None)
         top = name.partition(".")[0]
         if search.find(top).kind is not Kind.INSTALLED:
             continue
-        if not verdict.safe or there is not None:
-            skipped[top] = unless(there) if there else verdict.reason
+        reason = safe.why_not(name, search)
+        if reason:
+            skipped[top] = reason
         else:
             taken.update(dict.fromkeys(n for n in with_packages(name) if _imports(modules, n)))
-    return Plan(tuple(taken), tuple(skipped.items()), None, variables(taken))
+    return Plan(tuple(taken), tuple(skipped.items()))
 
 
 def _imports(modules: Mapping[str, object], name: str) -> bool:

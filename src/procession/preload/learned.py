@@ -1,9 +1,10 @@
 """What the last run of a program had imported at its end: one small file for each program.
 
-The files lie under the user's cache directory, in a directory that nobody else may enter. What a
-file says is checked before it is used, against the interpreter and the installed packages; what is
-no longer true, or no longer safe, is left out. Nothing here raises: without a place to write, or
-with garbage in it, nothing is learned.
+Rank 0 reports it after its outcome (`worker.modules`), and the next launch of the same program
+imports it early. The files lie in the user's cache directory, in a directory that only the user can
+read. What a file says is checked against the interpreter and the installed packages before it is
+used; what is no longer true, or no longer safe, is left out. Nothing here raises: where nothing can
+be written, or the file is damaged, nothing is learned.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import json
 import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
 
+from procession.forkserver.boot import interpreter_flags
 from procession.preload import safe
-from procession.preload.variables import among
+from procession.preload.plan import Plan
 from procession.system import cachedir
-from procession.typed import cast
+from procession.values.program import Function, Module, Script
+from procession.values.spec import Spec
+from procession.values.variables import among
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,19 +33,76 @@ MOST_PROGRAMS = 200
 LARGEST = 256 << 10  # bytes of one file
 
 CACHE = "learned"
-_FORMAT = 1
+_FORMAT = 2
 
 
-def program_key(kind: str, name: str, flags: Sequence[str] = ()) -> str:
+class Learning:
+    """What is known of the program of one group, and what its rank 0 reports.
+
+    known: modules that the last launch of the program had imported at its end.
+    """
+
+    def __init__(self, spec: Spec, plan: Plan) -> None:
+        kind, name, file = _name_of(spec)
+        self._key = program_key(kind, name, interpreter_flags(), file)
+        self._planned = plan.modules
+        self.known = load(self._key, plan.modules)
+
+    @property
+    def packages(self) -> list[str]:
+        """The packages whose modules rank 0 is to report."""
+        return sorted({name.partition(".")[0] for name in self._planned})
+
+    def forget(self) -> None:
+        """Keep nothing of this program, and learn nothing: ranks could not be forked."""
+        forget(self._key)
+        self._planned = ()
+
+    def take(self, report: bytes) -> None:
+        """Keep what rank 0 reports (see `worker.modules`), if it says something new."""
+        try:
+            modules, files, writes = json.loads(report)
+            fresh = not {*modules} <= {*self.known, *self._planned}
+            if self._planned and (fresh or (writes and self.known)):
+                store(self._key, modules, files, writes, self.known)
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            pass  # there is none, or it is not our bootstrap's
+
+
+def _name_of(spec: Spec) -> tuple[str, str, str]:
+    """Give kind and name of a program, and the file that it is in, "" if that is not known."""
+    program = spec.program
+    if isinstance(program, Script):
+        path = os.path.join(spec.cwd, program.path)
+        return "script", path, path
+    if isinstance(program, Module):
+        return "module", f"{spec.cwd}:{program.name}", ""
+    assert isinstance(program, Function)
+    if program.main is not None:
+        main = program.main
+        where = main.path if isinstance(main, Script) else main.name
+        return "function", f"{os.path.abspath(where)}:{spec.name}", os.path.abspath(where)
+    call = getattr(program.call, "func", program.call)
+    module = str(getattr(call, "__module__", ""))
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    if module == "__main__":
+        module = os.path.abspath(file or ".")
+    name = getattr(call, "__qualname__", type(call).__qualname__)
+    return "function", f"{module}:{name}", os.path.abspath(file) if file else ""
+
+
+def program_key(kind: str, name: str, flags: Sequence[str] = (), file: str = "") -> str:
     """Give the key of a program, for this interpreter.
 
     kind: "script", "module" or "function".
     name: a script's path, or a module's name; of a function, `module:qualname`.
     flags: the interpreter's options, as `subprocess._args_from_interpreter_flags` gives them.
+    file: where its source is, "" if that is not known; of a script, the script. If it has changed,
+        it is another program.
     """
     if kind == "script":
-        name = os.path.realpath(name)
-    parts = [kind, name, list(flags), sys.executable, sys.prefix, sys.version]
+        file = name = os.path.realpath(name)
+    parts = [kind, name, _stamp(file), list(flags), sys.executable, sys.prefix, sys.version]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
@@ -56,18 +116,11 @@ def load(program_key: str, within: Collection[str]) -> tuple[str, ...]:
     Only modules that `safe.verdict` accepts, of packages that have not changed since. Empty if
     nothing is known.
     """
-    directory = cachedir.open_directory(CACHE, make=False)
-    if directory is None:
-        return ()
-    try:
-        said = _read(directory, program_key)
-    finally:
-        os.close(directory)
+    modules, stamps, _ = _read(program_key)
     packages = {name.partition(".")[0] for name in within} - {"procession"}
-    stamps = said[1]
     fresh = {top for top in packages & stamps.keys() if _stamp(stamps[top][0]) == stamps[top]}
     return tuple(
-        name for name in said[0] if name.partition(".")[0] in fresh and safe.verdict(name).safe
+        name for name in modules if name.partition(".")[0] in fresh and safe.verdict(name).safe
     )
 
 
@@ -75,68 +128,48 @@ def store(
     program_key: str,
     modules: Iterable[str],
     files: Mapping[str, str],
-    changed: Mapping[str, str | None] = MappingProxyType({}),
+    writes: Iterable[tuple[str, str | None, int]] = (),
+    known: Iterable[str] = (),
 ) -> None:
     """Keep what a program had imported at its end.
 
     modules: the names in its `sys.modules`, in that order.
     files: top-level packages to their `__file__`; those without are not kept.
-    changed: environment variables that had another value at its end (None: none) than at its
-        start: modules that read one of them are not kept, since the program may set it before it
-        imports them. What the modules themselves set does not count.
+    writes: how it wrote to its environment, also where it put back what was there: variable, new
+        value (None: none), how many of the modules had been loaded by then. Nothing is kept of
+        those that came after the first write, since they may have seen it. What listed modules
+        write when they are imported does not count.
+    known: what was kept of it before, and so was imported before it began. It stays, but for what
+        reads a variable that the program now writes.
     """
+    by_program = [(n, at) for n, value, at in writes if not safe.set_by_import(n, value)]
+    early = list(modules)
+    del early[min((at for _, at in by_program), default=len(early)) :]
+    written = [name for name, _ in by_program]
     stamps = {top: _stamp(file) for top, file in files.items() if top in safe.packages()}
-    known = {top: stamp for top, stamp in stamps.items() if stamp is not None}
-    by_program = [n for n, value in changed.items() if not safe.set_by_import(n, value)]
+    unchanged = {top: stamp for top, stamp in stamps.items() if stamp is not None}
     kept: list[str] = []
-    for name in modules:
-        verdict = safe.verdict(name) if name.partition(".")[0] in known else None
+    for name, variables in (*((n, written) for n in known), *((n, ()) for n in early)):
+        verdict = safe.verdict(name) if name.partition(".")[0] in unchanged else None
         if verdict is None or not verdict.safe:
             continue
-        if not any(among(verdict.variables, variable) for variable in by_program):
+        if not any(among(verdict.variables, variable) for variable in variables):
             kept.append(name)
     tops = {name.partition(".")[0] for name in kept}
-    text = json.dumps(
-        {
-            "format": _FORMAT,
-            "packages": {top: known[top] for top in sorted(tops)},
-            "modules": kept,
-        }
-    ).encode()
-    if len(text) > LARGEST:
-        return
-    directory = cachedir.open_directory(CACHE, make=True)
-    if directory is None:
-        return
-    try:
-        if _is_unfit(directory, program_key):
-            return
-        cachedir.write_file(directory, f"{program_key}.json", text)
-        _forget_oldest(directory)
-    except OSError:
-        pass  # no space, or no permission any more: then it is not learned
-    finally:
-        os.close(directory)
+    if not _is_unfit(program_key):
+        packages = {top: unchanged[top] for top in sorted(tops)}
+        _write(program_key, {"packages": packages, "modules": kept})
 
 
 def forget(program_key: str) -> None:
     """Keep nothing of a program any more, nor take anything new as long as its packages stay."""
-    directory = cachedir.open_directory(CACHE, make=False)
-    if directory is None:
-        return
-    try:
-        packages = _read(directory, program_key)[1]
-        if packages:
-            text = {"format": _FORMAT, "packages": packages, "modules": (), "unfit": True}
-            cachedir.write_file(directory, f"{program_key}.json", json.dumps(text).encode())
-    except OSError:
-        pass  # nothing is known of it
-    finally:
-        os.close(directory)
+    packages = _read(program_key)[1]
+    if packages:
+        _write(program_key, {"packages": packages, "modules": (), "unfit": True})
 
 
-def _is_unfit(directory: int, name: str) -> bool:
-    _, packages, unfit = _read(directory, name)
+def _is_unfit(program_key: str) -> bool:
+    _, packages, unfit = _read(program_key)
     return unfit and all(_stamp(stamp[0]) == stamp for stamp in packages.values())
 
 
@@ -148,46 +181,21 @@ def _stamp(file: str) -> _Stamp | None:
     return [file, status.st_mtime_ns, status.st_size, status.st_ino]
 
 
-_NOTHING: tuple[list[str], dict[str, _Stamp], bool] = [], {}, False
-
-
-def _read(directory: int, name: str) -> tuple[list[str], dict[str, _Stamp], bool]:
-    """Give the modules and packages that a file says, and whether they are of no use."""
-    text = cachedir.read_file(directory, f"{name}.json", LARGEST)
+def _read(program_key: str) -> tuple[list[str], dict[str, _Stamp], bool]:
+    """Give the modules and packages that a file names, and whether they are of no use."""
+    text = cachedir.read(CACHE, f"{program_key}.json", LARGEST)
     try:
-        said = json.loads(text) if text is not None else None
-    except (ValueError, RecursionError):
-        return _NOTHING
-    if not isinstance(said, dict):
-        return _NOTHING
-    record = cast("dict[str, Any]", said)
-    if record.get("format") != _FORMAT:
-        return _NOTHING
-    modules, packages = record.get("modules"), record.get("packages")
-    if not isinstance(modules, list) or not isinstance(packages, dict):
-        return _NOTHING
-    stamps = {
-        top: cast("_Stamp", stamp)
-        for top, stamp in cast("dict[str, Any]", packages).items()
-        if isinstance(stamp, list) and stamp and isinstance(stamp[0], str)
-    }
-    names = [name for name in cast("list[Any]", modules) if isinstance(name, str)]
-    return names, stamps, record.get("unfit") is True
+        record: Any = json.loads(text or b"{}")
+        if record.get("format") == _FORMAT:
+            stamps = {top: [str(s[0]), *s[1:]] for top, s in record["packages"].items()}
+            modules = [name for name in record["modules"] if isinstance(name, str)]
+            return modules, stamps, record.get("unfit") is True
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        pass  # it is damaged
+    return [], {}, False
 
 
-def _forget_oldest(directory: int) -> None:
-    names = os.listdir(directory)
-    if len(names) <= MOST_PROGRAMS:
-        return
-    ages: list[tuple[int, str]] = []
-    for name in names:
-        try:
-            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            ages.append((status.st_mtime_ns, name))
-        except FileNotFoundError:
-            pass  # another launcher was faster
-    for _, name in sorted(ages)[: max(0, len(ages) - MOST_PROGRAMS)]:
-        try:
-            os.unlink(name, dir_fd=directory)
-        except (FileNotFoundError, IsADirectoryError):
-            pass
+def _write(program_key: str, record: dict[str, object]) -> None:
+    text = json.dumps({"format": _FORMAT, **record}).encode()
+    if len(text) <= LARGEST:
+        cachedir.write(CACHE, f"{program_key}.json", text, most=MOST_PROGRAMS)

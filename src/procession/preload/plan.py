@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from procession.values import Value
+from procession.values.base import Value
 
 
 class StoppedAt(Value):
-    """The first place at which a program may change, or see, what is imported."""
+    """The place up to which a program was read, and why reading ended there."""
 
     file: str
     line: int
@@ -25,14 +25,11 @@ class Plan(Value):
         package's import.
     skipped: (module, why not), for what the program imports and is left to the ranks.
     stopped_at: where reading stopped, None if the program was read to its end.
-    variables: environment variables that the modules read when they are imported (`X_*` stands for
-        all that begin with `X_`).
     """
 
     modules: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     stopped_at: StoppedAt | None = None
-    variables: tuple[str, ...] = ()
 
 
 def nothing(where: str, reason: str) -> Plan:
@@ -40,7 +37,7 @@ def nothing(where: str, reason: str) -> Plan:
     return Plan(stopped_at=StoppedAt(where, 0, "", reason))
 
 
-def explain(plan: Plan) -> str:
+def explain(plan: Plan) -> list[str]:
     """Give the lines that say what would be preloaded, what not, and why."""
     lines: list[str] = []
     if plan.modules:
@@ -54,10 +51,9 @@ def explain(plan: Plan) -> str:
     if plan.stopped_at is not None:
         at = plan.stopped_at
         where = f"{os.path.relpath(at.file)}:{at.line}" if at.line else at.file
+        # The line itself stays in its file: it may hold a secret.
         lines.append(f"read up to {where}: {at.reason}")
-        if at.source:
-            lines.append(f"  {at.source}")
-    return "\n".join(lines)
+    return lines
 
 
 def _by_package(modules: tuple[str, ...]) -> list[str]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 
-from procession.preload.find import with_packages
-from procession.values import Value
+from procession.preload.find import Kind, Search, with_packages
+from procession.values.base import Value
 
 
 class Verdict(Value):
@@ -272,6 +272,37 @@ def _made(top: str, apart: tuple[str, ...]) -> Verdict:
     )
 
 
+def why_not(module: str, search: Search) -> str:
+    """Give why a module may not be imported before a fork, "" if it may: by all that is found."""
+    its = verdict(module)
+    if not its.safe:
+        return its.reason
+    kind = search.find(module).kind
+    if module.partition(".")[0] in sys.stdlib_module_names and kind in (Kind.INSTALLED, Kind.LOCAL):
+        return "it is not the standard library's"
+    for other in its.unless:
+        if search.find(other).kind is not Kind.MISSING:
+            return f"it imports {other}, which is not known to be safe"
+    return ""
+
+
+def hidden(search: Search) -> tuple[str, str] | None:
+    """Find a local module that hides one which listed packages import: its file, and a reason."""
+    found = search.in_the_way(packages() - {"procession"})
+    if found is None:
+        return None
+    return found[1], f"it hides the module {found[0]}, which other packages import"
+
+
+def reads(modules: Iterable[str]) -> tuple[str, ...]:
+    """Give the environment variables that these modules read when they are imported.
+
+    `X_*` stands for all that begin with `X_`.
+    """
+    verdicts = {id(v): v for v in map(verdict, modules)}  # many modules share one
+    return tuple(dict.fromkeys(name for v in verdicts.values() for name in v.variables))
+
+
 def packages() -> frozenset[str]:
     """Give the names of all listed packages that are not of the standard library."""
     return frozenset(_LIST)
@@ -288,7 +319,11 @@ def set_by_import(name: str, value: str | None) -> bool:
         import getpass
         import tempfile
 
-        user = getpass.getuser().translate({ord(c): "_" for c in '\\/:*?"<>|'})
+        try:
+            name_of_user = getpass.getuser()
+        except (KeyError, OSError):
+            return False  # in a container, a user may have a number only
+        user = name_of_user.translate({ord(c): "_" for c in '\\/:*?"<>|'})
         return value == os.path.join(tempfile.gettempdir(), f"torchinductor_{user}")
     return (name, value) in (("KMP_DUPLICATE_LIB_OK", "True"), ("KMP_INIT_AT_FORK", "FALSE"))
 

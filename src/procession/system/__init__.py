@@ -1,1 +1,5 @@
-"""One family of system calls per file."""
+"""System calls: one family of them per file.
+
+May import values. Files that a rank or the forkserver imports use the standard library only. Start
+reading at `eventloop` and `tree`.
+"""

@@ -1,22 +1,21 @@
 """The accelerators of this machine, from device files and /sys, without any vendor's library.
 
 Loading CUDA or ROCm to count devices takes seconds and leaves threads and open devices behind,
-after which a process must not fork. What is found is what the kernel shows: that a framework can
-use it is not proven. Nothing here raises. Everything takes a root directory and an environment, so
-that it can be shown another machine.
+after which a process must not fork. What is found is what the kernel shows; it does not prove that
+a framework can use it. Nothing here raises. Everything takes a root directory and an environment,
+so that tests can show it another machine.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from procession.system.files import number, read
+from procession.system.files import entries, number, pairs, read
 
 INTEL, GOOGLE = "0x8086", "0x1ae0"
-INTEGRATED = "0000:00:02.0"  # where Intel's processors have their own graphics
+INTEGRATED = "0000:00:02.0"  # the PCI slot of graphics that are part of an Intel processor
 # Google's PCI devices are also network cards and disks. v2 and v3, (no name), v4, v5p, v5e, v6e, 7x
 TPU_DEVICES = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
 DISPLAY_CLASS = "0x03"
@@ -27,8 +26,8 @@ class Accelerators:
     """The accelerators of one kind.
 
     count: those that this process has device files for. names: models, if known, else device files.
-    variables: those that are set and choose among them. notes, faults: what people should know, and
-    what keeps this process from using them.
+    variables: environment variables that are set and choose among them. notes: what people should
+    know. faults: what keeps this process from using them.
     """
 
     kind: str
@@ -51,13 +50,10 @@ class _Machine:
         self._env = env
 
     def names(self, directory: str, pattern: str) -> list[str]:
-        """List what is in a directory and matches, in the order of its numbers."""
-        try:
-            names = os.listdir(os.path.join(self.root, directory.lstrip("/")))
-        except OSError:
-            return []
-        matching = [n for n in names if re.fullmatch(pattern, n)]
-        return sorted(matching, key=lambda n: [int(d) for d in re.findall(r"\d+", n)])
+        return entries(directory, pattern, self.root)
+
+    def pairs(self, path: str, separator: str) -> dict[str, str]:
+        return pairs(path, separator, self.root)
 
     def devices(self, pattern: str, directory: str = "/dev") -> list[str]:
         found = [f"{directory}/{name}" for name in self.names(directory, pattern)]
@@ -76,14 +72,6 @@ class _Machine:
 def _hidden(variables: Mapping[str, str]) -> tuple[str, ...]:
     empty = [n for n, value in variables.items() if value.strip() in ("", "-1", "NoDevFiles")]
     return tuple(f"{name} hides them all" for name in empty)
-
-
-def _told(text: str, separator: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        name, _, value = line.partition(separator)
-        found[name.strip()] = value.strip()
-    return found
 
 
 def _shut(m: _Machine, devices: Sequence[str]) -> list[str]:
@@ -106,9 +94,9 @@ def _made(
     if known > len(devices):
         lacks = f"the driver knows {known}, there are device files for {len(devices)}"
         notes, faults = ([*notes, lacks], faults) if devices else (notes, [*faults, lacks])
-    told = tuple(devices if names is None else names)
+    shown = tuple(devices if names is None else names)
     notes = (*notes, *_hidden(variables))
-    return Accelerators(kind, len(told), told, variables, notes, tuple(faults))
+    return Accelerators(kind, len(shown), shown, variables, notes, tuple(faults))
 
 
 def _nvidia(m: _Machine) -> Accelerators | None:
@@ -116,8 +104,8 @@ def _nvidia(m: _Machine) -> Accelerators | None:
     models: dict[str, str] = {}  # by device file
     addresses = m.names("/proc/driver/nvidia/gpus", r"[0-9a-fA-F:.]+")
     for address in addresses:
-        told = _told(m.read(f"/proc/driver/nvidia/gpus/{address}/information"), ":")
-        models[f"/dev/nvidia{told.get('Device Minor')}"] = told.get("Model", "")
+        said = m.pairs(f"/proc/driver/nvidia/gpus/{address}/information", ":")
+        models[f"/dev/nvidia{said.get('Device Minor')}"] = said.get("Model", "")
     if not devices and not addresses:
         return None
     variables = m.variables("CUDA_VISIBLE_DEVICES")
@@ -128,17 +116,17 @@ def _nvidia(m: _Machine) -> Accelerators | None:
 def _amd(m: _Machine) -> Accelerators | None:
     nodes = "/sys/class/kfd/kfd/topology/nodes"
     devices: list[str] = []
-    names: list[str] = []
+    models: list[str] = []
     known = 0
     for node in m.names(nodes, r"\d+"):
         if not number(f"{nodes}/{node}/gpu_id", m.root):  # a processor has 0
             continue
         known += 1
-        told = _told(m.read(f"{nodes}/{node}/properties"), " ")
-        render = f"/dev/dri/renderD{told.get('drm_render_minor')}"
+        said = m.pairs(f"{nodes}/{node}/properties", " ")
+        render = f"/dev/dri/renderD{said.get('drm_render_minor')}"
         if os.path.exists(m.path(render)):  # a container may have some of them
             devices.append(render)
-            names.append(_gfx(told.get("gfx_target_version", "")) or render)
+            models.append(_gfx(said.get("gfx_target_version", "")) or render)
     here = m.devices("kfd")
     if not known and not here:
         return None
@@ -147,8 +135,8 @@ def _amd(m: _Machine) -> Accelerators | None:
     if len(variables) == 2:
         notes.append("HIP_VISIBLE_DEVICES chooses among what ROCR_VISIBLE_DEVICES leaves")
     if not here:
-        devices, names = [], []
-    made = _made(m, "AMD", devices, variables, names=names, known=known, notes=notes)
+        devices, models = [], []
+    made = _made(m, "AMD", devices, variables, names=models, known=known, notes=notes)
     faults = _shut(m, here) if here else ["there is no /dev/kfd"]
     return replace(made, faults=(*made.faults, *faults))
 
@@ -161,19 +149,22 @@ def _gfx(version: str) -> str:
     return f"gfx{n // 10000}{n // 100 % 100:x}{n % 100:x}"
 
 
+def intel_cards(root: str = "/") -> list[tuple[str, bool]]:
+    """Give Intel's graphics under /sys/class/drm, and whether each is the processor's own."""
+    cards: list[tuple[str, bool]] = []
+    for name in entries("sys/class/drm", r"renderD\d+", root):
+        device = f"sys/class/drm/{name}/device"
+        display = (read(f"{device}/class", root) or "").startswith(DISPLAY_CLASS)
+        if read(f"{device}/vendor", root) == INTEL and display:
+            own = f"PCI_SLOT_NAME={INTEGRATED}" in (read(f"{device}/uevent", root) or "")
+            cards.append((name, own))
+    return cards
+
+
 def _intel(m: _Machine) -> Accelerators | None:
-    cards: list[str] = []
-    notes: list[str] = []
-    for name in m.names("/sys/class/drm", r"renderD\d+"):
-        device = f"/sys/class/drm/{name}/device"
-        if m.read(f"{device}/vendor") != INTEL:
-            continue
-        if not m.read(f"{device}/class").startswith(DISPLAY_CLASS):
-            continue
-        if f"PCI_SLOT_NAME={INTEGRATED}" in m.read(f"{device}/uevent").splitlines():
-            notes = ["the processor's own graphics is not counted"]
-        else:
-            cards.append(f"/dev/dri/{name}")
+    found = intel_cards(m.root)
+    cards = [f"/dev/dri/{name}" for name, integrated in found if not integrated]
+    notes = ["the processor's own graphics is not counted"] if len(cards) < len(found) else []
     if not cards and not notes:
         return None
     devices = [c for c in cards if os.path.exists(m.path(c))]

@@ -8,7 +8,40 @@ import stat
 OPEN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def open_directory(name: str, *, make: bool) -> int | None:
+def read(directory: str, name: str, largest: int) -> bytes | None:
+    """Read a file of at most `largest` bytes; None if there is none that only this user can change.
+
+    directory: its name below the user's cache directory.
+    """
+    at = _open_directory(directory, make=False)
+    if at is None:
+        return None
+    try:
+        return _read_file(at, name, largest)
+    finally:
+        os.close(at)
+
+
+def write(directory: str, name: str, text: bytes, most: int = 0) -> None:
+    """Write a file, in place of an older one; a reader sees one or the other.
+
+    Nothing is written where that is impossible. most: how many files the directory may hold, of
+    which the oldest are removed; 0: as many as there are.
+    """
+    at = _open_directory(directory, make=True)
+    if at is None:
+        return
+    try:
+        _write_file(at, name, text)
+        if most:
+            _remove_oldest(at, most)
+    except OSError:
+        pass  # no space, or no permission any more
+    finally:
+        os.close(at)
+
+
+def _open_directory(name: str, *, make: bool) -> int | None:
     """Open a directory of ours for files; None if there is none that only this user can change."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):
@@ -45,8 +78,7 @@ def _is_ours(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
-def read_file(directory: int, name: str, most: int) -> bytes | None:
-    """Read a file of at most so many bytes; None if it is not there, or not only ours to write."""
+def _read_file(directory: int, name: str, largest: int) -> bytes | None:
     try:
         fd = os.open(name, os.O_RDONLY | OPEN, dir_fd=directory)
     except OSError:
@@ -56,19 +88,15 @@ def read_file(directory: int, name: str, most: int) -> bytes | None:
         if not (stat.S_ISREG(status.st_mode) and _is_ours(status)):
             return None
         with open(fd, "rb", closefd=False) as f:
-            text = f.read(most + 1)
+            text = f.read(largest + 1)
     except OSError:
         return None
     finally:
         os.close(fd)
-    return text if len(text) <= most else None
+    return text if len(text) <= largest else None
 
 
-def write_file(directory: int, name: str, text: bytes) -> None:
-    """Put a file in the place of another, if there is one; a reader sees one or the other.
-
-    Raises OSError.
-    """
+def _write_file(directory: int, name: str, text: bytes) -> None:
     draft = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN, 0o600, dir_fd=directory)
     try:
@@ -78,3 +106,21 @@ def write_file(directory: int, name: str, text: bytes) -> None:
     except OSError:
         os.unlink(draft, dir_fd=directory)
         raise
+
+
+def _remove_oldest(directory: int, most: int) -> None:
+    names = os.listdir(directory)
+    if len(names) <= most:
+        return
+    ages: list[tuple[int, str]] = []
+    for name in names:
+        try:
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            ages.append((status.st_mtime_ns, name))
+        except FileNotFoundError:
+            pass  # another process was faster
+    for _, name in sorted(ages)[: max(0, len(ages) - most)]:
+        try:
+            os.unlink(name, dir_fd=directory)
+        except (FileNotFoundError, IsADirectoryError):
+            pass

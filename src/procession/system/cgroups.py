@@ -5,10 +5,8 @@ Read from /proc and /sys. Nothing here raises: what cannot be read is None, or i
 
 from __future__ import annotations
 
-import os
-
 from procession.system.files import read
-from procession.values import Value
+from procession.values.base import Value
 
 UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2**63
 
@@ -16,9 +14,9 @@ UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2**63
 class Cgroups(Value):
     """The cgroups of this process.
 
-    version: "1", "2", "1 and 2", or None if unknown. paths: by controller of version 1, and by ""
-    for version 2, its directories from the own one up to the highest that can be seen. hidden: the
-    controllers whose own directory cannot be seen; that of the mount stands for it.
+    version: "1", "2", "1 and 2", or None if unknown. paths: by controller for version 1, and by ""
+    for version 2: directories, from that of this process up to the highest visible one. hidden:
+    controllers whose directory of this process is not visible; the mount point stands for it.
     """
 
     version: str | None
@@ -52,17 +50,12 @@ class Cgroups(Value):
         """Give the lowest limit of memory, in bytes; None: there is none."""
         return self.limit("memory", "memory.max", "memory.limit_in_bytes")
 
-    def writable(self) -> bool:
-        """Tell whether this process may make cgroups of version 2 below its own."""
-        own = os.path.join(self.root, self.paths.get("", ("",))[0].lstrip("/"))
-        return "" in self.paths and all(
-            os.access(path, os.W_OK) for path in (own, f"{own}/cgroup.procs")
-        )
-
 
 def cgroups(root: str = "/") -> Cgroups:
     """Find the cgroups of this process."""
-    mounts: dict[str, tuple[str, str]] = {}  # controller -> what of its tree is mounted, and where
+    mounts: dict[
+        str, tuple[str, str]
+    ] = {}  # controller -> the part of its tree that is mounted, and where
     for line in (read("/proc/self/mountinfo", root) or "").splitlines():
         left, _, right = line.partition(" - ")
         mount, kind = left.split(), right.split()
@@ -92,7 +85,7 @@ def _below(path: str, top: str) -> str | None:
     if path != top and not path.startswith(f"{top}/"):
         return None
     below = path[len(top) :]
-    return None if ".." in below.split("/") else below  # a container sees part of the tree only
+    return None if ".." in below.split("/") else below  # a container sees only part of the tree
 
 
 def _upwards(mounted: str, below: str) -> tuple[str, ...]:

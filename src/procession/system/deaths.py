@@ -1,9 +1,10 @@
 """The deaths of many processes, seen by their pidfds.
 
-Theory of operation. A process's parent tells its launcher of its end, with its status; the pidfd is
-for the case that nobody tells. So all pidfds lie in an epoll of their own, which the loop watches
-as one descriptor: the first death is noticed at once, and who is dead and has not been forgotten a
-moment later is told. A group of many that ends in good order costs a few looks, not one for each.
+Theory of operation. The forkserver reports each end with its exit status; the pidfd is for the case
+that no report comes. All pidfds are in one epoll, which the loop watches as one descriptor. The
+first death is noticed at once. A moment later, every pidfd that shows a death and was not forgotten
+in the meantime is passed on. So a large group that ends normally costs a few looks, not one for
+each rank.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from collections.abc import Callable
 
 from procession.system.eventloop import EventLoop
 
-MOMENT = 0.01  # seconds, for the other way to be heard
+MOMENT = 0.01  # seconds that a report has to arrive
 
 
 class Deaths:
-    """Pidfds that are watched, each under a number; `seen` is called with it, once.
+    """Watched pidfds, each with a number; `seen` is called once with the number of a dead process.
 
-    moment: seconds from a death until it is told.
+    moment: seconds from a death until `seen` is called.
     """
 
     def __init__(self, loop: EventLoop, seen: Callable[[int], None]) -> None:

@@ -8,11 +8,14 @@ import os
 def fill_standard() -> list[int]:
     """Open /dev/null on those of the descriptors 0 to 2 that are closed; gives which.
 
-    Without that, a socket or a file that is opened next would become somebody's standard output.
+    Otherwise the next socket or file that is opened would become the standard output of a program.
     The caller closes them. Raises OSError.
     """
     filled: list[int] = []
-    while (fd := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= 2:
-        filled.append(fd)
-    os.close(fd)
+    for fd in range(3):
+        # Nothing is opened where nothing is missing: a KeyboardInterrupt could leave it open.
+        try:
+            os.fstat(fd)
+        except OSError:
+            filled.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))  # the lowest free number
     return filled

@@ -9,7 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable
 
-Call = Callable[[], None]
+from procession.system.facilities import named
+
+Call = Callable[[], object]
+AT_ONCE_NS = 50_000  # a wait that was shorter found something that had happened before
 
 
 class EventLoop:
@@ -19,28 +22,36 @@ class EventLoop:
     """
 
     def __init__(self) -> None:
-        # When the wait returned, and when the one before did: what is told now happened in between.
-        self.looked = self.looked_before = time.monotonic_ns()
+        # What is reported now happened between `looked_before` and `looked`, even if this thread
+        # had to wait long for a CPU.
+        self.looked = self.looked_before = self._bound = time.monotonic_ns()
+        self.slept = True  # in the last wait: what is reported now happened just then
         self._epoll = select.epoll()
         self._sources: dict[int, Call] = {}
+        self._first: set[int] = set()
         self._writers: set[int] = set()
         self._deadlines: dict[Hashable, tuple[float, Call]] = {}
         self._requests: deque[Call] = deque()
         self._lock = threading.RLock()  # a signal handler may ask while its thread asks
         try:
             self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        except OSError:
+        except OSError as e:
             self._epoll.close()
-            raise
+            raise named("eventfd", e) from None
         self.watch(self._wake, self._take_requests)
 
-    def watch(self, fd: int, call: Call) -> None:
-        """Call `call` whenever `fd` can be read, or has ended."""
+    def watch(self, fd: int, call: Call, *, first: bool = False) -> None:
+        """Call `call` whenever `fd` can be read, or has ended.
+
+        first: before descriptors without this flag, and in the order in which they became ready.
+        """
         self._epoll.register(fd, select.EPOLLIN)
         self._sources[fd] = call
+        if first:
+            self._first.add(fd)
 
     def want_write(self, fd: int, wanted: bool) -> None:
-        """Say whether a watched `fd` is also waited for until it can be written."""
+        """Say whether to call the watcher of `fd` also when `fd` can be written."""
         if fd in self._sources and wanted != (fd in self._writers):
             self._epoll.modify(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
             (self._writers.add if wanted else self._writers.discard)(fd)
@@ -50,19 +61,25 @@ class EventLoop:
         if self._sources.pop(fd, None) is not None:
             self._epoll.unregister(fd)
             self._writers.discard(fd)
+            self._first.discard(fd)
 
     def after(self, key: Hashable, seconds: float, call: Call) -> None:
-        """Call `call` once, `seconds` from now; replaces what was set for `key`."""
+        """Call `call` once, `seconds` from now; replaces the earlier call for `key`."""
         self._deadlines[key] = time.monotonic() + seconds, call
 
     def cancel(self, key: Hashable) -> None:
-        """Take back what was set for `key`."""
+        """Cancel the call for `key`."""
         self._deadlines.pop(key, None)
+
+    def put_off(self, seconds: float) -> None:
+        """Move all deadlines by the time in which this process was stopped."""
+        for key, (at, call) in self._deadlines.items():
+            self._deadlines[key] = at + seconds, call
 
     def request(self, call: Call) -> bool:
         """Have the loop call `call` soon; from any thread or signal handler, at any time.
 
-        False if the loop is closed; one that closes soon may forget it.
+        False if the loop is closed. A loop that closes soon may not get to it.
         """
         with self._lock:
             if self._wake >= 0:
@@ -70,23 +87,52 @@ class EventLoop:
                 os.eventfd_write(self._wake, 1)
             return self._wake >= 0
 
+    def fail(self, e: BaseException) -> None:
+        """Have the loop raise this; from any thread."""
+
+        def throw() -> None:
+            raise e
+
+        self.request(throw)
+
     def turn(self) -> None:
         """Wait until something is to be done, and do it."""
         patience = None
         if self._deadlines:
             soonest = min(at for at, _ in self._deadlines.values())
             patience = max(0.0, soonest - time.monotonic())
-        ready = self._epoll.poll(patience)
-        self.looked_before, self.looked = self.looked, time.monotonic_ns()
-        for fd, _ in ready:
-            call = self._sources.get(fd)  # None: forgotten by a call just before
-            if call is not None:
-                call()
+        began = time.monotonic_ns()
+        ready = [fd for fd, _ in self._epoll.poll(patience)]
+        self.slept = time.monotonic_ns() - began > AT_ONCE_NS
+        # It is not known when these became ready: this thread may have waited for a CPU since. But
+        # what a look after a time stamp does not find has not happened before that stamp.
+        ready = self._look(ready)
+        self._call([fd for fd in ready if fd in self._first])
+        self._call([fd for fd in ready if fd not in self._first])
         now = time.monotonic()
         for key in [k for k, (at, _) in self._deadlines.items() if at <= now]:
             entry = self._deadlines.pop(key, None)
             if entry is not None:
                 entry[1]()
+
+    def hear_first(self) -> None:
+        """Call the watchers of ready descriptors that come first, without waiting."""
+        if self._first:
+            self._call([fd for fd in self._look([]) if fd in self._first])
+
+    def _look(self, before: list[int]) -> list[int]:
+        """Give what is ready, in the order in which it became ready; `before` is known already."""
+        self.looked_before, self._bound = self._bound, time.monotonic_ns()
+        ready = [fd for fd, _ in self._epoll.poll(0)]
+        self.looked = time.monotonic_ns()
+        # A level-triggered epoll moves what it has reported to the end of its list.
+        return before + [fd for fd in ready if fd not in before]
+
+    def _call(self, fds: list[int]) -> None:
+        for fd in fds:
+            call = self._sources.get(fd)  # None: forgotten by a call just before
+            if call is not None:
+                call()
 
     def _take_requests(self) -> None:
         os.eventfd_read(self._wake)

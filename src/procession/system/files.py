@@ -1,7 +1,7 @@
-"""Small files in which the kernel tells something.
+"""Reading the small files of /proc and /sys.
 
-Nothing here raises: None stands for what cannot be read. Everything takes a root directory, so that
-it can be shown another machine.
+Unless said otherwise, nothing here raises: None stands for what cannot be read. A root directory
+lets tests show another machine.
 """
 
 from __future__ import annotations
@@ -32,3 +32,33 @@ def field(path: str, name: str, root: str = "/") -> int | None:
         if head.strip() == name and words and words[0].isdecimal():
             return int(words[0]) * (1024 if words[1:] == ["kB"] else 1)
     return None
+
+
+def pairs(path: str, separator: str, root: str = "/") -> dict[str, str]:
+    """Read a file of lines `name<separator>value`; {} if there is none."""
+    lines = (read(path, root) or "").splitlines()
+    return {n.strip(): v.strip() for n, _, v in (line.partition(separator) for line in lines)}
+
+
+def entries(directory: str, pattern: str, root: str = "/") -> list[str]:
+    """List what is in a directory and matches a pattern, in the order of the numbers in it."""
+    import re
+
+    try:
+        found = os.listdir(os.path.join(root, directory.lstrip("/")))
+    except OSError:
+        return []
+    matching = [name for name in found if re.fullmatch(pattern, name)]
+    return sorted(matching, key=lambda n: [int(d, 16) for d in re.findall("[0-9a-fA-F]+", n)])
+
+
+def process_fields(pid: int | str, root: str = "/proc") -> list[bytes]:
+    """Give the fields of /proc/<pid>/stat from the state on; [] if the process is gone.
+
+    Raises OSError, so that a caller can tell a hidden process from one that is gone.
+    """
+    try:
+        with open(f"{root}/{pid}/stat", "rb", buffering=0) as f:
+            return f.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []

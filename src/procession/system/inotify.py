@@ -42,9 +42,9 @@ def _call(name: str, *args: object, path: bytes | None = None) -> int:
 class Inotify:
     """Watches for writes to regular files.
 
-    Its descriptor is non-blocking, closed on exec, and readable when there is news. OSError from
-    the constructor and from `add` may mean that a limit of the user is reached (EMFILE, ENOSPC;
-    the text then names the setting): who follows files should fall back to a timer then.
+    Its descriptor is non-blocking, closed on exec, and readable when a file was written to. OSError
+    from the constructor and from `add` may mean that a limit of the user is reached (EMFILE,
+    ENOSPC; the text then names the setting): the caller should use a timer then.
     """
 
     def __init__(self) -> None:
@@ -93,6 +93,3 @@ class Inotify:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-
-__all__ = ["Inotify"]

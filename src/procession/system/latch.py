@@ -1,4 +1,4 @@
-"""Waiting for something that happens once; an interrupt can break it off at any moment."""
+"""Waiting for something that happens once; a KeyboardInterrupt can end the wait at any moment."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import _thread
 import threading
 import time
 
-# A signal that comes between Python's last look and the call that sleeps does not wake it. So the
-# main thread, in which handlers run, looks up now and then.
+# A signal that comes between Python's last check and the call that sleeps does not wake it. So the
+# main thread, in which handlers run, wakes up every second.
 LOOK_UP = 1.0  # seconds
 
 
 class Latch:
-    """Is set once, and then for ever; any number of threads may wait for it.
+    """Is set once, and stays set; any number of threads may wait for it.
 
     `threading.Event` is made of several steps in Python, and a KeyboardInterrupt between two of
-    them becomes a RuntimeError, or leaves a lock behind that nobody releases. Here there is one
+    them becomes a RuntimeError, or leaves a lock behind that is never released. Here there is one
     step in which a wait can be interrupted, and a lock for each wait.
     """
 
@@ -24,11 +24,11 @@ class Latch:
         self._waits: list[_thread.LockType] = []
 
     def is_set(self) -> bool:
-        """Tell whether it has happened."""
+        """Tell whether it is set."""
         return self._set
 
     def set(self) -> None:
-        """Let it have happened; from any thread."""
+        """Set it, and wake the waiting threads; from any thread."""
         self._set = True
         while self._waits:
             try:
@@ -37,13 +37,13 @@ class Latch:
                 return  # another thread was faster
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has happened, or `timeout` seconds have gone by; tells whether it has."""
+        """Wait until it is set, for at most `timeout` seconds; tells whether it is."""
         if not self._set:
             lock = _thread.allocate_lock()
             lock.acquire()
             self._waits.append(lock)
             try:
-                if not self._set:  # whoever sets it from now on sees this wait
+                if not self._set:  # a `set` from now on sees this wait
                     _sleep(lock, timeout)
             finally:
                 if lock in self._waits:
@@ -52,7 +52,7 @@ class Latch:
 
 
 def _sleep(lock: _thread.LockType, timeout: float | None) -> None:
-    """Wait until somebody releases the lock, or the time is over."""
+    """Wait until the lock is released, or the time is over."""
     longest = LOOK_UP if threading.current_thread() is threading.main_thread() else -1.0
     if timeout is None:
         while not lock.acquire(True, longest):
@@ -63,6 +63,3 @@ def _sleep(lock: _thread.LockType, timeout: float | None) -> None:
         left = max(0.0, until - time.monotonic())
         if lock.acquire(True, left if longest < 0 else min(left, longest)) or left == 0.0:
             return
-
-
-__all__ = ["Latch"]

@@ -1,35 +1,33 @@
 """Whether the kernel killed a rank for want of memory.
 
-Nothing here raises or leaves a file open. What reads files takes a root directory, so that it can
-be shown another machine.
+Nothing here raises or leaves a file open. A root directory lets tests show another machine.
 """
 
 from __future__ import annotations
 
 from procession.system.cgroups import Cgroups, cgroups
-from procession.system.files import field, read
+from procession.system.files import field, pairs
 
 MACHINE = "/proc/vmstat"
-LEAST = 0.01  # share of the memory that a rank had at its peak if want of memory was its end
+LEAST = 0.01  # of all memory: a rank with a smaller peak was hardly killed for want of memory
 
 
 class OomWatch:
     """Judges SIGKILLs from now on: make one before the ranks of an attempt start.
 
-    It goes by a counter of the kernel. The one of this process's own cgroup is preferred, for only
-    this process, its ranks and their neighbours there can raise it; without one it is that of the
-    whole machine.
+    The kernel counts its kills. The counter of this process's own cgroup is preferred, because only
+    processes in that cgroup can raise it; otherwise that of the whole machine is used.
 
-    source: the file that is gone by; None: there is none, and every verdict is None.
+    source: the file with the counter; None: there is none, and every verdict is None.
     """
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
         self.source: str | None = None
-        self._explained = 0  # kills that happened before, or that are the end of a judged rank
+        self._explained = 0  # kills from before, and those that ended a rank that was judged
         groups = cgroups(root)
         for source in (*_own(groups), MACHINE):
-            count = _count(source, root)
+            count = kills(source, root)
             if count is not None:
                 self.source, self._explained = source, count
                 break
@@ -38,21 +36,21 @@ class OomWatch:
 
     @property
     def whole_machine(self) -> bool:
-        """Whether kills of anybody's processes on this machine are counted, too."""
+        """Whether kills of all processes on this machine are counted, not only of ours."""
         return self.source == MACHINE
 
     def verdict(self, peak_memory: int | None) -> bool | None:
         """Tell whether a rank that SIGKILL has ended was probably killed for want of memory.
 
-        To be called once for each such rank that this program did not kill, as its death is
-        noticed; a kill explains one death.
+        To be called once for each such rank that this program did not kill, when its death is
+        noticed: one counted kill explains one death.
 
         peak_memory: the most memory that the rank had, in bytes; None: unknown. Gives False if the
-        kernel reports no kill that could be this one, and None if nothing is known, or if there was
-        a kill, but the rank was too small for it. A rank that has moved itself to another cgroup is
-        not judged rightly.
+        kernel counted no kill that is not explained yet, and None if nothing is known, or if there
+        was a kill, but the rank was too small for it. The verdict may be wrong for a rank that has
+        moved itself to another cgroup.
         """
-        count = None if self.source is None else _count(self.source, self._root)
+        count = None if self.source is None else kills(self.source, self._root)
         if count is None:
             return None
         if count <= self._explained:
@@ -75,9 +73,7 @@ def _own(groups: Cgroups) -> list[str]:
     return [f"{path}/memory.events" for path in paths]
 
 
-def _count(source: str, root: str) -> int | None:
-    for line in (read(source, root) or "").splitlines():
-        name, _, value = line.partition(" ")
-        if name == "oom_kill" and value.strip().isdecimal():
-            return int(value)
-    return None
+def kills(source: str, root: str = "/") -> int | None:
+    """Read from one of the kernel's files how often it killed for want of memory."""
+    count = pairs(source, " ", root).get("oom_kill", "")
+    return int(count) if count.isdecimal() else None

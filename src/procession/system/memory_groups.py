@@ -1,13 +1,13 @@
 """A cgroup of version 2 for each rank, with a limit of memory.
 
-Theory of operation. Ranks get cgroups beside each other, below our own. A cgroup that gives its
-children a controller may hold no process itself (but for the machine's root): so where ours does
-not give `memory` to children yet, what is in it moves into a child of its own first. That is done
-only if all of it is ours, this process and what it has started; when the last group is over, it is
-undone. Where that cannot be done, there are no cgroups, and who wants a limit takes another way.
+Theory of operation. Each rank gets a cgroup below that of this process. A cgroup that gives its
+children a controller must not contain processes itself (except for the machine's root). So if ours
+does not give `memory` to children yet, its processes first move into a child cgroup. That is done
+only if all of them are this process and its descendants, and it is undone when the last group is
+over. If it cannot be done, there are no cgroups, and the limit is set by RLIMIT_DATA.
 
-A rank goes into its cgroup by itself, before its program starts, so that nothing that it starts can
-be outside. `memory.oom.group` lets the kernel end all of it at once.
+A rank enters its cgroup itself, before its program starts, so that everything that it starts is in
+it, too. `memory.oom.group` lets the kernel kill the whole cgroup at once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import threading
 
 from procession.system.cgroups import cgroups
 from procession.system.files import read
+from procession.system.memory import kills
+from procession.system.processes import parents
 
 _lock = threading.Lock()
-_moved: dict[str, tuple[str, int]] = {}  # own cgroup -> the child that we are in, and for how many
+_moved: dict[str, tuple[str, int]] = {}  # own cgroup -> the child we moved to, number of users
 
 
 class MemoryGroups:
@@ -64,14 +66,10 @@ class MemoryGroups:
 
     def killed(self, attempt: int, rank: int) -> bool:
         """Tell whether the kernel has killed something in a rank's cgroup for want of memory."""
-        for line in (read(f"{self.path(attempt, rank)}/memory.events") or "").splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return value.strip() not in ("", "0")
-        return False
+        return bool(kills(f"{self.path(attempt, rank)}/memory.events"))
 
     def close(self) -> None:
-        """Remove the cgroups, whose processes are gone; what still holds one keeps it."""
+        """Remove the cgroups. One that still has processes stays."""
         for path in self._made:
             _remove(path)
         self._made.clear()
@@ -81,8 +79,31 @@ class MemoryGroups:
                 _move_back(self._own, self._controller)
 
 
+def obstacle(root: str = "/", controller: str = "memory") -> str:
+    """Say why no rank can have a cgroup of its own here; "" if one could be made and removed."""
+    paths = cgroups(root).paths.get("")
+    if not paths:
+        return "no cgroup of version 2"
+    try:
+        groups = MemoryGroups.make(1 << 40, root, controller)
+        if groups is None:
+            own = os.path.join(root, paths[0].lstrip("/"))
+            if not os.access(own, os.W_OK) or not os.access(f"{own}/cgroup.procs", os.W_OK):
+                return "own cgroup cannot be written to, or seen"
+            if controller not in _words(f"{own}/cgroup.controllers"):
+                return f"own cgroup has no {controller} controller"
+            return "others are in the own cgroup, too"
+        try:
+            groups.add(0, 0)
+        finally:
+            groups.close()
+    except OSError as e:
+        return e.strerror or str(e)
+    return ""
+
+
 def _share(own: str, controller: str) -> tuple[str, bool] | None:
-    """See that children of a cgroup have the controller: which cgroup, and whether we moved."""
+    """Give children of a cgroup the controller: which cgroup that is, and whether we moved."""
     for place, (child, users) in _moved.items():
         if own == child:  # another group of ours has moved us
             _moved[place] = child, users + 1
@@ -97,7 +118,7 @@ def _share(own: str, controller: str) -> tuple[str, bool] | None:
         _write(f"{own}/cgroup.subtree_control", f"+{controller}")
         return own, False
     except OSError:
-        pass  # there are processes in it: we are
+        pass  # it contains processes, for example this one
     if not all(_is_ours(int(pid)) for pid in _words(f"{own}/cgroup.procs")):
         return None
     child = os.path.join(own, f"procession_{os.getpid()}_launcher")
@@ -122,13 +143,13 @@ def _move_back(own: str, controller: str) -> None:
     try:
         _write(f"{own}/cgroup.subtree_control", f"-{controller}")
     except OSError:
-        pass  # somebody else has use for it now
+        pass  # somebody else uses it now
     _move_all(child, own)
     _remove(child)
 
 
 def _move_all(source: str, target: str) -> None:
-    for _ in range(10):  # what is there may start something meanwhile
+    for _ in range(10):  # processes there may start others meanwhile
         pids = _words(f"{source}/cgroup.procs")
         if not pids:
             return
@@ -141,12 +162,7 @@ def _move_all(source: str, target: str) -> None:
 
 def _is_ours(pid: int) -> bool:
     """Tell whether a process is this one, or was started below it."""
-    while pid > 1:
-        if pid == os.getpid():
-            return True
-        stat = (read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
-        pid = int(stat[1]) if len(stat) > 1 else 0
-    return pid == os.getpid()
+    return pid == os.getpid() or os.getpid() in (parents(pid) or ())
 
 
 def _words(path: str) -> list[str]:

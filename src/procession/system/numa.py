@@ -1,21 +1,24 @@
-"""The machine's NUMA nodes, read from /sys, without `numactl`, and lists of cores.
+"""The machine's NUMA nodes, and how its CPUs lie in it, read from /sys, without `numactl`.
 
-Nothing here raises: what cannot be read is None, or is left out.
+Nothing here raises. What cannot be read is None, or is left out. For CPUs the simplest machine is
+assumed then: each CPU is a core, there is one socket, one node, and one cache for each node.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from procession.system.files import field, read
+from procession.system.files import field, number, read
+from procession.values.base import Value
+from procession.values.cpusets import Cpu, parse_cpus
 
 NODES = "sys/devices/system/node"
+CPU = "sys/devices/system/cpu/cpu"
+OF_DATA = ("Unified", "Data")
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Value):
     """A NUMA node: its cores, and its memory in bytes (None: unknown)."""
 
     number: int
@@ -43,23 +46,31 @@ def nodes(root: str = "/") -> list[Node] | None:
     ] or None
 
 
-def parse_cpus(text: str) -> tuple[int, ...]:
-    """Read a list like `0-3,8`; what is not one gives ()."""
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        first, _, last = part.strip().partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
-            return ()
-        found.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(found))
+def read_cpus(allowed: Iterable[int], root: str = "/") -> list[Cpu]:
+    """Describe these CPUs."""
+    of = {cpu: node.number for node in nodes(root) or () for cpu in node.cpus}
+    found: list[Cpu] = []
+    for cpu in sorted(allowed):
+        node = of.get(cpu, 0)
+        siblings = parse_cpus(read(f"{CPU}{cpu}/topology/thread_siblings_list", root) or "")
+        cache = _last_cache(cpu, root) or [c for c in of if of[c] == node] or (0,)
+        socket = number(f"{CPU}{cpu}/topology/physical_package_id", root) or 0
+        found.append(Cpu(cpu, min(siblings or (cpu,)), min(cache), node, socket))
+    return found
 
 
-def format_cpus(cpus: Iterable[int]) -> str:
-    """Write numbers as a list like `0-3,8`."""
-    spans: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if spans and spans[-1][1] == cpu - 1:
-            spans[-1][1] = cpu
-        else:
-            spans.append([cpu, cpu])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+def _last_cache(cpu: int, root: str) -> tuple[int, ...]:
+    """Give the CPUs that share this one's cache of the highest level."""
+    place = f"{CPU}{cpu}/cache"
+    try:
+        names = [n for n in os.listdir(os.path.join(root, place)) if n.startswith("index")]
+    except OSError:
+        return ()
+    levels = [
+        (number(f"{place}/{name}/level", root) or 0, name)
+        for name in names
+        if read(f"{place}/{name}/type", root) in OF_DATA
+    ]
+    if not levels:
+        return ()
+    return parse_cpus(read(f"{place}/{max(levels)[1]}/shared_cpu_list", root) or "")

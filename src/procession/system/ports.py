@@ -6,8 +6,8 @@ import _socket as socket  # the module `socket` around it takes 2 ms to import
 import errno
 import os
 
-# Below the kernel's default range for outgoing connections (32768 to 60999), so that no connection
-# of anybody takes the port between this look and rank 0's listen.
+# Below the kernel's default range for outgoing connections (32768 to 60999), so that no outgoing
+# connection takes the port between this check and rank 0's listen.
 FIRST, LAST = 20000, 32000
 TRIES = 200
 
@@ -15,7 +15,7 @@ _given: list[int] = []
 
 
 def free_port() -> int:
-    """Give a port on which nobody listens, and which this process did not give out lately.
+    """Give a port that is free, and that this process did not give out lately.
 
     Raises OSError when none is found.
     """

@@ -6,23 +6,31 @@ import ctypes
 import os
 import signal
 
+from procession.system.facilities import named
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SIGKILL = int(signal.SIGKILL)
+SIGCONT = int(signal.SIGCONT)
 
 _call = ctypes.CDLL(None, use_errno=True).prctl
 _call.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 
-def _prctl(option: int, argument: int) -> None:
+def _prctl(option: int, argument: int, name: str) -> None:
     if _call(option, argument, 0, 0, 0) != 0:
         errno = ctypes.get_errno()
-        raise OSError(errno, os.strerror(errno))
+        raise named(f"prctl({name})", OSError(errno, os.strerror(errno)))
 
 
 def become_subreaper() -> None:
     """Make orphans among this process's descendants its children. Raises OSError."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(PR_SET_CHILD_SUBREAPER, 1, "PR_SET_CHILD_SUBREAPER")
+
+
+def be_no_subreaper() -> None:
+    """Leave orphans among this process's descendants to those above it. Raises OSError."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 0, "PR_SET_CHILD_SUBREAPER")
 
 
 def die_with_parent(parent: int) -> bool:
@@ -30,5 +38,18 @@ def die_with_parent(parent: int) -> bool:
 
     False if `parent` is gone already: then no signal will come, and the caller must go by itself.
     """
-    _prctl(PR_SET_PDEATHSIG, SIGKILL)
+    _prctl(PR_SET_PDEATHSIG, SIGKILL, "PR_SET_PDEATHSIG")
     return os.getppid() == parent
+
+
+def wake_with_parent() -> None:
+    """Be woken, if stopped (SIGSTOP), when the thread that started this process ends.
+
+    Raises OSError.
+    """
+    _prctl(PR_SET_PDEATHSIG, SIGCONT, "PR_SET_PDEATHSIG")
+
+
+def forget_parent() -> None:
+    """Get no signal when the thread that started this process ends. Raises OSError."""
+    _prctl(PR_SET_PDEATHSIG, 0, "PR_SET_PDEATHSIG")

@@ -1,8 +1,8 @@
 """Asking the machine: which features of the kernel work here, and its limits.
 
-Features are tried for real, by a use of them that leaves nothing behind: a kernel may have what a
-container's seccomp filter refuses. What would change this process is tried in a forked child.
-Nothing here raises: None, or a reason in words, stands for what could not be found out.
+Each feature is really used, in a way that leaves nothing behind: a container's seccomp filter may
+refuse what the kernel has. What would change this process is tried in a forked child. Nothing here
+raises: None, or a reason in words, stands for what could not be found out.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def _waitid() -> str:
     try:
         fd = os.pidfd_open(pid)
         os.kill(pid, signal.SIGKILL)
-        told = os.waitid(os.P_PIDFD, fd, os.WEXITED)
-        return "" if told is not None and told.si_pid == pid else "it told of something else"
+        ended = os.waitid(os.P_PIDFD, fd, os.WEXITED)
+        return "" if ended is not None and ended.si_pid == pid else "it reported another process"
     finally:
         _end(pid)
 
@@ -190,7 +190,7 @@ def _close_range() -> str:
 def _inotify() -> None:
     watch = Inotify()
     try:
-        watch.add("/")  # whoever may read nothing else may read this
+        watch.add("/")  # every user may read this directory
     finally:
         watch.close()
 
@@ -236,10 +236,10 @@ def rlimit(name: str) -> tuple[int, int] | None:
 def space(path: str) -> tuple[int, int] | None:
     """Give the size of a file system and what is free for this user, in bytes."""
     try:
-        told = os.statvfs(path)
+        found = os.statvfs(path)
     except (OSError, ValueError):
         return None
-    return told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
 
 # -- what is around this process

@@ -1,9 +1,10 @@
-"""What the kernel tells of a process that cannot, or must not, be asked itself."""
+"""The state of a process as the kernel shows it, without asking the process."""
 
 from __future__ import annotations
 
 from procession.system.files import read
-from procession.values import Value
+from procession.system.identity import proc_is_ours
+from procession.values.base import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 STOPPED: Final = "Tt"
 DEAD: Final = "ZX"
-# A main thread that waits there goes on when any handler has run: a signal of ours would wake it.
+# A main thread that waits there goes on after any handler has run: our signal would wake it.
 WAITS_FOR_SIGNAL = ("pause", "sigsuspend")
 
 
@@ -36,13 +37,18 @@ class ProcState(Value):
         return bool(self.blocked >> (number - 1) & 1)
 
     def awaits(self, number: int) -> bool:
-        """Whether a signal is on its way to it."""
+        """Whether a signal is pending for it."""
         return bool(self.pending >> (number - 1) & 1)
+
+
+def _read(pid: int, name: str, root: str) -> str | None:
+    """Read a file of a process in /proc, unless /proc shows another namespace of pids."""
+    return read(f"/proc/{pid}/{name}", root) if root != "/" or proc_is_ours() else None
 
 
 def state_of(pid: int, root: str = "/") -> ProcState | None:
     """Look at a process, None if there is none."""
-    text = read(f"/proc/{pid}/status", root)
+    text = _read(pid, "status", root)
     if not text:
         return None
     fields: dict[str, str] = {}
@@ -63,18 +69,20 @@ def state_of(pid: int, root: str = "/") -> ProcState | None:
 
 def wait_channel(pid: int, root: str = "/") -> str:
     """Give the kernel's function that its main thread sleeps in, "" if it does not, or unknown."""
-    said = read(f"/proc/{pid}/wchan", root) or ""
+    said = _read(pid, "wchan", root) or ""
     return "" if said == "0" else said
 
 
 def waits_for_signal(channel: str) -> bool:
-    """Whether who sleeps there waits for a signal, as in `signal.pause()`."""
+    """Whether a thread that sleeps there waits for a signal, as in `signal.pause()`."""
     return any(word in channel for word in WAITS_FOR_SIGNAL)
 
 
 def describe(pid: int, root: str = "/") -> str:
     """Say what a process does, as the verb of a sentence: "sleeps (in ep_poll)"."""
     state = state_of(pid, root)
+    if root == "/" and not proc_is_ours():
+        return "cannot be seen: /proc is not there, or shows another namespace of pids"
     if state is None or state.letter in DEAD:
         return "is gone"
     channel = wait_channel(pid, root)

@@ -1,19 +1,36 @@
-"""The children of this process, and ending them. Standard library only."""
+"""The children of this process, and ending them. Standard library only.
+
+Only this process can reap its children, so their pids and groups are not reused meanwhile. Where
+/proc shows a namespace of pids around ours, its numbers are translated first: the same number may
+be another process here.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 
+from procession.system.files import process_fields
+from procession.system.identity import pids_of, proc_is_ours
+
+CHILDREN = "/proc/thread-self/children"  # of a process with one thread: all of them
+
 
 def children() -> list[int]:
-    """Give the pids of this (single-threaded) process's children, zombies included."""
-    pid = os.getpid()
+    """Give the pids of this (single-threaded) process's children, zombies included.
+
+    Raises OSError where there is no /proc.
+    """
     try:
-        with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as f:
-            return [int(word) for word in f.read().split()]
+        with open(CHILDREN, "rb", buffering=0) as f:
+            found = [int(word) for word in f.read().split()]
     except OSError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [p for p in _processes() if _parent(p) == pid]
+        own = (pids_of("self") or [0])[0]
+        found = [p for p in _processes() if _parent(p) == own]
+    if proc_is_ours():
+        return found
+    depth = len(pids_of("self")) - 1
+    return [pids[depth] for pids in map(pids_of, found) if len(pids) > depth]
 
 
 def _processes() -> list[int]:
@@ -22,14 +39,26 @@ def _processes() -> list[int]:
 
 def _parent(pid: int) -> int:
     try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as f:
-            return int(f.read().rpartition(b")")[2].split()[1])
+        return int(process_fields(pid)[1])
     except (OSError, IndexError, ValueError):
         return 0
 
 
+def signal_group(pid: int, number: int) -> None:
+    """Signal the process group that a process leads, and let it go on if it stands still.
+
+    Raises OSError if it is gone.
+    """
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:  # it has not made its session yet
+        os.kill(pid, number)
+    if number != signal.SIGKILL:
+        os.killpg(pid, signal.SIGCONT)  # a stopped process could not obey
+
+
 def kill_sessions(sessions: set[int]) -> set[int]:
-    """Kill every child that is in one of these sessions; gives those that had some."""
+    """Kill every child in one of these sessions; gives the sessions that had children."""
     found: set[int] = set()
     for pid in children():
         try:
@@ -43,10 +72,10 @@ def kill_sessions(sessions: set[int]) -> set[int]:
 
 
 def signal_children(number: int, already: set[int], groups: set[int]) -> None:
-    """Signal every child and its process group, but for those in `already` and in `groups`.
+    """Signal every child and its process group once, except those in `already` and in `groups`.
 
-    Who was signalled is added to `already`. A child is ours to reap, so neither its pid nor its
-    group can be somebody else's by now.
+    A signalled child is added to `already`, its group to `groups`: for many programs, a second stop
+    signal means to end without cleanup.
     """
     own_group = os.getpgrp()
     for pid in children():
@@ -57,10 +86,15 @@ def signal_children(number: int, already: set[int], groups: set[int]) -> None:
             group = os.getpgid(pid)
             if group in groups:
                 continue
-            os.kill(pid, number)
-            if group != own_group:
-                os.killpg(group, number)
-                if number != signal.SIGKILL:
-                    os.killpg(group, signal.SIGCONT)  # a stopped process could not obey
+            if group == own_group:
+                os.kill(pid, number)
+                continue
+            groups.add(group)
+            try:
+                os.killpg(group, number)  # the child is in it
+            except ProcessLookupError:  # it left the group meanwhile
+                os.kill(pid, number)
+            if number != signal.SIGKILL:
+                os.killpg(group, signal.SIGCONT)  # a stopped process could not obey
         except OSError:
-            pass  # gone, or another user's: the caller's deadline tells
+            pass  # gone, or another user's: the caller has a deadline

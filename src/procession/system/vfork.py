@@ -3,20 +3,25 @@
 Theory of operation. A fork copies page tables, and then every page that either process writes: for
 a Python interpreter some 300 pages, three times the price of the program's own start. `posix_spawn`
 avoids that by clone(CLONE_VM | CLONE_VFORK), but cannot set a parent-death signal, and no Python
-can run in such a child. So the child runs a chain of calls into the C library that was laid out
+can run in such a child. So the child runs a chain of calls into the C library that was prepared
 before: each call is a context (`makecontext`) with a stack of its own, the signals that are blocked
 in it, and a link to the next one; the child begins by `setcontext` on the first.
 
 The parent sleeps until the exec, or the end, of the child; what a failed exec left in `errno` is
 copied to where the parent finds it.
 
-A chain knows no condition. The one that is needed, to go if the parent is gone already when the
-parent-death signal is set, is made of a pipe of which the parent alone holds the reading end: the
+A chain has no conditions. One is needed: the child must exit if the parent is gone already when the
+parent-death signal is set. A pipe does that, of which only the parent holds the reading end: the
 child closes its own copy and writes, and is killed by SIGPIPE if there is no reader. (The kernel
 closes a process's descriptors before it sends parent-death signals, so one of the two hits.)
 What may fail otherwise, such as the change of directory, the parent does before.
 
-`Chain.make` tries it out, and gives None where it does not work: then there is fork.
+A library that is loaded before the C library (LD_PRELOAD: tracers, sanitizers, file system
+wrappers) may need more stack than there is here, and memory of its own. To bypass it would be
+wrong, too, since it may have to see each exec. So if one has replaced a function that is used here,
+programs are started by fork.
+
+`Chain.make` tries it out, and gives None where it does not work: then fork is used.
 """
 
 from __future__ import annotations
@@ -36,7 +41,8 @@ if TYPE_CHECKING:
     Call = tuple[str, tuple[int, ...]]
 
 CLONE = 0x100 | 0x4000 | 17  # CLONE_VM | CLONE_VFORK | SIGCHLD
-CONTEXT, STACK = 1024, 1024  # bytes; a ucontext_t has 968
+LIBC, THREADS = "libc.so.6", "libpthread.so.0"
+CONTEXT, STACK = 1024, 4096  # bytes; a ucontext_t has 968
 FIRST_STACK = 4096
 LINK, STACK_AT, STACK_SIZE, MASK = 8, 16, 32, 296  # offsets in it
 FUNCTIONS = ("setsid", "prctl", "signal", "close", "write", "dup2", "execve", "memcpy", "_exit",
@@ -52,10 +58,11 @@ class Chain:
 
     def __init__(self, handlers: dict[int, int], mask: Iterable[int]) -> None:
         # The C library without the release of the GIL: the child cannot have it taken.
-        libc = ctypes.PyDLL(None)
+        libc = ctypes.PyDLL(LIBC)
         self._get, self._make, self._clone = libc.getcontext, libc.makecontext, libc.clone
-        found = {name: ctypes.cast(getattr(libc, name), ctypes.c_void_p) for name in FUNCTIONS}
-        self._at = {name: pointer.value or 0 for name, pointer in found.items()}
+        self._at = {name: _address(libc, name) for name in FUNCTIONS}
+        if _interposed(self._at):
+            raise OSError(errno.ENOTSUP, "a library stands before the C library")
         errno_of_this_thread = libc["__errno_location"]
         errno_of_this_thread.restype = ctypes.c_void_p
         self._errno = int(errno_of_this_thread())
@@ -144,6 +151,26 @@ class Chain:
         """Close its descriptors."""
         os.close(self._reader)
         os.close(self._writer)
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+
+
+def _interposed(own: dict[str, int]) -> bool:
+    """Whether another library has replaced one of these functions of the C library.
+
+    own: where the C library has them. Before glibc 2.34, its library for threads had some, too.
+    """
+    everywhere = ctypes.PyDLL(None)
+    others = [name for name, at in own.items() if _address(everywhere, name) != at]
+    if not others:
+        return False
+    threads = ctypes.PyDLL(THREADS)
+    return any(
+        not hasattr(threads, name) or _address(threads, name) != _address(everywhere, name)
+        for name in others
+    )
 
 
 def _bits(signals: Iterable[int]) -> int:

@@ -1,5 +1,5 @@
-"""What is seen of a running group, for people: a live view on a terminal, and a line of status.
+"""A running group, shown to people: a live view on a terminal, and a line of status.
 
-All of it lives on `look()`, the plain data of `procession.looking`, so that it works in another
-process, too. Nothing here is imported by a launch that does not ask for it.
+May import output, system and values: it lives on the plain data that `group.looking` gives, so
+that it works in another process, too. Start reading at `live`. No launch imports it unasked.
 """

@@ -1,7 +1,8 @@
-"""Rows as lines of text for a terminal of some width: columns by importance, and colours.
+"""Draws rows as lines of text for a terminal: which columns fit, how wide they are, and colours.
 
-rich tells how wide characters are, and how a style is written. Its tables would take 20 times as
-long as the columns here, four times a second.
+rich knows how wide characters are, and how a style is written. Its tables would take 20 times as
+long as the columns here, four times a second. `wcwidth` alone takes longer to import (33 ms of CPU,
+rich 21), and the standard library does not know which characters are joined into one.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from rich.cells import cell_len, set_cell_size
 from rich.color import ColorSystem
 from rich.style import Style
 
-from procession.values import Value
-from procession.view import words
+from procession.values import figures
+from procession.values.base import Value
+from procession.values.ranks import short_ranks
+from procession.view.phrases import counted, plain, state_of, step_of, used
 from procession.view.rows import Row
 from procession.view.seen import Seen, Whole
-from procession.view.telling import counted, plain, state_of, step_of, used
 
 GAP = 2
 LEAST_LINE, GOOD_LINE = 14, 30  # columns of a last line of output
@@ -83,22 +85,22 @@ class Drawing:
         """Draw the line of the group: the progress of its slowest rank, time, what it uses."""
         slowest = whole.slowest
         head = f"{plain(whole.name)}: {counted(whole)}"
-        told: list[str] = []
+        parts: list[str] = []
         if slowest is not None and slowest.step is not None:
-            told.append(step_of([slowest]))
+            parts.append(step_of([slowest]))
             if slowest.rate is not None and not slowest.gone:
-                told.append(words.rate(slowest.rate))
+                parts.append(figures.rate(slowest.rate))
             if slowest.left is not None:
-                told.append(f"{words.clock(slowest.left)} left")
+                parts.append(f"{figures.clock(slowest.left)} left")
         if whole.restarts:
-            told.append(f"attempt {whole.attempt} of 0-{whole.restarts}")
-        told.append(words.clock(whole.seconds))
+            parts.append(f"attempt {whole.attempt} of 0-{whole.restarts}")
+        parts.append(figures.clock(whole.seconds))
         also = used(whole)
         share = None if slowest is None else slowest.share
         least = 0 if share is None else LEAST_BAR + 1
-        while also and cell_len(f"{head} {', '.join([*told, *also])}") + least > width:
+        while also and cell_len(f"{head} {', '.join([*parts, *also])}") + least > width:
             also.pop()  # each rank's is in the table
-        text = ", ".join([*told, *also])
+        text = ", ".join([*parts, *also])
         space = width - cell_len(f"{head} {text}") - 1
         if share is None or space < LEAST_BAR:
             return self._styled(self._cell(f"{head} {text}", width, gap=0), "strong")
@@ -106,7 +108,7 @@ class Drawing:
         return f"{self._styled(head, 'strong')} {bar} {self._styled(text, 'strong')}"
 
     def ending(self, whole: Whole, width: int) -> str:
-        """Draw what is to be said of a group that is being ended, "" for one that is not."""
+        """Draw why a group is being ended, and how long until SIGKILL; "" if it is not."""
         left = sum(not r.gone for r in whole.ranks)
         still = f"{left} {'rank' if left == 1 else 'ranks'} left"
         said = ""
@@ -118,7 +120,7 @@ class Drawing:
             said = f"ending what ranks left behind, {whole.to_kill:.0f} s to SIGKILL"
         elif whole.state == "STOPPING":
             said = f"{still}, which may end by themselves"
-        cause = plain(whole.cause) if whole.state not in OVER else ""  # which its report tells
+        cause = plain(whole.cause) if whole.state not in OVER else ""  # its report says it
         text = ": ".join(part for part in (cause, said) if part)
         return self._styled(self._cell(text, width, gap=0), "bad") if text else ""
 
@@ -127,8 +129,8 @@ class Drawing:
         if not shares or size < 1:
             return " " * max(0, size)
         done = round(min(shares) * size)
-        full, rest = ("━", "─") if self._unicode else ("#", ".")
-        return self._styled(full * done, "bar") + self._styled(rest * (size - done), "quiet")
+        full, empty = ("━", "─") if self._unicode else ("#", ".")
+        return self._styled(full * done, "bar") + self._styled(empty * (size - done), "quiet")
 
     def _cell(self, text: str, size: int, right: bool = False, gap: int = GAP) -> str:
         """Make a text `size` columns wide, of which the last `gap` are empty."""
@@ -163,22 +165,22 @@ def _columns(whole: Whole, rows: Sequence[Row]) -> list[Column]:
         return tell
 
     def sizes(found: Sequence[float]) -> str:
-        return words.bytes_between([int(v) for v in found])
+        return figures.sizes([int(v) for v in found])
 
     found = [
-        column("RANK", 0, lambda row: words.ranks([r.rank for r in row.ranks]), "strong", False),
+        column("RANK", 0, lambda row: short_ranks([r.rank for r in row.ranks]), "strong", False),
         Column("STATE", 1, [_state(row) for row in rows]),
         column("STEP", 2, lambda row: step_of(row.ranks)),
         column("PROGRESS", 9, lambda row: " " * LEAST_BAR * any(r.share for r in row.ranks)),
         column("RATE", 3, of(_rate, _rates)),
-        column("LEFT", 4, of(lambda r: r.left, lambda v: words.clock(max(v)))),
+        column("LEFT", 4, of(lambda r: r.left, lambda v: figures.clock(max(v)))),
     ]
     names = dict.fromkeys(name for row in rows for r in row.ranks for name in r.fields or ())
     for nth, name in enumerate(list(names)[:MOST_FIELDS]):
         title = plain(name)[:LONGEST_FIELD]
         found.append(column(title, 6 + nth / 10, lambda row, name=name: _field(row, name)))
     found += [
-        column("CPU", 8, of(lambda r: r.usage.cpu, lambda v: words.between(v, _whole) + " %")),
+        column("CPU", 8, of(lambda r: r.usage.cpu, lambda v: figures.between(v, _whole) + " %")),
         column("MEMORY", 5, of(lambda r: r.usage.memory, sizes)),
         column("GPU", 5.5, of(lambda r: r.usage.gpu, sizes)),
     ]
@@ -190,7 +192,7 @@ def _columns(whole: Whole, rows: Sequence[Row]) -> list[Column]:
 
 
 def _one(row: Row) -> bool:
-    """Whether all of a row say the same, so that it can be shown."""
+    """Whether the last lines of all ranks of a row are equal."""
     return all(r.last_line == row.ranks[0].last_line for r in row.ranks)
 
 
@@ -199,7 +201,7 @@ def _rate(r: Seen) -> float | None:
 
 
 def _rates(found: Sequence[float]) -> str:
-    low, high = words.rate(min(found)), words.rate(max(found))
+    low, high = figures.rate(min(found)), figures.rate(max(found))
     if low == high:
         return low
     if low.partition("/")[2] == high.partition("/")[2]:
@@ -216,7 +218,7 @@ def _field(row: Row, name: str) -> str:
     numbers = [v for v in values if not isinstance(v, str)]
     if len(numbers) == len(values):
         finite = [v for v in numbers if math.isfinite(v)]
-        return words.between(finite) if finite else "".join({str(v) for v in numbers[:1]})
+        return figures.between(finite) if finite else "".join({str(v) for v in numbers[:1]})
     texts = {str(v) for v in values}
     return plain(texts.pop())[:LONGEST_FIELD] if len(texts) == 1 else f"{len(texts)} values"
 
@@ -227,7 +229,7 @@ def _state(row: Row) -> tuple[str, str]:
         exits = {r.exit for r in row.ranks}
         return (f"failed: {exits.pop()}" if len(exits) == 1 and first.exit else "failed", "bad")
     if row.odd == "silent":
-        return f"silent {words.clock(max(r.quiet or 0 for r in row.ranks))}", "bad"
+        return f"silent {figures.clock(max(r.quiet or 0 for r in row.ranks))}", "bad"
     if row.odd:
         return {"memory": "much memory"}.get(row.odd, row.odd), "bad"
     states = {state_of(r) for r in row.ranks}
@@ -249,20 +251,17 @@ def _fitting(columns: list[Column], width: int) -> list[Column]:
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """Share out the columns of the screen; each width has its gap."""
+    """Give each column its width, gap included."""
     sizes = [(c.least or c.width) + GAP for c in columns]
-    rest = width - sum(sizes)
+    room = width - sum(sizes)
     for at, column in enumerate(columns):
-        if column.title == "PROGRESS" and rest > GOOD_LINE:
-            grown = min(MOST_BAR - column.width, rest - GOOD_LINE)
+        if column.title == "PROGRESS" and room > GOOD_LINE:
+            grown = min(MOST_BAR - column.width, room - GOOD_LINE)
             sizes[at] += max(0, grown)
-            rest -= max(0, grown)
+            room -= max(0, grown)
     for at, column in enumerate(columns):
         if column.least:
-            sizes[at] += max(0, min(rest, column.width - column.least))
+            sizes[at] += max(0, min(room, column.width - column.least))
     if sizes:
         sizes[0] = min(sizes[0], max(1, width))
     return sizes
-
-
-__all__ = ["Drawing"]

@@ -1,7 +1,7 @@
 """The live view of a group on a terminal: a thread that looks, and draws what has changed.
 
-It wakes at most four times a second, and once a second while nothing changes but the time. Whatever
-goes wrong in it is the end of the view, never of the group.
+It looks at most four times a second, and once a second while nothing changes but the time. An error
+in it ends the view, never the group.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from procession.output.console import Console
-from procession.view.pace import Pace
 from procession.view.pane import Pane
 from procession.view.rows import fold
-from procession.view.seen import Usage, Whole, see
-from procession.view.usage import Sampler
+from procession.view.seen import Whole
+from procession.view.sight import Sight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,13 +34,11 @@ LEAST_ROWS = 5  # of a terminal that has room for more than one line
 class View:
     """Shows a group on the terminal of `console`, below the text that is written there.
 
-    look: gives what is known of the group; see `procession.looking.look_at` for the keys. Called in
+    look: gives what is known of the group; see `group.looking.look_at` for the keys. Called in
         the view's thread; what it raises ends the view.
-    console: through which alone the terminal is written to while the view is there; it stays the
-        caller's.
-    fd: a descriptor of the terminal, which is asked for its size.
-    on_crash: called, in the view's thread, with what ended it, when it has gone.
-    usage: gives what ranks use, by rank, from their processes by rank; by default /proc is asked.
+    console: writes to the terminal; nothing else may while the view is shown. The caller closes it.
+    on_crash: called in the view's thread with the error that ended the view, when it is off the
+        terminal.
     unicode: whether the terminal shows more than ASCII.
     """
 
@@ -50,20 +47,15 @@ class View:
         look: Callable[[], Mapping[str, Any]],
         console: Console,
         *,
-        fd: int = 1,
         on_crash: Callable[[Exception], None] | None = None,
-        usage: Callable[[Mapping[int, int]], Mapping[int, Usage]] | None = None,
         unicode: bool = True,
     ) -> None:
-        self._look = look
+        self._sight = Sight(look)
         self._console = console
-        self._pane = Pane(console, fd)
+        self._pane = Pane(console)
         self._on_crash = on_crash
-        self._sampler = Sampler()
-        self._usage = usage or self._sampler.usage
         self._unicode = unicode
-        self._pace = Pace()
-        self._last: Mapping[str, Any] | None = None  # that counts at the end
+        self._last: Mapping[str, Any] | None = None  # shown at the end, if there is one
         self._drawing: Drawing | None = None
         self._seen: Whole | None = None
         self._closing = self._hidden = False
@@ -75,10 +67,6 @@ class View:
         """Begin to show it."""
         self._thread.start()
 
-    def log(self, data: bytes) -> None:
-        """Show whole lines of text above the view, for a caller with no console of ranks."""
-        self._console.write(data)
-
     def wake(self) -> None:
         """Look now, since something has happened (or the terminal's size has changed).
 
@@ -88,16 +76,16 @@ class View:
             os.eventfd_write(self._wake, 1)
 
     def remember(self) -> None:
-        """Look, and take this for the last state of the group: what is seen of it goes soon."""
+        """Look now, and show this as the last state: soon there is nothing left to look at."""
         try:
-            self._last = self._look()
+            self._last = self._sight.look()
         except Exception:
             pass  # then the last state is the one before
 
     def hide(self) -> None:
         """Take the view off the terminal, until `unhide`; returns when it is gone.
 
-        Without a lock, for it is called by a handler of a signal, which may come into itself.
+        Takes no lock: a signal handler calls it, which may interrupt itself.
         """
         self._gone, self._hidden = False, True
         self.wake()
@@ -116,7 +104,7 @@ class View:
         self.wake()
         if self._thread.ident is not None:
             self._thread.join(LONGEST_CLOSE)
-        self._sampler.close()
+        self._sight.close()
         if not self._thread.is_alive():
             fd, self._wake = self._wake, -1
             os.close(fd)
@@ -140,11 +128,11 @@ class View:
                     pause = IDLE
                     continue
                 began = time.monotonic()
-                pause = BUSY if self._turn(self._look()) else IDLE
+                pause = BUSY if self._turn() else IDLE
                 while (
                     not (self._closing or self._hidden)
                     and (left := began + BUSY - time.monotonic()) > 0
-                ):  # so much rest there is, whatever happens
+                ):  # at most one look in this time
                     if poll.poll(left * 1000):
                         os.eventfd_read(self._wake)
                         pause = 0.0
@@ -153,17 +141,13 @@ class View:
         except Exception as e:
             self._crashed(e)
 
-    def _turn(self, look: Mapping[str, Any]) -> bool:
-        """Draw what there is to be seen; tells whether more than the time has changed."""
-        whole = self._see(look)
+    def _turn(self) -> bool:
+        """Look and draw; tell whether more than the time has changed."""
+        whole = self._sight.see()
         size = self._pane.size()
         self._pane.show(self._lines(whole, size, size[1] // 2), size)
         before, self._seen = self._seen, whole
         return before is None or _timeless(before) != _timeless(whole)
-
-    def _see(self, look: Mapping[str, Any]) -> Whole:
-        pids = {r["rank"]: r["pid"] for r in look["ranks"] if r["pid"] and r["exit"] is None}
-        return see(look, time.time(), self._pace, self._usage(pids) if pids else {})
 
     def _lines(self, whole: Whole, size: tuple[int, int], most: int) -> list[str]:
         assert self._drawing is not None
@@ -182,15 +166,12 @@ class View:
     def _leave(self) -> None:
         """Leave the last state behind, as text."""
         self._pane.clear()
-        look = self._last
-        whole = self._seen
-        if look is not None:
-            whole = see(look, time.time(), self._pace)
+        whole = self._seen if self._last is None else self._sight.recall(self._last)
         if whole is None or self._hidden:
             return
         size = self._pane.size()
         lines = self._lines(whole, size, max(4, size[1] // 2))
-        # What the terminal itself has put there (^C) is not known to the console.
+        # The console does not know what the terminal itself has written (^C).
         start = "\r\n" if self._console.midline else START_OF_LINE
         text = start + "".join(f"{line.rstrip()}\r\n" for line in lines)
         self._console.write(text.encode(errors="replace"), timeout=1.0)
@@ -201,7 +182,7 @@ class View:
             if self._on_crash is not None:
                 self._on_crash(e)
         except Exception:
-            pass  # there is nobody left to be told
+            pass  # nothing more can be done about it
 
 
 def _timeless(whole: Whole) -> object:
@@ -211,6 +192,3 @@ def _timeless(whole: Whole) -> object:
         whole.cause,
         whole.to_kill is None,
     )
-
-
-__all__ = ["View"]

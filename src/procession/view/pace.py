@@ -1,4 +1,4 @@
-"""How fast ranks go, from what is seen of their steps now and then."""
+"""The speed of ranks, from samples of their steps."""
 
 from __future__ import annotations
 
@@ -36,6 +36,3 @@ class Pace:
         if now - last > max(WINDOW, 3 * (last - before)):
             return None
         return (high - low) / (last - first)
-
-
-__all__ = ["Pace"]

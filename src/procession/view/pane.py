@@ -2,12 +2,12 @@ r"""The lower lines of a terminal, kept apart from the text that scrolls above t
 
 Theory of operation. The terminal is told to scroll only the lines above (DECSTBM), and the cursor
 stays there: whatever is written to it, by the ranks' console, by the shell's echo of what is typed,
-or by a stranger, scrolls in the upper part and into the scrollback as usual. Lines of the pane are
-written between "save cursor" and "restore cursor", in one write, by the same `Console` as the text
-of ranks, so that neither is torn. To write text thus costs what it costs without a pane.
+or by another process, scrolls in the upper part and into the scrollback as usual. Lines of the pane
+are written between "save cursor" and "restore cursor", in one write, by the same `Console` as the
+text of ranks, so that neither is torn. To write text thus costs what it costs without a pane.
 
-After a change of size, terminals have moved lines about, each in its way; but the pane stood below
-the cursor, so that all below the cursor is erased, and the pane made anew.
+After a change of size, terminals move lines in different ways. But the pane stood below the
+cursor, so that all below the cursor is erased, and the pane drawn anew.
 
 Rejected: to erase the pane, write text and draw the pane again (each line of text costs a pane, and
 what is typed shifts the pane, which leaves parts of it in the text); an alternate screen (no
@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import os
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from procession.output.console import Console
+from procession.output.console import Console
 
 SAVE, RESTORE = b"\x1b7", b"\x1b8"
 ALL_SCROLLS = SAVE + b"\x1b[r" + RESTORE  # it moves the cursor, hence the two around it
@@ -49,7 +47,7 @@ class Pane:
         return columns or 80, rows or 24
 
     def show(self, lines: list[str], size: tuple[int, int]) -> None:
-        """Show these lines, of which the pane has at least as many as it ever had at this size.
+        """Show these lines. While the size stays, the pane never has fewer lines than before.
 
         size: for which they were drawn. Lines that stand there already are not written again.
         """
@@ -84,6 +82,3 @@ def _make_room(height: int, rows: int) -> bytes:
     room = DOWN * height + b"\x1b[%dA" % height
     apart = SAVE + b"\x1b[1;%dr" % max(1, rows - height) + RESTORE
     return ALL_SCROLLS + ERASE_BELOW + room + apart
-
-
-__all__ = ["Pane"]

@@ -1,10 +1,13 @@
-"""Ranks that are alike share a row; what is odd has a row of its own, and stands first. Pure.
+"""Ranks that are alike share a row; an odd rank has a row of its own, and stands first. Pure.
 
-Theory of operation. There are partitions of the ranks from fine to coarse, and the first that fits
-is taken: each rank alone; then what is odd alone, and the others by state and progress; then by
-state only; then of what is odd only the worst alone, and the rest by what is odd about it; at last
-two rows, the odd ones and the others. A rank that is odd and one that is not never share a row,
-but where there is only one.
+Theory of operation. Ranks can be divided into rows in several ways, from fine to coarse; the first
+that fits on the screen is taken:
+1. each rank alone;
+2. each odd rank alone, the others by state and progress;
+3. each odd rank alone, the others by state;
+4. the worst odd ranks alone, the other odd ones by what is odd, all others by state or in one row;
+5. two rows: the odd ranks, and the others.
+An odd rank shares a row with one that is not only where there is room for one row.
 """
 
 from __future__ import annotations
@@ -13,13 +16,13 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
 
-from procession.values import Value
+from procession.values.base import Value
 from procession.view.seen import Seen
 
-BEHIND = 0.05  # of all steps: who is so far behind the middle rank is slow
-SLOWER = 0.8  # of the steps of the middle rank: who has done less is slow, too
+BEHIND = 0.05  # of all steps: a rank that is so far behind the median is slow
+SLOWER = 0.8  # of the median's steps: a rank that has done less is slow, too
 LEAST_BEHIND = 3  # steps
-APART = 0.05  # of all steps: who are so far apart are not about as far as each other
+APART = 0.05  # of all steps: ranks that are so far apart do not share a row
 SILENT = 10.0  # seconds without a beat, where others have one much more often
 MUCH_MORE = 1.5  # times the memory that is usual
 MEMORY_APART = 256 << 20  # bytes
@@ -34,7 +37,7 @@ class Row(Value):
 
 
 def oddities(seen: Sequence[Seen]) -> dict[int, str]:
-    """Say by rank what is odd about it, measured by those that work like it."""
+    """Give what is odd about ranks, by rank: measured by the median of the ranks that work."""
     odd: dict[int, str] = {}
     working = [r for r in seen if not r.gone]
     steps = [r.step for r in working if r.step is not None]
@@ -138,6 +141,3 @@ def _by_oddity(odd: Iterable[Seen], why: dict[int, str]) -> list[Row]:
 
 def _together(ranks: Sequence[Seen]) -> list[Row]:
     return [Row(tuple(ranks))] if ranks else []
-
-
-__all__ = ["ODDITIES", "Row", "fold", "oddities"]

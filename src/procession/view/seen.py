@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
-from procession.values import Value
+from procession.values.base import Value
 from procession.view.pace import Pace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 GONE = ("EXITED", "LOST")
 
@@ -60,7 +57,7 @@ class Seen(Value):
 
 
 class Whole(Value):
-    """The group. seconds: since it began. to_kill: seconds until SIGKILL, None: no end is near."""
+    """The group. seconds: since it began. to_kill: seconds to SIGKILL, None: not ending."""
 
     name: str
     state: str
@@ -73,11 +70,11 @@ class Whole(Value):
 
     @property
     def slowest(self) -> Seen | None:
-        """The rank that is behind all others that still work; None where none tells its steps."""
-        told = [r for r in self.ranks if r.step is not None]
-        working = [r for r in told if not r.gone]
+        """Of the ranks that work, the one furthest behind; None if no rank reports steps."""
+        stepping = [r for r in self.ranks if r.step is not None]
+        working = [r for r in stepping if not r.gone]
         return min(
-            working or told,
+            working or stepping,
             key=lambda r: (1.0 if r.share is None else r.share, r.step or 0.0, r.rank),
             default=None,
         )
@@ -89,24 +86,24 @@ def see(
     """Put together what is seen. now: seconds since 1970. usage: by local rank."""
     first = look["first"]
     ranks: list[Seen] = []
-    for told in look["ranks"]:
-        local, at = told["rank"], told["beat_at"]
-        step, total = _finite(told["step"]), _finite(told["total"])
+    for rank in look["ranks"]:
+        local, at = rank["rank"], rank["beat_at"]
+        step, total = _finite(rank["step"]), _finite(rank["total"])
         pace.take(local, at, step)
         ranks.append(
             Seen(
                 rank=first + local,
-                state=told["state"],
-                exit=told["exit"] or "",
-                ended=told.get("ended") or "",
-                failed=bool(told.get("failed")),
+                state=rank["state"],
+                exit=rank["exit"] or "",
+                ended=rank.get("ended") or "",
+                failed=bool(rank.get("failed")),
                 step=step,
                 total=total,
                 rate=pace.rate(local, now),
                 quiet=None if at is None else max(0.0, now - at),
                 usage=(usage or {}).get(local, Usage()),
-                fields=told["fields"],
-                last_line=told.get("last_line") or "",
+                fields=rank["fields"],
+                last_line=rank.get("last_line") or "",
             )
         )
     kill_at = look.get("kill_at")
@@ -124,6 +121,3 @@ def see(
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-__all__ = ["Seen", "Usage", "Whole", "see"]

@@ -1,21 +1,18 @@
-"""A line that says how a group is doing, now and then, for logs."""
+"""A line now and then, for logs, that says how a group is doing."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from procession.view import words
-from procession.view.pace import Pace
+from procession.values import figures
+from procession.values.ranks import short_ranks
+from procession.view.phrases import counted, plain, step_of, used
 from procession.view.rows import ODDITIES, oddities
-from procession.view.seen import Whole, see
-from procession.view.telling import counted, plain, step_of, used
-from procession.view.usage import Sampler
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from procession.view.seen import Whole
+from procession.view.sight import Sight
 
 
 class Status:
@@ -27,11 +24,9 @@ class Status:
     def __init__(
         self, look: Callable[[], Mapping[str, Any]], say: Callable[[str], None], every: float
     ) -> None:
-        self._look = look
+        self._sight = Sight(look)
         self._say = say
         self._every = every
-        self._pace = Pace()
-        self._sampler = Sampler()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="procession-status", daemon=True)
 
@@ -44,27 +39,22 @@ class Status:
         self._closing.set()
         if self._thread.ident is not None:
             self._thread.join(1.0)
-        self._sampler.close()
+        self._sight.close()
 
     def _run(self) -> None:
         try:
-            self._see()  # the beginning of rates
+            self._sight.see()  # the beginning of rates
             while not self._closing.wait(self._every):
-                self._say(status_line(self._see(), time.strftime("%H:%M")))
+                self._say(status_line(self._sight.see(), time.strftime("%H:%M")))
         except Exception as e:
             self._say(f"procession: the status line failed ({type(e).__name__}: {e}) and is gone")
-
-    def _see(self) -> Whole:
-        look = self._look()
-        pids = {r["rank"]: r["pid"] for r in look["ranks"] if r["pid"] and r["exit"] is None}
-        return see(look, time.time(), self._pace, self._sampler.usage(pids))
 
 
 def status_line(whole: Whole, clock: str) -> str:
     """Say in one line how a group is doing. clock: the time of day."""
     attempt = f", attempt {whole.attempt}" if whole.attempt or whole.restarts else ""
     doing = whole.state.lower()
-    line = f"procession: {clock} {doing} for {words.roughly(whole.seconds)}{attempt}: "
+    line = f"procession: {clock} {doing} for {figures.roughly(whole.seconds)}{attempt}: "
     line += ", ".join([f"{counted(whole)}", *_progress(whole), *_odd(whole)])
     if whole.cause:
         line += f"; {plain(whole.cause)}"
@@ -80,9 +70,9 @@ def _progress(whole: Whole) -> list[str]:
     said = f"step {step_of(working).replace('/', ' of ')}"
     more: list[str] = []
     if slowest.rate is not None:
-        more.append(words.rate(slowest.rate))
+        more.append(figures.rate(slowest.rate))
     if slowest.left is not None:
-        more.append(f"{words.roughly(slowest.left)} left")
+        more.append(f"{figures.roughly(slowest.left)} left")
     if more:
         said += f" ({', '.join(more)})"
     differ = len({r.step for r in working}) > 1
@@ -90,15 +80,12 @@ def _progress(whole: Whole) -> list[str]:
 
 
 def _odd(whole: Whole) -> list[str]:
-    """Name the ranks that are odd, but for the slow: the slowest is named anyway."""
+    """Name the odd ranks, without the slow ones: the slowest is named anyway."""
     why = oddities(whole.ranks)
     said: list[str] = []
     for kind in ODDITIES:
         ranks = [rank for rank, odd in why.items() if odd == kind]
         if ranks and kind != "slow":
             called = {"memory": "much memory"}.get(kind, kind)
-            said.append(f"{called}: {words.ranks(ranks)}")
+            said.append(f"{called}: {short_ranks(ranks)}")
     return said
-
-
-__all__ = ["Status", "status_line"]

@@ -1,7 +1,7 @@
 """What ranks use of the machine: CPU, memory and GPU memory, each with its children.
 
-One pass over /proc tells of all processes at once. `psutil` would look through all of /proc again
-for the children of each rank.
+One pass over /proc reads one file of each process. `psutil` needs three for the same, and looks
+through all of /proc again for the children of each rank.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ import importlib
 import os
 import time
 from collections.abc import Mapping
+from typing import Any
 
+from procession.system.files import process_fields
 from procession.view.seen import Usage
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 EVERY = 2.0  # seconds between two samples
 SHARE = 0.01  # of one core, that sampling may cost
@@ -79,8 +77,7 @@ class Sampler:
             if not name.isdecimal() or int(name) in self._kernels:
                 continue
             try:
-                with open(f"{self._root}/{name}/stat", "rb", buffering=0) as f:
-                    words = f.read().rpartition(b")")[2].split()
+                words = process_fields(name, self._root)
                 parent = int(words[1])
                 if parent == KERNEL:
                     self._kernels.add(int(name))
@@ -92,7 +89,7 @@ class Sampler:
         return found
 
     def close(self) -> None:
-        """Let go of the GPUs."""
+        """Close what GPUs are asked with."""
         if self._gpus is not None:
             self._gpus.close()
 
@@ -127,7 +124,7 @@ class Gpus:
         return held
 
     def close(self) -> None:
-        """Ask no more."""
+        """Close the library."""
         self._devices = []
         nvml, self._nvml = self._nvml, None
         if nvml is not None:
@@ -135,6 +132,3 @@ class Gpus:
                 nvml.nvmlShutdown()
             except Exception:
                 pass  # it is only a counter of users
-
-
-__all__ = ["Gpus", "Sampler"]

@@ -1,1 +1,5 @@
-"""What runs in a rank before, around and after its program; standard library only."""
+"""What runs in a rank before, around and after its program.
+
+May import system and the standard library, nothing else: every rank pays for each import. Start
+reading at `bootstrap`.
+"""

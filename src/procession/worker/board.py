@@ -1,17 +1,17 @@
-"""The board: a page of shared memory for each rank, and one for the group, that no call waits for.
+"""The board: a page of shared memory for each rank, and one for the group, without any waiting.
 
 Theory of operation. The launcher owns a memory file and names it in each rank's environment:
 `PROCESSION_BOARD=<path>:<rank>`, with a path below /proc that lasts as long as the launcher. Page 0
 is the group's: the launcher writes there that the group is being ended, and ranks read it. Page
-1 + rank is the rank's: it writes its progress there (`beat`), and whoever watches reads it. Nobody
-is woken, no lock is shared and no system call is made: a beat costs next to nothing, and a rank
-that is stopped, or dies in the middle of one, holds nobody up.
+1 + rank is the rank's: the rank writes its progress there (`beat`), and the launcher reads it. No
+process is woken, no lock is shared and no system call is made: a beat costs next to nothing, and a
+rank that is stopped, or dies while it writes, blocks nobody.
 
-A page begins with a counter, which is odd while the page is being written (a sequence lock): who
-reads looks at it before and after. What a reader finds is data of a rank, to be distrusted.
+A page begins with a counter, which is odd while the page is being written (a sequence lock): a
+reader compares it before and after. A page holds data of a rank, so a reader must not trust it.
 
-Rejected: a pipe (it fills, and wakes its reader 10,000 times a second); a descriptor that ranks
-inherit (`subprocess` closes it between a launcher of theirs and the program); a file (its disk).
+Rejected: a pipe (it fills, and wakes its reader 10,000 times a second); an inherited descriptor (if
+a rank starts the program by `subprocess`, that closes it); a file (it depends on a disk).
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 VARIABLE = "PROCESSION_BOARD"
 PAGE = 4096  # bytes
 MOST_FIELDS = 32  # beside step and total
-# counter; when the end was asked for, by when it must be over, by when the stop signal comes, all
-# in ns of the monotonic clock, 0: not; the signal that the end was asked for with, 0: none.
+# counter; when the stop was requested, when SIGKILL comes, when the stop signal comes, all in ns of
+# the monotonic clock, 0 for none; the signal by which the stop was requested, 0 for none.
 GROUP = struct.Struct("<QqqqI")
 # counter; how many beats; when the last one was (ns); step, total (NaN: none); fields; bytes of
 # their names and of texts
 RANK = struct.Struct("<QQqddHHH")
 COUNTER = struct.Struct("<Q")
+COUNTS = 1 << 64  # after its largest value a counter goes on at 0: any process may write that
 DOUBLE = struct.Struct("<d")
 NAMES = RANK.size + 8 * MOST_FIELDS  # where names begin, then texts
 NONE = float("nan")
@@ -47,13 +48,15 @@ class Page:
         self._memory = memory
         self._at = (1 + rank) * PAGE
         self._names: tuple[str, ...] = ()
-        self._told = 0  # bytes of names
+        self._names_size = 0  # bytes of names
         self._values = struct.Struct("<0d")
         self._writing = False
 
     def beat(self, step: float | None, total: float | None, fields: dict[str, Any]) -> None:
         """Write progress; see `procession.beat`."""
-        if self._writing:  # another thread's, or one that a signal came into: this one is left out
+        if (
+            self._writing
+        ):  # in another thread, or in the code that a signal interrupted: skip this one
             return
         self._writing = True
         try:
@@ -78,16 +81,18 @@ class Page:
         names = tuple(fields)
         del numbers[MOST_FIELDS:]
         counter, beats = struct.unpack_from("<QQ", memory, at)
-        counter |= 1  # also after one that was broken off
+        counter |= 1  # it is odd already after a write that did not finish
         COUNTER.pack_into(memory, at, counter)
         if names != self._names:
-            told = "\0".join(names[:MOST_FIELDS]).encode(errors="replace")[: PAGE // 4]
-            memory[at + NAMES : at + NAMES + len(told)] = told
-            self._names, self._told = names, len(told)
+            text = "\0".join(names[:MOST_FIELDS]).encode(errors="replace")[: PAGE // 4]
+            memory[at + NAMES : at + NAMES + len(text)] = text
+            self._names, self._names_size = names, len(text)
             self._values = struct.Struct(f"<{len(numbers)}d")
         if texts.strip(b"\0"):
             texts = texts[: PAGE // 2]
-            memory[at + NAMES + self._told : at + NAMES + self._told + len(texts)] = texts
+            memory[at + NAMES + self._names_size : at + NAMES + self._names_size + len(texts)] = (
+                texts
+            )
         else:
             texts = b""
         self._values.pack_into(memory, at + RANK.size, *numbers)
@@ -95,23 +100,23 @@ class Page:
             memory,
             at,
             counter,
-            beats + 1,
+            (beats + 1) % COUNTS,
             time.monotonic_ns(),
             NONE if step is None else step,
             NONE if total is None else total,
             len(numbers),
-            self._told,
+            self._names_size,
             len(texts),
         )
-        COUNTER.pack_into(memory, at, counter + 1)
+        COUNTER.pack_into(memory, at, (counter + 1) % COUNTS)
 
 
 class Stopping:
     """Whether the group is being ended; true if it is.
 
-    seconds_left: until this rank is killed, at the latest; None if nobody wants the end.
+    seconds_left: until this rank is killed, at the latest; None if the group is not being ended.
     seconds_to_signal: until the stop signal comes, 0 when it was sent; None likewise.
-    signal: the number of the signal that the launcher got, None if it was something else.
+    signal: the number of the signal that the launcher got, None if the reason is another one.
     """
 
     def __init__(self, asked: int = 0, ends: int = 0, signalled: int = 0, number: int = 0) -> None:
@@ -133,9 +138,9 @@ class Stopping:
 def read_stopping(memory: mmap) -> Stopping:
     """Read the group's page."""
     for _ in range(100):
-        before, *told = GROUP.unpack_from(memory, 0)
+        before, *fields = GROUP.unpack_from(memory, 0)
         if not before & 1 and COUNTER.unpack_from(memory, 0)[0] == before:
-            return Stopping(*told)
+            return Stopping(*fields)
     return Stopping()
 
 
@@ -144,7 +149,7 @@ _tried = False
 
 
 def renew() -> None:
-    """Forget the board of the process that this one was forked from."""
+    """Forget the board of the parent process, after a fork."""
     global _opened, _tried
     _opened, _tried = None, False
 
@@ -163,7 +168,7 @@ def _open() -> tuple[mmap, Page] | None:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            # Not what another process has under this number, now that the launcher is gone.
+            # If the launcher is gone, another process may have this pid now.
             if "memfd:procession-board" not in os.readlink(f"/proc/self/fd/{fd}"):
                 return None
             memory = mmap.mmap(fd, 0)
@@ -178,11 +183,11 @@ def _open() -> tuple[mmap, Page] | None:
 
 
 def beat(step: float | None = None, total: float | None = None, **fields: Any) -> None:
-    """Report progress of this rank: it lives, and how far it is.
+    """Report progress of this rank: that it is alive, and how far it is.
 
-    Who watches the group sees it (`procession run --live`, `procession ps`), and with a hang
-    time-out a rank that gives no beat for so long is taken for hung. Makes no system call; in
-    a process that is no rank it does nothing. Child processes of a rank may call it, too.
+    `procession run --live` and `procession ps` show it. With a hang time-out, a rank without a beat
+    for that long counts as hung. Makes no system call; in a process that is no rank it does
+    nothing. Child processes of a rank may call it, too.
 
     step: where it is. total: where it will end. fields: up to 32 more, numbers or short texts, by
     name: `beat(step=i, total=n, loss=loss)`; a value with `__float__` is taken as a number.

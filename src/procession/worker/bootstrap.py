@@ -1,14 +1,14 @@
 """From a prepared process to the end of a rank's program.
 
-Theory of operation. `run` is the only frame of ours below the user's program. Whatever the program
-does, its outcome is on the result pipe before the interpreter begins to exit, since exit handlers
-and threads may take long or hang. After that the exception goes on to the interpreter, which exits
-as it would have without us: the exit code, `SystemExit`'s message, death by SIGINT after
-KeyboardInterrupt, exit handlers, the join of threads. A fork of the forkserver does all this in
-`ending`, where it can, since its interpreter would take apart what it shares with the others.
+Theory of operation. `run` is our only frame below the user's program. Whatever the program does,
+its outcome is on the result pipe before the interpreter begins to exit, since exit handlers and
+threads may take long or hang. Then the exception goes on to the interpreter, which exits as it
+would without us: the exit code, `SystemExit`'s message, death by SIGINT after KeyboardInterrupt,
+exit handlers, the join of threads. A fork of the forkserver does all this in `ending`, if possible,
+since its interpreter would take apart what it shares with the other ranks.
 
-A rank that was forked from the launcher itself (start method `fork`) carries the launcher's frames
-and exit handlers, which are not its own to run: it joins its threads, flushes and leaves by _exit.
+A rank that was forked from the launcher itself (start method `fork`) has the launcher's frames and
+exit handlers, and must not run these: it joins its threads, flushes its streams and calls _exit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 
-from procession.worker import ending, outcome, program, stackfile, streams
+from procession.worker import ending, outcome, program, stackfile, streams, title
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Job = dict[str, Any]
 
 
-# By which a process may be asked to end.
+# Signals that ask a process to end.
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1,
           signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU)  # fmt: skip
 
@@ -41,17 +41,21 @@ def run(job: Job) -> None:
     board = sys.modules.get("procession.worker.board")
     if board is not None:
         board.renew()
-    account = None
+    modules = None
     if "packages" in job:
-        from procession.worker.account import Account
+        from procession.worker.modules import Modules
 
-        account = Account(job["packages"])
-    pipe = outcome.ResultPipe(job["fds"]["result"], job.get("error_file", ""), account)
+        modules = Modules(job["packages"])
+    pipe = outcome.ResultPipe(job["fds"]["result"], job.get("error_file", ""), modules)
+    streams.spare(job["fds"])
     _explain_crashes()
     stackfile.offer()
     kind: str = job["program"]["kind"]
     is_function = kind in ("function", "live")
     try:
+        shared = sys.modules.get("procession.worker.shared")
+        if shared is not None:
+            shared.raise_failure()
         if is_function:
             value = program.call_function(job)
             if not pipe.value(value):
@@ -62,20 +66,22 @@ def run(job: Job) -> None:
             run_it(job["program"])
             pipe.done()
     except SystemExit as e:
-        _tell_exit(pipe, e)
+        _report_exit(pipe, e)
         raise
     except BaseException as e:
-        _tell_error(pipe, e, rebuildable=is_function)
+        _report_error(pipe, e, rebuildable=is_function)
         if not is_function:
             sys.excepthook(type(e), e, e.__traceback__)
         _silence()
         raise
 
 
-def warm_up() -> None:
-    """Import what every rank needs, and what it needs to describe a failure.
+def warm_up(*, preloaded: bool) -> None:
+    """Import what every rank needs, and what describes a failure.
 
-    Before the program is started, since then there may be no descriptor left to import with.
+    preloaded: whether something else was imported for the ranks.
+
+    This is done before the program starts: it may leave no descriptor to import with.
     """
     for name in (
         "faulthandler",
@@ -86,7 +92,9 @@ def warm_up() -> None:
         "procession.worker.description",
     ):
         __import__(name)
-    ending.remember()
+    title.find_place()
+    if preloaded:
+        ending.remember()
 
 
 def _explain_crashes() -> None:
@@ -99,20 +107,24 @@ def _explain_crashes() -> None:
         pass
 
 
-def _tell_error(pipe: outcome.ResultPipe, e: BaseException, *, rebuildable: bool) -> None:
+def _report_error(pipe: outcome.ResultPipe, e: BaseException, *, rebuildable: bool) -> None:
     from procession.worker import description
 
     code = 130 if isinstance(e, KeyboardInterrupt) else 1
     with _Undisturbed():
-        pipe.failing(description.kind_of(e), outcome.type_name(type(e)), code)
-        pipe.error(description.describe(e, rebuildable=rebuildable))
+        pipe.failing(description.kind_of(e), description.type_name(type(e)), code)
+        record = description.describe(e, rebuildable=rebuildable)
+        shared = sys.modules.get("procession.worker.shared")
+        if shared is not None and shared.failure is e:
+            record["shared"] = True
+        pipe.error(record)
 
 
 class _Undisturbed:
-    """Puts off the signals that would end this process, so that it can explain its failure.
+    """Delays the signals that would end this process, so that it can explain its failure.
 
-    They are blocked for this thread, where a handler of the program could raise; and for the other
-    threads, which would take them, the default action is put off.
+    They are blocked in this thread, where a handler of the program could raise. Other threads would
+    still receive them: so the default action is delayed, too.
     """
 
     def __enter__(self) -> None:
@@ -133,7 +145,7 @@ class _Undisturbed:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
 
-def _tell_exit(pipe: outcome.ResultPipe, e: SystemExit) -> None:
+def _report_exit(pipe: outcome.ResultPipe, e: SystemExit) -> None:
     from procession.worker.description import text_of
 
     code = _exit_code(e)
@@ -166,6 +178,7 @@ def run_forked(job: Job) -> NoReturn:
     import threading
 
     code = 0
+    title.show_short(job["title"])
     _forget_launchers_multiprocessing()
     try:
         run(job)
@@ -202,13 +215,13 @@ def _forget_launchers_multiprocessing() -> None:
     util._run_after_forkers()
 
 
-def run_fresh(fd: int) -> None:
-    """Run the job that lies in a memory file, in a new interpreter."""
+def run_fresh() -> None:
+    """Run the job that lies in the memory file which `sys.argv` gives, in a new interpreter."""
     import marshal
 
-    sys.path[:] = [p for p in sys.path if p]
-    job = marshal.loads(program.read_all(fd))
-    warm_up()
+    job = marshal.loads(program.read_all(int(sys.argv[1])))
+    warm_up(preloaded=False)
+    title.show_short(job["title"])
     for kept in (*job["fds"].values(), *job["inherit"]):
         os.set_inheritable(kept, False)
     run(job)
@@ -217,8 +230,9 @@ def run_fresh(fd: int) -> None:
 def run_in_fork(job: Job) -> None:
     """Run the job in a process forked from the forkserver."""
     streams.renew()
+    title.show(job["title"])
     if "imports" in job:
-        from procession.forkserver.preload import after_fork
+        from procession.worker.renewal import after_fork
 
         after_fork(*job["imports"])
     code = 0
@@ -231,6 +245,7 @@ def run_in_fork(job: Job) -> None:
             raise  # it has a message
         code = _exit_code(e)
     except BaseException:
-        code = 1  # it has been told
-    ending.leave(code)
+        code = 1  # it was reported
+    if "imports" in job:
+        ending.leave(code)
     sys.exit(code)

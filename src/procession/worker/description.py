@@ -1,8 +1,8 @@
 """The description of an exception: its text, and the parts from which it can be rebuilt.
 
-Whatever code of the exception's own classes does here (`__str__`, `__reduce__`, a property), it
-must not hide the exception: each look at it may raise anything, SystemExit and KeyboardInterrupt
-included, and costs no more than the part that was looked at.
+A description runs code of the exception's own classes (`__str__`, `__reduce__`, a property). It
+must not hide the exception: if that code raises anything, SystemExit and KeyboardInterrupt
+included, only this part of the description is missing.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import binascii
 import json
 import os
 import pickle
+import sys
 import time
 import traceback
 
-from procession.worker.outcome import encode_value, type_name
+from procession.worker.frames import LARGEST_ERROR
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-# Imported above, before the program runs: when something fails, a program may have used up its
-# descriptors, or have put a module of its own in the place of one of these.
+# The modules above are imported before the program runs: a program that fails may have used up its
+# descriptors, or replaced one of these modules.
 
-MOST = 100  # exceptions of one description: causes, contexts, members of groups
+KEPT = 30_000  # characters of each end of a text that is too long; JSON may need 12 bytes for one
+MOST = 100  # exceptions in one description: causes, contexts, members of groups
 # The bootstrap, and what it starts a program with (a file in Python 3.10, frozen since).
 _OUR_FILES = (
     os.path.dirname(os.path.abspath(__file__)) + os.sep,
@@ -44,8 +46,34 @@ def text_of(error: object) -> str:
         return f"<its text cannot be had: {type_name(type(e))}>"
 
 
+def encode_value(value: object) -> bytes:
+    """Pickle a value; what the launcher defined in its `__main__` is pickled by value."""
+    try:
+        return pickle.dumps(value, protocol=5)
+    except Exception:
+        # The library was imported already if the function itself came by value, else not.
+        cloudpickle = sys.modules.get("cloudpickle")
+        if cloudpickle is None:
+            raise
+        return cloudpickle.dumps(value, protocol=5)
+
+
+def type_name(cls: type) -> str:
+    """Name a class as Python's own tracebacks do."""
+    module, name = _plain(cls, "__module__"), _plain(cls, "__qualname__")
+    return name if module in ("builtins", "__main__") else f"{module}.{name}"
+
+
+def _plain(cls: type, what: str) -> str:
+    try:
+        text = getattr(cls, what)
+    except BaseException:
+        return "?"
+    return text if type(text) is str else "?"
+
+
 def own_frames_cut(tb: TracebackType | None) -> TracebackType | None:
-    """Leave out the frames of the bootstrap, which stand first."""
+    """Leave out the frames of the bootstrap, which come first."""
     while tb is not None and _is_ours(tb.tb_frame.f_code.co_filename):
         tb = tb.tb_next
     return tb
@@ -56,7 +84,7 @@ def _is_ours(filename: str) -> bool:
 
 
 def kind_of(error: BaseException) -> str:
-    """Give the kind under which an exception is told."""
+    """Give the kind under which an exception is reported."""
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "raised"
 
 
@@ -74,7 +102,7 @@ def describe(error: BaseException, *, rebuildable: bool) -> Record:
         if rebuildable:
             record["exceptions"] = _parts(error)
     except BaseException:
-        pass  # then it is only text
+        pass  # then there is only the text
     return record
 
 
@@ -92,12 +120,12 @@ def _full_text(error: BaseException, record: Record) -> str:
 
 
 def _parts(root: BaseException) -> list[Record]:
-    """Take an exception and all that hangs on it apart; they name each other by their place."""
+    """Take apart an exception and those linked to it; they refer to each other by number."""
     found = [root]
     places = {id(root): 0}
 
     def place(other: Any) -> int | None:
-        """Give a newly found exception its place; None for one that has one, or is too many."""
+        """Give a new exception its number; None if it has one already, or there are too many."""
         if not isinstance(other, BaseException) or id(other) in places or len(found) >= MOST:
             return None
         places[id(other)] = len(found)
@@ -107,8 +135,8 @@ def _parts(root: BaseException) -> list[Record]:
     records: list[Record] = []
     for error in found:
         record = _part(error)
-        # Links to what was found before are left out, or a chain could bite its own tail;
-        # but `raise ... from e` within `except ... as e` has one exception in two places.
+        # Links to exceptions that were found before are left out, so that there is no circle. But
+        # `raise ... from e` within `except ... as e` has one exception as cause and context.
         record["cause"] = place(error.__cause__)
         same = error.__context__ is error.__cause__
         record["context"] = record["cause"] if same else place(error.__context__)
@@ -144,8 +172,8 @@ def _part(error: BaseException) -> Record:
 
 def _by_pickle(error: BaseException) -> bytes:
     body = encode_value(error)
-    # Many classes pickle and then do not unpickle, or to another text, since their constructor
-    # takes other arguments than they hand on to Exception's.
+    # Many classes pickle, but do not unpickle, or only with another text, because their constructor
+    # takes other arguments than it passes to that of Exception.
     again = pickle.loads(body)
     if type(again) is not type(error) or text_of(again) != text_of(error):
         raise ValueError
@@ -168,19 +196,32 @@ def _frames(tb: TracebackType | None) -> list[tuple[str, str, int]]:
 
 
 def encoded(record: Record) -> bytes:
-    """Give the bytes of a description."""
-    return json.dumps(record).encode("ascii")
+    """Give the bytes of a description; if they are too many, its texts are shortened."""
+    body = json.dumps(record).encode("ascii")
+    if len(body) <= LARGEST_ERROR or "exceptions" in record:
+        return body
+    cut = {name: _cut(text) if isinstance(text, str) else text for name, text in record.items()}
+    return json.dumps(cut).encode("ascii")
+
+
+def _cut(text: str) -> str:
+    if len(text) <= 2 * KEPT:
+        return text
+    return f"{text[:KEPT]}\n... {len(text) - 2 * KEPT} characters are left out ...\n{text[-KEPT:]}"
+
+
+def error_file_data(message: str, callstack: str) -> Record:
+    """Give what stands in an error file, in the form that torch's launcher reads."""
+    extra = {"py_callstack": callstack, "timestamp": str(int(time.time()))}
+    return {"message": {"message": message, "extraInfo": extra}}
 
 
 def write_error_file(path: str, record: Record) -> None:
     """Write what torch's `record` would have written, unless it did."""
-    said = {
-        "message": f"{record['type'].rpartition('.')[2]}: {record['message']}",
-        "extraInfo": {"py_callstack": record["traceback"], "timestamp": str(int(time.time()))},
-    }
+    message = f"{record['type'].rpartition('.')[2]}: {record['message']}"
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="ascii") as f:
-            json.dump({"message": said}, f)
+            json.dump(error_file_data(message, record["traceback"]), f)
     except OSError:
-        pass  # there is one, or its disk is full: the launcher has it from the pipe
+        pass  # the file exists, or the disk is full: the launcher has it from the pipe

@@ -1,10 +1,14 @@
-"""The frames on a rank's result pipe; see `outcome` for what they mean, `results` for who reads."""
+"""The frames on a rank's result pipe. `outcome` says what they mean; `results` reads them."""
 
 from __future__ import annotations
 
 import struct
 
 HEADER = struct.Struct("<cQq")
-DONE, VALUE, FAILED, ERROR, ACCOUNT = b"D", b"V", b"F", b"E", b"A"
+DONE, VALUE, FAILED, ERROR, MODULES = b"D", b"V", b"F", b"E", b"A"
 
-__all__ = ["ACCOUNT", "DONE", "ERROR", "FAILED", "HEADER", "VALUE"]
+# The largest bodies in bytes that a launcher believes. An error of a function may be larger, since
+# it holds pickles of exceptions.
+LARGEST_FAILED = 64 << 10
+LARGEST_ERROR = 4 << 20
+LARGEST_MODULES = 256 << 10

@@ -1,4 +1,4 @@
-"""What a rank tells its launcher: frames on its result pipe, before it begins to exit.
+"""What a rank reports to its launcher: frames on its result pipe, before it begins to exit.
 
 A frame is a header (kind, length of the body, time in nanoseconds of the monotonic clock) and a
 body. The kinds:
@@ -6,24 +6,42 @@ body. The kinds:
     V  value: the body is the pickled value of a function
     F  failed: the body is what is known at once, see `failing`; an E follows, unless the rank dies
     E  error: the body is JSON, see `description.describe`
-    A  account: after a good outcome, where the launcher asked for it; see `account`
-The time stands in the header, so that it is known when the value is still on its way. A failure is
-told twice because to describe it takes time, in which the rank may be killed, and runs code of the
-user's exception, which may do anything. The result pipe belongs to the rank's first process: a
+    A  modules: after a good outcome, where the launcher asked for them; see `modules`
+The time is in the header, so that it is known before a large value has arrived. A failure is
+reported twice because a description takes time, in which the rank may be killed, and runs code of
+the user's exception, which may do anything. The result pipe belongs to the rank's first process: a
 child that it forks does not write there.
+
+If a rank dies without a report, the launcher learns it from the end of the pipe. That should come
+before the rank's connections end, because then its peers fail, too. Linux closes the descriptors of
+a dead process from the highest number to the lowest, and other processes may run in between; so the
+pipe gets a high number.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-import pickle
-import sys
 import time
 
-from procession.worker.frames import ACCOUNT, DONE, ERROR, FAILED, HEADER, VALUE
+from procession.worker.frames import (
+    DONE,
+    ERROR,
+    FAILED,
+    HEADER,
+    LARGEST_FAILED,
+    LARGEST_MODULES,
+    MODULES,
+    VALUE,
+)
+from procession.worker.streams import identity
 
-# The exit code that this process has told its launcher it is going to have, because it failed; for
-# exit handlers that would otherwise wait for other ranks.
+# The lowest number for a result pipe: above what programs open, and below the usual limit of 1024.
+# The others are for lower limits.
+HIGH_FDS = (1000, 250, 60)
+
+# The exit code that this process has announced to its launcher, because it failed. Exit handlers
+# look at it, so that they do not wait for other ranks.
 announced: int | None = None
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -37,34 +55,33 @@ if TYPE_CHECKING:
 class ResultPipe:
     """The rank's end of its result pipe.
 
-    error_file: where a failure that is described is written, too, unless something is there; ""
-    for nowhere. account: gives what is told besides when all went well.
+    fd: its descriptor, which moves to a high number. error_file: a file into which the description
+    of a failure is also written, unless it exists; "" for none. modules: gives the report of
+    imported modules, which is sent after a good outcome.
     """
 
     def __init__(
-        self, fd: int, error_file: str = "", account: Callable[[], bytes] | None = None
+        self, fd: int, error_file: str = "", modules: Callable[[], bytes] | None = None
     ) -> None:
-        self._fd = fd
-        self._account = account
+        self._fd = _moved_up(fd)
+        self._modules = modules
         self._pid = os.getpid()
-        self._identity = _identity(fd)
+        self._identity = identity(self._fd)
         self._error_file = error_file
-        self._told = False
-        os.set_inheritable(fd, False)
 
     def done(self) -> None:
-        """Tell that the program came to its end."""
+        """Report that the program came to its end."""
         self._send(DONE, b"", time.monotonic_ns())
         self._end_well()
 
     def value(self, value: object) -> bool:
         """Send the value of a function; False (and an error is sent) if it cannot be pickled."""
+        from procession.worker.description import encode_value, text_of, type_name
+
         at = time.monotonic_ns()
         try:
             body = encode_value(value)
         except Exception as e:
-            from procession.worker.description import text_of
-
             kind, cls = "unpicklable", type_name(type(value))
             self.failing(kind, cls, at=at)
             message = f"{type_name(type(e))}: {text_of(e)}"
@@ -75,12 +92,13 @@ class ResultPipe:
         return True
 
     def _end_well(self) -> None:
-        if self._account is not None:
-            self._send(ACCOUNT, self._account(), time.monotonic_ns())
+        modules = self._modules() if self._modules is not None else b""
+        if modules and len(modules) <= LARGEST_MODULES:
+            self._send(MODULES, modules, time.monotonic_ns())
         self._close()
 
     def failing(self, kind: str, cls: str, code: int = 1, at: int | None = None) -> None:
-        """Tell that the program failed, and how: what can be told without looking closely.
+        """Report that the program failed: what is known without running code of the exception.
 
         kind: as in `describe`, or "exit" or "unpicklable". cls: the name of the class. code: the
         exit code that the rank is going to have. at: when, if it was not now.
@@ -88,10 +106,10 @@ class ResultPipe:
         global announced
         announced = code
         body = f"{kind}\0{code}\0{cls}".encode(errors="replace")
-        self._send(FAILED, body, time.monotonic_ns() if at is None else at)
+        self._send(FAILED, body[:LARGEST_FAILED], time.monotonic_ns() if at is None else at)
 
     def error(self, record: Record) -> None:
-        """Tell how the program failed."""
+        """Report how the program failed."""
         from procession.worker import description
 
         self._send(ERROR, description.encoded(record), time.monotonic_ns())
@@ -103,7 +121,7 @@ class ResultPipe:
         if os.getpid() != self._pid or self._fd < 0:
             return
         # A program that closes descriptors that it did not open may own this number by now.
-        if self._identity is None or _identity(self._fd) != self._identity:
+        if self._identity is None or identity(self._fd) != self._identity:
             self._fd = -1
             return
         view = memoryview(HEADER.pack(kind, len(body), at) + body)
@@ -119,35 +137,14 @@ class ResultPipe:
             self._fd = -1
 
 
-def _identity(fd: int) -> tuple[int, int] | None:
-    try:
-        found = os.fstat(fd)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def encode_value(value: object) -> bytes:
-    """Pickle a value; what a launcher defined in its `__main__` goes by value."""
-    try:
-        return pickle.dumps(value, protocol=5)
-    except Exception:
-        # Only where the function itself came by value is the library there already.
-        cloudpickle = sys.modules.get("cloudpickle")
-        if cloudpickle is None:
-            raise
-        return cloudpickle.dumps(value, protocol=5)
-
-
-def type_name(cls: type) -> str:
-    """Name a class as Python's own tracebacks do."""
-    module, name = _plain(cls, "__module__"), _plain(cls, "__qualname__")
-    return name if module in ("builtins", "__main__") else f"{module}.{name}"
-
-
-def _plain(cls: type, what: str) -> str:
-    try:
-        text = getattr(cls, what)
-    except BaseException:
-        return "?"
-    return text if type(text) is str else "?"
+def _moved_up(fd: int) -> int:
+    """Give a descriptor a high number, and close the one that it had."""
+    for least in HIGH_FDS:
+        try:
+            high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, least)
+        except OSError:
+            continue
+        os.close(fd)
+        return high
+    os.set_inheritable(fd, False)
+    return fd

@@ -2,9 +2,10 @@
 
 Theory of operation. A program may define things in its main module that ranks need. As under
 `multiprocessing`, a rank can import that module again, under the name `__mp_main__`, before it
-unpickles its function and arguments: what stands there by itself (seeds, log levels, default types)
-then holds in the rank, too. `Again` is a pickle that does so; `ByValue` is for what travels by
-value, without the main module. Both call the function through another one, `how`: `drop` is one.
+unpickles its function and arguments: then the statements of that module (seeds, log levels, default
+types) run in the rank, too. `Again` is a pickle that does so; `ByValue` is for functions that are
+sent by value, without the main module. Both call the function through another one, `how`, for
+example `drop`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ByValue:
-    """A function that needs no main module: of another module, of a fork, or sent by value."""
+    """A function that does not need the main module: from another one, in a fork, or by value."""
 
     def __init__(self, how: Callable[..., Any], func: Callable[..., Any]) -> None:
         self.how = how
@@ -31,7 +32,7 @@ class ByValue:
 
 
 class Again:
-    """A function and its arguments, by reference, to be unpickled when main was imported again."""
+    """A function and its arguments, by reference, unpickled after main was imported again."""
 
     def __init__(
         self,
@@ -48,7 +49,14 @@ class Again:
     def __reduce__(self) -> Any:
         from multiprocessing.reduction import ForkingPickler
 
-        body = ForkingPickler.dumps((self.how, self.func, self.args))
+        from procession.worker.inherit import refuse_fork_lock
+
+        class Pickler(ForkingPickler):
+            def reducer_override(self, obj: Any, /) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+                refuse_fork_lock(obj)
+                return NotImplemented
+
+        body = Pickler.dumps((self.how, self.func, self.args))
         return _load, (self.identity, bytes(body))
 
 
@@ -67,7 +75,7 @@ def _load(identity: Identity, body: bytes) -> Again:
     import pickle
 
     current: Any = multiprocessing.current_process()
-    current._inheriting = True  # while this is so, nothing must be started
+    current._inheriting = True  # no process may be started while this is set
     try:
         become(identity)
         how, func, args = pickle.loads(body)
@@ -77,7 +85,7 @@ def _load(identity: Identity, body: bytes) -> Again:
 
 
 def become(identity: Identity) -> None:
-    """Be a process as `multiprocessing` knows it.
+    """Make this process look like one of `multiprocessing`.
 
     identity: `name`, `number` (a tuple) and `daemon` of the process; `parent`: name and pid of the
     launcher; `preparation`: as from `multiprocessing.spawn.get_preparation_data`, None in a fork.

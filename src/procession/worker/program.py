@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     Job = dict[str, Any]
 
-# What an interpreter loads before it looks at its program: nothing on the path can replace it.
+# What an interpreter imports before it looks at its program: nothing on the path replaces it.
 LOADED_AT_START = frozenset(
     ("__main__", "_collections_abc", "_sitebuiltins", "_weakrefset", "abc", "codecs", "encodings",
      "genericpath", "importlib", "io", "ntpath", "os", "posixpath", "site", "stat", "zipimport")
 )  # fmt: skip
 
-# For the start method `fork`: what the launcher was asked to run, as it lies in memory.
+# For the start method `fork`: what the launcher was asked to run, in the inherited memory.
 live: tuple[Any, list[tuple[Any, ...]], list[dict[str, Any]]] | None = None
 
 
@@ -34,13 +34,13 @@ def run_script(program: Job) -> None:
         import runpy
 
         _search_first(path)
-        _fresh_main()
+        fresh_main()
         # What Python itself calls here; see `run_module`.
         runpy._run_module_as_main("__main__", alter_argv=False)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         return
     if not _isolated():
         _search_first(os.path.dirname(os.path.realpath(path)))
-    main = _fresh_main()
+    main = fresh_main()
     code = _compiled(os.path.join(os.getcwd(), path), main)
     exec(code, main.__dict__)
 
@@ -81,27 +81,27 @@ def _search_first(directory: str) -> None:
     A program may have a `json.py` of its own; a new interpreter would not have loaded another one.
     """
     sys.path.insert(0, directory)
-    _prefer(directory)
+    prefer(directory)
 
 
-def _prefer(directory: str) -> None:
+def prefer(directory: str) -> dict[str, ModuleType]:
+    """Forget modules in whose place this directory has others; gives what was forgotten."""
     try:
         own = {name.partition(".")[0] for name in os.listdir(directory)}
     except OSError:
-        return  # an archive
+        return {}  # an archive
     hidden = own & sys.stdlib_module_names - LOADED_AT_START - set(sys.builtin_module_names)
     if not hidden:
-        return  # to look at all modules would copy the pages that their names lie in
-    for name in list(sys.modules):
-        if name.partition(".")[0] in hidden:
-            del sys.modules[name]
+        return {}  # to look at all modules would copy the pages that hold their names
+    names = [name for name in sys.modules if name.partition(".")[0] in hidden]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def _isolated() -> bool:
     return bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 
 
-def _fresh_main() -> ModuleType:
+def fresh_main() -> ModuleType:
     """Replace the bootstrap's `__main__` by an empty one, as a new interpreter has it."""
     import builtins
 
@@ -119,8 +119,11 @@ def _as_started(*words: str) -> None:
 
     Programs start themselves again by it.
     """
-    ours = sys.orig_argv.index("-c") if "-c" in sys.orig_argv else 1
-    sys.orig_argv[:] = [*(w for w in sys.orig_argv[:ours] if w != "-u"), *words]
+    entry = (
+        n for n, w in enumerate(sys.orig_argv) if w.endswith("/procession/forkserver/entry.py")
+    )
+    options = sys.orig_argv[: next(entry, 1)]
+    sys.orig_argv[:] = [*(w for w in options if w != "-u"), *words]
 
 
 def run_module(program: Job) -> None:
@@ -131,9 +134,9 @@ def run_module(program: Job) -> None:
     _as_started("-m", program["name"], *program["args"])
     if not _isolated():
         _search_first(os.getcwd())
-    _fresh_main()
-    # What `python -m` itself calls: `runpy.run_module` would take `__main__` away at the end,
-    # under the feet of threads and exit handlers.
+    fresh_main()
+    # What `python -m` itself calls: `runpy.run_module` would remove `__main__` at the end, while
+    # threads and exit handlers still use it.
     runpy._run_module_as_main(program["name"], alter_argv=True)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 
@@ -145,20 +148,32 @@ def call_function(job: Job) -> Any:
         function, args, kwargs = live
         return function(*args[job["rank"]], **kwargs[job["rank"]])
     sys.path[:] = program["sys_path"]
-    _prefer(sys.path[0] if sys.path else "")
+    prefer(sys.path[0] if sys.path else "")
     sys.argv[:] = program["sys_argv"]
-    _fresh_main()
+    fresh_main()
     inherit.set_inherited(job["inherit"])
     if program["authkey"] is not None or "tracker" in job["fds"]:
         _join_multiprocessing(program["authkey"], job["fds"].get("tracker"))
-    _know_sources(program["sources"])
-    function = pickle.loads(read_all(job["fds"]["common"]))
-    args, kwargs = pickle.loads(read_all(job["fds"]["own"]))
-    _fill_main(function, [*args, *kwargs.values()])
+    know_sources(program["sources"])
+    function = unpickled(job["fds"]["common"])
+    args, kwargs = unpickled(job["fds"]["own"])
+    fill_main(function, [*args, *kwargs.values()])
+    if "shared" in job["fds"]:
+        from procession.worker import shared
+
+        fd: int = job["fds"]["shared"]
+        load, value = shared.of_rank(lambda: unpickled(fd))
+        fill_main(load, [value])
+        args = (value, *args)
     return function(*args, **kwargs)
 
 
-def _know_sources(sources: dict[str, list[str]]) -> None:
+def unpickled(fd: int) -> Any:
+    """Unpickle what lies in a memory file, and close it."""
+    return pickle.loads(read_all(fd))
+
+
+def know_sources(sources: dict[str, list[str]]) -> None:
     """Remember the lines of notebook cells, which are in no file, for tracebacks."""
     if sources:
         import linecache
@@ -167,10 +182,10 @@ def _know_sources(sources: dict[str, list[str]]) -> None:
             linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
 
 
-def _fill_main(function: Any, values: list[Any]) -> None:
-    """Put what came from the launcher's `__main__` by value into this rank's.
+def fill_main(function: Any, values: list[Any]) -> None:
+    """Put what came by value from the launcher's `__main__` into this rank's `__main__`.
 
-    Else nothing here could be pickled by its name: for a pool of processes, or by `torch.save`.
+    Otherwise it could not be pickled by name: for a pool of processes, or by `torch.save`.
     """
     main = sys.modules["__main__"].__dict__
     function = getattr(function, "func", function)  # of a functools.partial
@@ -197,7 +212,7 @@ def _join_multiprocessing(authkey: bytes | None, tracker: int | None) -> None:
 
 
 def read_all(fd: int) -> bytes:
-    """Read a memory file that is shared by all ranks: by position, which they do not share."""
+    """Read a memory file that all ranks share. They share its offset, so that is not used."""
     size = os.fstat(fd).st_size
     parts: list[bytes] = []
     at = 0

@@ -1,12 +1,13 @@
-"""What modules made for one process as they were imported: made anew in a fork that has them.
+"""State that modules create at import for one process, such as seeds: created anew in a fork.
 
-A fresh interpreter would have its own seeds, key and clock; forks begin with those of the process
-that they were forked from. `tests/preload/test_sound_values.py` looks for such things in all that
-is preloaded without being asked for.
+A fresh interpreter would have its own seeds, key and clock; forks inherit those of the forkserver.
+`tests/preload/test_sound_values.py` looks for such state in all modules that are preloaded
+automatically.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -14,15 +15,29 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def after_fork(printed: tuple[bytes, bytes], variables: dict[str, str]) -> None:
+    """Make a forked rank equal to a fresh interpreter that imported the same modules itself."""
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+    for fd, text in zip((1, 2), printed, strict=True):
+        view = memoryview(text)
+        try:
+            while view:
+                view = view[os.write(fd, view) :]
+        except OSError:
+            pass  # there is no reader
+    renew()
+
+
 def renew() -> None:
-    """Give this process its own; `random` sees to itself."""
+    """Renew the state of the modules that are imported; `random` does it by itself."""
     for name, make_anew in _RENEWED.items():
         module = sys.modules.get(name)
         if module is not None:
             try:
                 make_anew(module)
             except AttributeError:
-                pass  # a version that has nothing of the kind, or not under this name
+                pass  # a version without this state, or with another name for it
 
 
 def _threading(module: Any) -> None:
@@ -52,7 +67,7 @@ def _numpy(module: Any) -> None:
 
 
 def _torch(module: Any) -> None:
-    module.default_generator.seed()  # of the CPU; devices' begin with one that is always the same
+    module.default_generator.seed()  # the CPU's; those of devices always start with the same seed
 
 
 def _sympy(module: Any) -> None:

@@ -5,14 +5,15 @@ A job is a dict, made by the launcher (see `launch`), with these keys:
     kind     "exec": a program; "python": our bootstrap, in this process; "fresh": our bootstrap, in
              a new interpreter
     env      variables to add to the common environment, or (None) to take away
-    fds      role -> place in the list of descriptors; roles are stdin, stdout, stderr, result,
-             common, own, tracker
-    inherit  places of the descriptors that pickled arguments refer to
+    fds      role -> index in the list of descriptors; roles are stdin, stdout, stderr, result,
+             spare_stdout, spare_stderr (see `streams.spare`), common, own, tracker, shared
+    inherit  indices of the descriptors that pickled arguments refer to
     argv     "exec": the program and its arguments
     program  "python" and "fresh": what the bootstrap runs, see `bootstrap.run`
-    place    where it runs, if that is its own, see `take_place`
+    title    what `ps` shows of it, if it is Python; see `title`
+    place    its CPUs, priority and limit of memory, if it has its own, see `take_place`
 What is common to all ranks of an attempt: `env` (all of it), `cwd`, `umask`, and for "fresh" the
-interpreter's command line `python`.
+interpreter's command line `python`; where ranks load something once, `shared`, see `shared`.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     Job = dict[str, Any]
 
 STREAMS = ("stdin", "stdout", "stderr")
-# Python ignores these in itself; a program expects them as the kernel has them.
+# Python ignores these signals; another program expects their default action.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def take_place(place: Job) -> None:
-    """Go to the CPUs, the priority and the limit of memory of a rank. Raises OSError.
+    """Take the CPUs, the priority and the limit of memory of a rank. Raises OSError.
 
     cgroup: the directory of its cgroup. cpus: their numbers. nice: what is added to the niceness.
     data: RLIMIT_DATA in bytes. Each of them may be left out.
@@ -60,8 +61,8 @@ def take_place(place: Job) -> None:
 def prepare(common: Job, job: Job, fds: list[int]) -> Job:
     """Put streams, directory and environment in place.
 
-    Returns the job with its roles replaced by descriptors. Of `fds`, those of other ranks are
-    closed, unless an exec will do that. Raises OSError.
+    Returns the job with descriptors instead of indices. Those of `fds` that belong to other ranks
+    are closed, unless an exec will do that. Raises OSError.
     """
     roles: dict[str, int] = job["fds"]
     for target, role in enumerate(STREAMS):
@@ -106,7 +107,7 @@ def execute(job: Job) -> NoReturn:
 
 
 def _fresh_interpreter(job: Job) -> list[str]:
-    """Give the command of a new interpreter that runs this job, handed over in a memory file."""
+    """Give the command of a new interpreter that runs this job, passed in a memory file."""
     handed: Job = {**job, "kind": "python"}
     del handed["env"], handed["python"]
     fd = os.memfd_create("procession-job", 0)
@@ -117,4 +118,5 @@ def _fresh_interpreter(job: Job) -> list[str]:
     while body:
         body = body[os.write(fd, body) :]
     os.lseek(fd, 0, os.SEEK_SET)
-    return [*job["python"], str(fd)]
+    # The title is only for `ps`; the interpreter ignores it.
+    return [*job["python"], str(fd), job["title"]]

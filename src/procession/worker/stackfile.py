@@ -1,14 +1,13 @@
-"""How a rank lets its launcher see where it is: a signal, by which it writes its stacks to memory.
+"""How a rank shows its launcher where it is: on a signal, it writes its stacks to a memory file.
 
-Theory of operation. `faulthandler` answers the signal in C, from the handler itself: also while a
-thread holds the interpreter's lock, or waits in native code. It writes to a memory file of the
-rank, which takes all that is written, where a pipe could be full and hold the rank up in its
-handler. The launcher opens that file through /proc when it asks, so that a launch pays for nothing
-but the registration; it is told from others by its name, which holds the process's number: a fork
-of a rank has the descriptor too, but answers for nobody.
+Theory of operation. `faulthandler` handles the signal in C: also while a thread holds the
+interpreter's lock, or waits in native code. It writes to a memory file of the rank; a pipe could be
+full, and block the rank in its handler. The launcher opens that file through /proc when it needs
+the stacks, so that a launch pays only for the registration. The file's name contains the pid of its
+process: a fork of a rank has the descriptor too, but must not be taken for the rank.
 
-Rejected: a file that the launcher makes (a descriptor more for each rank in the one process that
-has the most of them); a handler in Python (it waits until the main thread runs Python code).
+Rejected: a file that the launcher makes (one more descriptor for each rank in the process that has
+the most of them); a handler in Python (it waits until the main thread runs Python code).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def name_of(pid: int) -> str:
 def offer() -> None:
     """Have this process write its stacks when it gets the signal.
 
-    Where no descriptor is left, it does not: nothing but an explanation is lost.
+    If no descriptor is left, it does not: then only the stacks are missing from reports.
     """
     global _fd
     import faulthandler

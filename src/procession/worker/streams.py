@@ -1,15 +1,22 @@
-"""`sys.stdin`, `sys.stdout` and `sys.stderr` of a rank: made anew, and how they hold back lines."""
+"""`sys.stdin`, `sys.stdout` and `sys.stderr` of a rank: made anew, and a way around full disks."""
 
 from __future__ import annotations
 
 import io
+import os
 import sys
+
+from procession.system.disk import NO_ROOM
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def replace() -> None:
     """Make a fork's three streams anew on descriptors 0, 1 and 2, as `python -u` would make them.
 
-    What a rank wrote is on its way before the next statement runs, however the rank ends.
+    They are not buffered: nothing that a rank wrote is lost, however the rank ends.
     """
     for name, make in _STREAMS.items():
         stream = make(io.TextIOWrapper.__new__(io.TextIOWrapper))
@@ -18,9 +25,9 @@ def replace() -> None:
 
 
 def renew() -> None:
-    """Do as `replace`, within the objects that this interpreter began with.
+    """Do the same as `replace`, but keep the objects with which this interpreter began.
 
-    Modules may have kept one of them as they were imported: handlers of `logging` do.
+    Modules may hold a reference to one of them: handlers of `logging` do.
     """
     for name, make in _STREAMS.items():
         first = getattr(sys, f"__{name}__")
@@ -31,10 +38,83 @@ def renew() -> None:
 
 
 def write_whole_lines() -> None:
-    """Have lines of output written as a whole: those of several ranks may go to one place."""
+    """Write whole lines: output of several ranks may go to the same terminal or file."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, write_through=False)
+
+
+def spare(fds: dict[str, int]) -> None:
+    """Let each teed stream continue on a pipe when the disk of its log file is full.
+
+    fds: the job's; the pipes are called "spare_stdout" and "spare_stderr". The launcher reads them,
+    and shows what it reads after the file.
+    """
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        text: Any = getattr(sys, f"__{name}__")
+        pipe = fds.get(f"spare_{name}")
+        if pipe is not None and type(text) is io.TextIOWrapper:
+            raw = _Spared(fd, pipe)
+            _writer(text, raw, f"<{name}>", text.encoding, text.errors or "strict")
+
+
+class _Spared(io.FileIO):
+    """A log file until its disk is full; from then on the descriptor is the pipe.
+
+    So everything that this process and its children write later goes there, in the same order.
+    """
+
+    def __init__(self, fd: int, pipe: int) -> None:
+        super().__init__(fd, "w", closefd=False)
+        self._pipe = pipe
+        self._file_is = identity(fd)
+        self._pipe_is = identity(pipe)
+
+    def write(self, data: Any, /, _write: Any = io.FileIO.write) -> int | None:
+        """Write all of the data; the text layer above relies on that.
+
+        _write: not to be given. The names of this module may be gone when a destructor prints.
+        """
+        try:
+            taken = _write(self, data)
+            if taken == len(data) or taken is None:
+                return taken
+        except OSError as e:
+            if e.errno not in NO_ROOM:
+                raise
+            taken = 0
+        rest = memoryview(data).cast("B")[taken:]
+        while rest:
+            try:
+                more = _write(self, rest)
+            except OSError as e:
+                if e.errno not in NO_ROOM or not self._turn():
+                    raise
+                continue
+            if not more:
+                break  # a non-blocking descriptor
+            taken += more
+            rest = rest[more:]
+        return taken
+
+    def _turn(self) -> bool:
+        """Switch to the pipe; False if the program has replaced one of the descriptors."""
+        fd = self.fileno()
+        now, pipe = identity(fd), identity(self._pipe)
+        if pipe != self._pipe_is or now not in (self._file_is, pipe):
+            return False
+        if now != pipe:  # else another thread has switched
+            os.dup2(self._pipe, fd)
+        return True
+
+
+def identity(fd: int) -> tuple[int, int] | None:
+    """Tell what is open under a number; None if nothing is."""
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None  # the program has closed it
+    return found.st_dev, found.st_ino
 
 
 def _stdin(text: io.TextIOWrapper) -> io.TextIOWrapper:
@@ -47,17 +127,18 @@ def _stdin(text: io.TextIOWrapper) -> io.TextIOWrapper:
 
 
 def _stdout(text: io.TextIOWrapper) -> io.TextIOWrapper:
-    return _writer(text, 1, "<stdout>", *_coding(sys.__stdout__, "strict"))
+    raw = io.FileIO(1, "w", closefd=False)
+    return _writer(text, raw, "<stdout>", *_coding(sys.__stdout__, "strict"))
 
 
 def _stderr(text: io.TextIOWrapper) -> io.TextIOWrapper:
-    return _writer(text, 2, "<stderr>", *_coding(sys.__stderr__, "backslashreplace"))
+    raw = io.FileIO(2, "w", closefd=False)
+    return _writer(text, raw, "<stderr>", *_coding(sys.__stderr__, "backslashreplace"))
 
 
 def _writer(
-    text: io.TextIOWrapper, fd: int, name: str, encoding: str, errors: str
+    text: io.TextIOWrapper, raw: io.FileIO, name: str, encoding: str, errors: str
 ) -> io.TextIOWrapper:
-    raw = io.FileIO(fd, "w", closefd=False)
     raw.name = name
     # A raw file below the text layer is what -u means; its protocol is enough for the writer.
     text.__init__(raw, encoding, errors, newline="\n", write_through=True)  # pyright: ignore[reportArgumentType]

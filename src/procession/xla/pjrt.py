@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from procession import devices
-from procession.devices.seat import Variables
+from procession.devices.seat import Variables, read_count
 from procession.devices.topology import Topology
 from procession.devices.tpu import ranks_per_host
-from procession.errors import SpecError
+from procession.values.errors import SpecError
 
 COUNTS = {"CUDA": "GPU_NUM_DEVICES", "NEURON": "NEURONCORE_NUM_DEVICES"}
 
@@ -64,14 +64,14 @@ def ranks(kind: str, env: Mapping[str, str], topology: Topology | None, endpoint
 
     kind: as `device_type` gives it. topology: of a TPU. endpoint: where the ranks of Neuron meet.
     """
-    first, hosts = 0, 1
+    first, hosts, count = 0, 1, 1
     if kind == "TPU":
         assert topology is not None
         count = ranks_per_host(topology, env.get("TPU_PROCESS_BOUNDS"))
         if count > 1:
             first, hosts = topology.worker * count, len(topology.hosts)
-    else:
-        count = _count(env, COUNTS[kind]) if kind in COUNTS else 1
+    elif kind in COUNTS:
+        count = read_count(COUNTS[kind], env.get(COUNTS[kind], "1"))
     found: list[Variables] = []
     for rank in range(count):
         variables = _variables(kind, rank, count, env, topology, endpoint)
@@ -99,7 +99,7 @@ def _variables(
             endpoint=endpoint,
             topology=topology,
         )
-        for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):  # said to what looks for torchrun
+        for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):  # only for code that looks for torchrun
             variables.pop(name, None)
     elif kind == "CUDA" and count > 1:
         variables["LOCAL_WORLD_SIZE"] = str(count)  # read by torch_xla's client for CUDA
@@ -108,10 +108,3 @@ def _variables(
 
 def _default(env: Mapping[str, str], name: str, value: int) -> Variables:
     return {} if name in env else {name: str(value)}
-
-
-def _count(env: Mapping[str, str], name: str) -> int:
-    text = env.get(name, "1").strip()
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise SpecError(f"{name} must be a count of 1 or more, not {text!r}")
-    return int(text)

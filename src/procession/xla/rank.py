@@ -1,4 +1,4 @@
-"""What a rank runs around the user's function: torch_xla is told of the other ranks.
+"""What a rank runs around the user's function: it tells torch_xla about the other ranks.
 
 Here, and nowhere before, torch_xla is imported: it reads its environment when it is.
 """
@@ -10,12 +10,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+# Variables of XRT that say which rank this is.
+WORLD_SIZE, ORDINAL = "XRT_SHARD_WORLD_SIZE", "XRT_SHARD_ORDINAL"
+DEVICE = "XRT_MULTI_PROCESSING_DEVICE"
 FRAMES = 16  # of a traceback
 FAILED = 17  # the exit code of a rank that raised an exception
 
 
 class _Call:
-    """A function that goes by the name of another one."""
+    """A function with the name of the one that it calls."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -23,21 +26,19 @@ class _Call:
 
 
 class OnXrt(_Call):
-    """A function on XRT: called with its ordinal, which the environment tells.
+    """A function on XRT: called with its ordinal, from the environment.
 
     An exception is written to stderr, and the process exits with code 17.
     """
 
     def __call__(self, _: int, *args: Any) -> None:
         """Call it."""
-        from procession.xla import xrt
-
         try:
-            if int(os.environ[xrt.WORLD_SIZE]) > 1:
+            if int(os.environ[WORLD_SIZE]) > 1:
                 _replicate_xrt()
-            self.fn(int(os.environ[xrt.ORDINAL]), *args)
+            self.fn(int(os.environ[ORDINAL]), *args)
         except Exception as e:
-            _print(e, os.environ[xrt.DEVICE])
+            _print(e, os.environ[DEVICE])
             sys.exit(FAILED)
 
 

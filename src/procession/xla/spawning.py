@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from procession.errors import RemoteError, SpecError
+from procession.values.errors import RemoteError, SpecError
 
 TYPE_CHECKING = False  # ranks import this, too
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from procession.multiprocessing import ProcessContext
 
 XRT = "XRT"
+How = tuple[bool, bool, str]  # `join`, `daemon` and `start_method` of `spawn`
 
 
 def spawn(
@@ -46,12 +47,13 @@ def spawn(
     when a rank fails: ProcessExitedException, for example `process 2 terminated with exit code 17`.
     """
     call = _checked(fn, args)
+    how = (join, daemon, start_method)
     kind = _set_up()
     if kind is None:
-        return _plain(fn, call, nprocs, join, daemon, start_method)
+        return _plain(fn, call, nprocs, how)
     if kind == XRT:
-        return _spawn_xrt(fn, call, nprocs, join, daemon, start_method)
-    return _spawn_pjrt(kind, fn, call, nprocs, join, daemon, start_method)
+        return _spawn_xrt(fn, call, nprocs, how)
+    return _spawn_pjrt(kind, fn, call, nprocs, how)
 
 
 def launch(
@@ -75,20 +77,18 @@ def launch(
         fn(int(os.environ["RANK"]), *call)
         return
     nprocs = 1 if debug_single_process else None
+    how = (True, False, start_method)
     kind = _set_up() or "CPU"
     if kind == XRT:
-        _spawn_xrt(fn, call, nprocs, True, False, start_method)
+        _spawn_xrt(fn, call, nprocs, how)
     else:
-        _spawn_pjrt(kind, fn, call, nprocs, True, False, start_method)
+        _spawn_pjrt(kind, fn, call, nprocs, how)
 
 
 def _checked(fn: Any, args: Any) -> tuple[Any, ...]:
-    if not callable(fn):
-        raise SpecError(f"cannot call {fn!r}: give a function")
-    try:
-        return tuple(args)
-    except TypeError:
-        raise SpecError(f"args must be a tuple of arguments, not {args!r}") from None
+    from procession.multiprocessing.spawn import checked
+
+    return checked(fn, args)
 
 
 def _flag(name: str) -> bool:
@@ -111,14 +111,9 @@ def _set_up() -> str | None:
 
 
 def _plain(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    nprocs: int | None,
-    join: bool,
-    daemon: bool,
-    start_method: str,
+    fn: Callable[..., Any], args: tuple[Any, ...], nprocs: int | None, how: How
 ) -> ProcessContext | None:
-    if nprocs in (None, 1) and join:
+    if nprocs in (None, 1) and how[0]:
         fn(0, *args)
         sys.exit(0)
     count = 1 if nprocs is None else nprocs
@@ -126,19 +121,14 @@ def _plain(
         raise SpecError(f"nprocs must be a count of 1 or more, not {nprocs!r}")
     from procession.multiprocessing import start_processes
 
-    return start_processes(fn, args, count, join, daemon, start_method)
+    return start_processes(fn, args, count, *how)
 
 
 # -- XRT
 
 
 def _spawn_xrt(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    nprocs: int | None,
-    join: bool,
-    daemon: bool,
-    start_method: str,
+    fn: Callable[..., Any], args: tuple[Any, ...], nprocs: int | None, how: How
 ) -> ProcessContext | None:
     from procession.multiprocessing.spawn import launch as start
     from procession.system.ports import free_port
@@ -153,20 +143,14 @@ def _spawn_xrt(
         _apply(env[0])
         OnXrt(fn)(0, *args)
         sys.exit(0)
-    return start(OnXrt(fn), args, count, join, daemon, start_method, env)
+    return start(OnXrt(fn), args, count, *how, env)
 
 
 # -- PJRT
 
 
 def _spawn_pjrt(
-    kind: str,
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    nprocs: int | None,
-    join: bool,
-    daemon: bool,
-    start_method: str,
+    kind: str, fn: Callable[..., Any], args: tuple[Any, ...], nprocs: int | None, how: How
 ) -> ProcessContext | None:
     from procession.devices.metadata import find_topology
     from procession.multiprocessing.spawn import launch as start
@@ -183,10 +167,9 @@ def _spawn_pjrt(
     topology = find_topology(os.environ) if kind == "TPU" else None
     host = os.environ.get("MASTER_ADDR") or "localhost"
     endpoint = f"[{host}]:{free_port()}" if ":" in host else f"{host}:{free_port()}"
-    told = pjrt.ranks(kind, os.environ, topology, endpoint)
-    call = OnPjrt(fn, told.first, told.world_size)
-    count = len(told.env)
-    return _raised_here(lambda: start(call, args, count, join, daemon, start_method, told.env))
+    ranks = pjrt.ranks(kind, os.environ, topology, endpoint)
+    call = OnPjrt(fn, ranks.first, ranks.world_size)
+    return _raised_here(lambda: start(call, args, len(ranks.env), *how, ranks.env))
 
 
 def _refuse_open_runtime() -> None:

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from procession.errors import SpecError
-
-TYPE_CHECKING = False  # ranks import this, too
-if TYPE_CHECKING:
-    from procession.devices.seat import Variables
+from procession.devices.seat import Variables, is_number, read_count
+from procession.values.errors import SpecError
+from procession.xla.rank import DEVICE, ORDINAL, WORLD_SIZE
 
 CONFIG, WORKER = "XRT_TPU_CONFIG", "XRT_LOCAL_WORKER"
 SERVICE = "XRT_MESH_SERVICE_ADDRESS"
-WORLD_SIZE, ORDINAL = "XRT_SHARD_WORLD_SIZE", "XRT_SHARD_ORDINAL"
-LOCAL_ORDINAL, DEVICE = "XRT_SHARD_LOCAL_ORDINAL", "XRT_MULTI_PROCESSING_DEVICE"
+LOCAL_ORDINAL = "XRT_SHARD_LOCAL_ORDINAL"
 NUM_DEVICES = "TPU_NUM_DEVICES"
-DEFAULT_DEVICES = 8
+DEFAULT_DEVICES = "8"
 
 
 def is_set_up(env: Mapping[str, str]) -> bool:
@@ -28,7 +25,7 @@ def is_set_up(env: Mapping[str, str]) -> bool:
 
 def device_count(env: Mapping[str, str]) -> int:
     """Give how many devices each host has. Raises SpecError."""
-    return _number(env, NUM_DEVICES, DEFAULT_DEVICES)
+    return read_count(NUM_DEVICES, env.get(NUM_DEVICES) or DEFAULT_DEVICES)
 
 
 def ranks_wanted(env: Mapping[str, str], nprocs: int | None) -> int:
@@ -47,7 +44,7 @@ def environments(env: Mapping[str, str], nprocs: int) -> list[Variables]:
     env: the launcher's environment. nprocs: how many ranks this host runs.
     """
     worker = env[WORKER] if WORKER in env else first_worker(env.get(CONFIG, ""))
-    world_size = _number(env, WORLD_SIZE, 1) * nprocs
+    world_size = read_count(WORLD_SIZE, env.get(WORLD_SIZE) or "1") * nprocs
     before = worker_number(env.get(WORKER, "")) * device_count(env)
     found: list[Variables] = []
     for index in range(nprocs):
@@ -70,7 +67,7 @@ def worker_number(worker: str) -> int:
     name, colon, number = worker.partition(":")
     if not colon:
         return 0
-    if not name or not (number.isascii() and number.isdecimal()):
+    if not name or not is_number(number):
         raise SpecError(f"Bad worker syntax: {worker}")
     return int(number)
 
@@ -84,18 +81,7 @@ def first_worker(config: str) -> str:
             raise SpecError(f"Bad worker syntax: {entry}")
         name, ordinal, address = parts
         host, _, port = address.rpartition(":")
-        if not (name and host and _is_number(ordinal) and _is_number(port)):
+        if not (name and host and is_number(ordinal) and is_number(port)):
             raise SpecError(f"Bad worker syntax: {entry}")
         workers.append(f"{name}:{int(ordinal)}")
     return workers[0]
-
-
-def _number(env: Mapping[str, str], name: str, default: int) -> int:
-    text = env.get(name, "").strip()
-    if text and not (_is_number(text) and int(text)):
-        raise SpecError(f"{name} must be a count of 1 or more, not {text!r}")
-    return int(text) if text else default
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()

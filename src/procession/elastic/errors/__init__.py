@@ -1,4 +1,4 @@
-"""Errors on their way from a rank to its launcher, and from there to whoever launched that one.
+"""How the error of a rank reaches its launcher, and from there the launcher above.
 
 A program whose main function is decorated with `record` writes the exception that ends it to the
 file that `TORCHELASTIC_ERROR_FILE` names. The launcher reads it as a `ProcessFailure`, and raises
@@ -67,13 +67,13 @@ class ChildFailedError(Exception):
         """Write the report; the two characters draw its frame and the lines within."""
         title = f"{self.name} FAILED"
         first, _ = self.get_first_failure()
-        told = {
+        described = {
             rank: _described(number, rank, failure)
             for number, (rank, failure) in enumerate(self.failures.items())
         }
-        lines = [title, *(line for text in told.values() for line in text.split("\n"))]
+        lines = [title, *(line for text in described.values() for line in text.split("\n"))]
         width = min(_WIDEST, max(map(len, lines)))
-        others = [text for rank, text in told.items() if rank != first]
+        others = [text for rank, text in described.items() if rank != first]
         return "\n".join(
             [
                 "",
@@ -84,7 +84,7 @@ class ChildFailedError(Exception):
                 *(others or [_NO_OTHERS]),
                 section_delim * width,
                 "Root Cause (first observed failure):",
-                told[first],
+                described[first],
                 boarder_delim * width,
             ]
         )
@@ -146,7 +146,7 @@ def record(
 def hand_on(e: Any, error_handler: ErrorHandler | None = None) -> bool:
     """Make the error file of the first failure this process's own, if `e` is a `ChildFailedError`.
 
-    Ours, or torch's where somebody has imported it. False if it is something else.
+    Ours, or torch's where that is imported. False if it is something else.
     """
     torchs = sys.modules.get("torch.distributed.elastic.multiprocessing.errors")
     if not isinstance(e, (ChildFailedError, getattr(torchs, "ChildFailedError", ChildFailedError))):

@@ -12,10 +12,11 @@ import faulthandler
 import json
 import logging
 import os
-import time
 import traceback
 import warnings
 from typing import Any
+
+from procession.worker.description import error_file_data
 
 __all__ = ["ErrorHandler"]
 
@@ -50,19 +51,9 @@ class ErrorHandler:
         path = self._get_error_file_path()
         if not path:
             return
-        described = {
-            "message": {
-                "message": f"{type(e).__name__}: {e}",
-                "extraInfo": {
-                    "py_callstack": "".join(
-                        traceback.format_exception(type(e), e, e.__traceback__)
-                    ),
-                    "timestamp": str(int(time.time())),
-                },
-            }
-        }
+        callstack = "".join(traceback.format_exception(type(e), e, e.__traceback__))
         with open(path, "w") as f:
-            json.dump(described, f)
+            json.dump(error_file_data(f"{type(e).__name__}: {e}", callstack), f)
 
     def override_error_code_in_rootcause_data(
         self,

@@ -1,4 +1,4 @@
-"""`ProcessFailure`: a rank that failed, as its error file and its exit code tell."""
+"""`ProcessFailure`: a rank that failed, as its error file and its exit code describe it."""
 
 from __future__ import annotations
 

@@ -4,84 +4,48 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import threading
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from procession.api.watch import RankProcess, Watch
 from procession.elastic.logs import LogsDest
-from procession.elastic.plan import as_text, command_spec, environment, output_to
-from procession.events import Event
-from procession.group import Group
-from procession.launch import begin
+from procession.elastic.output import output_to
+from procession.elastic.plan import as_text, command_spec, environment
+from procession.group.group import Group
+from procession.group.making import begin
 
 __all__ = ["SubprocessHandler"]
 
 _get_default_signal = partial(signal.Signals, signal.SIGTERM)  # by this name users know it
-_NOBODY_KNOWS = 1  # the exit code of a process whose status nobody could learn
+_UNKNOWN = 1  # the exit code of a process whose status is not known
 
 
-class Process:
+class Process(RankProcess):
     """The process of a rank, with the attributes of a `subprocess.Popen` that is not piped.
 
     args: its command line. It is not a child of this process: `os.waitpid` does not know it.
     """
 
-    def __init__(self, group: Group, rank: int, args: Sequence[str]) -> None:
+    def __init__(self, group: Group, watch: Watch, rank: int, args: Sequence[str]) -> None:
+        super().__init__(group, watch, rank)
         self.args = tuple(args)
-        self._group = group
-        self._rank = rank
-        self._gone = threading.Event()
-        group.subscribe(self._note)
 
-    def _note(self, event: Event) -> None:
-        of_group = event.rank is None and event.kind in ("succeeded", "failed", "stopped")
-        if of_group or (event.rank == self._rank and event.kind == "exited"):
-            self._gone.set()
-
-    @property
-    def pid(self) -> int:
-        """The process's number; stays when it has ended."""
-        return self._group.pids()[self._rank]
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit code, or minus the signal that ended it; None while it runs."""
-        ended = self._group.exit_of(self._rank)
-        if ended is None:
-            return _NOBODY_KNOWS if self._group.state.final else None
-        return _NOBODY_KNOWS if ended.returncode is None else ended.returncode
-
-    def poll(self) -> int | None:
-        """Give `returncode`."""
-        return self.returncode
+    def ended(self, timeout: float | None) -> int | None:
+        """Wait for the end; as in the base, but a rank that could not be ended has a code, too."""
+        code = super().ended(timeout)
+        return _UNKNOWN if code is None and self.watch.over else code
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until the process has ended, and give its `returncode`.
 
         timeout: seconds; None waits for ever. Raises subprocess.TimeoutExpired.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while (code := self.returncode) is None:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                assert timeout is not None
-                raise subprocess.TimeoutExpired(self.args, timeout)
-            self._gone.wait(left)
+        code = self.ended(timeout)
+        if code is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(self.args, timeout)
         return code
-
-    def send_signal(self, sig: int) -> None:
-        """Send a signal to the process; what comes of it counts as the rank's own doing."""
-        self._group.send_signal(self._rank, sig)
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        self.send_signal(signal.SIGKILL)
 
     def __repr__(self) -> str:
         return f"<Process: returncode: {self.returncode} args: {self.args}>"
@@ -116,22 +80,24 @@ class SubprocessHandler:
         dest = LogsDest({0: stdout or ""}, {0: stderr or ""})
         spec = command_spec(entrypoint, entrypoint, [args], [environment(as_text(env), dest, 0)])
         group = begin(spec, output_to("", 1, dest, None))
-        self._of(group, 0, (entrypoint, *map(str, args)), local_rank_id)
+        self.local_rank_id = local_rank_id
+        self.proc = Process(group, Watch(group, _UNKNOWN), 0, (entrypoint, *map(str, args)))
+        self._group = group
         self._alone = True
         group.wait_started()
 
     @classmethod
-    def of_rank(cls, group: Group, rank: int, args: Sequence[str]) -> SubprocessHandler:
-        """Show a rank of a group that is being started."""
-        handler = cls.__new__(cls)
-        handler._of(group, rank, args, rank)
-        handler._alone = False
-        return handler
-
-    def _of(self, group: Group, rank: int, args: Sequence[str], local_rank_id: int) -> None:
-        self.local_rank_id = local_rank_id
-        self._group = group
-        self.proc = Process(group, rank, args)
+    def of_ranks(cls, group: Group, words: Sequence[Sequence[str]]) -> dict[int, SubprocessHandler]:
+        """Give a handler for each rank of a group that is being started. words: what each runs."""
+        watch = Watch(group, _UNKNOWN)
+        handlers: dict[int, SubprocessHandler] = {}
+        for rank, args in enumerate(words):
+            handler = handlers[rank] = cls.__new__(cls)
+            handler.local_rank_id = rank
+            handler.proc = Process(group, watch, rank, args)
+            handler._group = group
+            handler._alone = False
+        return handlers
 
     def close(self, death_sig: signal.Signals | None = None) -> None:
         """Send a signal, by default SIGTERM, and return at once.

@@ -1,0 +1,70 @@
+"""8 ranks that work with what was loaded once: memory (PSS) of all, and times."""
+
+import time
+from pathlib import Path
+
+from figures import Figure, Goal
+from measure import PYTHON, alternate, apart_from, launched, program, pss, run
+from script import Plan, main
+
+RANKS = 8
+ARRAY, WORDS, DIGITS = 2000, 200, 500  # megabytes
+QUICK = 10  # times less
+
+
+def command(way: str, kind: str, size: int, at: Path) -> list[str]:
+    return [PYTHON, program("launch_shared"), way, kind, str(size), str(RANKS), str(at)]
+
+
+def check_calls(at: Path, wanted: int) -> None:
+    calls = len(list(at.with_name(f"{at.name}.calls").iterdir()))
+    if calls != wanted:
+        raise RuntimeError(f"it was loaded {calls} times, not {wanted}")
+
+
+def sample(plan: Plan, way: str, kind: str, size: int) -> tuple[float, float]:
+    """Give the megabytes of all processes, and the seconds until all ranks had done their work."""
+    at = plan.directory()
+    began = time.monotonic_ns()
+    with launched(command(way, kind, size, at), RANKS, at) as (pid, ranks):
+        memory = sum(map(pss, {*ranks, *apart_from(pid, ranks)})) / 1e6
+        done = max(int(p.read_text()) for p in at.iterdir())
+    check_calls(at, RANKS if way == "spawn" else 1)
+    return memory, (done - began) / 1e9
+
+
+def restart(plan: Plan, size: int) -> float:
+    at = plan.directory()
+    run(command("restart", "array", size, at))
+    check_calls(at, 1)
+    began = [int(p.read_text()) for p in at.glob("began_1_*")]
+    if len(began) != RANKS:
+        raise RuntimeError(f"{len(began)} of {RANKS} ranks began again")
+    return (max(began) - int((at / "failed").read_text())) / 1e9
+
+
+def measure(plan: Plan) -> list[Figure]:
+    figures: list[Figure] = []
+    of = QUICK if plan.quick else 1
+    # Each rank of a peer that loads by itself would take 8 times the array.
+    for kind, size, sides in (
+        ("array", ARRAY // of, ("ours", "limit")),
+        ("digits", DIGITS // of, ("ours", "peer", "limit")),
+        ("words", WORDS // of, ("ours", "peer", "limit")),
+    ):
+        ways = {"ours": "procession", "peer": "spawn", "limit": "limit"}
+        samples = alternate(
+            {side: lambda w=ways[side], k=kind, s=size: sample(plan, w, k, s) for side in sides},
+            plan.repeat,
+        )
+        goals = (Goal(1.1 * size),) if kind == "array" and of == 1 else ()
+        for n, (what, unit) in enumerate((("PSS of all", "MB"), ("to the end of their work", "s"))):
+            values = {side: [pair[n] for pair in pairs] for side, pairs in samples.items()}
+            name = f"{kind} of {size} MB: {what}"
+            figures.append(Figure(name, unit, "multiprocessing", values, goals if n == 0 else ()))
+    again = {"ours": [restart(plan, ARRAY // of) for _ in range(plan.repeat)]}
+    return [*figures, Figure("array: failure to all at work", "s", "", again)]
+
+
+if __name__ == "__main__":
+    main(__doc__, measure, most_seconds=900)

@@ -1,0 +1,100 @@
+"""Writes what the wheel installs below share/: manual pages and completions; --check only compares.
+
+They are written from the table of options, and kept in packaging/share, so that a wheel can be
+built without running anything of ours.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from procession.cli import DESCRIPTION as ABOUT
+from procession.cli import completion
+from procession.cli.commands import COMMANDS
+from procession.cli.words import Parser
+from procession.values.version import __version__
+
+SHARE = Path(__file__).parents[1] / "packaging" / "share"
+SEE = "https://procession.github.io/procession/"
+
+
+def roff(text: str) -> str:
+    """Give text as roff takes it for what it is."""
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return "\n".join(f"\\&{line}" if line[:1] in {".", "'"} else line for line in text.split("\n"))
+
+
+def verbatim(text: str) -> list[str]:
+    """Give lines that stay as they are."""
+    return [".nf", roff(text.strip("\n")), ".fi"]
+
+
+def options_of(parser: Parser) -> list[str]:
+    """Write the options of a command."""
+    lines: list[str] = []
+    for option in parser.options.values():
+        value = f" \\fI{roff(option.metavar)}\\fR" if option.metavar else ""
+        names = ", ".join(f"\\fB{roff(name)}\\fR" for name in option.names)
+        lines += [".TP", names + value, roff(option.help)]
+    return lines
+
+
+def manual() -> str:
+    """Write procession(1)."""
+    known = completion.parsers()
+    run = known["run"]
+    lines = [
+        f'.TH PROCESSION 1 "" "procession {__version__}" "User Commands"',
+        ".SH NAME",
+        "procession \\- launch n copies of a program as one group of ranks",
+        ".SH SYNOPSIS",
+        *verbatim(f"{run._usage}\nprocession COMMAND ..."),
+        ".SH DESCRIPTION",
+        roff(ABOUT.strip()),
+        ".SH COMMANDS",
+    ]
+    for name, what in COMMANDS.items():
+        lines += [".TP", f"\\fB{name}\\fR", roff(what)]
+    lines += [".SH OPTIONS OF RUN", *options_of(run), ".SH MORE ABOUT RUN", *verbatim(run._epilog)]
+    for name in COMMANDS:
+        parser = known.get(name)
+        if parser is None or name == "run":
+            continue
+        lines += [f".SH {name.upper()}"]
+        lines += verbatim(parser._usage) if parser._usage else []
+        lines += [*options_of(parser)]
+        lines += [".PP", *verbatim(parser._epilog)] if parser._epilog else []
+    return "\n".join([*lines, ".SH SEE ALSO", roff(SEE), ""])
+
+
+def scripts() -> dict[str, str]:
+    """Write the completions, each for its shell."""
+    table = {name: [*each.options.values()] for name, each in completion.parsers().items()}
+    # zsh calls the file as the function of its name: the first time, it defines and calls it.
+    zsh = completion._zsh(COMMANDS, table).rstrip().removesuffix("compdef _procession procession")
+    return {
+        "bash-completion/completions/procession": completion._bash(COMMANDS, table),
+        "zsh/site-functions/_procession": f'{zsh}_procession "$@"\n',
+        "fish/vendor_completions.d/procession.fish": completion._fish(COMMANDS, table),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command and give its exit code."""
+    code = 0
+    for name, text in {"man/man1/procession.1": manual(), **scripts()}.items():
+        file = SHARE / name
+        if file.is_file() and file.read_text(encoding="utf-8") == text:
+            continue
+        if "--check" in arguments:
+            print(f"{name} is not up to date; run {Path(__file__).name}", file=sys.stderr)
+            code = 1
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

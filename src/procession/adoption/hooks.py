@@ -1,0 +1,174 @@
+"""Gives three functions of torch other code, as soon as their modules are imported.
+
+Theory of operation. A finder stands before all others in `sys.meta_path`. It finds nothing by
+itself: for the three modules it asks the others, and has `_replace` called when the module has run.
+Modules that are there already are changed at once. What is changed is the code of the function
+(`__code__`), not the module's attribute: a function that somebody has imported before by its name
+is the same object, and so it does not matter who imported what, and when. Both are undone.
+
+Rejected: to set attributes of modules, which misses `from torch.multiprocessing import spawn`; to
+put modules of ours into `sys.modules`, which lack what else torch's have.
+
+This is imported by interpreters at their start: the standard library only, and little of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FunctionType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import CodeType, ModuleType
+    from typing import Any
+
+
+def _launch_agent(*args: Any, **kwargs: Any) -> Any:
+    import importlib
+
+    return importlib.import_module("procession.elastic.agent").launch_agent(*args, **kwargs)
+
+
+def _start_elastic(*args: Any, **kwargs: Any) -> Any:
+    import importlib
+
+    return importlib.import_module("procession.elastic.api").start_processes(*args, **kwargs)
+
+
+def _start_processes(*args: Any, **kwargs: Any) -> Any:
+    import importlib
+
+    ours = importlib.import_module("procession.multiprocessing.adopted")
+    return ours.start_processes(*args, **kwargs)
+
+
+AGENT = "torch.distributed.launcher.api"
+ELASTIC = "torch.distributed.elastic.multiprocessing"
+SPAWN = "torch.multiprocessing.spawn"
+
+# By module: the name of its function, and whose code that gets. The code runs in torch's module:
+# it can use no name of this one.
+REPLACED = {
+    AGENT: ("launch_agent", _launch_agent),
+    ELASTIC: ("start_processes", _start_elastic),
+    SPAWN: ("start_processes", _start_processes),
+}
+
+
+class Replaced:
+    """A function with other code. function: it; original: one like it, with its own code."""
+
+    def __init__(self, function: FunctionType, code: CodeType) -> None:
+        import inspect  # torch has imported it
+
+        self.function = function
+        self.original = FunctionType(
+            function.__code__, function.__globals__, function.__name__, function.__defaults__
+        )
+        self.original.__kwdefaults__ = function.__kwdefaults__
+        vars(function)["__signature__"] = inspect.signature(function)
+        # The new code takes whatever it is given: defaults are the original's to fill in.
+        function.__defaults__, function.__kwdefaults__ = None, None  # type: ignore[assignment]
+        function.__code__ = code
+
+    def undo(self) -> None:
+        """Give the function its own code again."""
+        self.function.__code__ = self.original.__code__
+        self.function.__defaults__ = self.original.__defaults__
+        self.function.__kwdefaults__ = self.original.__kwdefaults__
+        vars(self.function).pop("__signature__", None)
+
+
+_replaced: dict[str, Replaced] = {}  # by module
+
+
+def original(module: str) -> Any:
+    """Give the function of a module as torch has it. Raises KeyError if it is not replaced."""
+    return _replaced[module].original
+
+
+class Finder:
+    """Finds the three modules by the other finders, and has a loader replace what is in them."""
+
+    def __init__(self) -> None:
+        self._busy: set[str] = set()  # other finders of this kind ask all others, too
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module, as the import system asks for it."""
+        if name not in REPLACED or name in self._busy:
+            return None
+        self._busy.add(name)
+        try:
+            for finder in list(sys.meta_path):
+                find = None if finder is self else getattr(finder, "find_spec", None)
+                spec: Any = find and find(name, path, target)
+                if spec is not None:
+                    if hasattr(spec.loader, "exec_module"):
+                        spec.loader = _Loader(spec.loader)
+                    return spec
+        finally:
+            self._busy.discard(name)
+        return None
+
+
+class _Loader:
+    """Loads a module as its own loader does, and then replaces its function."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        if _finder in sys.meta_path:
+            _replace(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+_finder: Any = Finder()
+
+
+def _replace(module: ModuleType) -> None:
+    """Replace the function of a module; one that is not as we know it is left as it is."""
+    name, ours = REPLACED[module.__name__]
+    function = getattr(module, name, None)
+    if not isinstance(function, FunctionType) or function.__closure__:
+        import logging
+
+        logging.getLogger("procession.adoption").warning(
+            "%s.%s of this torch is not a function that procession knows: it stays torch's",
+            module.__name__,
+            name,
+        )
+        return
+    _replaced[module.__name__] = Replaced(function, ours.__code__)
+
+
+def install() -> None:
+    """Have the functions replaced, now or when their modules are imported."""
+    if _finder in sys.meta_path:
+        return
+    sys.meta_path.insert(0, _finder)
+    for name in REPLACED:
+        module = sys.modules.get(name)
+        if module is not None:
+            _replace(module)
+
+
+def uninstall() -> None:
+    """Leave torch as it was."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+    while _replaced:
+        _replaced.popitem()[1].undo()

@@ -1,0 +1,104 @@
+"""`procession adopt`: run a program in which torch's launchers are procession's.
+
+The program takes this process's place, with two variables by which its interpreter adopts at its
+start (see `adoption/children.py`): so it is run by its own interpreter, as it would be without us.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib.machinery import PathFinder
+from typing import NoReturn
+
+from procession.adoption import children
+from procession.cli.commands import COMMANDS
+from procession.cli.option import Option
+from procession.cli.say import refuse
+from procession.cli.words import Parser
+from procession.values.program import program_problem
+
+PROG = "procession adopt"
+OPTIONS = (
+    Option(("--children",), "", "also in the Python programs that PROGRAM starts"),
+    Option(("-m", "--module"), "", "PROGRAM is a Python module, as for python -m"),
+)
+DESCRIPTION = f"""\
+{COMMANDS["adopt"].capitalize()}.
+
+torch.distributed.run and .launch, elastic_launch, launch_agent, elastic's start_processes, and
+torch.multiprocessing's spawn and start_processes launch groups of procession in it. What procession
+cannot do exactly is left to torch, and one line says so. Everything else is as without this
+command: output, log files, exceptions, exit codes."""
+EPILOG = """\
+examples:
+  procession adopt -- accelerate launch --num_processes 4 train.py
+  procession adopt -- tune run --nproc_per_node 4 full_finetune_distributed --config my.yaml
+  procession adopt -- python train.py
+  procession adopt --children -- torchx run -s local_cwd dist.ddp -j 1x4 --script train.py
+"""
+PARSER = Parser(
+    PROG,
+    OPTIONS,
+    usage=f"{PROG} [--children] [-m] [--] PROGRAM [ARGUMENT ...]",
+    description=DESCRIPTION,
+    epilog=EPILOG,
+    hint=f"; see {PROG} --help",
+)
+ELF = b"\x7fELF"
+NAMES_PYTHON = (b"python", b"pypy", b"pyenv")
+
+
+def main(words: list[str]) -> NoReturn:
+    """Become the program. Raises SystemExit(2) for what cannot be run."""
+    options, rest = PARSER.read(words)
+    if not rest:
+        PARSER.error(
+            f"PROGRAM is missing: say what to run, as in: {PROG} -- accelerate launch train.py"
+        )
+    command = _command(rest, module=bool(options.module))
+    if not options.children and not _is_python(command[0]):
+        refuse(
+            PROG,
+            f"{rest[0]} is no Python program: nothing would be adopted in it; write --children "
+            "to adopt the Python programs that it starts",
+        )
+    whom = children.EVERYBODY if options.children else str(os.getpid())
+    env = {**os.environ, **children.variables(os.environ, whom)}
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    try:
+        os.execve(command[0], command, env)
+    except OSError as e:
+        refuse(PROG, f"cannot run {command[0]}: {e.strerror}")
+
+
+def _command(words: list[str], *, module: bool) -> list[str]:
+    """Give the command line of a program, its first word a path."""
+    word = words[0]
+    if module:
+        if PathFinder.find_spec(word.partition(".")[0], ["", *sys.path]) is None:
+            refuse(PROG, f"there is no module {word!r}")
+        return [sys.executable, "-m", *words]
+    if word.endswith((".py", ".pyc", ".pyz", ".pyw")) or os.path.isdir(word):
+        if not os.path.exists(word):
+            refuse(PROG, f"there is no script {word!r}")
+        return [sys.executable, *words]
+    problem = program_problem(word)
+    if problem:
+        refuse(PROG, problem)
+    return [word if "/" in word else shutil.which(word) or word, *words[1:]]
+
+
+def _is_python(path: str) -> bool:
+    """Tell whether this is an interpreter, or a script for one."""
+    name = os.path.basename(os.path.realpath(path)).encode()
+    try:
+        with open(path, "rb") as f:
+            head = f.read(512)
+    except OSError:
+        return True  # its exec will say what is wrong
+    if head.startswith(ELF):
+        return name.startswith(NAMES_PYTHON)
+    return any(word in head.lower() for word in NAMES_PYTHON)

@@ -1,0 +1,165 @@
+"""What a command line asks of an engine. Starts nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+
+from procession.cli.nodes import NUMBERING
+from procession.cli.readers import is_number
+from procession.cli.settings import Settings
+from procession.engines.contract import EngineError, EngineOption
+from procession.engines.driver import LEASE
+from procession.engines.registry import NAMES, NO_OPTIONS, find_kind
+from procession.engines.rendezvous.terms import Terms
+from procession.engines.slurm.allocation import Task, read_allocation, read_task
+from procession.values.base import Value
+from procession.values.errors import SpecError
+
+NO_ENGINE = "none"  # no engine, even under srun
+SENT = "PROCESSION_SENT"  # in the environment of a command line that a job runs
+SLURM = "slurm"
+
+
+class EngineRequest(Value):
+    """What is asked of an engine.
+
+    nodes: how many, None for all that it has. spares: how many more are held ready. lease: seconds.
+    link_encryption: "auto" or "required". devices: the kind of which each rank gets one. counted:
+    whether the number of ranks is the number of CPUs or devices of each node. options: the engine's
+    own that were given. task: of srun's step, if this command is one of several tasks. terms: of
+    the rendezvous, where launchers find each other instead.
+    """
+
+    name: str
+    nodes: int | None
+    spares: int = 0
+    lease: float = LEASE
+    link_encryption: str = "auto"
+    devices: str = ""
+    counted: bool = False
+    options: Mapping[str, str] = NO_OPTIONS
+    task: Task | None = None
+    terms: Terms | None = None
+
+    @property
+    def sends_job(self) -> bool:
+        """Whether it is to send a job to Slurm, which then runs this command line."""
+        return self.name == SLURM and not os.environ.get("SLURM_JOB_ID")
+
+
+def find_options(name: str) -> Sequence[EngineOption]:
+    """Give the options of an engine that an installed package adds; none for other names."""
+    if name in (*NAMES, NO_ENGINE, ""):
+        return ()
+    try:
+        return find_kind(name).options
+    except (SpecError, EngineError):
+        return ()  # the word belongs to the program, or `read_engine` refuses it
+
+
+def read_engine(s: Settings) -> EngineRequest | None:
+    """Give what is asked of an engine, by --engine or by srun, which has started this command.
+
+    Options that do not apply to the kind of run are dealt with. Raises SpecError.
+    """
+    try:
+        task = read_task(os.environ)
+        if task is not None and task.count < 2:
+            task = None  # a shell, or a launcher of its own
+        if not s.said("engine") and _is_for_agents(s, task):
+            s.add("engine", SLURM, "srun")
+        if not s.said("engine") or s.text("engine") == NO_ENGINE:
+            s.keep_applicable("", "")
+            return None
+        request = _read(s, task)
+        if request.name == "ssh":
+            return _with_hosts(s, request)
+        if request.name == SLURM and task is None:
+            _take_allocation(s)
+    except EngineError as e:
+        raise SpecError(str(e)) from None
+    return request
+
+
+def _is_for_agents(s: Settings, task: Task | None) -> bool:
+    """Tell whether srun's tasks are to be one group although no engine is named."""
+    if task is None or max(task.tasks_on_nodes) > 1 or _is_numbered(s):
+        return False  # `nodes` reads the machine's number
+    return shutil.which("munge") is not None  # else tasks cannot find each other
+
+
+def _is_numbered(s: Settings) -> bool:
+    """Tell whether this machine has a number already, or this command runs in a rank of a group.
+
+    A count of several nodes is no number.
+    """
+    several = s.said("nnodes") and s.text("nnodes") != "1"
+    names = [name for name in NUMBERING if not (several and name == "nnodes")]
+    said = any(key in s.keys for key in (*names, "master_addr", "master_port"))
+    return said or "MASTER_ADDR" in os.environ or "PROCESSION_RUN" in os.environ
+
+
+def _read(s: Settings, task: Task | None) -> EngineRequest:
+    """Read the options about engines."""
+    name, chosen = s.text("engine"), s.where("engine")
+    if name not in NAMES:
+        try:
+            find_kind(name)
+        except SpecError as e:
+            raise SpecError(f"{chosen}: {e}; {NO_ENGINE} is for none") from None
+    s.keep_applicable(name, chosen)
+    if s.text("stdin") != "none":
+        why = "cannot be: ranks on other machines cannot read this command's input"
+        s.does_not_apply("stdin", why)
+    _check_submission(s, name)
+    counted = not is_number(s.text("nproc_per_node") or "1")
+    return EngineRequest(
+        nodes=_nodes(s),
+        devices=s.text("devices"),
+        counted=counted,
+        options=s.fields("options"),
+        task=task if name == SLURM else None,
+        **s.fields("engine"),
+    )
+
+
+def _nodes(s: Settings) -> int | None:
+    text = s.text("nnodes") if s.said("nnodes") else ""
+    if text and (not is_number(text) or not int(text)):
+        raise SpecError(f"{s.where('nnodes')} must be a count of 1 or more, not {text!r}")
+    return int(text) if text else None
+
+
+def _check_submission(s: Settings, name: str) -> None:
+    """Deal with options that are for a job that is sent, or that it cannot have."""
+    if name == SLURM and not os.environ.get("SLURM_JOB_ID"):
+        s.does_not_apply("json", "cannot be: a job that is sent has one file for all its output")
+        return
+    if os.environ.get(SENT):  # these were for the command that sent this one
+        return
+    for key in s.keys:
+        if name == SLURM and SLURM in s.option(key).scope.engines:
+            s.does_not_apply(key, "is for a job that is sent: this is in an allocation already")
+    s.does_not_apply("detach", "does not go with --engine: only a job that is sent goes on alone")
+
+
+def _take_allocation(s: Settings) -> None:
+    """Take the number of ranks from Slurm's allocation, if nothing says it. Raises EngineError."""
+    found = read_allocation(os.environ)
+    if found is not None and found.tasks_per_node and not s.said("nproc_per_node"):
+        s.add("nproc_per_node", str(found.tasks_per_node), "SLURM_NTASKS_PER_NODE")
+
+
+def _with_hosts(s: Settings, on: EngineRequest) -> EngineRequest:
+    """Take from the list of hosts how many there are, and how many ranks each has."""
+    from procession.engines.ssh.hosts import ranks_of_each, read_hosts
+    from procession.engines.ssh.kind import check_spares
+
+    hosts = read_hosts(on.options.get("hosts", ""), on.options.get("hostfile", ""), os.environ)
+    if not s.said("nproc_per_node"):
+        ranks = ranks_of_each(hosts)
+        if ranks:
+            s.add("nproc_per_node", str(ranks), "the list of hosts")
+    return on.__replace__(nodes=check_spares(len(hosts), on.nodes, on.spares))

@@ -1,0 +1,341 @@
+"""The programs of a command line: one, or several with a lone colon between them.
+
+What PROGRAM is, is decided by its word; nothing of it is imported or started.
+
+A colon separates programs only if -n or -x, or their long names, follow it: other colons are
+arguments of the program.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from procession.cli.readers import is_number
+from procession.cli.settings import Settings
+from procession.cli.words import Parser, near
+from procession.values.base import Value
+from procession.values.errors import SpecError
+from procession.values.program import Command, Module, Program, Script, is_on_path, program_problem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from typing import Any
+
+BEGINS_A_PART = ("-n", "-x", "--nproc-per-node", "--env")
+SCRIPT_ENDINGS = (".py", ".pyw", ".pyc", ".pyz")
+MACRO = "local_rank"
+OF_RANKS = frozenset(
+    ["RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+     "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"]
+)  # fmt: skip
+
+
+class Part(Value):
+    """A program and its ranks. words: its name and its arguments. only_python: as for torchrun."""
+
+    nproc: int
+    words: tuple[str, ...]
+    env: dict[str, str | None]
+    module: bool
+    no_python: bool
+    run_path: bool
+    only_python: bool
+
+    def program(self, rank: int) -> Program:
+        """Give what a rank runs, its arguments left out. Raises SpecError."""
+        program = self._chosen(rank)
+        interpreter = os.environ.get("PYTHON_EXEC")  # torchrun's
+        if not interpreter or self.run_path or isinstance(program, Command):
+            return program
+        if isinstance(program, Module):
+            return Command((interpreter, "-u", "-m", program.name))
+        assert isinstance(program, Script)
+        return Command((interpreter, "-u", program.path))
+
+    def _chosen(self, rank: int) -> Program:
+        word = self.words[0]
+        if self.run_path:
+            if not os.path.exists(_substituted(word, rank)):
+                raise SpecError(f"there is no script {_substituted(word, rank)!r}")
+            return Script(_substituted(word, rank))
+        if self.no_python:
+            return choose_program(word, [], module=False, no_python=True)
+        word = _substituted(word, rank)
+        if self.only_python and not self.module:
+            if not os.path.exists(word):
+                raise SpecError(f"there is no script {word!r}")
+            return Script(word)
+        return choose_program(word, [], module=self.module, no_python=False)
+
+    def arguments(self, rank: int) -> tuple[str, ...]:
+        """Give the arguments of a rank.
+
+        For Python programs, `$` is read as by torchrun. For commands, only ${local_rank} is
+        replaced, since a shell has other uses for `$$`.
+        """
+        if not any("$" in word for word in self.words[1:]):
+            return self.words[1:]
+        fill = _substituted if self.only_python or self._is_python(rank) else _with_rank
+        return tuple(fill(word, rank) for word in self.words[1:])
+
+    def _is_python(self, rank: int) -> bool:
+        return bool(self.run_path or not isinstance(self._chosen(rank), Command))
+
+
+def read_parts(
+    parser: Parser, s: Settings, rest: list[str], *, torchrun: bool = False
+) -> list[Part]:
+    """Read the programs and their own options. rest: words from PROGRAM on. Raises SpecError."""
+    pieces = [rest] if torchrun else _split(rest)
+    found = [_part(s, pieces[0], only_python=torchrun)]
+    for words in pieces[1:]:
+        given, program = parser.read(words)
+        own = Settings(parser.options)
+        for key, value in vars(given).items():
+            option = parser.options[key]
+            if not option.target.startswith("program."):
+                why = "is for all programs: write it before the first one"
+                raise SpecError(f"{option.written} {why}")
+            own.add(key, value)
+        found.append(_part(own, program))
+    return found
+
+
+def _split(rest: list[str]) -> list[list[str]]:
+    pieces: list[list[str]] = [[]]
+    for word, following in zip(rest, [*rest[1:], ""], strict=False):
+        if word == ":" and _begins_part(following):
+            pieces.append([])
+        else:
+            pieces[-1].append(word)
+    return pieces
+
+
+def _begins_part(word: str) -> bool:
+    name = word.partition("=")[0]
+    if name.startswith("--"):
+        return name.replace("_", "-") in BEGINS_A_PART
+    return name[:2] in BEGINS_A_PART
+
+
+def _part(s: Settings, words: list[str], *, only_python: bool = False) -> Part:
+    nproc = _count(s.text("nproc_per_node"), s.where("nproc_per_node"))
+    if not words:
+        raise SpecError("PROGRAM is missing: say what to run, as in: procession run -n 4 train.py")
+    _check_kind(s, words[0], only_python=only_python)
+    return Part(
+        nproc=nproc,
+        words=tuple(words),
+        env=_variables(s),
+        module=s.flag("module"),
+        no_python=s.flag("no_python"),
+        run_path=s.flag("run_path"),
+        only_python=only_python,
+    )
+
+
+def _check_kind(s: Settings, word: str, *, only_python: bool) -> None:
+    """Deal with options that say different things of what PROGRAM is. Raises SpecError."""
+    if not only_python:
+        s.not_together("no_python", "run_path")
+        s.not_together("module", "run_path")
+        script = _substituted(word, 0)
+        if s.flag("run_path") and not s.on_command_line("run_path"):
+            if not os.path.exists(script):
+                s.does_not_apply("run_path", f"is for scripts, and there is none at {script!r}")
+            elif os.path.isfile(script) and _first_line(script).startswith(b"\x7fELF"):
+                s.does_not_apply("run_path", f"is for scripts, and {script!r} is a binary program")
+    if not s.flag("run_path"):
+        s.not_together("module", "no_python")
+
+
+def _count(text: str, where: str) -> int:
+    if is_number(text) and int(text):
+        return int(text)
+    from procession.cli.counts import count_ranks
+
+    return count_ranks(text, where)
+
+
+def _variables(s: Settings) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for word in s.list("env"):
+        name, equals, value = word.partition("=")
+        if name in OF_RANKS or name.startswith("PROCESSION_"):
+            raise SpecError(
+                f"{s.where('env')}: {name} is what each rank is told by its launcher; "
+                "write another name"
+            )
+        if not name or name != name.strip() or (not equals and name not in os.environ):
+            raise SpecError(
+                f"{s.where('env')} must be NAME=VALUE, or the NAME of a variable that is set, "
+                f"not {word!r}"
+            )
+        found[name] = value if equals else os.environ[name]
+    return found
+
+
+def _substituted(word: str, rank: int) -> str:
+    """Fill in ${local_rank}, as torchrun does: $$ is a dollar, other names stay as they are."""
+    if "$" not in word:
+        return word
+    from string import Template
+
+    return Template(word).safe_substitute({MACRO: str(rank)})
+
+
+def _with_rank(word: str, rank: int) -> str:
+    return word.replace(f"${{{MACRO}}}", str(rank))
+
+
+def by_rank(parts: Sequence[Part], common: Mapping[str, str], local: int = 0) -> dict[str, Any]:
+    """Give programs, arguments and environments as `make_spec` takes them. Raises SpecError.
+
+    common: variables of all ranks, for which parts may have values of their own. local: which of
+    this machine's ranks the first one is.
+    """
+    programs: dict[int, Program] = {}
+    args: dict[int, tuple[str, ...]] = {}
+    env: dict[int, dict[str, str | None]] = {}
+    for part in parts:
+        varies = "$" in part.words[0]
+        program, own = part.program(local + len(programs)), {**common, **part.env}
+        for rank in range(len(programs), len(programs) + part.nproc):
+            programs[rank] = part.program(local + rank) if varies else program
+            args[rank] = part.arguments(local + rank)
+            env[rank] = own
+    same = all(words == args[0] for words in args.values())
+    if len({id(p) for p in programs.values()}) == 1 and same:
+        program = programs[0]
+        whole: Program
+        if isinstance(program, Command):
+            whole = Command((*program.argv, *args[0]))
+        elif isinstance(program, Script):
+            whole = Script(program.path, args[0])
+        else:
+            assert isinstance(program, Module)
+            whole = Module(program.name, args[0])
+        return {"program": whole, "env": env[0]}
+    return {"program": programs, "args": args, "env": env}
+
+
+# -- what PROGRAM is
+
+
+def choose_program(word: str, args: list[str], *, module: bool, no_python: bool) -> Program:
+    """Decide what PROGRAM is. Raises SpecError for what cannot be run.
+
+    A path that exists is a script if it ends in .py, or is not executable, or is a directory or an
+    archive with a `__main__.py`; everything else is a program.
+    """
+    if module:
+        problem = module_problem(word)
+        if problem:
+            hint = f"; to run the file {word}, leave out -m" if os.path.isfile(word) else ""
+            raise SpecError(problem + hint)
+        return Module(word, tuple(args))
+    if not no_python:
+        if os.path.isdir(word):
+            if not os.path.exists(os.path.join(word, "__main__.py")):
+                raise SpecError(f"{word!r} is a directory without a __main__.py")
+            return Script(word, tuple(args))
+        ends = word.endswith(SCRIPT_ENDINGS)
+        if not ends and _is_foreign(word):
+            raise SpecError(f"{word!r} is not executable; chmod +x it, or name its interpreter")
+        if os.path.exists(word) and (ends or not os.access(word, os.X_OK)):
+            return Script(word, tuple(args))
+        if ends:
+            raise SpecError(f"there is no script {word!r}{_similar(word)}")
+    if word and "/" not in word and not is_on_path(word):
+        kind = "program" if no_python else "script or program"
+        raise SpecError(f"there is no {kind} {word!r} on the PATH{_nearby(word)}")
+    problem = program_problem(word)
+    if problem:
+        raise SpecError(problem)
+    return Command((word, *args))
+
+
+def _is_foreign(path: str) -> bool:
+    """Whether a file that is not executable names an interpreter other than Python."""
+    if not os.path.isfile(path) or os.access(path, os.X_OK):
+        return False
+    first = _first_line(path)
+    return first.startswith(b"#!") and b"python" not in first
+
+
+def _first_line(path: str) -> bytes:
+    try:
+        with open(path, "rb") as f:
+            return f.readline(200)
+    except OSError:
+        return b""  # opening it to run it will say why
+
+
+def _similar(word: str) -> str:
+    """Name the script in the same directory that was probably meant."""
+    place, name = os.path.split(word)
+    try:
+        found = [each for each in os.listdir(place or ".") if each.endswith(SCRIPT_ENDINGS)]
+    except OSError:
+        return f": there is no directory {place!r}"
+    meant = near(name, found)
+    return f"; did you mean {os.path.join(place, meant)}?" if meant else ""
+
+
+def _nearby(word: str) -> str:
+    """Name the file that was probably meant by the name of a program."""
+    if os.path.isfile(word) and os.access(word, os.X_OK):
+        return f"; for the one in this directory, write ./{word}"
+    if os.path.isfile(f"{word}.py"):
+        return f"; did you mean {word}.py?"
+    return "; write a program and its arguments as words of their own" if " " in word else ""
+
+
+# -- modules
+
+
+def module_problem(name: str) -> str:
+    """Say why `python -m NAME` would fail, "" if nothing is known against it.
+
+    Packages are not imported, so one that makes up its submodules when it is imported is searched
+    wherever Python might find them.
+    """
+    from importlib.machinery import PathFinder
+
+    if name in sys.builtin_module_names:
+        return f"{name!r} is built into Python, and no program"
+    isolated = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
+    places = sys.path if isolated else ["", *sys.path]
+    missing = f"there is no module {name!r}"
+    whole = ""
+    for part in name.split("."):
+        found = PathFinder.find_spec(part, places) if part else None
+        if found is None:
+            if not whole:
+                known = _found_otherwise(part)
+                return "" if known else f"{missing} on the path"
+            return f"{missing} in the package {whole!r}"
+        whole = f"{whole}.{part}" if whole else part
+        if found.submodule_search_locations is None:
+            return "" if whole == name else f"{missing}: {whole!r} is no package"
+        # A package may have added to its path what lies elsewhere under its name.
+        places = [*found.submodule_search_locations, *(os.path.join(p, part) for p in places)]
+    if PathFinder.find_spec("__main__", places) is None:
+        return f"{name!r} is a package without a __main__.py"
+    return ""
+
+
+def _found_otherwise(name: str) -> bool:
+    """Tell whether another finder of this interpreter knows a module."""
+    from importlib.machinery import PathFinder
+
+    finders = [finder for finder in sys.meta_path if finder is not PathFinder]
+    return bool(name) and any(_ask(finder, name) for finder in finders)
+
+
+def _ask(finder: object, name: str) -> ModuleSpec | None:
+    find = getattr(finder, "find_spec", None)
+    return None if find is None else find(name, None)

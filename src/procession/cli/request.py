@@ -1,0 +1,308 @@
+"""Turns the settings into a request: what is to be run. Starts nothing, and changes nothing.
+
+The modules that read the options of one subject are imported only if one of them is set.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from procession.cli.option import Option
+from procession.cli.options import (
+    DESCRIPTION,
+    EPILOG,
+    OPTIONS,
+    RUN,
+    SHORT_FORMS,
+    TABLE,
+    TORCHRUN,
+    TORCHRUN_USAGE,
+    USAGE,
+    of_engine,
+)
+from procession.cli.programs import by_rank, read_parts
+from procession.cli.readers import is_number
+from procession.cli.say import refuse
+from procession.cli.settings import Settings
+from procession.cli.sources import gather
+from procession.cli.words import Parser
+from procession.values.base import Value
+from procession.values.environment import ALONE, Node
+from procession.values.errors import SpecError
+from procession.values.placement import Placement
+from procession.values.policy import DEFAULT_LOGS, Hang, Logs, Restart, Stop
+from procession.values.spec import Spec, is_seen, make_spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.cli.engine_request import EngineRequest
+
+# One of these is set where this command was started once per machine or rank; see `starters`.
+OF_STARTERS = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
+PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's
+ENGINE = "PROCESSION_ENGINE"
+SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
+
+
+class Line(Value):
+    """A command line that was read. parser: what reads it. rest: from PROGRAM on."""
+
+    parser: Parser
+    settings: Settings
+    rest: list[str]
+    torchrun: bool = False
+
+
+class Request(Value):
+    """What a command line asks for.
+
+    spec: the group; with an engine, what each node runs. dry: only say what would be run. json:
+    print the result on stdout. signals: those that end the group. forward: those that each rank
+    gets. notices: those that announce the end, with the seconds that are left then. notes: lines to
+    print before it runs. elsewhere: the options that variables and files set, in words. logs_specs:
+    the entry point that lays out logs. otel: trace the run. live: show a view of the group while it
+    runs. status: seconds between two lines about it, or None. detach: give the terminal back.
+    sources: where options are set that variables and files set, by their keys.
+    engine: what is asked of an engine, None on this machine.
+    """
+
+    spec: Spec
+    dry: bool = False
+    json: bool = False
+    signals: Sequence[int] = ()
+    forward: Sequence[int] = ()
+    notices: Mapping[int, float] = MappingProxyType({})
+    notes: Sequence[str] = ()
+    elsewhere: Sequence[str] = ()
+    logs_specs: str = ""
+    otel: bool = False
+    live: bool = False
+    status: float | None = None
+    detach: bool = False
+    sources: Mapping[str, str] = MappingProxyType({})
+    engine: EngineRequest | None = None
+
+    def where(self, key: str) -> str:
+        """Name an option as it was written, for a message."""
+        return self.sources.get(key, OPTIONS[key].written)
+
+
+def make_parser(*, torchrun: bool = False, engine: Sequence[Option] = (), name: str = "") -> Parser:
+    """Make what reads the command line.
+
+    torchrun: for the command whose help shows torchrun's options only. engine, name: the options
+    of an installed engine, and its name.
+    """
+    prog, usage = (TORCHRUN, TORCHRUN_USAGE) if torchrun else (RUN, USAGE)
+    return Parser(
+        prog,
+        {**TABLE, f"engine {name}": engine} if engine else TABLE,
+        hint=f"; see {prog} --help",
+        short_forms=SHORT_FORMS,
+        usage=usage,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        shown=(lambda option: option.torchrun) if torchrun else None,
+    )
+
+
+def read_line(words: Sequence[str], *, torchrun: bool = False) -> Line:
+    """Read the words behind `procession run`, and what is said elsewhere.
+
+    torchrun: the words are those behind torchrun: only its options, and PROGRAM is for Python.
+
+    Raises SpecError for what cannot be done, and SystemExit for a wrong command line and --help.
+    """
+    name, own = "", ()
+    if not torchrun and (ENGINE in os.environ or any(w.startswith("--engine") for w in words)):
+        name, own = _engine_options(words)
+    parser = make_parser(torchrun=torchrun, engine=own, name=name)
+    given, rest = parser.read(words)
+    if torchrun:
+        for key in sorted(vars(given)):
+            if not OPTIONS[key].torchrun:
+                option = OPTIONS[key].written
+                parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
+    return Line(parser, gather(parser.options, given, torchrun=torchrun), rest, torchrun)
+
+
+def _engine_options(words: Sequence[str]) -> tuple[str, Sequence[Option]]:
+    """Give the options of an engine that is not ours, if these words or a variable name one."""
+    from procession.cli.engine_request import find_options
+
+    name = os.environ.get(ENGINE, "")
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "--engine" and following:
+            name = following
+            break
+        if word.startswith("--engine="):
+            name = word.partition("=")[2]
+            break
+    found = find_options(name)
+    for option in found:
+        if option.name.replace("-", "_") in OPTIONS or option.name == "help":
+            refuse(RUN, f"engine {name} has an option --{option.name}, which is ours")
+    return name, [of_engine(o.name, o.metavar, o.help, name) for o in found]
+
+
+def make_request(line: Line, engine: EngineRequest | None = None) -> Request:
+    """Put together what is asked for. engine: what is asked of one, where there is one.
+
+    Raises SpecError, which names the settings of variables and files: they may be the reason.
+    """
+    try:
+        return _made(line, engine)
+    except SpecError as e:
+        raise SpecError(line.settings.explained(str(e))) from None
+
+
+def _made(line: Line, engine: EngineRequest | None) -> Request:
+    s, torchrun = line.settings, line.torchrun
+    notes: list[str] = []
+    node = _node(s, notes, torchrun) if engine is None else _named(s, engine)
+    parts = read_parts(line.parser, s, line.rest, torchrun=torchrun)
+    nproc = sum(part.nproc for part in parts)
+    if node.number is not None:
+        from procession.cli.nodes import check_one_rank
+
+        check_one_rank(s, node, nproc)
+    logs = _logs(s, nproc, notes, torchrun)
+    if engine is None:
+        logs = _detached(s, logs)
+    signals, forward, notices = _signals(s)
+    notes += _without_effect(s)
+    stdin = _stdin(s, nproc) if engine is None else None
+    if s.said("silence_timeout") and not is_seen(logs, nproc):
+        s.does_not_apply(
+            "silence_timeout",
+            "notices nothing here: output that goes straight to the console, or nowhere, is not "
+            "seen; let it have a prefix (--prefix), or tee it to files (-t 3)",
+        )
+    s.not_together("numa_binding", "cpus_per_rank", "both say where ranks run")
+    hang, restart, stop = s.fields("hang"), s.fields("restart"), s.fields("stop")
+    placement = s.fields("placement")
+    spec = make_spec(
+        nproc=nproc,
+        stdin=stdin,
+        logs=logs,
+        stop=Stop(**stop) if stop else None,
+        restart=Restart(**restart) if restart else None,
+        hang=Hang(**hang) if hang else None,
+        node=node,
+        placement=Placement(**placement) if placement else None,
+        **s.fields("spec"),
+        **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}, node.local),
+    )
+    spec = _dealt(spec, s) if engine is None or engine.terms is not None else spec
+    s.not_together(
+        "live",
+        "json",
+        "what reads JSON has no terminal; --status SECONDS tells of the group on stderr",
+    )
+    given = s.fields("run") | {"signals": signals, "forward": forward, "notices": notices}
+    notes = [*s.notes, *notes]
+    return Request(
+        spec,
+        notes=notes,
+        elsewhere=s.elsewhere(),
+        sources=s.sources(),
+        engine=engine,
+        **given,
+    )
+
+
+def _named(s: Settings, engine: EngineRequest) -> Node:
+    run_id = s.text("rdzv_id") if engine.terms is None else engine.terms.run_id
+    return Node(role=s.text("role"), run_id=run_id)
+
+
+def _node(s: Settings, notes: list[str], torchrun: bool) -> Node:
+    started = not torchrun and any(name in os.environ for name in OF_STARTERS)
+    if not started and not s.sets("node"):
+        return ALONE
+    from procession.cli.nodes import read_node
+
+    node, said = read_node(s, torchrun=torchrun)
+    notes += said
+    return node
+
+
+def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:
+    if not s.sets("logs") and PREFIX_TEMPLATE not in os.environ:
+        return DEFAULT_LOGS
+    from procession.cli.streams import read_logs
+
+    logs, said = read_logs(s, nproc, os.environ.get(PREFIX_TEMPLATE), torchrun=torchrun)
+    notes += said
+    return logs
+
+
+def _detached(s: Settings, logs: Logs) -> Logs:
+    """Check that a run that is to be detached can be; its logs then always have a directory."""
+    s.not_together("json", "detach", "see result.json in the run's directory")
+    s.not_together("logs_specs", "detach", "the run's own directory has its logs")
+    if s.text("stdin") != "none":
+        s.not_together("stdin", "detach", "there is no terminal to read")
+    if not s.flag("detach") or logs.dir is not None:
+        return logs
+    from procession.system.directories import state_directory
+
+    return logs.__replace__(dir=os.path.join(state_directory(), "runs"))
+
+
+def _signals(s: Settings) -> tuple[Sequence[int], Sequence[int], Mapping[int, float]]:
+    """Read the signals that end the group, that ranks get, and that announce the end."""
+    ending: Sequence[int] = s.value("signals_to_handle")
+    forward: Sequence[int] = s.value("forward") if s.said("forward") else ()
+    notices: Mapping[int, float] = s.value("preempt") if s.said("preempt") else {}
+    if signal.SIGINT in forward:
+        raise SpecError(f"{s.where('forward')}: SIGINT ends the group, and is not forwarded")
+    both = [signal.Signals(n).name for n in forward if n in notices]
+    if both:
+        s.not_together("forward", "preempt", f"{both[0]} ends the group, and is not forwarded")
+        forward = forward if s.said("forward") else ()
+        notices = notices if s.said("preempt") else {}
+    return tuple(n for n in ending if n not in forward), forward, notices
+
+
+def _without_effect(s: Settings) -> list[str]:
+    """Check options of torchrun that have no effect; gives what is to be said about them."""
+    if s.said("monitor_interval"):
+        s.value("monitor_interval")
+    if s.text("event_log_handler") not in ("", "null"):
+        where = s.where("event_log_handler")
+        return [f"{where} has no effect: see events.jsonl in --log-dir"]
+    return []
+
+
+def _stdin(s: Settings, nproc: int) -> int | None:
+    text = s.text("stdin")
+    if is_number(text) and int(text) >= nproc and not s.on_command_line("stdin"):
+        s.does_not_apply("stdin", f"names rank {text}, and there are only {nproc}")
+        text = s.text("stdin")
+    if text == "none":
+        return None
+    if not is_number(text) or int(text) >= nproc:
+        raise SpecError(
+            f"{s.where('stdin')} must be a rank from 0 to {nproc - 1}, or none, not {text!r}"
+        )
+    return int(text)
+
+
+def _dealt(spec: Spec, s: Settings) -> Spec:
+    """Give each rank its devices, if that is asked for."""
+    s.not_together(
+        "virtual_local_rank", "devices", "--devices gives each rank one device as number 0, too"
+    )
+    if s.flag("virtual_local_rank"):
+        from procession.devices import deal_unseen
+
+        return deal_unseen(spec, "cuda")
+    if s.said("devices"):
+        from procession.devices import deal
+
+        return deal(spec, s.text("devices"))
+    return spec

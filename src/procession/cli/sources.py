@@ -1,0 +1,254 @@
+"""Collects the settings from the command line, variables and TOML files. Starts nothing.
+
+What comes first counts: the command line, variables PROCESSION_*, torchrun's PET_*, the file of
+--config, [tool.procession] in the nearest pyproject.toml that has one, the defaults. In TOML, keys
+are the long names of options, with dashes or underscores:
+
+    [tool.procession]
+    nproc-per-node = 4
+    log-dir = "runs"
+    local-ranks-filter = [0, 1]
+    env = { OMP_NUM_THREADS = 2 }
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Mapping
+
+from procession.cli.option import Option
+from procession.cli.settings import Settings
+from procession.cli.words import HELP, Given, near
+from procession.values.errors import SpecError
+from procession.values.typed import cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.cli.words import Said
+
+    Options = Mapping[str, Option]
+
+OURS, TORCHRUNS = "PROCESSION_", "PET_"
+# Variables that begin like an option's and are none: launchers set them for ranks and agents, and
+# `group.CONTROL` is for the library. A launcher in a rank inherits them.
+OTHERS = frozenset(
+    f"{OURS}{name}"
+    for name in (
+        "RUN", "BOARD", "LAUNCHER", "CONTROL", "TOLD", "SENT", "DRIVER_ADDRESS",
+        "AGENT", "AGENT_KEY", "AGENT_SLOT", "AGENT_STDIN",
+        "WARM_MOST", "WARM_MEMORY",
+    )
+)  # fmt: skip
+NOT_ELSEWHERE = (HELP.key, "config")  # what a file cannot say
+TABLE = "tool.procession"
+# The ranks of sources, see `Settings.add`.
+RANKS = {OURS: 1, TORCHRUNS: 2}
+CONFIG, PYPROJECT = 3, 4
+# Values that may be a number in TOML, by what stands for them in the help.
+NUMBERS = frozenset(
+    ["N", "COUNT", "NUMBER", "SECONDS", "SECONDS[:MOST]", "PORT", "SIZE", "STREAMS", "RANK",
+     "RANKS", "CODES", "LIMIT", "ID"]
+)  # fmt: skip
+
+
+def gather(options: Options, given: Given, *, torchrun: bool = False) -> Settings:
+    """Put together what is said on the command line and elsewhere.
+
+    torchrun: only what torchrun reads itself: its own variables, no file. Raises SpecError.
+    """
+    settings = Settings(options)
+    for key, value in vars(given).items():
+        settings.add(key, value)
+    _from_variables(settings, options, (TORCHRUNS,) if torchrun else (OURS, TORCHRUNS))
+    if not torchrun:
+        path = settings.text("config")
+        if path:
+            _from_config(path, settings, options)
+        _from_pyproject(settings, options)
+    for key, option in options.items():
+        if option.variable and os.environ.get(option.variable) and not settings.said(key):
+            settings.add(key, os.environ[option.variable], option.variable)
+    return settings
+
+
+# -- variables
+
+
+def _from_variables(settings: Settings, options: Options, prefixes: tuple[str, ...]) -> None:
+    said = {name: text for name, text in os.environ.items() if name.startswith(prefixes)}
+    if said:
+        settings.notes += _strangers(said, options)
+    for prefix in prefixes if said else ():
+        for key, option in options.items():
+            variable = prefix + key.upper()
+            if variable not in said or (prefix == TORCHRUNS and not option.torchrun):
+                continue
+            text = said[variable]
+            if option.several:
+                continue  # ranks inherit variables anyway
+            if option.metavar:
+                settings.add(key, text, variable, RANKS[prefix])
+                continue
+            if not text.removeprefix("-").isdecimal():
+                raise SpecError(f"{variable} must be 0 or 1, not {text!r}")
+            settings.add(key, int(text) != 0, variable, RANKS[prefix])
+
+
+def _strangers(said: Iterable[str], options: Options) -> list[str]:
+    """Say which variables are probably misspelt options.
+
+    Other unknown ones are passed over: Kubernetes, for example, makes variables of the names of
+    services.
+    """
+    notes: list[str] = []
+    for variable in sorted(said):
+        prefix = OURS if variable.startswith(OURS) else TORCHRUNS
+        key = variable.removeprefix(prefix).lower()
+        known = [k for k, each in options.items() if prefix == OURS or each.torchrun]
+        if key in known or variable in OTHERS or not _may_resemble(key, known):
+            continue
+        meant = near(key, [each for each in known if each != HELP.key])
+        if meant:
+            notes.append(f"{variable} sets nothing; did you mean {prefix}{meant.upper()}?")
+    return notes
+
+
+def _may_resemble(name: str, known: Iterable[str]) -> bool:
+    """Tell whether names have five letters in a row in common, which is quick to see."""
+    letters = name.replace("_", "")
+    whole = " ".join(known).replace("_", "")
+    return any(letters[at : at + 5] in whole for at in range(len(letters) - 4))
+
+
+# -- files
+
+
+def _from_config(path: str, settings: Settings, options: Options) -> None:
+    """Take what the file of --config says; its table if it has one, else all of it."""
+    try:
+        body = _read(path)
+    except OSError as e:
+        raise SpecError(f"{settings.where('config')}: cannot read {path!r}: {e.strerror}") from None
+    data = _parsed(body, path)
+    table = _table(data, path)
+    _take(data if table is None else table, path, settings, options, CONFIG)
+
+
+def _from_pyproject(settings: Settings, options: Options) -> None:
+    try:
+        directory = os.getcwd()
+    except OSError:
+        return  # it was removed, which is said elsewhere
+    while True:
+        path = os.path.join(directory, "pyproject.toml")
+        if _is_trusted(path) and _take_pyproject(path, settings, options):
+            return
+        above = os.path.dirname(directory)
+        if above == directory:
+            return
+        directory = above
+
+
+def _is_trusted(path: str) -> bool:
+    """Tell whether there is such a file; not in a directory to which everybody may write."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False
+        return not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH
+    except OSError:
+        return False
+
+
+def _take_pyproject(path: str, settings: Settings, options: Options) -> bool:
+    """Take what a pyproject.toml says; False if it has no such table."""
+    try:
+        body = _read(path)
+    except OSError:
+        return False  # cannot be read: not for us
+    if not _may_have_table(body):
+        return False
+    table = _table(_parsed(body, path), path)
+    if table is None:
+        return False
+    _take(table, path, settings, options, PYPROJECT)
+    return True
+
+
+def _may_have_table(body: bytes) -> bool:
+    """Tell whether it is worth the time to parse a file, for our table may be in it."""
+    text = b"".join(body.split()).replace(b'"', b"").replace(b"'", b"")
+    if TABLE.encode() in text:
+        return True
+    return b"procession" in text and (b"[tool]" in text or b"tool={" in text)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def _parsed(body: bytes, path: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib  # pyright: ignore
+    try:
+        return cast("dict[str, Any]", tomllib.loads(body.decode()))  # pyright: ignore
+    except ValueError as e:  # of TOML, or of UTF-8
+        raise SpecError(f"{path} is not TOML: {e}") from None
+
+
+def _table(data: Mapping[str, Any], path: str) -> dict[str, Any] | None:
+    found: Any = data
+    for key in TABLE.split("."):
+        if not isinstance(found, dict) or key not in found:
+            return None
+        found = cast("dict[str, Any]", found)[key]
+    if not isinstance(found, dict):
+        raise SpecError(f"{path}: {TABLE} must be a table")
+    return cast("dict[str, Any]", found)
+
+
+def _take(
+    table: Mapping[str, Any], path: str, settings: Settings, options: Options, rank: int
+) -> None:
+    base = os.path.basename(path)
+    for name, value in table.items():
+        key = name.replace("-", "_")
+        if key not in options or key in NOT_ELSEWHERE:
+            dashed = [k.replace("_", "-") for k in options if k not in NOT_ELSEWHERE]
+            meant = near(key.replace("_", "-"), dashed)
+            hint = f"; did you mean {meant}?" if meant else ""
+            raise SpecError(f"{path}: there is no option {name!r}{hint}")
+        said = f"{name} in {base}"
+        settings.add(key, _value(value, options[key], said), said, rank)
+
+
+def _value(value: Any, option: Option, said: str) -> Said:
+    if option.several:
+        if not isinstance(value, dict):
+            raise SpecError(f"{said} must be a table of variables, not {value!r}")
+        table = cast("dict[str, Any]", value)
+        return [f"{name}={_text(each, f'{said}: {name}')}" for name, each in table.items()]
+    if not option.metavar:
+        if not isinstance(value, bool):
+            raise SpecError(f"{said} must be true or false, not {value!r}")
+        return value
+    if option.bare and isinstance(value, bool):
+        return option.bare if value else "off"
+    if option.metavar not in NUMBERS and isinstance(value, (int, float)):
+        raise SpecError(f"{said} must be a text ({option.metavar}), not {value!r}")
+    if isinstance(value, list):
+        texts = [_text(each, said) for each in cast("list[Any]", value)]
+        return ",".join(text.replace(",", ",,") for text in texts)
+    return _text(value, said)
+
+
+def _text(value: Any, said: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise SpecError(f"{said} must be a text or a number, not {value!r}")
+    return str(value)

@@ -1,0 +1,45 @@
+"""`procession clean`: end and remove what killed launchers have left."""
+
+from __future__ import annotations
+
+import sys
+
+from procession.cli.option import Option
+from procession.cli.say import say
+from procession.cli.steer.finding import command_line, parser_of, read_alone
+from procession.control.leftover import dead_scratch, dead_sockets, end_processes, find_left
+from procession.control.processes import Process
+from procession.output.escape import shown
+
+EPILOG = """\
+A run's processes are known by their environment, which names the launcher. Only what belongs to a
+launcher that is gone is touched: its processes get SIGTERM, and SIGKILL three seconds later; its
+socket and its scratch directory are removed. What runs is left alone. Nothing is asked.
+
+exit codes: 0; 1 if something did not go; 2 for a wrong command line.
+"""
+OPTIONS = (Option(("--dry-run",), "", "only say what would be done"),)
+
+
+PARSER = parser_of("clean", "[--dry-run]", EPILOG, OPTIONS)
+
+
+def main(words: list[str]) -> int:
+    """Clean up; returns the exit code."""
+    options = read_alone(PARSER, words)
+    dry = options.dry_run
+    ended, removed = ("would end", "would remove") if dry else ("ended", "removed")
+    processes = find_left()
+    left = [] if dry else end_processes(processes)
+    lines = [f"{ended} {_described(p)}" for p in processes if p not in left]
+    lines += [f"did not go: {_described(p)}" for p in left]
+    lines += [f"{removed} the socket of {name}" for name in dead_sockets(remove=not dry)]
+    lines += [f"{removed} {path}" for path in dead_scratch(remove=not dry)]
+    say("".join(f"{line}\n" for line in lines or ["there was nothing to clean"]), sys.stdout)
+    return 1 if left else 0
+
+
+def _described(process: Process) -> str:
+    run = process.env.get("PROCESSION_RUN", "")
+    rank = f"rank {process.env['RANK']} of " if "RANK" in process.env else ""
+    return f"pid {process.pid} ({rank}{run or 'a run'}): {shown(command_line(process.words))}"

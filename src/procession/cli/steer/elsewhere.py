@@ -1,0 +1,69 @@
+"""Runs whose launcher is on another machine: runs the command there, or says where to type it.
+
+In a job of Slurm, Slurm itself takes us there: a small step beside those of the job, on the machine
+where its script runs. That needs no port, no key and no directory that machines share.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from procession.cli.words import Parser
+from procession.control.processes import read_processes
+from procession.control.runs import Run
+from procession.forkserver.boot import own_python
+
+THERE = "PROCESSION_THERE"  # in the environment of a command that has been taken there
+COMMAND = "procession.cli:command"
+
+
+def go_elsewhere(parser: Parser, words: Sequence[str], run: Run) -> None:
+    """Run the command where a run's launcher is, or refuse and say where that is."""
+    if run.slurm_job:
+        _go_by_slurm(parser, words, run.slurm_job)
+    parser.error(f"{run.id} is driven from {run.host}: type this there")
+
+
+def look_elsewhere(parser: Parser, words: Sequence[str], word: str) -> None:
+    """Look for a run of this name on other machines, and do as `go_elsewhere`; returns if none is
+    known.
+    """
+    if word.isdecimal():
+        _go_by_slurm(parser, words, word)
+    for process in read_processes().values():
+        job, host = process.env.get("PROCESSION_JOB", ""), process.env.get("PROCESSION_DRIVER", "")
+        if job and host != os.uname().nodename and word in (job, job.rpartition("_")[0]):
+            parser.error(
+                f"the ranks here are part of {job}, which is one run, driven from {host}: "
+                f"type `{parser.prog} {job}` there"
+            )
+
+
+def _go_by_slurm(parser: Parser, words: Sequence[str], job: str) -> None:
+    """Exec this command on the machine that runs a job's script; returns if there is none."""
+    if os.environ.get(THERE) or shutil.which("srun") is None or shutil.which("scontrol") is None:
+        return
+    from procession.engines.slurm.submit import facts_of
+
+    facts: dict[str, Any] = facts_of(job)
+    state, host = facts.get("JobState", ""), facts.get("BatchHost", "")
+    if state in ("", "UNKNOWN"):
+        return
+    if state != "RUNNING":
+        parser.error(f"job {job} of Slurm is {state.lower().replace('_', ' ')}: nothing runs there")
+    if not host:
+        parser.error(f"Slurm does not say where job {job} was started: type this on its first node")
+    command = parser.prog.rpartition(" ")[2]
+    pty = ["--pty"] if command == "attach" and os.isatty(0) and os.isatty(1) else []
+    line = [
+        "srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={host}",
+        "--quiet", "--unbuffered", *pty, *own_python(COMMAND, command, *words),
+    ]  # fmt: skip
+    env = {n: v for n, v in os.environ.items() if not n.startswith("SLURM_") or n == "SLURM_CONF"}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvpe(line[0], line, {**env, THERE: "1"})

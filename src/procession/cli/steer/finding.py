@@ -1,0 +1,67 @@
+"""Finds the run that a command is about; what these commands share."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from procession.cli.commands import COMMANDS
+from procession.cli.option import Option
+from procession.cli.say import say_line
+from procession.cli.steer.elsewhere import go_elsewhere, look_elsewhere
+from procession.cli.words import Given, Parser
+from procession.control.runs import NotFound, Run, find_run
+from procession.values.masking import masked_words
+
+WHICH = """\
+RUN is the id of a run, the beginning of one, a name, a launcher's pid, the number of the Slurm job
+in which it runs (also from another machine of the cluster), the directory of a run, or `last`: the
+newest that this terminal, or this directory, has started, else the newest of all."""
+
+
+def parser_of(command: str, usage: str, epilog: str, options: Sequence[Option] = ()) -> Parser:
+    """Make the parser of a command. epilog: its exit codes, and examples."""
+    which = f"{WHICH}\n\n" if "RUN" in usage else ""
+    return Parser(
+        f"procession {command}",
+        options,
+        hint=f"; see procession {command} --help",
+        usage=f"procession {command} {usage}",
+        description=f"{COMMANDS[command].capitalize()}.",
+        epilog=which + epilog,
+    )
+
+
+def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:
+    """Read the options, and find the run that RUN names; RUN becomes the option `run`."""
+    options, rest = parser.read_mixed(words)
+    if len(rest) != 1:
+        parser.error("say which run: see `procession ps`" if not rest else f"one RUN, not {rest}")
+    options.run = rest[0]
+    try:
+        run = find_run(rest[0])
+    except NotFound as e:
+        look_elsewhere(parser, words, rest[0])
+        parser.error(str(e))
+    if run.state == "AWAY":
+        go_elsewhere(parser, words, run)
+    return options, run
+
+
+def read_alone(parser: Parser, words: Sequence[str]) -> Given:
+    """Read the options of a command that takes nothing else."""
+    options, rest = parser.read_mixed(words)
+    if rest:
+        parser.error(f"it takes no words beside its options, such as {rest[0]!r}")
+    return options
+
+
+def failed(command: str, why: str) -> int:
+    """Say why a command failed; gives its exit code."""
+    say_line(f"procession {command}: error: {why}")
+    return 1
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Write a command line without its secrets."""
+    return shlex.join(masked_words(words))

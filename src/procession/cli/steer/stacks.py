@@ -1,0 +1,43 @@
+"""`procession stacks`: what each rank of a run is doing."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from procession.cli.option import Option
+from procession.cli.say import say
+from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.control.ask import NotAnswered
+from procession.control.runs import connect
+from procession.explain.stacks import merge
+
+EPILOG = """\
+exit codes: 0; 1 if the run cannot tell; 2 for a wrong command line, or where there is no such run.
+"""
+PARSER = parser_of(
+    "stacks", "RUN [--native] [--json]", EPILOG,
+    (
+        Option(("--native",), "", "also the frames of native code, by py-spy"),
+        Option(("--json",), "", "print what is known as JSON"),
+    ),
+)  # fmt: skip
+
+
+def main(words: list[str]) -> int:
+    """Print the stacks; returns the exit code."""
+    options, run = read_run(PARSER, words)
+    if not run.socket:
+        PARSER.error(f"{run.id} {'cannot be reached' if run.runs else 'has ended'}")
+    try:
+        with connect(run) as connection:
+            group = connection.ask("look")
+            found = connection.ask("stacks", native=bool(options.native))
+    except NotAnswered as e:
+        return failed("stacks", str(e))
+    if options.json:
+        text = json.dumps(found, indent=2)
+    else:
+        text = merge.format(found, first=int(group["first"]))
+    say(text.rstrip("\n") + "\n", sys.stdout)
+    return 0

@@ -1,0 +1,95 @@
+"""`procession stop`: end a run from another terminal, and say how it ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from procession.cli import readers
+from procession.cli.option import Option
+from procession.cli.say import say
+from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.control.ask import NotAnswered
+from procession.control.runs import Run, connect, is_from
+from procession.system.origin import origin
+
+MARGIN = 30.0  # seconds beyond the grace period
+DEFAULT_GRACE = 30.0
+LAST_WORDS = 5.0  # seconds that the launcher has to go when all ranks are gone
+EPILOG = """\
+`last` stops what this terminal or this directory has started; before it stops another run, it asks,
+and refuses where there is no terminal to ask at.
+
+The ranks get the stop signal, time to obey, then SIGKILL, as after Ctrl-C in the run's own
+terminal; the command there exits with 128 + the number of the signal.
+
+exit codes: 0 if the run is gone, however it ended; 1 if it is still there, or does not answer; 2
+for a wrong command line, or where there is no such run.
+
+examples:
+  procession stop last
+  procession stop train.py --signal SIGUSR1 --grace 120
+"""
+PARSER = parser_of(
+    "stop", "RUN [--signal SIG] [--grace S] [--kill]", EPILOG,
+    (
+        Option(("--signal",), "SIG", "the stop signal, such as SIGINT (default: the run's own)",
+            read=readers.any_signal),
+        Option(("--grace",), "SECONDS", "from the signal to SIGKILL (default: the run's own)",
+            read=readers.SECONDS),
+        Option(("--kill",), "", "SIGKILL at once"),
+    ),
+)  # fmt: skip
+
+
+def main(words: list[str]) -> int:
+    """Stop a run; returns the exit code."""
+    options, run = read_run(PARSER, words)
+    number, grace = options.signal, options.grace
+    if options.kill and (number is not None or grace is not None):
+        PARSER.error("--kill goes with neither --signal nor --grace")
+    if not run.socket:
+        if run.runs:
+            PARSER.error(f"{run.id} cannot be reached; send a signal to pid {run.launcher}")
+        say(f"procession: {run.id} has ended before ({run.state.lower()})\n", sys.stdout)
+        return 0
+    if options.run == "last" and not is_from(run, origin()) and not _confirmed(run):
+        say(f"procession: {run.id} goes on\n", sys.stderr)
+        return 1
+    try:
+        with connect(run) as connection:
+            if options.kill:
+                connection.ask("kill")
+            else:
+                connection.ask("stop", signal=number, grace=grace)
+            patience = (DEFAULT_GRACE if grace is None else grace) + MARGIN
+            state = ""
+            until = time.monotonic() + patience
+            for said in connection.events(patience):
+                if said.get("event") == "over":
+                    state = said["state"]
+                    break
+            for _ in connection.events(max(LAST_WORDS, until - time.monotonic()) if state else 0):
+                pass
+            end = connection.end
+    except NotAnswered as e:
+        if "ended" in str(e):
+            say(f"procession: {run.id} has ended\n", sys.stdout)
+            return 0
+        return failed("stop", str(e))
+    if end is None and not state:
+        say(f"procession: {run.id} is still there after {patience:g} s\n", sys.stderr)
+        return 1
+    how = (end or {"state": state})["state"].lower()
+    code = f", exit code {end['code']}" if end is not None else ""
+    say(f"procession: {run.id} {'was stopped' if how == 'stopped' else how}{code}\n", sys.stdout)
+    return 0
+
+
+def _confirmed(run: Run) -> bool:
+    """Ask whether a run is meant that was started elsewhere; where nobody can answer, refuse."""
+    elsewhere = f"which neither this terminal nor this directory has started (but {run.cwd!r})"
+    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        PARSER.error(f"the last run is {run.id}, {elsewhere}; name it: procession stop {run.id}")
+    say(f"procession: the last run is {run.id}, {elsewhere}; stop it? [y/N] ", sys.stderr)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

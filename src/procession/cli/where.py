@@ -1,0 +1,159 @@
+"""`procession run`: reads the command line, and decides where it runs.
+
+That is this machine, the machines of an engine, or a launcher that goes on without this terminal.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from procession.cli.commands import TOLD
+from procession.cli.options import RUN, TORCHRUN
+from procession.cli.request import Request, make_request, read_line
+from procession.cli.say import refuse, say, say_line
+from procession.values.errors import SpecError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.cli.detached import Waiter
+    from procession.cli.engine_request import EngineRequest
+    from procession.cli.request import Line
+    from procession.values.events import Event
+
+    OnEvent = Callable[[Event], object]
+
+NO_OTEL = "OpenTelemetry is missing: pip install 'procession[otel]'"
+SRUN = "SLURM_STEP_ID"  # is there in what srun starts
+
+
+def main(words: list[str], *, torchrun: bool = False) -> int:
+    """Run the group that the words describe; returns the exit code.
+
+    torchrun: they are torchrun's words. Raises SystemExit for a wrong command line, and for --help.
+    """
+    prog = TORCHRUN if torchrun else RUN
+    try:
+        line = read_line(words, torchrun=torchrun)
+        engine = read_engine(line)
+        if engine is not None and engine.task is not None:
+            from procession.cli.job import join_step
+
+            _collect_garbage()
+            join_step(engine.task)
+        request = make_request(line, engine)
+        if request.dry:
+            return _describe(request)
+    except SpecError as e:
+        refuse(prog, str(e))
+    waiter = None
+    if request.detach and engine is None:
+        if TOLD not in os.environ:
+            from procession.cli.detach import detach
+
+            return detach(words)
+        from procession.cli.detached import take_waiter
+
+        waiter = take_waiter()
+    for note in request.notes:
+        say_line(f"procession: {note}")
+    if not request.otel:
+        return _run(prog, request, words, None, waiter)
+    try:
+        try:
+            from procession.telemetry import set_up
+        except ImportError:
+            raise SpecError(NO_OTEL) from None
+        trace, finish = set_up()
+    except SpecError as e:
+        refuse(prog, f"{request.where('otel')}: {e}")
+    try:
+        return _run(prog, request, words, trace, waiter)
+    finally:
+        finish()
+
+
+def read_engine(line: Line) -> EngineRequest | None:
+    """Give what is asked of an engine, None for a run on this machine. Raises SpecError."""
+    s = line.settings
+    if s.said("nnodes") and s.said("rdzv_backend") and not s.said("engine"):
+        from procession.cli.rendezvous_options import read_rendezvous
+
+        found = read_rendezvous(s)
+        if found is not None:
+            return found
+    if s.said("engine") or (SRUN in os.environ and not line.torchrun):
+        from procession.cli import engine_request
+
+        return engine_request.read_engine(s)
+    s.keep_applicable("", "")
+    return None
+
+
+def _describe(request: Request) -> int:
+    """Say what would be run; of an engine's nodes, the first one. Raises SpecError."""
+    from procession.cli.dry_run import describe
+
+    spec = request.spec
+    if request.engine is not None:
+        from procession.cli.job import first_node
+
+        spec = first_node(request)
+    for note in request.notes:
+        say_line(f"procession: {note}")
+    say(describe(spec, request.elsewhere), sys.stdout)
+    return 0
+
+
+def _run(
+    prog: str, request: Request, words: list[str], on_event: OnEvent | None, waiter: Waiter | None
+) -> int:
+    """Run the group, or the job; gives the exit code."""
+    engine = request.engine
+    if engine is not None and engine.sends_job:
+        from procession.cli.job import submit_job
+
+        _collect_garbage()
+        return submit_job(prog, request, engine, words)
+    with ExitStack() as open_:
+        began = time.monotonic()
+        if request.json:
+            from procession.cli.json_result import console_on_stderr
+
+            open_.enter_context(console_on_stderr())
+        if engine is None:
+            from procession.cli.run import run_group
+
+            _collect_garbage()
+            code, made = run_group(prog, request, on_event, waiter)
+            spec = request.spec
+        elif engine.terms is not None:
+            from procession.cli.together import run_together
+
+            code, made = run_together(prog, request, engine, on_event)
+            spec = request.spec
+        else:
+            from procession.cli.job import run_job
+
+            _collect_garbage()
+            code, made = run_job(prog, request, engine, on_event)
+            spec = made.spec
+    if request.json:
+        from procession.cli.json_result import print_result
+
+        print_result(spec, made, code, began)
+    return code
+
+
+def _collect_garbage() -> None:
+    """Turn the garbage collector on, if the command has turned it off; see `leave_after`.
+
+    It leaves alone what is there now: modules, and what was made of the command line.
+    """
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()

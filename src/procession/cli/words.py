@@ -1,0 +1,206 @@
+"""Reads command lines by a table of options, and refuses wrong ones in one line.
+
+Our options end where the program begins. argparse writes the help, and is imported only then.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from procession.cli.option import Option
+from procession.cli.say import refuse, say
+from procession.values.errors import SpecError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    Said = str | bool | list[str]
+    Table = Mapping[str, Sequence[Option]]
+
+HELP = Option(("-h", "--help"), "", "show this help message and exit")
+
+
+class Given:
+    """The options that were given, as attributes; those that were not are None."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        return None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self.__dict__[name] = value
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.__dict__
+
+
+class Parser:
+    """Reads the options of one command.
+
+    table: the rows by their headings in the help. usage, description, epilog: for the help.
+    hint: what else to say about an unknown option that resembles none of ours. short_forms: options
+    that may be abbreviated as far as it is clear which is meant. shown: tells which options stand
+    in the help; None for all.
+
+    Options have dashes; torchrun's spellings with underscores are taken all the same.
+    """
+
+    def __init__(
+        self,
+        prog: str,
+        table: Table | Sequence[Option] = (),
+        *,
+        usage: str = "",
+        description: str = "",
+        epilog: str = "",
+        hint: str = "",
+        short_forms: Sequence[str] = (),
+        shown: Callable[[Option], bool] | None = None,
+    ) -> None:
+        self.prog = prog
+        self._table: Table = table if isinstance(table, Mapping) else {"": table}
+        self._usage, self._description, self._epilog = usage, description, epilog
+        self._hint, self._shown = hint, shown
+        self._short_forms = short_forms
+        rows = [HELP, *(option for rows in self._table.values() for option in rows)]
+        self.options = {option.key: option for option in rows}
+        self._named = {name: option for option in rows for name in option.names}
+
+    def read(self, words: Sequence[str]) -> tuple[Given, list[str]]:
+        """Read our options; gives them, and all words from the first one that is no option.
+
+        A `--` before that word ends our options and is left out. What follows that word is given
+        as it is. Raises SystemExit for a wrong command line, and for --help.
+        """
+        found: dict[str, Said] = {}
+        rest = list(words)
+        while rest and rest[0].startswith("-") and rest[0] != "-":
+            word = rest.pop(0)
+            if word == "--":
+                break
+            self._take(word, rest, found)
+        return self._given(found), rest
+
+    def read_mixed(self, words: Sequence[str]) -> tuple[Given, list[str]]:
+        """Read our options wherever they stand; gives their values, and the other words.
+
+        Raises as `read`, also where a text has no value.
+        """
+        found: dict[str, Said] = {}
+        others: list[str] = []
+        rest = list(words)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                others += rest
+                break
+            if not word.startswith("-") or word == "-":
+                others.append(word)
+            else:
+                self._take(word, rest, found)
+        return self._given({key: self._read(key, text) for key, text in found.items()}), others
+
+    def _read(self, key: str, text: Said) -> object:
+        option = self.options[key]
+        try:
+            return option.read(str(text), option.written) if option.read else text
+        except SpecError as e:
+            self.error(str(e))
+
+    def _given(self, found: Mapping[str, object]) -> Given:
+        if HELP.key in found:
+            self.print_help()
+            raise SystemExit(0)
+        return Given(found)
+
+    def _take(self, word: str, rest: list[str], found: dict[str, Said]) -> None:
+        """Take the options that a word holds; the value of the last one may follow in `rest`."""
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            option = self.find(name.replace("_", "-"), name)
+            if option.metavar:
+                given = value if equals else option.bare or self._value(option, rest)
+                _keep(found, option, given)
+            elif equals:
+                self.error(f"{name} takes no value")
+            else:
+                found[option.key] = True
+            return
+        for at, letter in enumerate(word[1:], start=2):
+            option = self.find(f"-{letter}", word)
+            if option.metavar:
+                value = word[at:].removeprefix("=") if word[at:] else self._value(option, rest)
+                _keep(found, option, value)
+                return
+            found[option.key] = True
+
+    def _value(self, option: Option, rest: list[str]) -> str:
+        if not rest:
+            self.error(f"{option.written} needs a value: {option.metavar}")
+        return rest.pop(0)
+
+    def find(self, name: str, written: str) -> Option:
+        """Give the option of a name. written: the name as it was typed, for a refusal."""
+        option = self._named.get(name)
+        if option is None and len(name) > len("--"):
+            meant = [known for known in self._named if known.startswith(name)]
+            if len(meant) == 1 and meant[0] in self._short_forms:
+                return self._named[meant[0]]
+        if option is None:
+            long = name if name.startswith("--") else f"-{written}"
+            likely = near(long, self._named)
+            hint = f"; did you mean {likely}?" if likely else self._hint
+            self.error(f"there is no option {written!r}{hint}")
+        return option
+
+    def error(self, message: str) -> NoReturn:
+        """Say in one line what is wrong, and exit with code 2."""
+        refuse(self.prog, message)
+
+    def print_help(self) -> None:
+        """Print the help on the standard output."""
+        say(self.help_text(), sys.stdout)
+
+    def help_text(self) -> str:
+        """Write the help."""
+        import argparse
+
+        parser = argparse.ArgumentParser(
+            self.prog,
+            usage=self._usage or None,
+            description=self._description,
+            epilog=self._epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        for heading, rows in self._table.items():
+            add = (parser.add_argument_group(heading) if heading else parser).add_argument
+            for option in filter(self._shown, rows):
+                text = option.help.replace("%", "%%")
+                if option.bare:
+                    add(*option.names, metavar=option.metavar, nargs="?", help=text)
+                elif option.metavar:
+                    add(*option.names, metavar=option.metavar, help=text)
+                else:
+                    add(*option.names, action="store_true", help=text)
+        return parser.format_help()
+
+
+def _keep(found: dict[str, Said], option: Option, value: str) -> None:
+    before = found.get(option.key)
+    if option.several:
+        found[option.key] = [*before, value] if isinstance(before, list) else [value]
+    else:
+        found[option.key] = value
+
+
+def near(word: str, known: Iterable[str], likeness: float = 0.75) -> str:
+    """Give what `word` was probably meant to be, "" if nothing is like it (1: equal)."""
+    import difflib
+
+    names = sorted(known)
+    longer = [name for name in names if len(word) > 3 and name.startswith(word)]
+    return next(iter(longer or difflib.get_close_matches(word, names, 1, likeness)), "")

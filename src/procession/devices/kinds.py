@@ -1,0 +1,183 @@
+"""The kinds of accelerators: the variables that give a rank a device of its own, by kind.
+
+Pure: from what a rank inherits to what is added. TPUs have a file of their own, see `tpu`.
+
+- NVIDIA: CUDA_VISIBLE_DEVICES names GPUs, or parts of them (MIG).
+- AMD: ROCR_VISIBLE_DEVICES filters first; HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES where that
+  is not set, numbers what is left. A rank gets one of them only.
+- Intel: ZE_AFFINITY_MASK filters first; ONEAPI_DEVICE_SELECTOR numbers what is left. oneCCL needs
+  the rank's number and count where there is no MPI.
+- Huawei Ascend: ASCEND_RT_VISIBLE_DEVICES names NPUs by numbers, without spaces.
+- AWS Neuron: NEURON_RT_VISIBLE_CORES names cores and ranges of them.
+- JAX: JAX_LOCAL_DEVICE_IDS. It has no variables for the number of a process and their count:
+  `procession.jax.initialize` passes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from procession.devices.seat import Seat, Variables, is_number, numbered, read_devices
+from procession.devices.tpu import tpu
+from procession.values.errors import SpecError
+
+CUDA, HIP, ROCR = "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
+MASK, SELECTOR = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
+ASCEND, CORES, JAX = "ASCEND_RT_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES", "JAX_LOCAL_DEVICE_IDS"
+
+BACKEND = "level_zero"  # of Intel's
+ALL = ("*", "gpu")
+LONGEST = 5  # digits of the number of a core
+LOOPBACK = ("127.0.0.1:", "localhost:", "[::1]:")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind. environment: gives the variables of one rank, of which None takes one away."""
+
+    environment: Callable[[Seat], Variables]
+    lists: tuple[str, ...]  # the variables that name devices
+    found_as: str = ""  # what `system.accelerators` calls it
+    meets: bool = False  # whether its ranks need a meeting point of their own
+
+
+def _cuda(seat: Seat) -> Variables:
+    return {CUDA: seat.device(CUDA), "LOCAL_RANK": "0"}
+
+
+def _rocm(seat: Seat) -> Variables:
+    outer = seat.devices(ROCR)
+    name = next((n for n in (HIP, CUDA) if n in seat.inherited), HIP)
+    variables: Variables = {n: None for n in (HIP, ROCR, CUDA) if n in seat.inherited}
+    if outer is None:
+        variables[HIP] = seat.device(name)
+    elif name in seat.inherited:
+        variables[ROCR] = _behind(seat, name, seat.device(name), ROCR, outer)
+    else:
+        variables[ROCR] = seat.pick(ROCR, outer)
+    return {**variables, "LOCAL_RANK": "0"}
+
+
+def _intel(seat: Seat) -> Variables:
+    """Local rank 0 is for the device; oneCCL gets the rank's own number."""
+    selected = _selected(seat)
+    variables: Variables = {}
+    if selected is None:
+        variables[MASK] = seat.device(MASK)
+        if SELECTOR in seat.inherited:  # it names all that the mask leaves
+            variables[SELECTOR] = f"{BACKEND}:0"
+    else:
+        device = seat.pick(SELECTOR, selected)
+        masked = seat.devices(MASK)
+        if masked is None:
+            variables[SELECTOR] = f"{BACKEND}:{device}"
+        else:
+            variables[MASK] = _behind(seat, SELECTOR, device, MASK, masked)
+            variables[SELECTOR] = f"{BACKEND}:0"
+    variables |= seat.defaults({"CCL_PROCESS_LAUNCHER": "none"})
+    return variables | {
+        "CCL_LOCAL_RANK": str(seat.local_rank),
+        "CCL_LOCAL_SIZE": str(seat.local_world_size),
+        "LOCAL_RANK": "0",
+    }
+
+
+def _selected(seat: Seat) -> list[str] | None:
+    """Give the devices that Intel's selector names; None where it names all of them."""
+    text = seat.given(SELECTOR)
+    if text is None:
+        return None
+    backend, colon, devices = text.partition(":")
+    if backend.strip() == BACKEND and colon:
+        if devices.strip() in ALL:
+            return None
+        words = read_devices(SELECTOR, devices)
+        if all(is_number(w) for w in words):
+            return words
+    raise SpecError(
+        f"{SELECTOR}={text!r} cannot be dealt out to ranks: write, for example, "
+        f"{BACKEND}:0,1, or use {MASK}"
+    )
+
+
+def _behind(seat: Seat, name: str, device: str, filter_name: str, left: list[str]) -> str:
+    """Give the name that the first filter has for a device of the second, `name`.
+
+    left: what the first filter names. The second numbers that, or has the same names.
+    """
+    if not is_number(device):
+        return device
+    if int(device) >= len(left):
+        raise SpecError(
+            f"{name}={seat.given(name)!r} names {device}, but "
+            f"{filter_name}={seat.given(filter_name)!r} leaves {len(left)}"
+        )
+    return left[int(device)]
+
+
+def _ascend(seat: Seat) -> Variables:
+    devices = seat.devices(ASCEND)
+    if devices is not None:
+        # The runtime reads the list only if it ascends; so ranks get them in that order.
+        devices = [str(n) for n in sorted(numbered(ASCEND, seat.given(ASCEND) or "", devices))]
+    return {ASCEND: seat.pick(ASCEND, devices), "LOCAL_RANK": "0"}
+
+
+def _neuron(seat: Seat) -> Variables:
+    """One core, and its number among all; the rank is alone on its machine, as it seems to it.
+
+    torch_xla deals out the cores itself among the LOCAL_WORLD_SIZE ranks of a machine, and refuses
+    a list of another length: one core and one rank is what it takes as it is.
+    """
+    variables: Variables = {
+        CORES: seat.pick(CORES, _cores(seat)),
+        "NEURON_PJRT_PROCESS_INDEX": str(seat.rank),
+        "NEURON_PJRT_PROCESSES_NUM_DEVICES": ",".join(["1"] * seat.world_size),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+    }
+    if seat.endpoint:
+        variables |= seat.defaults({"NEURON_RT_ROOT_COMM_ID": seat.endpoint})
+    return variables
+
+
+def _cores(seat: Seat) -> list[str] | None:
+    """Read a list of cores and ranges of them: `0-3,8`."""
+    text = seat.given(CORES)
+    if text is None:
+        return None
+    cores: list[int] = []
+    for part in text.split(","):
+        first, dash, last = (w.strip() for w in part.partition("-"))
+        last = last if dash else first
+        numbers = is_number(first) and is_number(last) and len(last) <= LONGEST
+        if not numbers or int(first) > int(last):
+            raise SpecError(f"{CORES}={text!r} is not a list of cores, such as 0-3,8")
+        cores += range(int(first), int(last) + 1)
+    if len(set(cores)) < len(cores):
+        raise SpecError(f"{CORES}={text!r} names a core twice")
+    return [str(c) for c in cores]
+
+
+def _jax(seat: Seat) -> Variables:
+    devices = seat.devices(JAX)
+    if devices is not None:
+        devices = [str(n) for n in numbered(JAX, seat.given(JAX) or "", devices)]
+    values = {"JAX_ENABLE_PREEMPTION_SERVICE": "0"}  # with it, JAX ignores the stop signal
+    if seat.endpoint:
+        values["JAX_COORDINATOR_ADDRESS"] = seat.endpoint
+        if seat.endpoint.startswith(LOOPBACK):  # else JAX listens on every interface
+            values["JAX_COORDINATOR_BIND_ADDRESS"] = seat.endpoint
+    return {JAX: seat.pick(JAX, devices), **seat.defaults(values)}
+
+
+KINDS: dict[str, Kind] = {
+    "cuda": Kind(_cuda, (CUDA,), "NVIDIA"),
+    "rocm": Kind(_rocm, (HIP, ROCR, CUDA), "AMD"),
+    "intel": Kind(_intel, (MASK, SELECTOR), "Intel"),
+    "ascend": Kind(_ascend, (ASCEND,), "Ascend"),
+    "neuron": Kind(_neuron, (CORES,), "Neuron", meets=True),
+    "tpu": Kind(tpu, (), "TPU"),
+    "jax": Kind(_jax, (JAX,), meets=True),
+}

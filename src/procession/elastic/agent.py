@@ -1,0 +1,249 @@
+"""What torch's `launch_agent` does where its callers have adopted procession.
+
+Theory of operation. A `LaunchConfig` becomes groups of procession: one for each attempt.
+
+torch's agent on one machine hosts the store where its ranks meet, gives each rank its variables,
+starts the ranks, looks at them every 0.1 s, and starts them again after a failure. Here, the store
+is the same, and the ranks of an attempt are a `GroupContext` of `procession.elastic`: log files,
+prefixes, signals and error files are those that torch's callers know. A command `python script.py`
+becomes ranks that are forked from an interpreter which has made the script's imports.
+
+What is not done here is left to torch's agent; it starts its ranks by `start_processes`, which is
+ours as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from string import Template
+from typing import Any, NamedTuple, cast
+
+from procession.adoption import hooks
+from procession.elastic.pythonranks import PythonContext, python_program
+from procession.elastic.ranks import GroupContext, MultiprocessContext, SubprocessContext
+from procession.elastic.result import RunProcsResult
+from procession.elastic.signals import SignalException
+from procession.system.ports import free_port
+from procession.values.environment import Node, Place, rank_environment
+from procession.values.policy import Stop
+
+SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
+TIMER, HEALTH = "TORCHELASTIC_ENABLE_FILE_TIMER", "TORCHELASTIC_HEALTH_CHECK_PORT"
+AGENTS = "torch.distributed.elastic.agent.server.local_elastic_agent"
+LOOPBACK = "127.0.0.1"
+# What `rank_environment` has beyond torch's variables.
+NOT_TORCHS = ("TORCHELASTIC_ERROR_FILE", "PROCESSION_RUN", "PYTHONUNBUFFERED")
+THREADS = "OMP_NUM_THREADS"
+
+log = logging.getLogger("procession.adoption")
+
+
+def launch_agent(
+    config: Any, entrypoint: Any, args: Iterable[Any], health_check_server: Any = None
+) -> dict[int, Any]:
+    """Do as torch's function of this name, or have torch do it."""
+    torchs: Any = hooks.original(hooks.AGENT)
+    args = list(args)
+    why = why_not(torchs.__globals__, config, entrypoint, health_check_server)
+    if not why:
+        return launch(torchs.__globals__, config, entrypoint, args)
+    log.warning("this launch is left to torch's agent: %s", why)
+    more = () if health_check_server is None else (health_check_server,)
+    return torchs(config, entrypoint, args, *more)
+
+
+class Meeting(NamedTuple):
+    """Where ranks meet. hosted: the store is there already, as under torch's agent."""
+
+    address: str
+    port: int
+    hosted: bool
+
+
+def why_not(torchs: Mapping[str, Any], config: Any, entrypoint: Any, health: Any) -> str:
+    """Say why a launch cannot be exactly what torch would make of it, "" if it can.
+
+    torchs: the names in the module of `launch_agent`. health: its `health_check_server`.
+    """
+    backend = config.rdzv_backend
+    agent: Any = torchs.get("LocalElasticAgent")
+    if config.max_nodes != 1 or config.min_nodes != 1:
+        return f"it is for several machines ({config.min_nodes} to {config.max_nodes})"
+    if backend not in ("static", "c10d"):
+        return f"its rendezvous is {backend!r}"
+    if backend == "static" and (_endpoint(config) is None or config.rdzv_configs.get("rank") != 0):
+        return f"its endpoint {config.rdzv_endpoint!r} or its rank is none for one machine"
+    if getattr(agent, "__module__", "") != AGENTS:
+        return f"its agent is {agent!r}, not torch's own"
+    if health is not None or HEALTH in os.environ:
+        return "it has a health check server, which asks torch's agent"
+    if os.environ.get(TIMER) == "1":
+        return f"{TIMER} asks for torch's watchdog"
+    if getattr(config, "event_log_handler", "null") != "null" or config.metrics_cfg:
+        return "it has a handler of torch's events or metrics"
+    if getattr(config, "virtual_local_rank", False):
+        return "it asks for virtual local ranks"
+    if not (callable(entrypoint) or (isinstance(entrypoint, str) and entrypoint)):
+        return f"there is nothing to run: {entrypoint!r}"
+    if config.nproc_per_node < 1:
+        return f"nproc_per_node is {config.nproc_per_node}"
+    return ""
+
+
+def launch(
+    torchs: Mapping[str, Any], config: Any, entrypoint: Any, args: Sequence[Any]
+) -> dict[int, Any]:
+    """Run a launch of which `why_not` says nothing; gives the ranks' values.
+
+    Raises torch's ChildFailedError if ranks have failed and no restart is left.
+    """
+    if not config.run_id:
+        config.run_id = str(uuid.uuid4().int)
+    name = entrypoint_name(entrypoint, args)
+    attempt = 0
+    with _signals(config.signals_to_handle), _meeting(config) as meeting:
+        while (result := _attempt(config, name, entrypoint, args, attempt, meeting)).is_failed():
+            if attempt >= config.max_restarts:
+                raise torchs["ChildFailedError"](name=name, failures=result.failures)
+            attempt += 1
+            rank, failure = next(iter(result.failures.items()))
+            log.warning(
+                "rank %s of %s failed (exit code %s); restart %s of %s",
+                rank,
+                name,
+                failure.exitcode,
+                attempt,
+                config.max_restarts,
+            )
+    return result.return_values
+
+
+def _attempt(
+    config: Any, name: str, entrypoint: Any, args: Sequence[Any], attempt: int, meeting: Meeting
+) -> RunProcsResult:
+    context = make_context(config, name, entrypoint, args, attempt, meeting)
+    grace = getattr(config, "shutdown_timeout", None)
+    if grace is not None:
+        context.stop = Stop(grace=grace, patience=None)
+    try:
+        context.start()
+        result = context.wait()
+    except SignalException as e:
+        log.warning("%s: the ranks are ended", e)
+        context.close(e.sigval, 30 if grace is None else grace)
+        raise
+    except BaseException:
+        context.close(signal.SIGTERM)
+        raise
+    assert result is not None
+    return result
+
+
+def make_context(
+    config: Any, name: str, entrypoint: Any, args: Sequence[Any], attempt: int, meeting: Meeting
+) -> GroupContext:
+    """Make the ranks of an attempt, not started yet."""
+    ranks = range(config.nproc_per_node)
+    place = Place(
+        address=meeting.address,
+        port=meeting.port,
+        run_id=config.run_id,
+        attempt=attempt,
+        restarts=config.max_restarts,
+        cores=1,
+    )
+    hosted = {"TORCHELASTIC_USE_AGENT_STORE": str(meeting.hosted)}
+    envs = {rank: variables(place, rank, len(ranks), config.role) | hosted for rank in ranks}
+    words = {rank: tuple(_substituted(arg, rank) for arg in args) for rank in ranks}
+    template = getattr(config, "log_line_prefix_template", None)
+    prefixes = template and {
+        rank: Template(template).safe_substitute(role_name=config.role, rank=rank, local_rank=rank)
+        for rank in ranks
+    }
+    common: dict[str, Any] = {
+        "name": config.role,
+        "envs": envs,
+        "logs_specs": config.logs_specs,
+        "log_line_prefixes": prefixes,
+        "numa_options": getattr(config, "numa_options", None),
+        "duplicate_stdout_filters": getattr(config, "duplicate_stdout_filters", None),
+        "duplicate_stderr_filters": getattr(config, "duplicate_stderr_filters", None),
+    }
+    if not isinstance(entrypoint, str):
+        function = cast("Callable[..., Any]", entrypoint)
+        return MultiprocessContext(
+            entrypoint=function, args=words, start_method=config.start_method, **common
+        )
+    found = python_program(entrypoint, args)
+    if found is not None and not any("$" in word for word in args[: len(args) - len(found[1])]):
+        program, rest = found
+        first = len(args) - len(rest)
+        words = {rank: given[first:] for rank, given in words.items()}
+        return PythonContext(program, name, args=words, **common)
+    return SubprocessContext(entrypoint=entrypoint, args=words, **common)
+
+
+def variables(place: Place, rank: int, nproc: int, role: str) -> dict[str, str]:
+    """Give torch's variables of a rank."""
+    node = Node(role=role, run_id=place.run_id)
+    env = rank_environment(place, rank, nproc, role, "", os.environ, node)
+    left_out = NOT_TORCHS if THREADS in os.environ else (*NOT_TORCHS, THREADS)
+    return {name: value for name, value in env.items() if name not in left_out}
+
+
+def entrypoint_name(entrypoint: Any, args: Sequence[Any]) -> str:
+    """Give the name by which torch reports what is run."""
+    if callable(entrypoint):
+        return str(getattr(entrypoint, "__name__", type(entrypoint).__name__))
+    if entrypoint == sys.executable:
+        return next((str(arg) for arg in args if not str(arg).startswith("-")), "")
+    return str(entrypoint)
+
+
+def _substituted(arg: Any, rank: int) -> Any:
+    return Template(arg).safe_substitute(local_rank=rank) if isinstance(arg, str) else arg
+
+
+def _endpoint(config: Any) -> tuple[str, int] | None:
+    """Read the address of a static rendezvous, None if torch would not take it either."""
+    host, _, port = config.rdzv_endpoint.strip().rpartition(":")
+    if not host or not port.isdecimal():
+        return None
+    return host.strip("[]"), int(port)
+
+
+@contextmanager
+def _meeting(config: Any) -> Iterator[Meeting]:
+    """Host the store of a launch, as torch's agent does: it outlives a rank 0 that ends early."""
+    static = config.rdzv_backend == "static"
+    address, port = (_endpoint(config) if static else None) or ("", 0)
+    address = address or config.local_addr or LOOPBACK
+    made: Any = getattr(sys.modules.get("torch.distributed"), "TCPStore", None)
+    if made is None:  # a torch that was built without it
+        yield Meeting(address, port or free_port(), hosted=False)
+        return
+    store = made(address, port, is_master=True, wait_for_workers=False, multi_tenant=static)
+    try:
+        yield Meeting(address, store.port, hosted=True)
+    finally:
+        del store
+
+
+@contextmanager
+def _signals(names: str) -> Iterator[None]:
+    """Have the signals of a `LaunchConfig` handled, and ranks find them as under torch."""
+    before = os.environ.get(SIGNALS)
+    os.environ[SIGNALS] = names
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(SIGNALS, None)
+        else:
+            os.environ[SIGNALS] = before

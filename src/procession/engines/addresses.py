@@ -1,0 +1,85 @@
+"""Where agents find their driver: the addresses of this machine, and a port."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import struct
+
+from procession.values.errors import SpecError
+
+ADDRESS = "PROCESSION_DRIVER_ADDRESS"  # set by users who know where agents reach the driver
+SIOCGIFADDR = 0x8915  # <linux/sockios.h>
+BACKLOG = 4096
+SPARE = 256  # descriptors for all but the links to agents
+
+
+def make_room(agents: int) -> None:
+    """Raise this process's limit of descriptors to what so many agents need. Raises SpecError."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = agents + SPARE
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise SpecError(
+            f"{agents} agents need {needed} descriptors in this process, and it may have {hard}: "
+            "raise the limit (ulimit -Hn), or take fewer nodes"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def listen(port: int = 0) -> socket.socket:
+    """Listen on a port of all addresses; 0: on any that is free. Raises OSError."""
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
+            )
+        except OSError as e:
+            if e.errno == errno.EADDRINUSE:
+                raise
+            # IPv6 is switched off
+    return socket.create_server(("", port), backlog=BACKLOG)
+
+
+def own_addresses() -> list[str]:
+    """Give the addresses at which other machines may reach this one, the likeliest first.
+
+    Raises SpecError if the user named one that does not exist.
+    """
+    said = os.environ.get(ADDRESS)
+    if said:
+        try:
+            socket.getaddrinfo(said, 0)
+        except OSError as e:
+            raise SpecError(f"{ADDRESS}: {said!r}: {e.strerror or e}") from None
+        return [said]
+    found: dict[str, None] = {}
+    for address in (*_of_name(), *_of_interfaces()):
+        if not address.startswith(("127.", "::1", "fe80:")):
+            found[address] = None
+    return [*found, "127.0.0.1"]
+
+
+def _of_name() -> list[str]:
+    try:
+        known = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return [str(each[4][0]) for each in known]
+
+
+def _of_interfaces() -> list[str]:
+    found: list[str] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(sock.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()))
+            except OSError:
+                continue  # it has no IPv4 address
+            found.append(socket.inet_ntoa(answer[20:24]))
+    return found

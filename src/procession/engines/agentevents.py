@@ -1,0 +1,213 @@
+"""The messages of agents, and what follows from them for the life of the job."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from procession.engines.jobstate import JobState
+from procession.engines.jobwords import (
+    Event,
+    Happened,
+    JobPhase,
+    Leaves,
+    Met,
+    Slot,
+    SlotEvent,
+    StopWanted,
+)
+from procession.engines.outcome import NodePart, ended_unasked
+from procession.engines.plain import group_end, rank_end
+from procession.engines.printer import Printer
+from procession.engines.questions import Questions
+from procession.engines.reception import Reception
+from procession.engines.restarts import JobRestarts
+from procession.engines.roster import AgentRecord
+from procession.engines.tunnel import possible
+from procession.engines.wire import Message
+from procession.explain.facts import facts_of_failure
+from procession.prepare.results import permitted
+from procession.rules.restarting import Decision
+from procession.values.errors import GroupEnd
+
+NOT_ENCRYPTED = "authenticated, not encrypted"
+LEAVING = (signal.SIGTERM, signal.SIGINT)  # what takes one node out of an elastic job
+WORKING = (JobPhase.STARTING, JobPhase.RUNNING)
+
+
+class AgentEvents:
+    """Takes what agents send, as a `roster.Listener`. For the thread of the loop.
+
+    handle: takes events of the job's life. questions, reception: to be set; where nodes come by
+    themselves, nothing that they send is unpickled. on_signal: to be called with each
+    signal that an agent got, and which agent; without it, SIGTERM stops the job.
+    """
+
+    questions: Questions
+    reception: Reception | None = None
+
+    def __init__(
+        self,
+        state: JobState,
+        handle: Callable[[Event], None],
+        restarts: JobRestarts,
+        printer: Printer,
+    ) -> None:
+        self.on_signal: Callable[[int, str], None] | None = None
+        self._state = state
+        self._life = state.life
+        self._handle = handle
+        self._restarts = restarts
+        self._printer = printer
+
+    # -- coming and going
+
+    def expects(self, slot: int) -> bool:
+        """Tell whether an agent may come to this slot."""
+        life = self._life
+        there = 0 <= slot < life.count and not life.phase.final
+        return there and life.slots[slot] is Slot.AWAITED
+
+    def seat(self) -> int:
+        """Give a slot for an agent that has none yet, -1 if all are taken."""
+        slots = self._life.slots
+        return next((n for n, state in enumerate(slots) if state is Slot.AWAITED), -1)
+
+    def objection(self, greeting: dict[str, Any]) -> str:
+        """Say why an agent that greets so cannot be taken, "" if it can."""
+        return self.reception.objection(greeting) if self.reception is not None else ""
+
+    def joined(self, agent: AgentRecord) -> None:
+        """Take note that an agent is there."""
+        state, encryption = self._state, agent.link.encryption
+        state.hosts[agent.slot] = agent.host
+        if agent.order:
+            self._life.keys[agent.slot] = agent.order
+        said = f"encrypted ({encryption})" if encryption else NOT_ENCRYPTED
+        if said not in state.encryption:
+            state.encryption = (*state.encryption, said)
+            if not encryption and possible():
+                state.announce(
+                    f"the link to {agent.host} is not encrypted: its Python {agent.python} cannot"
+                )
+        state.note("joined", agent.slot, f"the link is {said}")
+        self._handle(Happened(SlotEvent.JOINED, agent.slot))
+
+    def refused(self, agent: AgentRecord, why: str) -> None:
+        """Take note that an agent came and was sent away: its slot has none."""
+        self._state.said.append(why)
+        self._state.announce(why)
+        if self._life.slots[agent.slot] is Slot.AWAITED:
+            self._handle(Happened(SlotEvent.GONE, agent.slot))
+
+    def lost(self, agent: AgentRecord, why: str) -> None:
+        """Take note that an agent is gone, or unreachable."""
+        state, slot = self._state, agent.slot
+        self.questions.gone(slot)
+        node = self._life.node_of(slot)
+        if node is not None and self._life.slots[slot] is Slot.BUSY:
+            part = state.parts[node]
+            part.lost, part.lost_at = why, int(agent.link.heard_at * 1e9)
+            state.lost_at = time.monotonic()
+            state.note("node_lost", slot, why)
+            state.announce(f"node {node} ({part.host}) is lost: {why}; all ranks are ended")
+        self._handle(Happened(SlotEvent.GONE, slot))
+
+    # -- messages
+
+    def heard(self, agent: AgentRecord, message: Message) -> None:
+        """Take a message. Raises ValueError, KeyError or TypeError for one that is malformed."""
+        fields, slot, state = message.fields, agent.slot, self._state
+        if message.kind == "pulse":
+            if fields.get("active"):
+                state.active_at = max(state.active_at, agent.clocks.ours(int(fields["active"])))
+        elif message.kind == "log":
+            self._printer.show(int(fields["stream"]), bytes(message.blob), agent)
+        elif message.kind == "leaving":
+            agent.link.lose(_why_left(fields))
+        elif message.kind == "answer":
+            self.questions.take(slot, fields)
+        elif message.kind == "signal":
+            self._signalled(agent, int(fields["number"]))
+        elif fields.get("attempt") == self._life.attempt:
+            node = self._life.node_of(slot)
+            if message.kind == "met" and node == 0:
+                state.address = str(fields["address"]), int(fields["port"])
+                self._handle(Met(self._life.attempt))
+            elif node is not None and self._life.slots[slot] is Slot.BUSY:
+                self._heard_of_ranks(agent, state.parts[node], message)
+
+    def _heard_of_ranks(self, agent: AgentRecord, part: NodePart, message: Message) -> None:
+        fields, slot, state = message.fields, agent.slot, self._state
+        if message.kind == "ready":
+            self._handle(Happened(SlotEvent.READY, slot))
+        elif message.kind == "failed":
+            part.failed = rank_end(fields["end"])
+            rank = part.node * state.work.nproc + part.failed.rank
+            state.note("rank_failed", slot, facts=facts_of_failure(part.failed, rank))
+            self._handle(Happened(SlotEvent.FAILED, slot))
+        elif message.kind == "restart":
+            self._decide_for_rank(agent, part, fields)
+        elif message.kind == "value":
+            if self.reception is None and permitted(state.work.spec.program).pickles:
+                part.values[int(fields["rank"])] = message.blob
+        elif message.kind == "ended":
+            part.end, part.failed = group_end(fields["end"]), None
+            part.state = str(fields["state"])
+            part.stacks = fields["stacks"]
+            part.errors = fields["told"] if self.reception is None else {}
+            if not (self._life.stop_wanted or self._life.phase is JobPhase.STOPPING):
+                part.end = ended_unasked(part.end)
+            ok = part.state in ("SUCCEEDED", "STOPPED") and not part.end.failures
+            self._handle(Happened(SlotEvent.ENDED, slot, ok=ok))
+
+    def _decide_for_rank(
+        self, agent: AgentRecord, part: NodePart, fields: Mapping[str, Any]
+    ) -> None:
+        """Decide whether a single rank starts again, and tell its agent.
+
+        When the ranks are being ended, their agents wait for no answer.
+        """
+        state, life, attempt = self._state, self._life, self._life.attempt
+        number = int(fields["id"])
+
+        def works() -> bool:
+            return life.phase in WORKING and life.attempt == attempt
+
+        def done(end: GroupEnd, decided: Decision) -> None:
+            if not works():
+                return
+            said = self._restarts.take(decided, None)
+            if said:
+                rank = end.failures[0].rank
+                state.journal.note("restarting", rank, attempt, detail=said)
+                state.announce(said)
+            answer = {name: getattr(decided, name) for name in ("again", "delay", "head", "count")}
+            agent.link.send("decided", {"attempt": attempt, "id": number, **answer})
+
+        if works():
+            self._restarts.decide_for_rank(part, fields, done)
+
+    def _signalled(self, agent: AgentRecord, number: int) -> None:
+        state = self._state
+        state.note("signalled", agent.slot, facts={"signal": number})
+        if number in LEAVING and self._life.can_spare(agent.slot):
+            self._handle(Leaves(agent.slot))
+            return
+        if self.on_signal is not None:
+            self.on_signal(number, f"agent {agent.slot} on {agent.host}")
+        elif number == signal.SIGTERM and not self._life.stop_wanted:
+            state.announce(f"agent {agent.slot} on {agent.host} got SIGTERM: the job ends")
+            self._handle(StopWanted())
+
+
+def _why_left(fields: Mapping[str, Any]) -> str:
+    """Say why an agent left by itself."""
+    if "crashed" in fields:
+        return f"its agent failed: {fields['crashed']}"
+    return (
+        f"it had heard nothing from this process for {float(fields['silent']):.1f} s: either this "
+        "machine was too busy, or the network was cut"
+    )

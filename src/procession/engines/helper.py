@@ -1,0 +1,97 @@
+"""A program that an engine starts and listens to, line by line, while it runs: srun, or ssh."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from procession.engines.contract import EngineError
+
+
+class Helper:
+    """Such a process, in a session of its own, so that Ctrl-C reaches the driver alone.
+
+    longest: bytes of a line; what is longer is taken for several. env: its variables; None: those
+    of this process. first: what it is given on its standard input, which stays open; None: it has
+    none. code: its return code as in `subprocess`, None while it runs. Raises EngineError.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        longest: int,
+        env: Mapping[str, str] | None = None,
+        first: bytes | None = None,
+    ) -> None:
+        self.code: int | None = None
+        self._longest = longest
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                env=env,
+                stdin=subprocess.DEVNULL if first is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as e:
+            raise EngineError(f"{argv[0]} cannot be started: {e.strerror or e}") from None
+        self.pid = self._process.pid
+        self._reader: threading.Thread | None = None
+        self._speaking = threading.Lock()
+        self.say(first or b"")
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs, or its last lines are still to be read."""
+        return self.code is None
+
+    def watch(self, hear: Callable[[str], None], ended: Callable[[], None]) -> None:
+        """Call `hear` for each line from now on, and `ended` at the end, in a thread."""
+
+        def read() -> None:
+            assert self._process.stdout is not None
+            with self._process.stdout as lines:
+                while line := lines.readline(self._longest):
+                    hear(line.decode(errors="replace").rstrip("\r\n"))
+            code = self._process.wait()
+            self.hang_up()
+            self.code = code
+            ended()
+
+        self._reader = threading.Thread(target=read, name="procession-helper", daemon=True)
+        self._reader.start()
+
+    def say(self, words: bytes) -> None:
+        """Write to its standard input; lost if it has none any more."""
+        with self._speaking:
+            if self._process.stdin is None or self._process.stdin.closed:
+                return
+            try:
+                self._process.stdin.write(words)
+                self._process.stdin.flush()
+            except OSError:
+                pass  # the reader notices that it has ended
+
+    def hang_up(self) -> None:
+        """Close its standard input."""
+        with self._speaking:
+            if self._process.stdin is not None:
+                try:
+                    self._process.stdin.close()
+                except OSError:
+                    pass  # what was not written is lost
+
+    def kill(self) -> None:
+        """Send it SIGKILL, if it runs."""
+        if self.running:
+            self._process.kill()
+
+    def join(self, seconds: float | None) -> bool:
+        """Wait until it has ended and `ended` was called; False if that takes longer."""
+        if self._reader is not None:
+            self._reader.join(seconds)
+            return not self._reader.is_alive()
+        return True

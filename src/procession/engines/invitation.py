@@ -1,0 +1,61 @@
+"""What an agent learns from its environment: where its driver is, and the key of the job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import MutableMapping
+from typing import Any
+
+from procession.engines.contract import COPIED, INVITATION, KEY, ON_STDIN, SLOT, EngineError
+from procession.values.base import Value
+
+
+class Invitation(Value):
+    """What an agent has to know when it starts.
+
+    at: addresses of the driver, as (host, port). key: shared with it. lease: seconds. slot: this
+    agent's. on_stdin: whether it ends with its standard input. copied: the driver's directory, if
+    this agent was started in a copy of it, else "". place: of the run's files, "" for none.
+    """
+
+    at: tuple[tuple[str, int], ...]
+    key: bytes
+    lease: float
+    slot: int
+    on_stdin: bool = False
+    copied: str = ""
+    place: str = ""
+
+    def __repr__(self) -> str:
+        """Show no key: it could come into a log, or a traceback with the values of variables."""
+        return f"Invitation(at={self.at!r}, lease={self.lease:g}, slot={self.slot})"
+
+    def variables(self) -> dict[str, str]:
+        """Give the variables for an agent, but for its slot."""
+        at = [list(each) for each in self.at]
+        said = {"at": at, "lease": self.lease, "place": self.place}
+        return {INVITATION: json.dumps(said), KEY: self.key.hex()}
+
+
+def take_invitation(env: MutableMapping[str, str]) -> Invitation:
+    """Read the variables, and remove them from the environment. Raises EngineError."""
+    slot = env.pop(SLOT, None) or env.get("SLURM_PROCID", "0")
+    text, key = env.pop(INVITATION, ""), env.pop(KEY, "")
+    on_stdin, copied = env.pop(ON_STDIN, "") == "1", env.pop(COPIED, "")
+    try:
+        said: dict[str, Any] = json.loads(text)
+        at = tuple((str(host), int(port)) for host, port in said["at"])
+        return Invitation(
+            at,
+            bytes.fromhex(key),
+            float(said["lease"]),
+            int(slot),
+            on_stdin,
+            copied,
+            str(said["place"]),
+        )
+    except (ValueError, TypeError, KeyError):
+        raise EngineError(
+            f"{INVITATION} does not say where the driver is: agents are started by `procession run "
+            "--engine`, not by hand"
+        ) from None

@@ -1,0 +1,139 @@
+"""What the driver of a job knows of it; written as events, and as the end of the job."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from procession.engines.jobwords import JobPhase, Slot
+from procession.engines.lifecycle import JobLife
+from procession.engines.outcome import NodePart, job_end
+from procession.engines.work import Work
+from procession.explain.ends import not_started
+from procession.explain.facts import facts_of_failure, facts_of_start
+from procession.supervise.journal import Journal
+from procession.values.errors import GroupEnd, Outcome
+from procession.values.events import NO_FACTS
+
+SHOWN = 8  # hosts that are named in the message that others did not come
+
+
+class JobState:
+    """Shared by `Driver` and `AgentEvents`; for the thread of the loop.
+
+    engine: its name. place: the directory of the run's files, "" for none. run_id: what the job is
+    called. parts: of this attempt, by node. hosts: of slots, also where agents are gone.
+    said: what the engine said last. encryption: what protects links to agents, in words.
+    address: where ranks of this attempt meet, as node 0 has chosen. active_at: when a rank anywhere
+    wrote last. lost_at: when a node was lost last, in seconds, 0 for never. running_since: when all
+    ranks of this attempt ran, 0 if not yet. late: not all agents came in time. last: the end of the
+    last attempt about which a restart was decided.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        life: JobLife,
+        journal: Journal,
+        engine: str,
+        run_id: str,
+        place: str,
+        announce: Callable[[str], None],
+    ) -> None:
+        self.work = work
+        self.life = life
+        self.journal = journal
+        self.engine = engine
+        self.run_id = run_id
+        self.place = place
+        self.announce = announce
+        self.parts: list[NodePart] = []
+        self.hosts: dict[int, str] = {}
+        self.said: deque[str] = deque(maxlen=10)
+        self.encryption: tuple[str, ...] = ()
+        self.address: tuple[str, int] = ("", 0)
+        self.active_at = time.monotonic_ns()
+        self.lost_at = 0.0
+        self.running_since = 0
+        self.late = False
+        self.last: GroupEnd | None = None
+
+    # -- as events
+
+    def note_phase(self) -> None:
+        """Note that the job is in another phase."""
+        phase = self.life.phase
+        if phase is JobPhase.RUNNING:
+            self.running_since = time.monotonic_ns()
+        if phase not in (JobPhase.MEETING, JobPhase.DECIDING):
+            facts = self._facts_of_phase()
+            self.journal.note(phase.name.lower(), None, self.life.attempt, facts=facts)
+
+    def say_change(self) -> str:
+        """Say that a node came or went, while ranks are ended for that."""
+        life = self.life
+        there = life.tally[Slot.IDLE] + life.tally[Slot.BUSY] - len(life.leaving)
+        how = "left" if life.leaving else "went" if life.lost else "came"
+        return f"a node {how}: all ranks start again, with {there} nodes"
+
+    def _facts_of_phase(self) -> Mapping[str, Any]:
+        if self.life.phase is JobPhase.STARTING:
+            return facts_of_start(self.work.whole, self.run_id)
+        if self.life.phase is JobPhase.FAILED:
+            return facts_of_failure(self.final_end(()).failures[0])
+        return {}
+
+    def note(
+        self, kind: str, slot: int, detail: str = "", facts: Mapping[str, Any] = NO_FACTS
+    ) -> None:
+        """Note what happened to a slot."""
+        node = self.life.node_of(slot)
+        about = {"host": self.hosts.get(slot, ""), "slot": slot, **facts}
+        about |= {} if node is None else {"of_node": node}
+        self.journal.note(kind, None, self.life.attempt, detail=detail, facts=about)
+
+    # -- as the end
+
+    def failed_by(self, outcome: Outcome) -> bool:
+        """Whether this is the first failure of any node in this attempt, as far as is known."""
+        for part in self.parts:
+            end = part.failed or (part.end and next(iter(part.end.failures), None))
+            if end is not None and end.outcome is outcome:
+                return True
+        return False
+
+    def end_of_attempt(self, notes: Sequence[str] = ()) -> GroupEnd:
+        """Say how this attempt ended."""
+        spec, work = self.work.spec, self.work
+        attempt = self.life.attempt
+        end = job_end(spec.name, spec.nproc, work.nodes, attempt, self.parts, notes, self.place)
+        # The change that ended this attempt is counted already, if it is over.
+        return end.__replace__(regrouped=min(attempt, self.life.regrouped))
+
+    def final_end(self, notes: Sequence[str]) -> GroupEnd:
+        """Say how the job ended. notes: about restarts."""
+        last, name = self.last, self.work.spec.name
+        world = self.work.nproc * self.work.nodes
+        if self.life.missing and last is None:
+            cause = not_started(f"could not be started, nor any other rank: {self._missing()}")
+            return GroupEnd(name, world, failures=(cause,), notes=tuple(notes))
+        if self.life.missing and last is not None:
+            return last.__replace__(notes=(*last.notes, *notes, self._missing()))
+        if last is not None and last.attempt == self.life.attempt:
+            return last.__replace__(notes=(*notes, *last.notes))
+        return self.end_of_attempt(notes) if self.parts else GroupEnd(name, world)
+
+    def _missing(self) -> str:
+        """Say which agents came, where some did not."""
+        there = [s for s, state in enumerate(self.life.slots) if state in (Slot.IDLE, Slot.BUSY)]
+        came = f"{len(there)} of {self.work.nodes} agents came"
+        if not self.late:
+            return f"{came}: {self.said[-1]}" if self.said else came
+        # What the engine said last may be about another node.
+        hosts = ", ".join(self.hosts[slot] for slot in there[:SHOWN])
+        more = ", ..." if len(there) > SHOWN else ""
+        there_of = f" (of {hosts}{more})" if hosts else ""
+        last = f"; {self.engine} said last: {self.said[-1]}" if self.said else ""
+        return f"{came}{there_of} within {self.work.spec.hang.start:g} s{last}"

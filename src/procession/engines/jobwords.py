@@ -1,0 +1,178 @@
+"""What can happen to a job over several nodes, and what is then to be done; see `lifecycle`."""
+
+from __future__ import annotations
+
+import enum
+
+from procession.values.base import Value
+
+
+class Slot(enum.Enum):
+    """What an engine's slot holds."""
+
+    AWAITED = "an agent was asked for"
+    IDLE = "an agent that has no ranks"
+    BUSY = "an agent with the ranks of a node"
+    GONE = "no agent any more"
+
+
+class SlotEvent(enum.Enum):
+    """What can happen to a slot."""
+
+    JOINED = "its agent is there"
+    READY = "all its ranks run"
+    FAILED = "a rank of it failed"
+    ENDED = "no rank of it is left"
+    GONE = "its agent is gone"
+
+
+class JobPhase(enum.Enum):
+    """Where a job is in its life."""
+
+    GATHERING = "agents are awaited"
+    MEETING = "node 0 chooses where ranks meet"
+    STARTING = "ranks are being started"
+    RUNNING = "every rank reached its program"
+    STOPPING = "ranks are being ended"
+    DECIDING = "all have ended; somebody says whether they start again"
+    BACKOFF = "another attempt is to begin"
+    SUCCEEDED = "every rank finished"
+    FAILED = "a rank failed, or a node was lost"
+    STOPPED = "ended on request"
+
+    @property
+    def final(self) -> bool:
+        """Whether the job has ended."""
+        return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.STOPPED)
+
+
+class DeadlineKind(enum.Enum):
+    """What a deadline is for."""
+
+    GATHER = "as many agents are there as the job has nodes"
+    STOP = "nodes have obeyed the stop"
+    KILL = "nodes have obeyed the kill"
+    BACKOFF = "the next attempt begins"
+    LAST_CALL = "an elastic job begins with the nodes that are there"
+
+
+_S, _E = Slot, SlotEvent
+SLOT_TABLE: dict[tuple[Slot, SlotEvent], Slot] = {
+    (_S.AWAITED, _E.JOINED): _S.IDLE,
+    (_S.AWAITED, _E.GONE): _S.GONE,
+    (_S.IDLE, _E.GONE): _S.GONE,
+    (_S.BUSY, _E.READY): _S.BUSY,
+    (_S.BUSY, _E.FAILED): _S.BUSY,
+    (_S.BUSY, _E.ENDED): _S.IDLE,
+    (_S.BUSY, _E.GONE): _S.GONE,
+    (_S.GONE, _E.GONE): _S.GONE,  # the link and the engine may both tell it
+}
+
+
+# -- events: what the caller tells
+
+
+class Happened(Value):
+    """Something happened to a slot. ok: of its end, whether all its ranks finished."""
+
+    kind: SlotEvent
+    slot: int
+    ok: bool = True
+
+
+class Met(Value):
+    """Node 0 of this attempt has chosen where ranks meet."""
+
+    attempt: int
+
+
+class Leaves(Value):
+    """The agent of a slot is to leave an elastic job; others go on if they are enough."""
+
+    slot: int
+
+
+class StopWanted(Value):
+    """Somebody wants the job to end. kill: at once."""
+
+    kill: bool = False
+
+
+class Decided(Value):
+    """Whether a failed attempt is followed by another one."""
+
+    attempt: int
+    again: bool
+
+
+class Deadline(Value):
+    """A deadline of an attempt has passed."""
+
+    kind: DeadlineKind
+    attempt: int
+
+
+Event = Happened | Met | Leaves | StopWanted | Decided | Deadline
+
+
+# -- actions: what the caller must do
+
+
+class Meet(Value):
+    """Have the agent in this slot choose where ranks meet."""
+
+    slot: int
+
+
+class Launch(Value):
+    """Have the ranks of an attempt started; slots: by node rank."""
+
+    attempt: int
+    slots: tuple[int, ...]
+
+
+class Stop(Value):
+    """Have the ranks in these slots ended. kill: at once. failed: because others failed."""
+
+    slots: tuple[int, ...]
+    kill: bool = False
+    failed: bool = False
+
+
+class Replace(Value):
+    """Have a new agent started for a slot; tell `GONE` if there is none."""
+
+    slot: int
+
+
+class Drop(Value):
+    """Give these slots up: they do not obey. Tell `GONE` of each."""
+
+    slots: tuple[int, ...]
+
+
+class Dismiss(Value):
+    """Let the agents of these slots go: they leave, and have no ranks any more."""
+
+    slots: tuple[int, ...]
+
+
+class Decide(Value):
+    """Say whether another attempt follows the one that has failed."""
+
+    attempt: int
+
+
+class Arm(Value):
+    """Tell this deadline when its time has passed; it replaces one of the same kind."""
+
+    deadline: Deadline
+
+
+class End(Value):
+    """The job has ended."""
+
+    phase: JobPhase
+
+
+Action = Meet | Launch | Stop | Replace | Drop | Dismiss | Decide | Arm | End

@@ -1,0 +1,45 @@
+"""What the driver sends to each node when an attempt begins."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+from procession.engines.jobstate import JobState
+from procession.engines.jobwords import Launch
+from procession.values.environment import Node
+
+
+def orders(state: JobState, action: Launch, *, specs: bool) -> Iterator[tuple[int, Any, bytes]]:
+    """Give the slot, the fields and the blob of each message.
+
+    specs: whether nodes are to run what is in the blob; without it, they know what they run.
+    """
+    work = state.work
+    blobs: dict[int, bytes] = {}
+    for node, slot in enumerate(action.slots):
+        spec = work.of(node)
+        if specs and id(spec) not in blobs:
+            blobs[id(spec)] = pickle.dumps(spec)
+        place = Node(
+            rank=node,
+            count=work.nodes,
+            address=state.address[0],
+            port=state.address[1],
+            role=spec.node.role,
+            run_id=spec.node.run_id or state.run_id,
+            job=state.run_id,
+            attempt=action.attempt,
+            restarts=work.restart.max,
+            regrouped=state.life.regrouped,
+        )
+        fields = {
+            "attempt": action.attempt,
+            "node": vars(place),
+            "place": os.path.join(state.place, f"node_{node}") if state.place else "",
+            "devices": work.devices,
+            "gpus": work.gpus,
+        }
+        yield slot, fields, blobs.get(id(spec), b"")

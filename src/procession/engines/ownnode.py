@@ -1,0 +1,54 @@
+"""What an agent knows of its node where a launcher of that node was started by somebody."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from procession.values.base import Record
+from procession.values.spec import Spec
+
+NAME = re.compile(r"(?!\.)[\w.@+-]{1,255}", re.ASCII)
+
+
+class OwnNode(Record):
+    """An agent that is no process of its own, but a part of the launcher of its node.
+
+    Its ranks run what this launcher was asked for, and write to its console.
+
+    spec: what its ranks run. devices: the kind of which each gets one. greeting: further fields of
+    its greeting. address: where ranks of other nodes find this one, "" for that of the link.
+    patience: seconds in which the driver must be found. answer: seconds for its answer. signals:
+    those that are passed on to the driver; none unless it runs in the main thread. say: shows a
+    line. hears: shows one that the driver has said to all. waits: called with the reason, each time
+    that the driver was not found. values, errors: what the ranks of the last attempt sent, pickled,
+    by local rank; they stay on this machine. first: what number the first of them had.
+    """
+
+    spec: Spec
+    devices: str
+    greeting: Mapping[str, Any]
+    address: str
+    patience: float
+    answer: float
+    signals: tuple[int, ...]
+    say: Callable[[str], None]
+    hears: Callable[[str], None]
+    waits: Callable[[str], None]
+    values: dict[int, bytearray]
+    errors: dict[int, dict[str, Any]]
+    first: int = 0
+
+    def place(self, said: str) -> str:
+        """Give the directory of a run's files here. said: that of the driver, "" for none.
+
+        Only names are taken from the driver: the directory is our own --log-dir.
+        """
+        run, node = said.split("/")[-2:] if "/" in said else ("", "")
+        if not NAME.fullmatch(run) or not NAME.fullmatch(node):
+            return ""
+        base = self.spec.logs.dir or tempfile.gettempdir()
+        return os.path.join(os.path.abspath(base), run, node)

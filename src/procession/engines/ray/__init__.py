@@ -1,0 +1,6 @@
+"""Ray: nodes of a Ray cluster, with an actor for each agent."""
+
+from procession.engines.ray.cluster import RayMissing
+from procession.engines.ray.engine import RayEngine
+
+__all__ = ["RayEngine", "RayMissing"]

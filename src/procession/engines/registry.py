@@ -1,0 +1,57 @@
+"""Engines by name: ours, and those that installed packages add by entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from procession.engines.contract import GROUP, Chosen, EngineError, EngineKind, Request
+from procession.engines.work import Share
+from procession.values.errors import SpecError
+
+NAMES = ("slurm", "ray", "ssh")
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+
+
+def choose(
+    name: str,
+    share: Share,
+    nodes: int | None,
+    spares: int = 0,
+    options: Mapping[str, str] = NO_OPTIONS,
+) -> Chosen:
+    """Give the engine of this name for what each node is to run.
+
+    nodes: how many are asked for; None: as many as the engine has. spares: how many more are held
+    ready. options: of the engine's own. Raises SpecError, and EngineError for an engine that is
+    not there.
+    """
+    if nodes is not None and (type(nodes) is not int or nodes < 1):
+        raise SpecError(f"nnodes must be a count of 1 or more, not {nodes!r}")
+    request = Request(share, nodes, spares, options)
+    return find_kind(name).choose(request)
+
+
+def find_kind(name: str) -> EngineKind:
+    """Give what makes engines of this name: ours, or what an installed package adds.
+
+    Raises SpecError and EngineError.
+    """
+    if name in NAMES:
+        own: Any = import_module(f"procession.engines.{name}.kind")
+        return own
+    from importlib.metadata import entry_points
+
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in found:
+        known = ", ".join((*NAMES, *sorted(found)))
+        raise SpecError(f"there is no engine {name!r}; there are {known}")
+    entry = found[name]
+    try:
+        return entry.load()
+    except Exception as e:
+        raise EngineError(
+            f"engine {name} of {entry.value} cannot be imported: {type(e).__name__}: {e}"
+        ) from None

@@ -1,0 +1,185 @@
+"""`procession.run(..., rendezvous=)`: a program that was started on each machine runs one job.
+
+The program on the machine that hosts the rendezvous drives the job, as the command does; the others
+take part. Each gets the values of its own ranks: nothing that came from the network is unpickled.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from procession.engines.agent import Agent
+from procession.engines.contract import EngineError
+from procession.engines.job import Job
+from procession.engines.plain import group_end, plain_group
+from procession.engines.rendezvous.host import make_hosted_job, share_of
+from procession.engines.rendezvous.hosting import open_door
+from procession.engines.rendezvous.member import make_agent, take_part
+from procession.engines.rendezvous.secret import link_key, say_who_may_join, take_secret
+from procession.engines.rendezvous.terms import PORT, Terms, terms_of_conf
+from procession.engines.tunnel import check
+from procession.group.result import failed_by
+from procession.prepare.results import value_of
+from procession.rules.tables import Phase
+from procession.values.errors import GroupEnd, GroupFailed, SpecError
+from procession.values.spec import Spec, make_spec
+
+OWN_WORDS = ("endpoint", "id", "local_addr")
+HERE = 'rendezvous={"endpoint": "HOST:PORT"}'
+
+
+def run_together(
+    program: Any,
+    *,
+    rendezvous: str | Mapping[str, Any],
+    nnodes: int | str | None,
+    timeout: float | None,
+    lease: float | None,
+    link_encryption: str | None,
+    devices: str | None,
+    on_event: Any,
+    control: bool | None,
+    **given: Any,
+) -> list[Any]:
+    """Take part in the job to its end; see `procession.run`. Gives the values of this machine."""
+    terms = read_terms(rendezvous, nnodes)
+    if lease is not None:
+        if type(lease) not in (int, float) or not 1 <= lease < 1e6:
+            raise SpecError(f"lease must be seconds, 1 or more, not {lease!r}")
+        terms = terms.__replace__(lease=lease)
+    try:
+        check(link_encryption or "auto")
+    except ValueError as e:
+        raise SpecError(f"link encryption {e}") from None
+    spec = make_spec(program, **given)
+    if spec.shared is not None or spec.warm is not None:
+        raise SpecError("shared and warm are for the ranks of one machine")
+    if devices:
+        from procession.devices import deal
+
+        spec = deal(spec, devices)
+    secret = take_secret(terms)
+    note = say_who_may_join(secret, terms)
+    if note:
+        _warn(note)
+    key, own = link_key(secret, terms.run_id), share_of(spec, terms)
+    door = open_door(terms)
+    job: Job
+
+    def last_words(end: GroupEnd) -> dict[str, Any]:
+        return _last_words(job.state, end)
+
+    agent = make_agent(own, terms, key, hosts=door is not None, say=_warn)
+    if door is None:
+        return _join(agent, terms, own, timeout)
+    job = make_hosted_job(
+        spec,
+        terms,
+        door,
+        key,
+        agent=agent,
+        last_words=last_words,
+        link_encryption=link_encryption or "auto",
+        on_failure=spec.on_failure,
+        on_event=on_event,
+        control=control,
+    )
+    job.start()
+    failed: GroupFailed | None = None
+    try:
+        with job:
+            job.wait(timeout)
+    except GroupFailed as e:
+        failed = e
+    except TimeoutError:
+        raise TimeoutError(_too_long(own, timeout)) from None
+    if failed is not None:
+        raise _failed(agent, own, failed.end)
+    return _values(agent, own)
+
+
+def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) -> Terms:
+    """Read the parameters. Raises SpecError."""
+    said = {"endpoint": rendezvous} if isinstance(rendezvous, str) else dict(rendezvous)
+    endpoint, run_id = said.pop("endpoint", ""), said.pop("id", "none")
+    local_addr = said.pop("local_addr", "")
+    if not isinstance(endpoint, str) or not isinstance(run_id, str) or not run_id:
+        raise SpecError(f"rendezvous must be 'HOST:PORT' or {HERE}, not {rendezvous!r}")
+    host, colon, port = endpoint.rpartition(":")
+    if not colon or endpoint.endswith("]"):
+        host, port = endpoint, str(PORT)
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise SpecError(f"rendezvous must be at 'HOST:PORT', not {endpoint!r}")
+    least, _, most = str(nnodes).partition(":")
+    most = most or least
+    if not (least.isdecimal() and most.isdecimal() and 0 < int(least) <= int(most)):
+        raise SpecError(f"nnodes must be a count, or 'MIN:MAX', not {nnodes!r}")
+    conf = {name: str(int(v) if v in (True, False) else v) for name, v in said.items()}
+    fields = terms_of_conf(conf, "rendezvous", static=False)
+    return Terms(
+        host.strip("[]"),
+        int(port),
+        run_id,
+        int(least),
+        int(most),
+        local_addr=str(local_addr),
+        **fields,
+    )
+
+
+def _join(agent: Agent, terms: Terms, own: Spec, timeout: float | None) -> list[Any]:
+    """Take part in a job that another machine hosts."""
+    found: list[Any] = []
+
+    def work() -> None:
+        found.append(take_part(agent, terms, own.name))
+
+    thread = threading.Thread(target=work, name="procession-agent", daemon=True)
+    thread.start()
+    try:
+        thread.join(timeout)
+        if thread.is_alive():
+            raise TimeoutError(_too_long(own, timeout))
+    finally:
+        if thread.is_alive():
+            agent.let_go()
+            thread.join()
+    words = agent.last_words
+    if words.get("end") is not None:
+        raise _failed(agent, own, group_end(words["end"]))
+    (verdict,) = found
+    if verdict.code or not verdict.found:
+        raise EngineError(verdict.said.removeprefix("procession: "))
+    return _values(agent, own)
+
+
+def _last_words(state: Phase, end: GroupEnd) -> dict[str, Any]:
+    """Give what the programs on other machines are told."""
+    if end.failures:
+        return {"said": "it failed", "code": 1, "end": plain_group(end)}
+    if state is Phase.STOPPED:
+        return {"said": "it was stopped by the program that hosts the rendezvous", "code": 1}
+    return {"said": "", "code": 0}
+
+
+def _values(agent: Agent, own: Spec) -> list[Any]:
+    sent = agent.own.values if agent.own is not None else {}
+    return [value_of(own.program, sent[n]) if n in sent else None for n in range(own.nproc)]
+
+
+def _failed(agent: Agent, own: Spec, end: GroupEnd) -> GroupFailed:
+    """Give what is raised; the exception of a rank of this machine is its cause."""
+    first = agent.own.first if agent.own is not None else 0
+    errors = agent.own.errors if agent.own is not None else {}
+    return failed_by(end, own.program, lambda rank: errors.get(rank - first))
+
+
+def _too_long(own: Spec, timeout: float | None) -> str:
+    return f"{own.name} was stopped: it had not ended after {timeout:g} s"
+
+
+def _warn(text: str) -> None:
+    logging.getLogger("procession").warning("procession: %s", text)

@@ -1,0 +1,68 @@
+"""Who opens the door of a rendezvous: the launcher on the machine that its address names."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+
+from procession.engines.addresses import listen
+from procession.engines.rendezvous.terms import Terms
+from procession.values.errors import SpecError
+
+
+def open_door(terms: Terms) -> socket.socket | None:
+    """Listen at the agreed port if this machine hosts the rendezvous; else give None.
+
+    Where the port is taken on a machine that only seems to be the host, this launcher is one of
+    several there, and joins the one that has it. Raises SpecError where it was told to be the host.
+    """
+    if terms.is_host is False or (terms.is_host is None and not is_own(terms.host)):
+        return None
+    try:
+        return listen(terms.port)
+    except OSError as e:
+        if terms.is_host is None and e.errno == errno.EADDRINUSE:
+            return None
+        why = e.strerror or os.strerror(e.errno or 0)
+        raise SpecError(
+            f"this launcher is to host the rendezvous at {terms.at}, and cannot listen on port "
+            f"{terms.port}: {why}; choose another port on all machines"
+        ) from None
+
+
+def is_own(host: str) -> bool:
+    """Tell whether an address or a name is this machine's, as torchrun does.
+
+    A name is this machine's if it is its host name, its full name, or the name of one of its
+    addresses, also of further network cards.
+    """
+    if host in ("localhost", socket.gethostname()):
+        return True
+    try:
+        if ipaddress.ip_address(host).is_loopback:
+            return True
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
+    except OSError:
+        return False
+    return any(_is_own_address(family, address) for family, _, _, _, address in found)
+
+
+def _is_own_address(family: int, address: tuple[object, ...]) -> bool:
+    """Tell whether what goes to an address would come from it: nothing is sent."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.connect(address)
+            return sock.getsockname()[0] == address[0]
+    except OSError:
+        return False
+
+
+def own_name() -> str:
+    """Give this machine's full name, by which torchrun puts machines in order."""
+    name = socket.gethostname()
+    return name if "." in name else socket.getfqdn()

@@ -1,0 +1,172 @@
+"""The part of every launcher of a rendezvous: it runs the ranks of its machine, as an agent.
+
+The launcher that hosts the rendezvous has this part, too, in a thread beside the driver.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from procession.engines.agent import Agent
+from procession.engines.invitation import Invitation
+from procession.engines.ownnode import OwnNode
+from procession.engines.rendezvous.hosting import own_name
+from procession.engines.rendezvous.terms import Terms
+from procession.values.base import Value
+from procession.values.spec import Spec
+
+SAID_AFTER = (5.0, 30.0, 120.0)  # seconds of waiting after which it is said; then every last one
+ANY_SLOT = -1
+
+
+class Verdict(Value):
+    """How the job ended, for one launcher. said: a report or a line, "" for nothing. code: to exit
+    with. found: whether there was a job at all.
+    """
+
+    said: str
+    code: int
+    found: bool = True
+
+
+class Waiting:
+    """Says now and then that the host of the rendezvous has not been found yet."""
+
+    def __init__(self, terms: Terms, say: Callable[[str], None]) -> None:
+        self._terms = terms
+        self._say = say
+        self._began = time.monotonic()
+        self._times = list(SAID_AFTER)
+        self._next = self._times.pop(0)
+
+    def __call__(self, fault: str) -> None:
+        """Take note that it was not found, and why."""
+        waited = time.monotonic() - self._began
+        if waited < self._next:
+            return
+        self._next = waited + (self._times.pop(0) if self._times else SAID_AFTER[-1])
+        left = self._terms.join - waited
+        self._say(
+            f"waiting for the rendezvous at {self._terms.at}, for {max(0.0, left):.0f} s more: "
+            f"{explained(fault, self._terms)}"
+        )
+
+
+def explained(fault: str, terms: Terms) -> str:
+    """Say what a fault of the connection to the host may mean."""
+    if "ended" in fault or "broke" in fault or "key" in fault:
+        return (
+            f"what listens there sent us away ({fault}): is another job there, with another id "
+            f"than {terms.run_id!r}, of another user, or with another secret?"
+        )
+    return fault
+
+
+def why_none(sent_away: str, last: str, terms: Terms) -> str:
+    """Say why no rendezvous was found, by what was the matter with the connection to the host.
+
+    sent_away: why one who answered did not take us, "" if nobody answered: that says more than the
+    fault of the last try, since that job may have ended meanwhile.
+    """
+    said = explained(sent_away or last, terms)
+    return said if sent_away in ("", last) else f"{said} Later: {last}"
+
+
+def make_agent(
+    spec: Spec,
+    terms: Terms,
+    key: bytes,
+    *,
+    hosts: bool,
+    signals: Sequence[int] = (),
+    say: Callable[[str], None],
+) -> Agent:
+    """Make the agent of this machine. spec: what each machine runs. hosts: also the rendezvous."""
+    known: dict[str, Any] = {"nproc": spec.nproc, "least": terms.least, "most": terms.most}
+    if terms.number is None:
+        known["order"] = [terms.local_addr or own_name(), os.getpid()]
+    own = OwnNode(
+        spec=spec,
+        devices="",
+        greeting=known,
+        address=terms.local_addr or (terms.host if hosts else ""),
+        patience=terms.join,
+        answer=terms.read,
+        signals=tuple(signals),
+        say=say,
+        hears=_nobody if hosts else say,
+        waits=Waiting(terms, say),
+        values={},
+        errors={},
+    )
+    at = ((("127.0.0.1", terms.port),) if hosts else ()) + ((terms.host, terms.port),)
+    slot = ANY_SLOT if terms.number is None else terms.number
+    return Agent(Invitation(at, key, terms.lease, slot), own)
+
+
+def _nobody(_: str) -> None:
+    """Say nothing: the driver has said it on this machine."""
+
+
+def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
+    """Run the agent of a launcher that is not the host, to the end of the job.
+
+    name: of what is run.
+    """
+    agent.run()
+    words = agent.last_words
+    if words.get("why"):
+        return Verdict(f"procession: {words['why']}", 1, found=False)
+    if words.get("left"):
+        how = signal.Signals(agent.signalled).name if agent.signalled else "the host's word"
+        return Verdict(
+            f"procession: this machine left {name} after {how}; the others go on",
+            128 + agent.signalled,
+        )
+    if words:
+        return Verdict(str(words.get("said", "")), int(words.get("code", 0)))
+    if agent.signalled:
+        return Verdict("", 128 + agent.signalled, found=False)
+    if not agent.joined:
+        return Verdict(
+            f"procession: {name} could not be started: no rendezvous at {terms.at} within "
+            f"{terms.join:g} s: {why_none(agent.sent_away, agent.lost, terms)}",
+            1,
+            found=False,
+        )
+    return Verdict(
+        f"procession: {name} was ended here: the launcher at {terms.at}, which hosts the "
+        f"rendezvous, is lost ({agent.lost.removeprefix('the driver is lost: ') or 'it ended'})",
+        1,
+    )
+
+
+def objection_of(spec: Spec, terms: Terms) -> Callable[[Any], str]:
+    """Give what says why a launcher that comes cannot be taken, by its greeting."""
+
+    def object_to(greeting: Any) -> str:
+        asked = int(greeting["nproc"]), int(greeting["least"]), int(greeting["most"])
+        who = str(greeting["host"])
+        if asked[1:] != (terms.least, terms.most):
+            return (
+                f"{who} was started with --nnodes {_count(*asked[1:])}, and {terms.at} with "
+                f"{_count(terms.least, terms.most)}: write the same on all machines"
+            )
+        if asked[0] != spec.nproc:
+            return (
+                f"{who} has {asked[0]} ranks, and {terms.at} has {spec.nproc}: each machine must "
+                "have as many (-n, --nproc-per-node)"
+            )
+        if (terms.number is None) != ("order" in greeting):
+            return f"{who} and {terms.at} have different --rdzv-backend: write the same on all"
+        return ""
+
+    return object_to
+
+
+def _count(least: int, most: int) -> str:
+    return str(most) if least == most else f"{least}:{most}"

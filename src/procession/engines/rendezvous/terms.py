@@ -1,0 +1,146 @@
+"""The terms of a rendezvous, and how torchrun's `--rdzv-conf` says some of them. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from procession.values.base import Value
+from procession.values.errors import SpecError
+
+PORT = 29400  # torchrun's, where an endpoint has none
+SPARES = 64  # launchers beyond --nnodes that may wait for a place
+LEASE = 5.0
+YES, NO = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")  # as torchrun reads them
+
+
+class Terms(Value):
+    """What all launchers of a job have agreed on, and what each knows of its own machine.
+
+    host, port: where they meet. run_id: what the job is called; launchers with other ids stay
+    apart. least, most: how many machines take part; different in an elastic job. number: which of
+    them this is, None where the rendezvous gives numbers. local_addr: how the ranks of other
+    machines reach this one, "" for what the connection to the host says. is_host: whether this
+    launcher opens the door, None where its addresses say so. join: seconds in which enough machines
+    must come; last_call: seconds for more to come, when enough are there; close: seconds for all to
+    leave; read: seconds for an answer; lease: seconds of silence after which a machine is lost.
+    key_file: a file with the shared secret, "" for none.
+    """
+
+    host: str
+    port: int
+    run_id: str
+    least: int
+    most: int
+    number: int | None = None
+    local_addr: str = ""
+    is_host: bool | None = None
+    join: float = 600.0
+    last_call: float = 30.0
+    close: float = 3.0
+    read: float = 60.0
+    lease: float = LEASE
+    key_file: str = ""
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the job may go on with fewer machines, or with more."""
+        return self.least < self.most
+
+    @property
+    def at(self) -> str:
+        """Where they meet, in words."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_conf(text: str, where: str) -> dict[str, str]:
+    """Take `NAME=VALUE,NAME=VALUE,...` apart. where: the option's name, for SpecError."""
+    found: dict[str, str] = {}
+    for part in text.strip().split(",") if text.strip() else ():
+        name, equals, value = (each.strip() for each in part.partition("="))
+        if not name or not equals or not value:
+            raise SpecError(f"{where} must be NAME=VALUE,NAME=VALUE,..., not {text.strip()!r}")
+        found[name] = value
+    return found
+
+
+def terms_of_conf(conf: Mapping[str, str], where: str, *, static: bool) -> dict[str, Any]:
+    """Give the fields of `Terms` that --rdzv-conf sets.
+
+    static: for that backend, which has fewer words. Raises SpecError for what is not known, or
+    cannot be obeyed: nothing is ignored.
+    """
+    readers = STATIC if static else C10D
+    found: dict[str, Any] = {}
+    for name, value in conf.items():
+        if name in REFUSED:
+            raise SpecError(f"{where} {name}: {REFUSED[name]}")
+        if name not in readers:
+            near = get_close_matches(name, readers, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(readers))}"
+            raise SpecError(f"{where} has no {name!r}: {hint}")
+        field, read = readers[name]
+        found[field] = read(value, f"{where} {name}")
+    interval, attempts = found.pop("interval", None), found.pop("attempts", None)
+    if interval is not None or attempts is not None:
+        found["lease"] = max(1.0, (interval or 5.0) * (attempts or 3))
+    store = found.pop("store", "tcp")
+    if store != "tcp":
+        raise SpecError(
+            f"{where} store_type must be tcp, not {store!r}: the machines meet at the address that "
+            "--rdzv-endpoint names, not in a file"
+        )
+    return found
+
+
+def _seconds(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1e7:
+        raise SpecError(f"{where} must be seconds, more than 0, not {text!r}")
+    return value
+
+
+def _count(text: str, where: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) < 10**6):
+        raise SpecError(f"{where} must be a count of 1 or more, not {text!r}")
+    return int(text)
+
+
+def _flag(text: str, where: str) -> bool:
+    if text.lower() not in (*YES, *NO):
+        raise SpecError(f"{where} must be 1 or 0, not {text!r}")
+    return text.lower() in YES
+
+
+def _text(text: str, _: str) -> str:
+    return text
+
+
+Reader = Callable[[str, str], object]
+_BOTH: dict[str, tuple[str, Reader]] = {
+    "is_host": ("is_host", _flag),
+    "key_file": ("key_file", _text),
+    "keep_alive_interval": ("interval", _seconds),
+    "keep_alive_max_attempt": ("attempts", _count),
+    "close_timeout": ("close", _seconds),
+    "read_timeout": ("read", _seconds),
+}
+C10D: dict[str, tuple[str, Reader]] = {
+    **_BOTH,
+    "join_timeout": ("join", _seconds),
+    "timeout": ("join", _seconds),
+    "last_call_timeout": ("last_call", _seconds),
+    "store_type": ("store", _text),
+}
+STATIC: dict[str, tuple[str, Reader]] = {**_BOTH, "timeout": ("join", _seconds)}
+REFUSED = {
+    "heartbeat": "links have no round trips that could take too long; keep_alive_interval and "
+    "keep_alive_max_attempt say after which silence a machine is lost",
+    "rank": "write --node-rank NUMBER",
+}

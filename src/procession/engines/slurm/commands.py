@@ -1,0 +1,199 @@
+"""Slurm's command lines: the step that holds the agents, and the script of a batch job. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+
+from procession.engines.contract import EngineError
+from procession.values.base import Value
+from procession.values.masking import masked_words
+
+# Variables that `srun` takes as options. A batch script and a shell of salloc have those that the
+# user asked for *tasks*; an agent gets all of its node.
+SHAPING = (
+    "NTASKS", "NPROCS", "NNODES", "JOB_NUM_NODES", "NTASKS_PER_NODE", "NTASKS_PER_CORE",
+    "NTASKS_PER_GPU", "NTASKS_PER_SOCKET", "NTASKS_PER_TRES", "CPUS_PER_TASK", "CPUS_PER_GPU",
+    "TRES_PER_TASK", "GPUS", "GPUS_PER_NODE", "GPUS_PER_SOCKET", "GPUS_PER_TASK", "GPU_BIND",
+    "GRES", "STEP_GRES", "GRES_FLAGS", "MEM_PER_CPU", "MEM_PER_GPU", "MEM_PER_NODE", "MEM_BIND",
+    "CPU_BIND", "CPU_BIND_TYPE", "CPU_BIND_LIST", "CPU_BIND_VERBOSE", "DISTRIBUTION",
+    "DIST_PLANESIZE", "HINT", "THREADS_PER_CORE", "CORE_SPEC", "THREAD_SPEC", "EXACT", "EXCLUSIVE",
+    "OVERLAP", "WHOLE", "OVERCOMMIT", "SPREAD_JOB", "USE_MIN_NODES", "RESV_PORTS",
+    "KILL_BAD_EXIT", "NO_KILL", "WAIT", "TIMELIMIT", "SIGNAL", "DEPENDENCY", "IMMEDIATE",
+    "LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "OPEN_MODE", "EXPORT_ENV",
+    "JOB_NAME", "DEBUG", "EXIT_ERROR", "EXIT_IMMEDIATE", "MPI_TYPE", "HOSTFILE", "TASK_PROLOG",
+    "TASK_EPILOG", "PROLOG", "EPILOG", "MULTI_PROG", "DISABLE_STATUS", "TEST_EXEC", "THREADS",
+    "REMOTE_CWD", "WORKING_DIR",
+)  # fmt: skip
+SHAPING_NAMES = frozenset(f"{tool}_{name}" for tool in ("SLURM", "SRUN") for name in SHAPING)
+STARTED = "procession-agent-started"  # what a task prints before it becomes the agent
+MISSING = "procession-agent-missing"  # what it prints if it cannot: the program that is missing
+BECOME = (
+    f'echo {STARTED} "$SLURMD_NODENAME"; '
+    f'command -v "$1" >/dev/null || {{ echo {MISSING} "$1"; exit 127; }}; exec "$@"'
+)
+NOISE = ("srun: cluster configuration lacks support for cpu binding",)
+TOLD = re.compile(r"\s*(\d+): ?(.*)", re.DOTALL)
+TASKS = re.compile(r"srun: error: .*?\btasks? ([\d,-]+)(?:: (.*)| (launch failed.*))")
+NODE_FAILED = re.compile(r"srun: error: Node failure on (\S+)")
+
+
+class Needs(Value):
+    """What the ranks of a batch job need on each node.
+
+    ranks: how many there are. cpus: for each, None where that is not said. gpus: whether each has
+    a GPU of its own.
+    """
+
+    ranks: int
+    cpus: int | None = None
+    gpus: bool = False
+
+    def options(self, arguments: Iterable[str]) -> list[str]:
+        """Give sbatch's options for them. arguments: the user's own, which take precedence."""
+        names = {word.partition("=")[0] for word in arguments}
+        words: list[str] = []
+        if not any(name.startswith(("-n", "--ntasks")) for name in names):
+            words.append(f"--ntasks-per-node={self.ranks}")
+        if self.cpus is not None and not any(n.startswith(("-c", "--cpus-per")) for n in names):
+            words.append(f"--cpus-per-task={self.cpus}")
+        if self.gpus and not any(n.startswith(("-G", "--gpus", "--gres")) for n in names):
+            words.append(f"--gpus-per-node={self.ranks}")
+        return words
+
+
+def step_environment(env: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Give the environment of `srun` and its tasks, without variables that change the step."""
+    return {**{n: v for n, v in env.items() if n not in SHAPING_NAMES}, **more}
+
+
+def step_command(
+    argv: Iterable[str], *, job: str, nodes: Iterable[str], name: str, gpus: int | None = None
+) -> list[str]:
+    """Give the command that runs `argv` once on each of these nodes, with all that the job has
+    there.
+
+    The first words of each task are `STARTED` and its node. name: the step's, to find it by.
+    gpus: of the job on each node, where it asked for them by task: Slurm gives a step its share
+        of these by its own tasks, unless the step says otherwise.
+    """
+    nodes = list(nodes)
+    return [
+        "srun",
+        f"--jobid={job}",
+        f"--nodes={len(nodes)}",
+        f"--ntasks={len(nodes)}",
+        "--ntasks-per-node=1",
+        f"--nodelist={','.join(nodes)}",
+        f"--job-name={name}",
+        "--overlap",  # the job's other steps, and an agent's successor, want the same CPUs
+        "--cpu-bind=none",
+        "--mpi=none",  # ranks are no MPI tasks of this step
+        "--kill-on-bad-exit=0",
+        "--no-kill",
+        "--wait=0",  # some agents may end long before others
+        "--input=none",
+        "--label",  # and not --unbuffered, which would break lines that are written in pieces
+        "--export=ALL",
+        *([] if gpus is None else [f"--gpus-per-node={gpus}"]),
+        "sh",
+        "-c",
+        BECOME,
+        "procession-agent",
+        *argv,
+    ]
+
+
+def read_line(line: str) -> tuple[int | None, str]:
+    """Take a line of srun's apart: the number of the task that said it, None for srun; the rest."""
+    match = TOLD.fullmatch(line)
+    return (int(match[1]), match[2]) if match else (None, line)
+
+
+def read_ends(line: str) -> tuple[tuple[int, ...], str]:
+    """Give the tasks of which srun says in this line that they are gone, and why."""
+    match = TASKS.match(line)
+    if match is None:
+        return (), ""
+    why = match[2] or match[3]
+    return _numbers(match[1]), why[:1].lower() + why[1:]
+
+
+def read_lost(line: str) -> str | None:
+    """Give the node of which srun says in this line that Slurm has lost it."""
+    match = NODE_FAILED.match(line)
+    return match and match[1]
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal():
+            found += range(int(first), int(last or first) + 1)
+    return tuple(found)
+
+
+def batch_script(command: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """Give the script of a batch job that *is* this command, so that it gets the job's signals.
+
+    Slurm keeps scripts, and shows them to operators: words with secrets travel in variables, which
+    are given as well, and which the command does not see.
+    """
+    words = list(command)
+    hidden: dict[str, str] = {}
+    written: list[str] = []
+    for i, (word, shown) in enumerate(zip(words, masked_words(words), strict=True)):
+        if word == shown:
+            written.append(shlex.quote(word))
+            continue
+        name = f"PROCESSION_WORD_{i}"
+        hidden[name] = word
+        written.append(f'"${{{name}?is not in the environment of the job: see --export}}"')
+    line = " ".join(written)
+    if not hidden:
+        return f"#!/bin/sh\nexec {line}\n", hidden
+    return f'#!/bin/sh\nset -- {line}\nunset {" ".join(hidden)}\nexec "$@"\n', hidden
+
+
+def batch_command(
+    *,
+    name: str,
+    nodes: int | None = None,
+    time: str = "",
+    partition: str = "",
+    account: str = "",
+    needs: Needs | None = None,
+    arguments: Iterable[str] = (),
+) -> list[str]:
+    """Give the command that sends a batch script, which it reads from its standard input.
+
+    needs: of each node. arguments: further ones, which stand after ours and so override them.
+    Raises EngineError for those that cannot work.
+    """
+    arguments = list(arguments)
+    words = [
+        "sbatch",
+        "--parsable",
+        f"--job-name={name}",
+        "--no-kill",  # the driver deals with lost nodes
+        "--no-requeue",
+    ]
+    for option, value in (
+        ("nodes", "" if nodes is None else str(nodes)),
+        ("time", time),
+        ("partition", partition),
+        ("account", account),
+    ):
+        if value:
+            words.append(f"--{option}={value}")
+    if needs is not None:
+        words += needs.options(arguments)
+    for word in arguments:
+        if not word.startswith("-"):
+            raise EngineError(f"an argument of sbatch must be an option such as --qos=long: {word}")
+        if re.match(r"--(array|wrap|wait|parsable)(=|$)|-[aW]", word):
+            raise EngineError(f"{word} has no meaning here: procession sends one script, and waits")
+        words.append(word)
+    return words

@@ -1,0 +1,295 @@
+"""Slurm: one step of `srun` in an allocation, with an agent on each of its nodes.
+
+Theory of operation. All agents are tasks of one step, so that they start together and Slurm knows
+them; an agent that replaces another one is a step of its own. A step has a unique name, by which
+its number is found when it is to be killed: `srun` does not print the number.
+
+The step must do nothing by itself: the end of one task does not end others, and the loss of a node
+does not end the step. Slurm's news of tasks come late (an exit when nobody holds the task's output
+any more, a lost node after SlurmdTimeout, 300 s by default): the links to agents are quicker, and
+count.
+
+`srun` has a session of its own, so that Ctrl-C reaches the driver alone. SIGTERM makes srun kill
+all tasks by SIGKILL at once, so it is never sent; a SIGKILL to srun has the same effect (a process
+that it has forked sees to that). So srun is left alone when the driver is killed: agents notice
+that their driver is gone and end in order, and srun ends with the last one. A job that Slurm ends
+at the loss of a node (one without `--no-kill`, which `submit` sets) cannot be helped.
+
+When a job is cancelled, preempted or at its time limit, Slurm sends SIGCONT and SIGTERM, at the
+time limit twice: with proctrack/linuxproc to every process below the job's, with proctrack/pgid to
+those in the tasks' process groups, with proctrack/cgroup to the tasks alone. So agents, and a
+driver in a batch script, get these signals; forkservers ignore them. KillWait later (30 s by
+default) everything gets SIGKILL.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+
+from procession.engines.contract import (
+    SLOT,
+    AgentCommand,
+    EngineError,
+    EngineEvent,
+    EngineGone,
+    Said,
+    SlotGone,
+)
+from procession.engines.slurm.allocation import Allocation, read_allocation
+from procession.engines.slurm.commands import (
+    MISSING,
+    NOISE,
+    STARTED,
+    read_ends,
+    read_line,
+    read_lost,
+    step_command,
+    step_environment,
+)
+from procession.engines.slurm.processes import NO_SLURM, Step, ask
+
+PROGRAMS = ("srun", "scontrol", "squeue", "scancel")
+KILL_WITHIN = 1.0  # seconds for scancel to take effect
+END_WITHIN = 5.0  # seconds for srun to end after its tasks
+WORDS_WITHIN = 0.5  # seconds for a task's last lines, which may follow the news of its exit
+LOST_WITHIN = 2.0  # the same, where some tasks are not known to have ended
+NO_ALLOCATION = (
+    "not in an allocation of Slurm: run this in a script for sbatch, or in the shell of "
+    "`salloc --nodes=2 --no-kill`, or have it sent as a job"
+)
+
+
+class Slurm:
+    """The engine of an allocation.
+
+    allocation: by default that of this process's environment. grace: seconds that ranks may take to
+    end; there is a warning if Slurm kills earlier. Raises EngineError outside an allocation.
+    """
+
+    name = "slurm"
+
+    def __init__(
+        self,
+        allocation: Allocation | None = None,
+        *,
+        grace: float | None = None,
+        env: Mapping[str, str] = os.environ,
+    ) -> None:
+        found = allocation or read_allocation(env)
+        if found is None:
+            raise EngineError(NO_ALLOCATION if shutil.which("srun") else f"srun {NO_SLURM}")
+        self.allocation = found
+        self._env = env
+        self._grace = grace
+        self._steps: list[Step] = []
+        self._nodes = dict(enumerate(found.nodes))  # of slots, as their tasks print them
+        self._over = False
+        self._tell: Callable[[EngineEvent], None] = lambda _: None
+        self._agent = AgentCommand((), {})
+
+    @property
+    def slots(self) -> int:
+        """How many nodes the allocation has."""
+        return len(self.allocation.nodes)
+
+    def check(self) -> None:
+        """Look for Slurm's commands, and whether its GPUs can be given. Raises EngineError."""
+        for program in PROGRAMS:
+            if shutil.which(program) is None:
+                raise EngineError(f"{program} {NO_SLURM}")
+        _ = self.allocation.gpus_per_node
+
+    def start(self, agent: AgentCommand, tell: Callable[[EngineEvent], None]) -> None:
+        """Have an agent started on each node. Raises EngineError."""
+        self.check()
+        self._agent, self._tell = agent, tell
+        self._warn()
+        self._launch(self.allocation.nodes, None)
+
+    def replace(self, slot: int) -> None:
+        """Have an agent started on the node whose agent is gone.
+
+        Raises EngineError if Slurm has lost the node.
+        """
+        node = self._nodes[slot]
+        state = self._ask("sinfo", "--noheader", f"--nodes={node}", "--format=%T").split("\n")[0]
+        if not state or state.endswith("*") or state.startswith(("down", "fail", "unknown")):
+            raise EngineError(
+                f"node {node} is {state or 'unknown'}: there is no node for another agent; "
+                "allocate spare ones (more nodes than --nnodes)"
+            )
+        self._launch((node,), slot)
+
+    def kill(self) -> None:
+        """Have all agents ended by SIGKILL, of steps that do not end by themselves.
+
+        A step that is ending is left alone: to kill it then makes slurmstepd hang now and then, and
+        Slurm takes the node out of use.
+        """
+        ends = time.monotonic() + LOST_WITHIN
+        running = [step for step in self._steps if not step.join(self._patience(step, ends))]
+        if not running:
+            return
+        try:
+            said = self._ask(
+                "squeue", "--noheader", "--steps", f"--job={self.allocation.job}",
+                "--format=%i|%j",
+            )  # fmt: skip
+            numbers = dict(line.strip().split("|")[::-1] for line in said.splitlines())
+            found = [numbers[step.name] for step in running if step.name in numbers]
+            if found:
+                # scancel would wait for a node that is cut off; the controller knows by then.
+                ask(("scancel", "--signal=KILL", *found), self._env, within=KILL_WITHIN)
+        except EngineError as e:
+            self._tell(Said(str(e)))
+        ends = time.monotonic() + KILL_WITHIN
+        for step in running:
+            if not step.join(max(0.0, ends - time.monotonic())):
+                step.kill()
+
+    def _patience(self, step: Step, ends: float) -> float:
+        """Give the seconds in which a step may end by itself: none if no task of it has begun."""
+        return max(0.0, ends - time.monotonic()) if step.started else 0.0
+
+    def close(self) -> None:
+        """Wait a little for srun, and end what is left."""
+        self._over = True
+        if not all(step.join(END_WITHIN) for step in self._steps):
+            self.kill()
+        for step in self._steps:
+            step.join(None)
+        self._steps.clear()
+
+    def _launch(self, nodes: tuple[str, ...], slot: int | None) -> None:
+        """Start a step; slot: of the one node, None for all of them."""
+        name = f"procession-{uuid.uuid4().hex[:8]}"
+        argv = step_command(
+            self._agent.argv,
+            job=self.allocation.job,
+            nodes=nodes,
+            name=name,
+            gpus=self.allocation.gpus_per_node,
+        )
+        more = dict(self._agent.env)
+        if slot is not None:
+            more[SLOT] = str(slot)
+        slots = tuple(range(len(nodes))) if slot is None else (slot,)
+        step = Step(name, argv, step_environment(self._env, more), slots)
+        self._steps = [*[s for s in self._steps if s.running], step]
+        step.watch(lambda line: self._hear(step, line), lambda: self._hear_end(step))
+
+    def _hear(self, step: Step, line: str) -> None:
+        """Pass on a line of srun, or of a task."""
+        task, text = read_line(line)
+        if task is None:
+            if line in NOISE:
+                return
+            step.last.append(line)
+            self._say(Said(line))
+            tasks, why = read_ends(line)
+            why = why or "Slurm has lost the node"
+            lost = read_lost(line)
+            slots = [step.slots[t] for t in tasks if t < len(step.slots)]
+            # Slurm may be wrong about a node on which an agent has begun.
+            slots += [s for s in step.slots if self._nodes[s] == lost and s not in step.started]
+            if why.startswith("exited"):  # its last lines may come after this
+                step.exits |= dict.fromkeys(slots, why)
+                _later(WORDS_WITHIN, lambda: self._lose_those_that_exited(step))
+                return
+            for slot in slots:
+                self._lose(step, slot, f"the agent on {self._nodes[slot]}: {why}")
+        elif task < len(step.slots):
+            slot = step.slots[task]
+            word, _, node = text.partition(" ")
+            if word == STARTED:
+                step.started.add(slot)
+                self._nodes[slot] = node
+            elif word == MISSING:
+                self._lose(
+                    step,
+                    slot,
+                    f"node {self._nodes[slot]} has no {node}: the Python of this command must be "
+                    "at the same place on all nodes",
+                )
+            else:
+                step.words[slot] = text
+                self._say(Said(f"{self._nodes[slot]}: {text}"))
+
+    def _lose(self, step: Step, slot: int, why: str) -> None:
+        """Report, once, that a slot has no agent."""
+        if slot not in step.gone:
+            step.gone.add(slot)
+            self._say(SlotGone(slot, why))
+
+    def _lose_those_that_exited(self, step: Step) -> None:
+        """Report which tasks have exited, with the last line of each."""
+        for slot, why in list(step.exits.items()):
+            words = f": {step.words[slot]}" if slot in step.words else ""
+            self._lose(step, slot, f"the agent on {self._nodes[slot]}: {why}{words}")
+
+    def _hear_end(self, step: Step) -> None:
+        """Report that a step has ended, and whether any step is left."""
+        self._lose_those_that_exited(step)
+        words = "; ".join(line.removeprefix("srun: ").removeprefix("error: ") for line in step.last)
+        why = f"srun ended ({step.exit}){': ' if words else ''}{words}"
+        for slot in step.slots:
+            if slot not in step.gone:
+                self._say(SlotGone(slot, why))
+        if any(s.running for s in self._steps if s is not step):
+            return
+        state = self._job_state()
+        if state != "RUNNING":
+            job = f"job {self.allocation.job} is {state.lower().replace('_', ' ')}"
+            self._say(EngineGone(f"Slurm's {job}: {why or 'its node is lost'}"))
+        elif not step.started:
+            self._say(EngineGone(f"Slurm started no agent: {why or 'its node is lost'}"))
+
+    def _say(self, event: EngineEvent) -> None:
+        if not self._over:
+            self._tell(event)
+
+    def _job_state(self) -> str:
+        try:
+            options = ("--noheader", f"--job={self.allocation.job}", "--format=%T")
+            return self._ask("squeue", *options).strip() or "gone"
+        except EngineError:
+            return "gone"
+
+    def _ask(self, *argv: str) -> str:
+        """Give the output of one of Slurm's commands. Raises EngineError, with its own words."""
+        return ask(argv, self._env)
+
+    def _warn(self) -> None:
+        """Say if Slurm leaves less time than the ranks may take."""
+        wait = self._kill_wait()
+        if self._grace is not None and wait is not None and wait < self._grace:
+            self._say(
+                Said(
+                    f"Slurm kills a job {wait:g} s after it told it to end (KillWait): ranks do "
+                    f"not have their {self._grace:g} s then; say --signal=B:USR1@SECONDS and "
+                    "--preempt slurm to be told earlier"
+                )
+            )
+
+    def _kill_wait(self) -> float | None:
+        try:
+            config = self._ask("scontrol", "show", "config")
+        except EngineError:
+            return None
+        for line in config.splitlines():
+            name, _, value = line.partition("=")
+            if name.strip() == "KillWait" and value.split():
+                word = value.split()[0]
+                return float(word) if word.isdecimal() else None
+        return None
+
+
+def _later(seconds: float, call: Callable[[], object]) -> None:
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()

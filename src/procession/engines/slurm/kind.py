@@ -1,0 +1,46 @@
+"""`--engine slurm`: an allocation of Slurm, or the tasks that `srun` has started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from procession.engines.contract import Chosen, EngineOption, Request
+from procession.engines.slurm.allocation import read_task
+from procession.engines.slurm.engine import Slurm
+from procession.engines.slurm.step import SlurmStep
+from procession.values.errors import SpecError
+from procession.values.placement import NO_PLACEMENT, Placement
+
+options: Sequence[EngineOption] = ()  # the command itself has the options of batch jobs
+
+
+def choose(request: Request) -> Chosen:
+    """Make the engine for a request; see `contract.EngineKind`."""
+    share, nodes = request.share, request.nodes
+    if request.spares:
+        raise SpecError(
+            "spare nodes of Slurm are those that an allocation has beyond --nnodes: ask for "
+            "more of them"
+        )
+    spec = share.spec
+    task = read_task(os.environ)
+    if task is not None and task.count > 1:
+        step = SlurmStep(task)
+        if nodes is not None and nodes > step.slots:
+            raise SpecError(f"{nodes} nodes are asked for, but srun has started {step.slots} tasks")
+        return Chosen(step, share, nodes or step.slots)
+    engine = Slurm(grace=spec.stop.grace + spec.stop.notice)
+    found = engine.allocation
+    there = len(found.nodes)
+    if nodes is not None and nodes > there:
+        raise SpecError(
+            f"{nodes} nodes are asked for, but the allocation (job {found.job}) has {there}"
+        )
+    if found.cpus_per_task and spec.placement is NO_PLACEMENT:
+        share = share.__replace__(
+            spec=spec.__replace__(placement=Placement(cpus_per_rank=found.cpus_per_task))
+        )
+    if found.gpus_per_task and not share.devices:
+        share = share.__replace__(gpus=found.gpus_per_task)
+    return Chosen(engine, share, nodes or there)

@@ -1,0 +1,193 @@
+"""Plain ssh as an engine: OpenSSH's own client, one connection to each host, an agent at its end.
+
+Theory of operation. On each host ssh runs a small program (`node`) that starts the agent and
+holds it. The key goes over the connection's standard input. When the connection ends, for whatever
+reason (the driver is killed, ssh is, the network is cut and ssh notices), the agent ends its ranks
+and goes. Nothing is ever started twice for one slot, and no second connection is needed: the order
+to kill an agent goes over the same one. A host that is cut off ends its ranks when the agent's
+lease ends, as under every engine.
+
+Python is looked for on each host: by the path that it has here, then as python3 and python.
+
+Rejected: a library that speaks SSH (it does not use the user's configuration and agent as ssh
+does); finding procession by the profile of a login shell (a profile may print or ask anything); a
+control master (it outlives us and holds our pipes).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from procession.engines.contract import (
+    SLOT,
+    AgentCommand,
+    EngineError,
+    EngineEvent,
+    EngineGone,
+    Said,
+    SlotGone,
+)
+from procession.engines.helper import Helper
+from procession.engines.ssh.commands import (
+    ENDED,
+    FAULT,
+    KILL,
+    STARTED,
+    check_options,
+    ssh_command,
+    why_ended,
+)
+from procession.engines.ssh.hosts import Host, parse_hosts
+
+NO_SSH = "ssh is not on the PATH: OpenSSH's client is needed (Debian package openssh-client)"
+END_WITHIN = 5.0  # seconds for agents to go when their connections are closed
+KILL_WITHIN = 1.0  # seconds for a kill to get through, before the connection itself is ended
+LONGEST = 4096  # bytes of a line; what is longer is taken for several
+MOST_BEFORE = 64 << 10  # bytes that a log-in may print before it starts an agent
+KEPT = 12  # last lines of a connection, as the reason of its end
+PYTHONS = ("python3", "python")
+
+
+class SshEngine:
+    """Hosts that ssh reaches.
+
+    hosts: names as ssh takes them (`h1`, `user@h2`), or one text of them with commas. Those
+        beyond `nnodes` are spare ones.
+    python: the Python on the hosts that has procession. None: the path of this one, then python3.
+    options: further options for ssh: `["-p", "2222", "-i", "key"]`.
+
+    `ssh HOST` must work without asking anything. Raises SpecError for a malformed host.
+    """
+
+    name = "ssh"
+
+    def __init__(
+        self,
+        hosts: str | Iterable[str],
+        *,
+        python: str | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        text = hosts if isinstance(hosts, str) else ",".join(hosts)
+        self.hosts: tuple[Host, ...] = parse_hosts(text, "hosts")
+        check_options(options)
+        self._pythons = (python,) if python else (sys.executable, *PYTHONS)
+        self._options = tuple(options)
+        self._connections: dict[int, _Connection] = {}
+        self._over = False
+        self._agent = AgentCommand((), {})
+        self._tell: Callable[[EngineEvent], None] = lambda _: None
+
+    @property
+    def slots(self) -> int:
+        """How many hosts there are."""
+        return len(self.hosts)
+
+    def check(self) -> None:
+        """Look for ssh. Raises EngineError."""
+        if shutil.which("ssh") is None:
+            raise EngineError(NO_SSH)
+
+    def start(self, agent: AgentCommand, tell: Callable[[EngineEvent], None]) -> None:
+        """Connect to all hosts at the same time. Raises EngineError."""
+        self.check()
+        self._agent, self._tell = agent, tell
+        for slot in range(self.slots):
+            self._connect(slot)
+
+    def replace(self, slot: int) -> None:
+        """Connect to the slot's host again; a failure of that is reported as SlotGone."""
+        old = self._connections.pop(slot, None)  # its events are ignored from now on
+        if old is not None:
+            old.kill()
+        self._connect(slot)
+
+    def kill(self) -> None:
+        """Have all agents killed, and end the connections."""
+        running = [c for c in self._connections.values() if c.running]
+        for connection in running:
+            connection.say(KILL)
+            connection.hang_up()
+        for connection in running:
+            if not connection.join(KILL_WITHIN):
+                connection.kill()
+
+    def close(self) -> None:
+        """Hang up, and wait a little for the agents to go."""
+        self._over = True
+        for connection in self._connections.values():
+            connection.hang_up()
+        for connection in self._connections.values():
+            if not connection.join(END_WITHIN):
+                connection.kill()
+                connection.join(None)
+        self._connections.clear()
+
+    def _connect(self, slot: int) -> None:
+        host = self.hosts[slot].name
+        start = {
+            "argv": self._agent.argv,
+            "env": {**self._agent.env, SLOT: str(slot)},
+            "directory": os.getcwd(),
+        }
+        connection = self._connections[slot] = _Connection(
+            ssh_command(host, self._pythons, self._options), json.dumps(start).encode() + b"\n"
+        )
+        connection.watch(
+            lambda line: self._hear(host, line) if connection.take(line) else None,
+            lambda: self._hear_end(slot, connection),
+        )
+
+    def _hear(self, host: str, line: str) -> None:
+        if line.strip() and not line.startswith((STARTED, ENDED, FAULT)):
+            self._say(Said(f"{host}: {line}"))
+
+    def _hear_end(self, slot: int, connection: _Connection) -> None:
+        if self._connections.get(slot) is not connection:
+            return  # it has been replaced
+        host = self.hosts[slot].name
+        if connection.flooded:
+            why = (
+                f"host {host}: its log-in prints without end ({MOST_BEFORE >> 10} KiB, and no "
+                f"agent is started); see what `ssh {host} true` prints"
+            )
+        else:
+            why = why_ended(host, connection.code or 0, connection.last, started=connection.started)
+        self._say(SlotGone(slot, why))
+        if not any(c.running for c in self._connections.values()):
+            self._say(EngineGone(why))
+
+    def _say(self, event: EngineEvent) -> None:
+        if not self._over:
+            self._tell(event)
+
+
+class _Connection(Helper):
+    """One ssh.
+
+    last: the last lines of it and of the node's side. started: whether an agent was started.
+    flooded: it was killed because too much output came before that.
+    """
+
+    def __init__(self, argv: Sequence[str], first: bytes) -> None:
+        super().__init__(argv, longest=LONGEST, first=first)
+        self.last: deque[str] = deque(maxlen=KEPT)
+        self.started = False
+        self.flooded = False
+        self._came = 0  # bytes
+
+    def take(self, line: str) -> bool:
+        """Take a line; False if it is of no interest any more."""
+        self._came += len(line)
+        self.started = self.started or line.startswith(STARTED)
+        if self._came > MOST_BEFORE and not self.started:
+            self.flooded = True
+            self.kill()
+            return False
+        self.last.append(line)
+        return True

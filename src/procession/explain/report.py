@@ -1,0 +1,247 @@
+"""The report: how a group ended, in words. Pure: facts in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from procession.explain.messages import code_of_end
+from procession.values.errors import GroupEnd, Outcome, RankEnd
+from procession.values.exit import UNKNOWN_EXIT, signal_name
+from procession.values.figures import duration, size
+from procession.values.ranks import format_ranks
+
+FOLD_ABOVE = 40  # lines of other ranks; beyond, those that ended alike share one
+FULL_TRACEBACKS = 8  # of simultaneous failures
+
+
+def format_report(end: GroupEnd) -> str:
+    """Write the report of a group that failed."""
+    where = ""
+    if end.nodes > 1:
+        where = f" on node {end.node} of {end.nodes}"
+    end = _numbered_globally(end)
+    cause = end.failures[0]
+    together = end.together[1:]
+    later = [f for f in end.failures[1:] if f not in together]
+    code = code_of_end(cause)
+    first = f"{end.name} failed{where}: {headline(cause, end.nproc)}"
+    lines = [f"{first} [{code}]" if code else first, *details(cause)]
+    if together:
+        lines += ["", "at the same time, as far as can be told:"]
+        for failure in together[:FULL_TRACEBACKS]:
+            lines += ["", headline(failure, end.nproc), *details(failure)]
+        rest = together[FULL_TRACEBACKS:]
+        lines += _others("and also at the same time", rest, cause, what_happened)
+    lines += _stacks(end, cause)
+    lines += _others("failed by themselves, later", later, cause, what_happened)
+    never = (Outcome.NOT_STARTED, Outcome.CANCELLED)
+    unstarted = [e for e in end.ended if e.outcome in never]
+    ended = [e for e in end.ended if e.outcome not in never]
+    lines += _others("ended by the group", ended, cause, _ending)
+    lines += _others("not started", unstarted, cause, _unstarted)
+    lines += _others("finished", end.finished, cause, _finish)
+    if end.attempt:
+        lines += ["", f"this was attempt {end.attempt}, after {_before(end)}"]
+    lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
+    if end.run_dir:
+        lines += ["", f"run directory: {end.run_dir}"]
+    return "\n".join(lines)
+
+
+def _before(end: GroupEnd) -> str:
+    """Say why there were attempts before this one."""
+    restarts, changes = end.attempt - end.regrouped, end.regrouped
+    said = [f"{restarts} restart{'s' * (restarts > 1)}"] if restarts else []
+    said += [f"{changes} change{'s' * (changes > 1)} of machines"] if changes else []
+    return " and ".join(said)
+
+
+def _stacks(end: GroupEnd, cause: RankEnd) -> list[str]:
+    if not end.stacks:
+        return []
+    hung = cause.outcome is Outcome.HUNG
+    title = "when it hung, the ranks were:" if hung else "when it failed, the others were:"
+    lines = ["", title, *(f"  {line}" for line in end.stacks)]
+    return [*lines, f"  all stacks: {end.stacks_file}"] if end.stacks_file else lines
+
+
+def _numbered_globally(end: GroupEnd) -> GroupEnd:
+    """Give ranks the numbers that they have in the whole job."""
+    first = end.first
+
+    def numbered(ranks: tuple[RankEnd, ...]) -> tuple[RankEnd, ...]:
+        if not first:
+            return ranks  # which may be thousands
+        return tuple(r.__replace__(rank=first + r.rank) for r in ranks)
+
+    return end.__replace__(
+        nproc=end.world or end.nproc,
+        failures=numbered(end.failures),
+        ended=numbered(end.ended),
+        finished=numbered(end.finished),
+    )
+
+
+def headline(end: RankEnd, nproc: int) -> str:
+    """Say in one line which rank failed, how, and when."""
+    of = f" of {nproc}" if nproc > 1 else ""
+    return f"{_who(end, of)} {what_happened(end)}{_after(end)}{_memory_verdict(end)}"
+
+
+def headline_of(end: GroupEnd) -> str:
+    """Say in one line what failed first in a group, by its number in the whole job."""
+    end = end.__replace__(failures=end.failures[:1], ended=(), finished=())
+    end = _numbered_globally(end)
+    return headline(end.failures[0], end.nproc)
+
+
+def details(end: RankEnd) -> list[str]:
+    """Say all that is known about a failure, below its headline."""
+    facts: list[str] = []
+    said = end.announced is not None or end.outcome in (Outcome.NO_VALUE, Outcome.EXITED)
+    if not said and end.exit != UNKNOWN_EXIT:
+        ended = "it then ended: " if end.outcome is Outcome.HUNG else ""
+        facts.append(f"{ended}{end.exit}")
+    if end.peak_memory is not None:
+        facts.append(f"peak memory {size(end.peak_memory)}")
+    if end.cpu_seconds is not None:
+        facts.append(f"CPU {duration(end.cpu_seconds)}")
+    lines = ["  " + ", ".join(facts)] if facts else []
+    if end.note:
+        lines.append(f"  {end.note}")
+    traceback = end.traceback.rstrip("\n").splitlines()
+    if traceback:
+        lines += ["", *(f"  {line}".rstrip() for line in traceback)]
+    tail = _without(end.stderr_tail, traceback)
+    if tail:
+        lines += ["", "  last lines of stderr:", *(f"    {line}".rstrip() for line in tail)]
+    logs = [path for path in (end.stderr_log, end.stdout_log) if path]
+    if logs:
+        lines += ["", f"  full log: {'  '.join(logs)}"]
+    return lines
+
+
+def what_happened(end: RankEnd) -> str:
+    """Say what a rank did, as the verb of a sentence."""
+    if end.outcome is Outcome.RAISED:
+        said = f": {_first_line(end.message)}" if end.message.strip() else ""
+        return f"raised {end.type_name}{said}"
+    if end.outcome is Outcome.UNPICKLABLE:
+        return f"returned a {end.type_name} that cannot be pickled ({_one_line(end.message)})"
+    if end.outcome is Outcome.SIGNALLED and end.exit.signal is not None:
+        core = ", and dumped core" if end.exit.core else ""
+        return f"was killed by {signal_name(end.exit.signal)}{core}"
+    if end.outcome is Outcome.HUNG:
+        return f"hung: {_one_line(end.message)}"
+    if end.outcome is Outcome.EXITED:
+        code = end.exit.code if end.announced is None else end.announced
+        said = f': "{_first_line(end.message)}"' if end.message.strip() else ""
+        return f"exited with code {code}{said}" if code is not None else f"exited{said}"
+    if end.outcome is Outcome.NOT_STARTED:
+        return _one_line(end.message) or "did not start in time"
+    if end.outcome is Outcome.NO_VALUE:
+        return "exited with code 0 before its function had returned"
+    return end.outcome.value
+
+
+def _others(
+    title: str, ends: Sequence[RankEnd], cause: RankEnd, fate: Callable[[RankEnd], str]
+) -> list[str]:
+    if not ends:
+        return []
+    if len(ends) <= FOLD_ABOVE:
+        return ["", f"{title}:", *(f"  {_who(e)} {fate(e)}{_when(e, cause)}" for e in ends)]
+    alike: dict[str, list[int]] = {}
+    for e in ends:
+        alike.setdefault(fate(e), []).append(e.rank)
+    return ["", f"{title}:", *(f"  {_together(r, said)}" for said, r in alike.items())]
+
+
+def _together(ranks: list[int], fate: str) -> str:
+    if len(ranks) > 1:
+        fate = f" {fate}".replace(" was ", " were ").replace(" its ", " their ").lstrip()
+    return f"{format_ranks(ranks)} {fate}"
+
+
+def _unstarted(end: RankEnd) -> str:
+    if end.outcome is Outcome.CANCELLED:
+        return "had no process yet"
+    return what_happened(end)
+
+
+def _finish(end: RankEnd) -> str:
+    """Say how a rank that finished left."""
+    if end.exit.signal is not None:
+        return f"had finished, and was ended by {signal_name(end.exit.signal)} as it exited"
+    return what_happened(end)
+
+
+def _ending(end: RankEnd) -> str:
+    """Say how a rank that did not fail came to its end."""
+    if end.outcome is Outcome.SIGNALLED and end.exit.signal is not None:
+        if end.sent is not None and end.exit.signal not in end.sent:
+            return f"{what_happened(end)} while it was being ended"
+        return f"was ended by {signal_name(end.exit.signal)}"
+    return what_happened(end)
+
+
+def _when(end: RankEnd, cause: RankEnd) -> str:
+    if end.outcome in (Outcome.CANCELLED, Outcome.NOT_STARTED, Outcome.LOST):
+        return ""
+    if end.happened_at > cause.happened_at:
+        return f", {duration((end.happened_at - cause.happened_at) / 1e9)} later"
+    return _after(end)
+
+
+def _who(end: RankEnd, of: str = "") -> str:
+    where = [f"pid {end.pid}"] if end.pid is not None else []
+    where += [f"on {end.host}"] if end.host else []
+    return f"rank {end.rank}{of}" + (f" ({' '.join(where)})" if where else "")
+
+
+def _after(end: RankEnd) -> str:
+    if not end.started_at or end.outcome in (Outcome.NOT_STARTED, Outcome.HUNG):
+        return ""
+    return f" after {duration(end.seconds)}"
+
+
+def _memory_verdict(end: RankEnd) -> str:
+    """Say, for SIGKILL, whether memory was the likely reason."""
+    if end.exit.signal != 9 or end.outcome not in (Outcome.SIGNALLED, Outcome.TORN_VALUE):
+        return ""
+    if end.out_of_memory:
+        peak = f" (peak {size(end.peak_memory)})" if end.peak_memory is not None else ""
+        return f", likely out of memory{peak}"
+    if end.out_of_memory is False:
+        return " (the kernel reports no out-of-memory kill)"
+    return ""
+
+
+def _without(tail: tuple[str, ...], traceback: list[str]) -> list[str]:
+    """Leave out of the end of stderr what only repeats the traceback, or the end of it."""
+    lines = [_unnumbered(line.rstrip()) for line in tail]
+    shown = [line.rstrip() for line in traceback]
+    for length in range(min(len(lines), len(shown)), 0, -1):
+        part = shown[-length:]
+        # A whole traceback may stand anywhere; a part of one only at the beginning, cut off.
+        places = range(len(lines) - length, -1, -1) if length == len(shown) else (0,)
+        for at in places:
+            if lines[at : at + length] == part:
+                return [line.rstrip() for line in (*tail[:at], *tail[at + length :])]
+    return [line.rstrip() for line in tail]
+
+
+def _unnumbered(line: str) -> str:
+    """Give a line without the number that torch puts before those of a traceback: `[rank3]: `."""
+    number, found, rest = line.partition("]: ")
+    return rest if found and number.startswith("[rank") and number[5:].isdigit() else line
+
+
+def _first_line(text: str) -> str:
+    """Give the first line that is not empty; the traceback shows the others."""
+    return _one_line(text.strip().split("\n", 1)[0])
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 300 else line[:297] + "..."

@@ -1,0 +1,120 @@
+"""How a group ended, as plain data and in words."""
+
+from __future__ import annotations
+
+import time
+
+from procession.explain.ends import harmless_report
+from procession.rules.tables import Phase
+from procession.values.errors import GroupEnd, RankEnd
+from procession.values.exit import signal_name
+from procession.values.figures import duration, size
+from procession.values.ranks import format_ranks
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def summary(spec: Spec, state: Phase, end: GroupEnd | None, code: int, began: float) -> Any:
+    """Say as plain data how a group ended; end: None for one of which nothing could be started.
+
+    code: the exit code of the launcher's command. began: in seconds of the monotonic clock.
+    """
+    ended = time.monotonic()
+    run: dict[str, Any] = {
+        "name": spec.name,
+        "state": state.name,
+        "exit_code": code,
+        "nproc": spec.nproc,
+        "node": spec.node.rank,
+        "nodes": spec.node.count,
+        "attempt": 0,
+        "run_dir": "",
+        "began": round(time.time() - (ended - began), 6),
+        "seconds": round(ended - began, 6),
+        "cause": None,
+        "failures": [],
+        "stacks": [],
+        "stacks_file": "",
+        "ranks": [],
+    }
+    if end is not None:
+        first = spec.node.first(spec.nproc)
+        run["attempt"], run["run_dir"] = end.attempt, end.run_dir
+        run["stacks"], run["stacks_file"] = list(end.stacks), end.stacks_file
+        run["ranks"] = [_rank(each, spec, began) for each in _in_order(end)]
+        if end.failures:
+            run["failures"] = [first + each.rank for each in end.failures]
+            run["cause"] = _rank(end.failures[0], spec, began)
+    return run
+
+
+def _in_order(end: GroupEnd) -> list[RankEnd]:
+    return sorted((*end.failures, *end.ended, *end.finished), key=lambda each: each.rank)
+
+
+def _rank(end: RankEnd, spec: Spec, began: float) -> dict[str, Any]:
+    node, first = spec.node, spec.node.first(spec.nproc)
+    return {
+        "rank": first + end.rank,
+        "local_rank": (node.local + end.rank) % node.local_size(spec.nproc),
+        "host": end.host,
+        "pid": end.pid,
+        "outcome": end.outcome.name,
+        "exit_code": end.exit.code if end.announced is None else end.announced,
+        "signal": signal_name(end.exit.signal) if end.exit.signal else None,
+        "type": end.type_name,
+        "message": end.message,
+        "traceback": end.traceback,
+        "started_after": round(end.started_at / 1e9 - began, 6) if end.started_at else None,
+        "seconds": round(end.seconds, 6),
+        "cpu_seconds": end.cpu_seconds,
+        "peak_memory": end.peak_memory,
+        "out_of_memory": end.out_of_memory,
+        "stdout_log": end.stdout_log,
+        "stderr_log": end.stderr_log,
+        "error_file": end.error_file,
+        "note": end.note,
+    }
+
+
+def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
+    """Give the report of a group that failed, or say in a few lines how it came to a good end.
+
+    stopper: who stopped it, in words, "" if that is not known.
+    """
+    if end.failures:
+        return harmless_report(end)
+    how = "finished" if state is Phase.SUCCEEDED else "was stopped"
+    ranks = "1 rank" if end.nproc == 1 else f"{end.nproc} ranks"
+    lines = [f"{end.name} {how}: {ranks}"]
+    ends = _in_order(end)
+    if state is Phase.STOPPED and stopper:
+        lines.append(f"  stopped by {stopper}")
+    if ends:
+        longest = max(ends, key=lambda each: each.seconds)
+        lines[0] += f", {duration(longest.seconds)}"
+    alike: dict[str, list[RankEnd]] = {}
+    for each in ends:
+        alike.setdefault(_fate(each), []).append(each)
+    for fate, group in alike.items():
+        lines.append(f"  {format_ranks([end.first + e.rank for e in group])} {fate}{_used(group)}")
+    lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
+    lines += ["", f"run directory: {end.run_dir}"] if end.run_dir else []
+    return "\n".join(lines)
+
+
+def _fate(end: RankEnd) -> str:
+    if end.exit.signal:
+        return f"ended by {signal_name(end.exit.signal)}"
+    return end.outcome.value
+
+
+def _used(ends: list[RankEnd]) -> str:
+    cpu = [e.cpu_seconds for e in ends if e.cpu_seconds is not None]
+    peak = [e.peak_memory for e in ends if e.peak_memory is not None]
+    each = "" if len(ends) == 1 else " at most"
+    used = f", CPU {duration(max(cpu))}{each}" if cpu else ""
+    return used + (f", peak memory {size(max(peak))}{each}" if peak else "")

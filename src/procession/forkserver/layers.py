@@ -1,0 +1,92 @@
+"""The layers of a forkserver's memory, each with what decided it.
+
+Theory of operation. What a forkserver holds was made in steps, each on top of the one before: the
+interpreter with installed packages, the user's own modules, the shared set-up. Of each there is a
+record. A layer may depend on those below it. So if the record of a layer is no longer true, this
+layer and all above it are useless, but those below are still good. To be used alone, these must be
+in a process that has nothing else. So before a forkserver makes a layer that may change soon, it
+leaves a fork of itself that does nothing (a template). That costs a fork, and no memory: the two
+share their pages until one of them writes to them.
+
+Rejected: to load changed modules again in place (`importlib.reload`). Other modules and objects
+would still refer to the old ones.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from procession.forkserver.observing import Observer
+from procession.forkserver.record import record
+from procession.forkserver.unchanged import reason_against
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from procession.forkserver.record import Record
+
+
+class Layers:
+    """The records of this process, lowest first. Within `with`, what is done belongs to the next.
+
+    listed: packages whose reads of variables are known. late: something was imported before, and
+    nobody knows what decided it.
+    """
+
+    def __init__(self, listed: Iterable[str], *, late: bool = False) -> None:
+        self.records: list[Record] = []
+        self._fault = "it was not observed from the beginning" if late else ""
+        self._before: set[str] = set()
+        self._observer = Observer(listed)
+
+    def __enter__(self) -> None:
+        self._observer.begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._observer.end()
+
+    def close(self, env: Mapping[str, str], reads: Iterable[str], fault: str = "") -> None:
+        """End a layer: what comes now belongs to another one.
+
+        env: the variables that it found. reads: those that its modules are known to read. fault:
+        why it must not be used again, "" if it may.
+        """
+        new = [name for name in list(sys.modules) if name not in self._before]
+        found = record(self._observer, new, env, reads, lowest=not self.records)
+        found["fault"] = self._fault or fault or found["fault"]
+        self._before.update(new)
+        self.records.append(found)
+
+    @property
+    def fault(self) -> str:
+        """Why these layers must not be used again, whatever changes; "" if they may."""
+        return next((each["fault"] for each in self.records if each["fault"]), "")
+
+    def reason_against(self, env: Mapping[str, str]) -> str:
+        """Give why these layers must not be used: what has changed, "" if nothing has.
+
+        env: the variables that the imports would find now.
+        """
+        for each in self.records:
+            reason = reason_against(each, env)
+            if reason:
+                return reason
+        return ""
+
+
+def forget_searches() -> None:
+    """Have modules searched for anew: what a finder remembers of a directory may be old.
+
+    It compares the time of the directory, which does not show a change in the same tick.
+    """
+    finders: dict[str, Any] = dict(sys.path_importer_cache)
+    for path, finder in finders.items():
+        if finder is None:
+            del sys.path_importer_cache[path]  # nothing was there
+        elif hasattr(finder, "invalidate_caches"):
+            finder.invalidate_caches()
+    metadata: Any = sys.modules.get("importlib.metadata")
+    if metadata is not None:
+        metadata.MetadataPathFinder().invalidate_caches()  # a method of objects before Python 3.12

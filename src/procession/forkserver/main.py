@@ -1,0 +1,54 @@
+"""The beginning of a forkserver that was started by exec; in a rank, the way to its program."""
+
+from __future__ import annotations
+
+import _socket as socket  # the module `socket` around it takes 2 ms to import
+import gc
+import os
+import select
+import sys
+
+from procession.forkserver.forking import close_all
+from procession.forkserver.server import Server
+from procession.worker.mark import ROOM
+
+# What ranks need; see `bootstrap.warm_up`.
+NEEDED = ("procession.worker.setup", "procession.worker.bootstrap", "importlib.machinery",
+          "faulthandler", "json", "pickle", "traceback",
+          "procession.worker.description")  # fmt: skip
+
+
+def main() -> None:
+    """Be the forkserver; in its ranks, be the rank. `sys.argv`: its socket, its launcher's pid."""
+    gc.disable()  # what is imported stays: to look through it for garbage takes milliseconds
+    sock_fd, launcher = map(int, sys.argv[1:3])
+    close_all([fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > sock_fd])
+    os.set_inheritable(sock_fd, False)
+    os.environ.pop(ROOM, None)  # it is there for its place in memory
+    os.chdir("/")
+    os.dup2(0, 2)  # up to here, a failure to start could be read on the launcher's stderr
+    sock = socket.socket(fileno=sock_fd)
+    _import_ahead(sock)
+    gc.enable()
+    server = Server(sock, launcher)
+    job = server.serve()
+    while server.successor is not None:  # this process is a fork: a template
+        server = server.successor
+        job = server.serve()
+    server.sock.close()
+    if job is not None:
+        from procession.worker.bootstrap import run_in_fork
+
+        run_in_fork(job)
+    else:
+        os._exit(0)  # an orderly exit of the interpreter would only take time
+
+
+def _import_ahead(sock: socket.socket) -> None:
+    """Import what ranks need while there is nothing else to do."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    for name in NEEDED:
+        if poll.poll(0):
+            return
+        __import__(name)

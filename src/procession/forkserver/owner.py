@@ -1,0 +1,77 @@
+"""The process for which a forkserver works: its launcher, its keeper, or a later launcher.
+
+Theory of operation. A forkserver exits when its owner is gone. The first owner is its parent, whose
+end the kernel shows in three ways: by its pidfd, by `getppid`, and by the parent-death signal
+(SIGCONT), which also wakes a forkserver that is stopped, and arrives in the middle of an import. A
+later owner is not its parent. Then the pidfd wakes the loop; and since there is no parent-death
+signal, the socket is set to send SIGCONT when something happens to it (F_SETSIG), above all when it
+is closed. A SIGCONT without a handler does nothing to a running process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+
+from procession.system.prctl import forget_parent
+from procession.system.signals import plain as signal
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    import _socket as socket
+
+_F_SETSIG = 10
+
+
+class Owner:
+    """The owner. pidfd: its, -1 where there is none; then the parent-death signal shows its end."""
+
+    def __init__(self, parent: int, pidfd: int = -1) -> None:
+        """parent: its pid, if it has started this process; otherwise 0, and its pidfd is needed."""
+        self._parent = parent
+        self.pidfd = pidfd if pidfd >= 0 else _pidfd_of(parent)
+
+    @property
+    def is_parent(self) -> bool:
+        """Whether it has started this process."""
+        return self._parent != 0
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        if self._parent:
+            return os.getppid() != self._parent
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def replace(self, pidfd: int, sock: socket.socket, epoll: select.epoll) -> None:
+        """Take another owner, which is not the parent, by its pidfd; that belongs to this object.
+
+        sock: to the owner. Raises OSError.
+        """
+        self.watch(sock)
+        forget_parent()
+        epoll.register(pidfd, select.EPOLLIN)
+        if self.pidfd >= 0:
+            epoll.unregister(self.pidfd)
+            os.close(self.pidfd)
+        self._parent, self.pidfd = 0, pidfd
+
+    def watch(self, sock: socket.socket) -> None:
+        """Have the end of one that is not the parent wake this process. sock: to it.
+
+        Raises OSError.
+        """
+        fd = sock.fileno()
+        fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(fd, _F_SETSIG, int(signal.SIGCONT))
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _pidfd_of(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return -1  # refused, or it is gone: then it is our parent no more

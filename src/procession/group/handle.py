@@ -1,0 +1,357 @@
+"""`Handle`: what the user holds of a run, be it a group on this machine or a job over several.
+
+Theory of operation. A run is owned by one loop (a `Runner`: the supervisor, or a job's driver),
+which runs in one thread and ends with the run. Everybody else has a handle, and asks the loop.
+This module and `waiting` have all that groups and jobs share: waiting, interrupts, stopping,
+signals, the result, being seen from other terminals, and writing down the end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from signal import valid_signals
+
+from procession.group.waiting import Waiting
+from procession.values.errors import SpecError
+from procession.values.events import Event
+from procession.values.policy import Stop, StopRequest
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from typing_extensions import Self
+
+    from procession.control.reach import Reach
+    from procession.group.runner import Runner, Screen
+    from procession.output.plan import Files
+
+CONTROL = "PROCESSION_CONTROL"
+
+
+class Handle(Waiting):
+    """What groups and jobs have in common; see `Group` and `Job`.
+
+    unread: after `stop_when_unread`, whether nobody reads our standard output any more.
+    stopper: who had it stopped, in words, for its report; to be set by who drives it.
+    distant: whether ranks may be on other machines, so that answers about them take time.
+    """
+
+    distant = False
+
+    # Set by `_take`.
+    _screen: Screen
+    _run_dir: Files
+    _own_id: str
+
+    def __init__(self, spec: Spec, control: bool | None) -> None:
+        super().__init__(spec)
+        self.unread = False
+        self.stopper = ""
+        self._controlled = os.environ.get(CONTROL) == "1" if control is None else control
+        self._reach: Reach | None = None
+        self._concludes_later = False
+
+    def _take(self, runner: Runner, screen: Screen, run_dir: Files, run_id: str) -> None:
+        """Take hold of what has been made for this run."""
+        self._runner = runner
+        self._screen = screen
+        self._run_dir = run_dir
+        self._own_id = run_id
+
+    # -- running it
+
+    def drive(self) -> None:
+        """Start it and supervise it in this thread, until it has ended."""
+        self._thread = threading.current_thread()
+        _running.add(self)
+        try:
+            if self._controlled:
+                self._become_reachable()
+            self._runner.run()
+        except BaseException as e:
+            self._crash = e
+        finally:
+            self._conclude_now()
+            _running.discard(self)
+            self._over()
+
+    def _become_reachable(self) -> None:
+        try:
+            from procession.control.reach import Reach
+
+            self._reach = Reach(self, self._runner, self._screen, self._own_id)
+            if self.run_dir:
+                from procession.control.index import note_run
+
+                note_run(self._own_id, self.run_dir, self.spec.name)
+        except (OSError, ImportError):
+            pass  # no descriptor is left: the start will fail, and say so
+
+    def _conclude_now(self) -> None:
+        if self._concludes_later and self._crash is None:
+            return
+        try:
+            self.conclude()
+            for each in self.losses:
+                import logging
+
+                logging.getLogger("procession").warning("procession: %s", each)
+        except Exception as e:
+            self._crash = self._crash or e
+
+    def conclude_later(self) -> None:
+        """Leave it to the caller of `drive` to call `conclude`. To be used before it."""
+        self._concludes_later = True
+
+    def conclude(self, code: int | None = None) -> None:
+        """Write down how it ended, where it has a directory, and tell clients in other terminals.
+
+        code: the exit code of the command that ran it; None: computed from the end.
+        """
+        reach = self._reach
+        if reach is None and not self.run_dir:
+            return
+        try:
+            if (reach is not None and reach.visited) or (self.end and self.run_dir):
+                from procession.control.ending import conclude
+
+                conclude(self, reach, self.end, code)
+        except (OSError, ImportError):
+            pass  # no descriptor is left
+        finally:
+            if reach is not None:
+                reach.close()
+            self._runner.journal.let_threads_go()
+
+    def write_end(self, result: dict[str, Any], report: str) -> bool:
+        """Write into the run's directory how it ended; False if that has no room for it.
+
+        A directory that does not answer is not waited for; the files are written later, if ever.
+        """
+        directory = self._run_dir
+        written = True
+
+        def write() -> None:
+            nonlocal written
+            if os.path.isdir(directory.path):
+                from procession.system.origin import slurm_ids
+
+                directory.write_end({**result, **slurm_ids(os.environ)}, report)
+            written = os.path.exists(os.path.join(directory.path, "result.json"))
+
+        if directory.kept:
+            self._runner.journal.on_disk("writing the report to", write)
+        return written
+
+    def stop_when_unread(self) -> None:
+        """Have it stopped when nobody reads our standard output any more; see `unread`.
+
+        To be used before it is started. Without this, it goes on.
+        """
+
+        def stop() -> None:
+            self.unread = True
+            if not self.state.final:
+                self.stop(wait=False)
+
+        self._screen.on_quiet = stop
+
+    def watch(self, fd: int, call: Callable[[], object]) -> None:
+        """Have `call` called, in the thread of the loop, when `fd` can be read.
+
+        To be used in that thread, before the run is started.
+        """
+        self._runner.watch(fd, call)
+
+    def drain_patiently(self) -> None:
+        """Have all output shown at the end, however slowly it is read.
+
+        Only a reader that goes, or a stop that is asked for, ends this. To be used before the run
+        is started. Without this, it has two seconds.
+        """
+        self._runner.drain_patiently()
+
+    def say(self, line: str) -> None:
+        """Show a line on stderr, where it stands by itself among the lines of the ranks.
+
+        For a run whose output is led through the launcher, as that of jobs always is.
+        """
+        from procession.output.escape import shown
+
+        self._screen.say(shown(line).encode(errors="backslashreplace") + b"\n")
+
+    # -- looking
+
+    @property
+    def began(self) -> float:
+        """When it began, in seconds of the monotonic clock."""
+        began = self._runner.journal.began
+        return began[0] / 1e9 if began else time.monotonic()
+
+    @property
+    def stop_signal(self) -> int:
+        """The signal by which its ranks are, or were, asked to end."""
+        return self._runner.stop_signal
+
+    @property
+    def stopped_by(self) -> int:
+        """The signal by which somebody in another terminal had it stopped, 0 if nobody did."""
+        return self._reach.stopped_by if self._reach is not None else 0
+
+    @property
+    def run_id(self) -> str:
+        """What it is found by from other terminals: the id of its run."""
+        return (self._reach.name if self._reach is not None else "") or self._own_id
+
+    @property
+    def run_dir(self) -> str:
+        """The run's directory, "" where there is none; each node of a job has a part of it."""
+        return self._run_dir.path if self._run_dir.kept else ""
+
+    @property
+    def notes(self) -> list[str]:
+        """What people should know of how ranks are started here, one line each."""
+        return []
+
+    @property
+    def losses(self) -> list[str]:
+        """What of its output, and of what is written down about it, is lost, one line each."""
+        return self._runner.losses
+
+    def look(self) -> dict[str, Any]:
+        """Describe the run as it is now, as plain data."""
+        raise NotImplementedError
+
+    def stacks(self, timeout: float = 1.0, *, native: bool = False) -> list[dict[str, Any]]:
+        """Say where each rank is now, as plain data; it goes on meanwhile. See `Group.stacks`."""
+        raise NotImplementedError
+
+    def subscribe(self, call: Callable[[Event], None]) -> None:
+        """Have `call` called with each event, the past ones first.
+
+        In a thread of its own for all handlers of the run, in order, or in this one if the run
+        is over. At its end the run waits five seconds for handlers, not longer. What one raises
+        is logged, the first time.
+        """
+        self._runner.subscribe(call)
+
+    def __iter__(self) -> Iterator[Event]:
+        """Give every lifecycle event, from the first on; ends when the run has ended."""
+        return self._runner.journal.follow(self._done.is_set)
+
+    # -- ending
+
+    def stop(
+        self,
+        signal: int | None = None,
+        grace: float | None = None,
+        wait: bool = True,
+        notice: float | None = None,
+    ) -> None:
+        """End the run: stop signal, grace, SIGKILL. A run that has ended stays as it is.
+
+        signal, grace: instead of those of its `Stop`; grace in seconds. For a run that is being
+        ended already, another signal is sent besides, and a time can only become shorter. wait:
+        return when the run has ended; otherwise at once. notice: seconds before the stop signal
+        in which ranks may end by themselves; see `Stop`. `wait` gives the result.
+        Raises SpecError for a signal that does not exist or a time that is not one.
+        """
+        request = StopRequest(signal=signal, grace=grace, notice=notice)
+        try:
+            Stop(**request.changes).check()
+        except ValueError as e:
+            raise SpecError(str(e)) from None
+        if os.getpid() != self._owner:
+            return  # a fork of the launcher: the run is not its own to end
+        self._runner.request_stop(request)
+        if wait:
+            self._wait_for_end((grace or 0.0) + (notice or 0.0))
+
+    def kill(self, wait: bool = True) -> None:
+        """End the run by SIGKILL, at once. wait: return when it has ended."""
+        if os.getpid() != self._owner:
+            return
+        self._runner.request_stop(StopRequest(kill=True))
+        if wait:
+            self._wait_for_end(0.0)
+
+    def _wait_for_end(self, more: float) -> None:
+        if not self._is_supervisor:
+            self._wait_for(self._done, self._longest() + more)
+            self._join()
+
+    def send_signal(self, rank: int, signal: int, *, only_caught: bool = False) -> None:
+        """Send a signal to a rank's process. If the rank ends by it, that is a failure of the rank.
+
+        only_caught: only if the process has a handler for it, so that it does not die of it.
+
+        Without effect for a rank that has no process (any more). Raises SpecError for a rank or a
+        signal that does not exist.
+        """
+        if type(rank) is not int or rank not in range(self.spec.nproc):
+            raise SpecError(f"there is no rank {rank!r}")
+        _check_signal(signal)
+        self._runner.request_signal(rank, signal, only_caught)
+
+    def signal_all(self, signal: int, *, only_caught: bool = False) -> None:
+        """Send every rank a signal; see `send_signal`."""
+        _check_signal(signal)
+        self._runner.request_signal(None, signal, only_caught)
+
+    def forget(self) -> None:
+        """Let go of its socket, in a fork of this process."""
+        if self._reach is not None:
+            self._reach.forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        try:
+            self.stop()
+        except KeyboardInterrupt:
+            if os.getpid() == self._owner:
+                self._stop_on_interrupt(kill=True)
+            if kind is not KeyboardInterrupt:
+                raise  # else the first interrupt is raised, and shows one traceback
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.stop)
+
+
+def _check_signal(signal: int) -> None:
+    if signal not in valid_signals():
+        raise SpecError(f"there is no signal {signal!r}")
+
+
+_running: set[Handle] = set()  # not weak references: those would now and then swallow an interrupt
+
+
+def _stop_all() -> None:
+    """Stop what still runs when the interpreter exits, all at the same time."""
+    running = [each for each in list(_running) if not each.state.final]
+    for each in running:
+        each.stop(wait=False)
+    for each in running:
+        each.stop()
+
+
+def _forget_all() -> None:
+    for each in _running:
+        each.forget()
+    _running.clear()
+
+
+atexit.register(_stop_all)
+os.register_at_fork(after_in_child=_forget_all)

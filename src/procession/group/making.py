@@ -1,0 +1,194 @@
+"""Makes a group, in the thread that will supervise it.
+
+No KeyboardInterrupt is raised in that thread, so none can leave a group half made. `begin` and
+`start_spec` take a `Spec` that has been checked.
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+import threading
+from _contextvars import copy_context  # the module around it is of no use here
+from collections.abc import Callable
+
+from procession.explain.ends import start_failed
+from procession.forkserver.client import ForkServer
+from procession.group.group import Group
+from procession.output.plan import Output
+from procession.prepare.jobs import fork_server
+from procession.prepare.payload import Payload
+from procession.system.latch import Latch
+from procession.values.errors import ProcessionError, SpecError
+from procession.values.program import Function
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.values.events import Event
+
+    OnEvent = Callable[[Event], object]
+
+
+def start_spec(
+    spec: Spec,
+    on_event: OnEvent | None = None,
+    control: bool | None = None,
+    server: ForkServer | None = None,
+) -> Group:
+    """Start a group that is described by a checked `Spec`; see `start`.
+
+    server: for start method "fork", what `lasting_server` has made of this process before. What its
+        ranks call was given then; the program of `spec` is not looked at.
+    """
+    making = _Making(spec, None, on_event, control, server)
+    try:
+        try:
+            group = _made_by(making)
+        except OSError as e:
+            raise SpecError(f"cannot prepare the run: {e}") from e
+        group.wait_started()
+        return group
+    except BaseException:
+        making.give_up()
+        raise
+
+
+def begin(spec: Spec, output: Output | None = None) -> Group:
+    """Make a group, and return while it starts; see `Group.wait_started`.
+
+    output: where its output goes, if its `Logs` do not say so.
+
+    If a KeyboardInterrupt comes, either it is raised and nothing is left of the group, or the group
+    is returned. Raises SpecError, StartFailed, and OSError if its files cannot be made.
+    """
+    making = _Making(spec, output)
+    try:
+        return _made_by(making)
+    except BaseException:
+        making.give_up()
+        raise
+
+
+def _made_by(making: _Making) -> Group:
+    spec = making.spec
+    if making.server is None and spec.start_method == "fork" and isinstance(spec.program, Function):
+        # The ranks are forks of the thread that asks for them.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            making.server = fork_server(spec, mask)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    making.start()
+    if making.fault is not None:
+        raise making.fault
+    assert making.group is not None
+    return making.group
+
+
+class _Making:
+    """The making of a group in the thread of its supervisor, where no KeyboardInterrupt is raised.
+
+    Only functions and arguments are pickled in the caller's thread, since they may depend on its
+    context variables and thread-locals; meanwhile the other thread prepares everything else.
+
+    Rejected: making it in the caller's thread, with every step undone in `except`. An interrupt can
+    always come between a fork and the next statement.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        output: Output | None,
+        on_event: OnEvent | None = None,
+        control: bool | None = None,
+        server: ForkServer | None = None,
+    ) -> None:
+        self.spec = spec
+        self._on_event = on_event
+        self.control = control
+        self.output = output
+        self.server = server
+        self.group: Group | None = None
+        self.fault: BaseException | None = None
+        self._unwanted = False
+        self._made = Latch()
+        self._payload = Payload()
+        self._pickled = Latch()
+        self._pickling_fault: BaseException | None = None
+        self._thread = threading.Thread(
+            target=copy_context().run, args=(self._run,), name="procession", daemon=True
+        )
+
+    def start(self) -> None:
+        """Start the thread, and return when there is a group, or a fault."""
+        try:
+            self._payload.fill_standard()
+        except OSError as e:
+            raise start_failed(self.spec, e) from e
+        try:
+            self._thread.start()
+        except RuntimeError as e:
+            if isinstance(e.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None  # the interrupt came while a lock was released
+            fault = OSError(errno.EAGAIN, f"its supervisor gets no thread ({e})")
+            raise start_failed(self.spec, fault) from e
+        try:
+            self._payload.make(self.spec)
+        except Exception as e:
+            self._pickling_fault = e
+        except BaseException as e:
+            self._pickling_fault = e
+            raise
+        finally:
+            self._pickled.set()
+        self._made.wait()
+
+    def _take_payload(self) -> Payload:
+        """Wait until the caller's thread has pickled what the ranks run. Raises its fault."""
+        self._pickled.wait()
+        if self._pickling_fault is not None or self._unwanted:
+            raise self._pickling_fault or ProcessionError("nobody wants this group any more")
+        return self._payload
+
+    def _run(self) -> None:
+        try:
+            group = Group(
+                self.spec,
+                self.output,
+                self.server,
+                self._on_event,
+                control=self.control,
+                payload=self._take_payload,
+            )
+        except BaseException as e:
+            self._pickled.wait()
+            self._payload.close()
+            if self.server is not None:
+                self.server.close()
+            self.fault = e
+            self._made.set()
+            return
+        self.group = group
+        if group.notes:
+            import logging
+
+            for note in group.notes:
+                logging.getLogger("procession").warning("procession: %s", note)
+        if self._unwanted:
+            group.kill(wait=False)
+        self._made.set()
+        group.drive()
+
+    def give_up(self) -> None:
+        """End the group, however far its making came; nothing is left of it."""
+        self._unwanted = True
+        self._pickled.set()  # however far that came
+        while not self._made.wait(0.2):
+            if self._thread.ident is None:  # it was never started
+                if self.server is not None:
+                    self.server.close()
+                self._payload.close()
+                return
+        if self.group is not None:
+            self.group.kill()

@@ -1,0 +1,167 @@
+"""What a group's forkserver imports before it forks: chosen by what the group will run.
+
+`plan_of` tells what a program will import, `preload_of` which of these modules the forkserver
+imports, and which variables they read. The rest of this package is imported where it is needed:
+many launches need none of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from procession.forkserver.pool import NOTHING, Preload
+from procession.values.program import Function, Module, Script
+from procession.values.spec import Spec
+
+BY_VALUE = ("cloudpickle", "cloudpickle.cloudpickle")  # what functions that travel so need
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FunctionType
+
+    from procession.preload.plan import Plan
+
+
+def plan_of(
+    spec: Spec, named: Iterable[str] = (), functions: Iterable[FunctionType] = ()
+) -> Plan | None:
+    """Find what a program will import and can be imported early; None: nothing is preloaded.
+
+    named, functions: the modules that the pickles of a function and its arguments name, and the
+    functions that are in these.
+    """
+    if spec.preload is None or not spec.is_python:
+        return None
+    if spec.start_method != "forkserver":
+        return None
+    if spec.preload != "auto":
+        from procession.preload.plan import Plan
+
+        return Plan(spec.preload)
+    if os.environ.get("PROCESSION_PRELOAD") == "none":
+        return None
+    if spec.programs:
+        return None  # what one of them imports is nothing to the others
+    if isinstance(spec.program, Function) and not _heavy():
+        # To read the list would take longer than it saves.
+        from procession.preload.plan import Plan
+
+        return Plan(BY_VALUE) if BY_VALUE[-1] in named else None
+    program = spec.program
+    if isinstance(program, Function):
+        if program.main is None:
+            from procession.preload.function import plan_function
+
+            return plan_function(named, functions, sys.modules, sys.path)
+        program = program.main
+    from procession.preload.read import plan_module, plan_script
+
+    function = program is not spec.program
+    if isinstance(program, Script):
+        path = os.path.join(spec.cwd, program.path)
+        first = os.path.dirname(os.path.realpath(path))
+        return plan_script(path, sys.path if function else _search_path(first))
+    assert isinstance(program, Module)
+    return plan_module(program.name, sys.path if function else _search_path(spec.cwd))
+
+
+def failed_imports(failed: Sequence[str]) -> str:
+    """Say which modules of the caller could not be imported, and suggest what may be meant.
+
+    failed: their names, each followed by the class of its exception in parentheses.
+    """
+    import difflib
+    from pkgutil import iter_modules
+
+    known = sorted({each.name for each in iter_modules()} | sys.stdlib_module_names)
+    hint = ""
+    for each in failed:
+        top = each.partition(" ")[0].partition(".")[0]
+        meant = difflib.get_close_matches(top, known, 1, 0.75) if top not in known else []
+        hint = hint or (f"; did you mean {meant[0]}?" if meant else "")
+    return f"preload: {', '.join(failed)} could not be imported, and is left to the ranks{hint}"
+
+
+def learns(spec: Spec, plan: Plan) -> bool:
+    """Tell whether rank 0 is to report what it has imported, for the next launch."""
+    return spec.preload == "auto" and spec.learn and not set(plan.modules) <= set(BY_VALUE)
+
+
+def _heavy() -> bool:
+    """Whether this process has imported anything but the standard library and this package."""
+    ours = {"__main__", "__mp_main__", "procession", "cloudpickle", "tblib", "sitecustomize"}
+    known = sys.stdlib_module_names | ours
+    return any("." not in name and name not in known for name in list(sys.modules))
+
+
+def _search_path(first: str) -> list[str]:
+    isolated = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
+    return [*([] if isolated else [first]), *(p for p in sys.path if p)]
+
+
+def common_variables(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Give the variables that all ranks have, with the same value. envs: those of each rank."""
+    return {n: v for n, v in envs[0].items() if all(e.get(n) == v for e in envs[1:])}
+
+
+def preload_of(
+    spec: Spec,
+    plan: Plan,
+    learned: Sequence[str],
+    envs: Sequence[Mapping[str, str]],
+    path: Sequence[str] | None = None,
+) -> Preload:
+    """Say what a forkserver is to import: what is planned, then what was learned.
+
+    envs: the variables of each rank. A module that reads a variable in which ranks differ is left
+    to them. path: the `sys.path` of a function's ranks.
+    """
+    from procession.preload import safe
+    from procession.values.variables import among
+
+    common = common_variables(envs)
+    differ = {n for e in envs for n in e if n not in common}
+    verdicts = {name: safe.verdict(name) for name in (*plan.modules, *learned)}
+    distinct = {id(v): v for v in verdicts.values()}  # many modules share one
+    split = {i for i, v in distinct.items() if any(among(v.variables, n) for n in differ)}
+    modules = [name for name, v in verdicts.items() if id(v) not in split]
+    if not modules:
+        return NOTHING
+    late = set(modules) - set(plan.modules)
+    return Preload(
+        modules=tuple(modules),
+        env=common,
+        reads=tuple(sorted(safe.reads(modules))),
+        path=None if path is None else tuple(path),
+        cwd=spec.cwd,
+        late=len(late),
+        sets=tuple({name for each in late for name in safe.verdict(each).sets}),
+        listed=spec.preload == "auto",
+    )
+
+
+def watched(spec: Spec, preload: Preload, envs: Sequence[Mapping[str, str]]) -> Preload:
+    """Have the imports watched, so that they can be used by later launches while nothing changes.
+
+    A template is left where the user's own modules begin, where those begin that were learned of
+    the program as it is now, and another one below the shared set-up: what changes more often is
+    above what changes less often. envs: as in `preload_of`.
+    """
+    from procession.preload import safe
+
+    packages = tuple(sorted(safe.packages()))
+    modules = preload.modules
+    if not modules:
+        return preload.__replace__(env=common_variables(envs), watched=packages)
+    if preload.listed:
+        first = len(modules) - preload.late if preload.late else 0
+    else:
+        from procession.preload.find import Kind, Search
+
+        search = Search(sys.path if preload.path is None else preload.path)
+        own = (n for n, m in enumerate(modules) if search.find(m).kind is Kind.LOCAL)
+        first = next(own, 0)
+    templates = [n for n in (first, len(modules) if spec.shared is not None else 0) if n]
+    return preload.__replace__(watched=packages, templates=tuple(templates))

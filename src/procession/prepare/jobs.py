@@ -1,0 +1,374 @@
+"""The jobs of a run's ranks: which forkserver starts them, and what it is sent for each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from procession.forkserver import pool
+from procession.forkserver.boot import fresh_interpreter
+from procession.forkserver.client import ForkServer, SpawnRequest
+from procession.output.plan import Output
+from procession.output.wiring import Streams
+from procession.prepare.payload import Payload
+from procession.prepare.placing import Places
+from procession.prepare.resources import Resources, role_of, variables_of
+from procession.system.descriptors import fill_standard
+from procession.system.identity import own_mark
+from procession.system.ports import free_port
+from procession.values.environment import Place, common_environment, own_environment
+from procession.values.program import Command, Function, Module, Script, words_of
+from procession.values.shared import SharedCall, name_of
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.preload.learned import Learning
+    from procession.preload.plan import Plan
+    from procession.prepare.results import ResultReader
+    from procession.warm.launching import Warm
+
+
+class RankJobs:
+    """Leases the forkserver of one run, and asks it for ranks. Owns the run's resources.
+
+    resources: what the run needs beside processes. output, payload: see `Resources`.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        output: Output | None = None,
+        payload: Callable[[], Payload] | None = None,
+    ) -> None:
+        self._spec = spec
+        self._env = {name: value for name, value in os.environ.items() if name}
+        self._lease: pool.Lease | None = None
+        self._warm: Warm | None = None
+        self._shared_key = ""
+        self._request = SpawnRequest()  # that is still to be sent
+        self._plan: Plan | None = None
+        self._learning: Learning | None = None
+        self._first: ResultReader | None = None
+        early = [self._early(rank) for rank in range(spec.nproc)]
+        # Whether one interpreter can stand at the beginning of all ranks.
+        self._common_start = all(e == early[0] for e in early)
+        places = Places(spec, self._env)
+        self._filled = fill_standard()
+        if not self._forks_launcher:
+            # It boots while what the ranks need is made. If it does not start, `lease` says why.
+            if self._may_be_warm:
+                from procession.warm.launching import Warm
+
+                self._warm = Warm(spec.warm or 0.0, self._server_env())
+            else:
+                self._key = pool.prepare(self._server_env())
+        try:
+            self.resources = Resources(spec, places, output, payload)
+        except BaseException:
+            self._close_filled()
+            self._close_warm()
+            raise
+        if spec.shared is not None and not self._common_start:
+            self.resources.places.notes.append(
+                "each rank loads for itself: they differ in variables that a starting "
+                "interpreter reads"
+            )
+        try:
+            if spec.is_python:
+                self._choose_preload(spec)
+        except BaseException:
+            self._close_all()
+            raise
+
+    def _choose_preload(self, spec: Spec) -> None:
+        from procession.preload.choose import learns, plan_of
+
+        named = self.resources.payload.named
+        self._plan = plan_of(spec, named.modules, named.functions)
+        if self._plan is not None and learns(spec, self._plan):
+            from procession.preload.learned import Learning
+
+            self._learning = Learning(spec, self._plan)
+
+    # -- its forkserver
+
+    def lease(self) -> ForkServer:
+        """Get the forkserver for this group. Raises OSError."""
+        if self._forks_launcher:
+            return fork_server(self._spec)
+        preload = pool.NOTHING
+        if self._common_start and self._plan is not None and self._plan.modules:
+            from procession.preload.choose import preload_of
+
+            known = self._learning.known if self._learning is not None else ()
+            by_rank = variables_of(self._spec, self._env, self.resources.places.placed)
+            path = self.resources.payload.description(self._spec.program).get("sys_path")
+            preload = preload_of(self._spec, self._plan, known, by_rank, path)
+        if self._warm is not None:
+            from procession.preload.choose import watched
+            from procession.prepare.sharedkey import shared_key
+
+            by_rank = variables_of(self._spec, self._env, self.resources.places.placed)
+            self._shared_key = shared_key(self._spec, self.resources.payload)
+            wanted = watched(self._spec, preload, by_rank)
+            self._lease = self._warm.lease(wanted.__replace__(shared=self._shared_key))
+            self.resources.places.notes += filter(None, (self._warm.note,))
+        else:
+            self._lease = pool.lease(self._server_env(), self._key, preload)
+        return self._lease.server
+
+    def take_template(self, pid: int, extent: int, fd: int) -> None:
+        """Take a fork that the forkserver has left, for later runs; see `Link`."""
+        if self._warm is not None and self._lease is not None and fd >= 0:
+            self._warm.add_template(self._lease, pid, extent, fd)
+        elif fd >= 0:
+            os.close(fd)  # so it goes
+
+    @property
+    def _may_be_warm(self) -> bool:
+        """Whether its forkserver may come from an earlier run, and be kept for a later one."""
+        spec = self._spec
+        asked = spec.warm is not None and spec.is_python
+        return asked and spec.start_method == "forkserver" and self._common_start
+
+    @property
+    def _forks_launcher(self) -> bool:
+        return self._spec.start_method == "fork" and isinstance(self._spec.program, Function)
+
+    def _server_env(self) -> dict[str, str]:
+        """Give the variables with which its forkserver is started."""
+        if not (self._spec.is_python and self._common_start):
+            return self._env
+        env = {**self._env, **self._early(0)}
+        return {name: value for name, value in env.items() if value is not None}
+
+    def _early(self, rank: int) -> dict[str, str | None]:
+        """Give the variables of a rank that an interpreter reads when it starts."""
+        return {n: v for n, v in self._spec.env[rank].items() if pool.is_early(n)}
+
+    def no_fork(self) -> None:
+        """Take note that the forkserver's imports keep it from forking ranks."""
+        if self._learning is not None:
+            self._learning.forget()
+
+    # -- asking for ranks
+
+    def begin(self, server: ForkServer, attempt: int) -> None:
+        """Tell the forkserver what is common to the ranks of an attempt. Raises OSError."""
+        spec = self._spec
+        if spec.is_python:
+            # Reports are read with it, and when they come no descriptor may be left for an import.
+            import json  # noqa: F401 # pyright: ignore[reportUnusedImport]
+        resources = self.resources
+        where = Place(
+            address=spec.node.address,
+            port=spec.node.port or free_port(),
+            run_id=resources.run_id,
+            attempt=spec.node.attempt + attempt,
+            restarts=max(spec.node.restarts, spec.restart.max),
+            cores=resources.places.placed.cores,
+            launcher=own_mark(),
+        )
+        own = common_environment(where, spec.nproc, role_of(self._env), self._env, spec.node)
+        common = {
+            "env": {**self._env, **own},
+            "cwd": spec.cwd,
+            "umask": _umask(),
+            "scratch": None if resources.run_dir.kept else resources.run_dir.path,
+            "python": fresh_interpreter(),
+            "cgroups": resources.places.cgroups(attempt),
+            "warm": self._warm is not None,
+        }
+        if spec.shared is not None:
+            common["shared"] = self._shared(spec.shared)
+        server.send(("begin", common), [], [])
+
+    def _shared(self, shared: Callable[[], Any] | SharedCall) -> dict[str, Any]:
+        """Describe the shared set-up for the forkserver; see `worker.shared`."""
+        from procession.preload.choose import common_variables
+
+        by_rank = variables_of(self._spec, self._env, self.resources.places.placed)
+        called = None
+        if isinstance(shared, SharedCall):
+            called = (shared.module, shared.function, shared.args, dict(shared.kwargs))
+        return {
+            "name": name_of(shared),
+            "env": common_variables(by_rank),
+            "call": called,
+            "key": self._shared_key,
+        }
+
+    def spawn(
+        self,
+        server: ForkServer,
+        attempt: int,
+        rank: int,
+        streams: Streams,
+        more: Mapping[str, str],
+    ) -> ResultReader | None:
+        """Ask for one rank, with those that are asked for next; see `send`.
+
+        more: variables for it. Gives the reader of its reports, if it is a Python program. Raises
+        OSError.
+        """
+        if self._request.full:
+            self.send(server)
+        request, spec = self._request, self._spec
+        request.close += streams.opened
+        program = spec.program_of(rank)
+        roles: dict[str, int]
+        roles = dict(
+            zip(("stdin", "stdout", "stderr"), map(request.place, streams.fds), strict=True)
+        )
+        env = self._env_of(attempt, rank, more)
+        job: dict[str, Any] = {"rank": rank, "env": env, "fds": roles, "inherit": ()}
+        place = self.resources.places.of(attempt, rank)
+        if place:
+            job["place"] = place
+        if isinstance(program, Command):
+            request.add(
+                job | {"kind": "exec", "argv": [*program.argv, *map(os.fspath, spec.args[rank])]}
+            )
+            return None
+        from procession.prepare.results import ResultReader, permitted
+
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
+        reader = ResultReader(read_end, permitted(program))
+        request.close.append(write_end)
+        payload = self.resources.payload
+        spares = {f"spare_{stream}": fd for stream, fd in streams.spares.items()}
+        for role, fd in {"result": write_end, **spares, **payload.fds(rank)}.items():
+            roles[role] = request.place(fd)
+        job["inherit"] = [request.place(fd) for fd in payload.inherited(rank)]
+        fresh = spec.start_method == "spawn" or not self._common_start
+        described = payload.description(program)
+        if "args" in described:
+            described["args"] = [*described["args"], *map(os.fspath, spec.args[rank])]
+        job |= {"kind": "fresh" if fresh else "python", "program": described}
+        job["title"] = self._title(program, spec.node.first(spec.nproc) + rank)
+        if self.resources.run_dir.kept:
+            job["error_file"] = self.resources.run_dir.error_file(attempt, rank)
+        if self._learning is not None and rank == 0:
+            job["packages"] = self._learning.packages
+            self._first = reader
+        request.add(job)
+        return reader
+
+    def _env_of(self, attempt: int, rank: int, more: Mapping[str, str]) -> dict[str, str | None]:
+        """Give the variables that one rank has besides those of its attempt."""
+        spec, resources = self._spec, self.resources
+        error_file = resources.run_dir.error_file(attempt, rank)
+        number = spec.node.first(spec.nproc) + rank
+        own = own_environment(spec.node.local + rank, number, error_file)
+        own |= resources.board.variable(rank)
+        if spec.restart.scope == "rank":  # the count is of this rank
+            own["TORCHELASTIC_RESTART_COUNT"] = str(spec.node.attempt + attempt)
+        own |= resources.places.placed.variables(rank, self._env)
+        return {**own, **more, **spec.env[rank]}
+
+    def _title(self, program: Script | Module | Function, number: int) -> str:
+        """Say how `ps` shall show a rank. number: its number in the whole job."""
+        name = self._spec.name
+        if not isinstance(program, Function):
+            name = os.path.basename(words_of(program)[0].rstrip("/")) or name
+        shown = "".join(c if c.isprintable() else "?" for c in name)
+        return f"{shown} [rank {number}/{self._spec.node.size(self._spec.nproc)}]"
+
+    def send(self, server: ForkServer) -> None:
+        """Send what is still to be sent of the ranks that were asked for."""
+        request, self._request = self._request, SpawnRequest()
+        request.send(server)
+
+    def all_sent(self, server: ForkServer, attempt: int) -> None:
+        """Take note that all ranks of an attempt were asked for.
+
+        A forkserver that is a fork of this process, and is to fork no more, lets go of this
+        process's descriptors then: other processes may wait for their end.
+        """
+        restart = self._spec.restart
+        last = restart.window is None and restart.scope == "group" and attempt >= restart.max
+        if self._spec.start_method == "fork" and (last or not restart.max) and not server.lasting:
+            server.send(("release",), [], [])
+
+    # -- at the end
+
+    def close(self, server: ForkServer | None, *, clean: bool) -> None:
+        """Give everything back; the forkserver is kept for the next launch if all is clean."""
+        # Otherwise it has what this group has loaded.
+        keeps = self._spec.shared is None or self._warm is not None
+        if server is not None and clean and keeps and self._lease is not None:
+            self._release(self._lease)
+        elif server is not None and not (server.lasting and clean and not server.waiting):
+            pool.discard(server)
+        elif server is not None:
+            server.send(("rest", None), [], [])
+        if self._learning is not None and self._first is not None:
+            self._learning.take(self._first.modules)
+        self._close_all()
+
+    def _release(self, lease: pool.Lease) -> None:
+        if self._warm is None:
+            pool.release(lease)
+            return
+        why = self._warm.release(lease)
+        if why:
+            import logging
+
+            logging.getLogger("procession").warning("procession: warm: nothing is kept: %s", why)
+
+    def _close_warm(self) -> None:
+        if self._warm is not None:
+            self._warm.close()
+            self._warm = None
+
+    def _close_all(self) -> None:
+        self._close_warm()
+        self._request.drop()
+        self.resources.close()
+        self._close_filled()
+
+    def _close_filled(self) -> None:
+        for fd in self._filled:
+            os.close(fd)
+        self._filled.clear()
+
+
+def fork_server(spec: Spec, mask: set[Any] | None = None) -> ForkServer:
+    """Fork this process to be the forkserver of a function; see `ForkServer.fork`."""
+    assert isinstance(spec.program, Function)
+    server = ForkServer.fork((spec.program.call, list(spec.args), list(spec.kwargs)), mask)
+    pool.adopt(server)
+    return server
+
+
+class _OfAll:
+    """The same for each rank, however many there are."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __getitem__(self, rank: int) -> Any:
+        return self._value
+
+
+def lasting_server(call: Callable[[], object]) -> ForkServer:
+    """Fork this process to be the forkserver of groups of any size whose ranks run `call()`.
+
+    It serves one after the other, until it is closed or lost. Raises OSError.
+    """
+    server = ForkServer.fork((call, _OfAll(()), _OfAll({})))
+    server.lasting = True
+    pool.adopt(server)
+    return server
+
+
+def _umask() -> int:
+    """Read the umask without setting it, which another thread would notice (Linux 4.7)."""
+    with open("/proc/thread-self/status", "rb") as f:
+        for line in f:
+            if line.startswith(b"Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022

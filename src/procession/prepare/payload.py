@@ -1,0 +1,232 @@
+"""Functions and their arguments on the way to the ranks: pickles in memory files, and descriptors.
+
+The pickles (see `pickling`) lie in memory files (memfd), so that no process in between has to hold
+them, and ranks with common arguments share one. A function that is to run on other machines is
+packed (`pack`) where the user calls it, and there its pickles go into the memory files as they are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Callable
+
+from procession.prepare.named import Named
+from procession.system.descriptors import fill_standard
+from procession.values.base import Value
+from procession.values.errors import SpecError
+from procession.values.program import Function, Module, Program, Script
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.prepare.pickling import Spawning
+
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+
+
+class Packed(Value):
+    """A function as it travels to another machine, in place of the callable.
+
+    function: its pickle. arguments: pickles of (args, kwargs), by rank, or one for all ranks.
+    description: what the bootstrap of a rank gets besides.
+    """
+
+    function: bytes
+    arguments: tuple[bytes, ...]
+    description: dict[str, Any]
+
+
+def pack(spec: Spec) -> tuple[Packed, Named]:
+    """Pack the function of a group, and its arguments; also gives what its pickles name.
+
+    Raises SpecError for what cannot be pickled, or belongs to this machine.
+    """
+    from procession.prepare.pickling import Spawning, pickled
+
+    assert isinstance(spec.program, Function)
+    named, spawning = Named(set(), []), Spawning()
+    try:
+        function = pickled(spec.program.call, "the function", spawning, named)
+        arguments: list[bytes] = []
+        for rank in range(1 if spec.common_args else spec.nproc):
+            whose = "" if spec.common_args else f"rank {rank}: "
+            given = (spec.args[rank], dict(spec.kwargs[rank]))
+            arguments.append(pickled(given, f"{whose}the arguments", spawning, named))
+        if spawning.fds:
+            raise SpecError(
+                "the function or its arguments hold what only this machine has (a queue, a pipe or "
+                "shared memory of multiprocessing): pass plain data instead"
+            )
+    finally:
+        for fd in spawning.fds:
+            os.close(fd)
+    description = {**_described_launcher(), "authkey": None}
+    return Packed(function, tuple(arguments), description), named
+
+
+class Payload:
+    """What the ranks of a group run, ready to be sent; `close` when the group has ended.
+
+    Functions and arguments are pickled by `make`, which belongs into the thread that asks for the
+    group: what they pickle may depend on its context variables and thread-locals. It may be broken
+    off by a KeyboardInterrupt at any point, and then holds nothing.
+
+    named: what the pickles of a function and its arguments name.
+    """
+
+    def __init__(self) -> None:
+        self._owned: list[int] = []
+        self._own: list[int] = []
+        self._common = -1
+        self._shared = -1
+        self._tracker = -1
+        self._spawning: list[Spawning] = []  # of the function; then of the arguments, by rank
+        self._function: dict[str, Any] = {}
+        self.named = Named(set(), [])
+
+    def fill_standard(self) -> None:
+        """Hold the standard descriptors that this process lacks, before threads open others."""
+        self._owned.extend(fill_standard())
+
+    def make(self, spec: Spec) -> None:
+        """Pickle what there is to be pickled. Raises SpecError, and OSError."""
+        try:
+            self._make(spec)
+        except BaseException:
+            self.close()
+            raise
+
+    def description(self, program: Program) -> dict[str, Any]:
+        """Describe a program for the bootstrap of a rank."""
+        if isinstance(program, Script):
+            return {"kind": "script", "path": program.path, "args": list(program.args)}
+        if isinstance(program, Module):
+            return {"kind": "module", "name": program.name, "args": list(program.args)}
+        return dict(self._function)
+
+    def fds(self, rank: int) -> dict[str, int]:
+        """Give the descriptors that a rank needs, by role."""
+        roles: dict[str, int] = {}
+        if self._common >= 0:
+            roles["common"] = self._common
+            roles["own"] = self._own[rank % len(self._own)]
+        if self._shared >= 0:
+            roles["shared"] = self._shared
+        if self._tracker >= 0:
+            roles["tracker"] = self._tracker
+        return roles
+
+    def shared_pickle(self) -> bytes:
+        """Give the pickle of a function's shared set-up; b"" if there is none."""
+        if self._shared < 0:
+            return b""
+        return os.pread(self._shared, os.fstat(self._shared).st_size, 0)
+
+    def inherited(self, rank: int) -> list[int]:
+        """Give the descriptors that a rank's pickled objects refer to, in order."""
+        if not self._spawning:
+            return []
+        function, *own = self._spawning
+        return [*function.fds, *own[rank % len(own)].fds]
+
+    def close(self) -> None:
+        """Close what this holds."""
+        owned = [*self._owned, *(fd for each in self._spawning for fd in each.fds)]
+        self._owned.clear()
+        self._spawning.clear()
+        for fd in owned:
+            os.close(fd)
+
+    # -- making it
+
+    def _make(self, spec: Spec) -> None:
+        if not isinstance(spec.program, Function):
+            return
+        if spec.start_method == "fork":
+            self._function = {"kind": "live"}
+        else:
+            self._make_function(spec.program, spec)
+
+    def _make_function(self, program: Function, spec: Spec) -> None:
+        from procession.prepare.pickling import Spawning, pickled
+
+        if isinstance(program.call, Packed):
+            packed = program.call
+            self._common = self._memory_file(packed.function)
+            self._own = [self._memory_file(body) for body in packed.arguments]
+            self._function = packed.description
+            return
+        self._spawning.append(Spawning())
+        body = pickled(program.call, "the function", self._spawning[0], self.named)
+        self._common = self._memory_file(body)
+        for rank in range(1 if spec.common_args else spec.nproc):
+            whose = "" if spec.common_args else f"rank {rank}: "
+            given = (spec.args[rank], dict(spec.kwargs[rank]))
+            self._spawning.append(Spawning(len(self._spawning[0].fds)))
+            body = pickled(given, f"{whose}the arguments", self._spawning[-1], self.named)
+            self._own.append(self._memory_file(body))
+        if spec.shared is not None:
+            self._make_shared(spec.shared)
+        multiprocessing = sys.modules.get("multiprocessing")
+        tracker = sys.modules.get("multiprocessing.resource_tracker")
+        tracker_fd = getattr(getattr(tracker, "_resource_tracker", None), "_fd", None)
+        if tracker_fd is not None:
+            self._tracker = self._own_new(os.dup, tracker_fd)
+        self._function = {
+            **_described_launcher(),
+            "authkey": bytes(multiprocessing.current_process().authkey)
+            if multiprocessing is not None
+            else None,
+        }
+
+    def _make_shared(self, load: Any) -> None:
+        from procession.prepare.pickling import Spawning, pickled
+
+        spawning = Spawning()
+        try:
+            self._shared = self._memory_file(pickled(load, "shared", spawning, self.named))
+            if spawning.fds:
+                raise SpecError(
+                    "shared holds a queue, a pipe or shared memory of multiprocessing: give these "
+                    "to ranks as arguments"
+                )
+        finally:
+            for fd in spawning.fds:
+                os.close(fd)
+
+    def _memory_file(self, body: bytes) -> int:
+        """Make a memory file that cannot be changed: the next attempt reads it again."""
+        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        fd = self._own_new(os.memfd_create, "procession-arguments", flags)
+        view = memoryview(body)
+        while view:
+            view = view[os.write(fd, view) :]
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+        return fd
+
+    def _own_new(self, make: Callable[..., int], *args: Any) -> int:
+        """Make a descriptor and own it, in one step: nothing can be raised in between."""
+        self._owned.extend(map(make, *((arg,) for arg in args)))
+        return self._owned[-1]
+
+
+def _described_launcher() -> dict[str, Any]:
+    return {
+        "kind": "function",
+        "sys_path": [os.path.abspath(p) for p in sys.path],
+        "sys_argv": list(sys.argv),
+        "sources": _cell_sources(),
+    }
+
+
+def _cell_sources() -> dict[str, list[str]]:
+    """Give the source of code that is in no file, such as notebook cells, by its file name."""
+    linecache = sys.modules.get("linecache")
+    if linecache is None:
+        return {}
+    known = dict(linecache.cache).items()
+    return {n: list(e[2]) for n, e in known if len(e) == 4 and not os.path.exists(n)}

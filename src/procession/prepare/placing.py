@@ -1,0 +1,165 @@
+"""From a group's `Placement` to what each of its ranks gets on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from procession.values.base import Value
+from procession.values.errors import SpecError
+from procession.values.placement import NO_PLACEMENT
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.system.memory_groups import MemoryGroups
+
+VARIABLES = {
+    "cuda": ("CUDA_VISIBLE_DEVICES",),
+    "rocm": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    "intel": ("ZE_AFFINITY_MASK",),
+}
+THREADS = "OMP_NUM_THREADS"
+
+
+class Placed(Value):
+    """What ranks get. cpus: by rank; () for all those of the launcher.
+
+    threads: how many threads a rank can use, by rank; () if it is not known. cores: that
+    the launcher may use. notes: what people should know.
+    """
+
+    cpus: tuple[tuple[int, ...], ...] = ()
+    threads: tuple[int, ...] = ()
+    cores: int = 1
+    notes: tuple[str, ...] = ()
+
+    def variables(self, rank: int, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Give the variables that a rank has because of its place.
+
+        Without one, the number of threads is the same for all, see `values.environment`.
+        """
+        if not self.cpus or THREADS in inherited:
+            return {}
+        return {THREADS: str(self.threads[rank])}
+
+
+def place(spec: Spec, env: Mapping[str, str], root: str = "/") -> Placed:
+    """Find the CPUs of each rank. Raises SpecError.
+
+    env: the launcher's variables. root: where /proc and /sys are.
+    """
+    wanted, nproc = spec.placement, spec.nproc
+    allowed = os.sched_getaffinity(0)
+    if wanted is NO_PLACEMENT or (wanted.numa is None and wanted.cpus_per_rank is None):
+        threads = (max(1, len(allowed) // nproc),) * nproc if nproc > 1 else ()
+        return Placed((), threads, len(allowed))
+    from procession.system.numa import read_cpus
+    from procession.values import cpusets
+
+    cpus = read_cpus(allowed, root)
+    notes: tuple[str, ...] = ()
+    try:
+        if wanted.cpus_per_rank is not None:
+            sets = cpusets.deal(cpus, nproc, wanted.cpus_per_rank)
+        else:
+            assert wanted.numa is not None
+            nodes = _nodes_of_gpus(spec, env, root)
+            if nodes is None:
+                nodes = cpusets.in_turn(cpus, nproc)
+                there = len({cpu.node for cpu in cpus})
+                notes = (
+                    f"numa {wanted.numa}: the ranks' GPUs are not known; ranks are dealt in turn "
+                    f"over {there} NUMA {'node' if there == 1 else 'nodes'}",
+                )
+            sets = cpusets.bind(cpus, wanted.numa, nodes)
+    except ValueError as e:
+        raise SpecError(str(e)) from None
+    return Placed(tuple(sets), cpusets.shares(sets), len(allowed), notes)
+
+
+class Places:
+    """The places of one group's ranks, and what has to be made for them.
+
+    placed: their CPUs. notes: what people should know, complete after `prepare`. Raises SpecError.
+    """
+
+    def __init__(self, spec: Spec, env: Mapping[str, str]) -> None:
+        self.placed = place(spec, env)
+        self.notes = list(self.placed.notes)
+        self._wanted = spec.placement
+        self._nproc = spec.nproc
+        self._limit = spec.placement.memory_bytes
+        self._groups: MemoryGroups | None = None
+
+    def prepare(self) -> None:
+        """Choose how memory is limited, if it is."""
+        if self._limit is None:
+            return
+        from procession.system.memory_groups import MemoryGroups
+
+        self._groups = MemoryGroups.make(self._limit)
+        how = "for each process by RLIMIT_DATA; no cgroup can be made here"
+        if self._groups is not None:
+            how = "for each rank by a cgroup of its own"
+        self.notes.append(f"memory limit: {self._wanted.memory_limit} {how}")
+
+    def of(self, attempt: int, rank: int) -> dict[str, Any]:
+        """Say what is a rank's own, for `worker.setup.take_place`. Raises OSError."""
+        found: dict[str, Any] = {}
+        if self.placed.cpus:
+            found["cpus"] = self.placed.cpus[rank]
+        if self._wanted.nice:
+            found["nice"] = self._wanted.nice
+        if self._groups is not None:
+            found["cgroup"] = self._groups.add(attempt, rank)
+        elif self._limit is not None:
+            found["data"] = self._limit
+        return found
+
+    def cgroups(self, attempt: int) -> list[str]:
+        """Name the directories that `of` makes in an attempt."""
+        if self._groups is None:
+            return []
+        return [self._groups.path(attempt, rank) for rank in range(self._nproc)]
+
+    def over_limit(self, attempt: int, rank: int) -> bool:
+        """Tell whether the kernel killed a rank at its own limit of memory, as its cgroup says."""
+        return self._groups is not None and self._groups.killed(attempt, rank)
+
+    def close(self) -> None:
+        """Remove what was made."""
+        if self._groups is not None:
+            self._groups.close()
+
+
+def _nodes_of_gpus(spec: Spec, env: Mapping[str, str], root: str) -> list[int] | None:
+    """Give the NUMA node of each rank's GPU; None if one is not known."""
+    from procession.system.localities import gpus
+
+    kind, there = gpus(root)
+    nodes: list[int] = []
+    for rank in range(spec.nproc):
+        own: dict[str, str | None] = {**env, **spec.env[rank]}
+        word = _device(rank, [own.get(name) for name in VARIABLES.get(kind, ())])
+        if word.isdecimal() and int(word) < len(there):
+            node = there[int(word)].node
+        else:
+            fit = [gpu for gpu in there if word and gpu.uuid.startswith(word)]
+            node = fit[0].node if len(fit) == 1 else None
+        if node is None:
+            return None
+        nodes.append(node)
+    return nodes
+
+
+def _device(rank: int, lists: list[str | None]) -> str:
+    """Name the device that a rank takes of those it sees: its own one, or that of its number."""
+    text = next((text for text in lists if text is not None), None)
+    if text is None:
+        return str(rank)
+    words = [word.strip() for word in text.split(",")]
+    place = rank if len(words) > 1 else 0
+    return words[place].partition(".")[0] if place < len(words) else ""

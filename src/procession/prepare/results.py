@@ -1,0 +1,327 @@
+"""Reports of ranks, read from their result pipes in the launcher: values and exceptions.
+
+A rank can write anything into its result pipe. What is believed depends on the kind of its program
+alone, and is decided here, for groups and for jobs over several machines alike: `permitted` gives
+the kinds of frames that a program may send, the largest body of each, and whether pickles in them
+may be loaded. Only functions may send pickles, since those are the caller's own code; what a
+script or a module sends is JSON. A frame that is not permitted ends the reading: nothing that
+comes after it is believed either. A body is kept as it arrives, never allocated because a header
+announces it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from functools import cached_property
+from types import TracebackType
+
+from procession.values.base import Value
+from procession.values.errors import RemoteError
+from procession.values.program import Command, Function
+from procession.values.typed import cast
+from procession.worker.frames import (
+    DONE,
+    ERROR,
+    FAILED,
+    HEADER,
+    LARGEST_ERROR,
+    LARGEST_FAILED,
+    LARGEST_MODULES,
+    MODULES,
+    VALUE,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.values.program import Program
+
+    Description = dict[str, Any]  # as `worker.description` describes an error
+
+BLOCK = 1 << 20
+TEXTS = ("kind", "type", "message", "traceback")  # of an error
+BLOCKS_AT_ONCE = 16  # so that one large value does not keep the others waiting
+
+
+class Permitted(Value):
+    """What the ranks of one kind of program may send.
+
+    largest: the largest body in bytes by kind of frame; a kind that is missing may not be sent.
+    pickles: whether bodies may hold pickles, which are loaded in the launcher.
+    """
+
+    largest: dict[bytes, int]
+    pickles: bool
+
+
+# No value can be larger than the machine's memory.
+_MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+_SMALL = {DONE: 0, FAILED: LARGEST_FAILED, MODULES: LARGEST_MODULES}
+OF_FUNCTION = Permitted({**_SMALL, VALUE: _MEMORY, ERROR: _MEMORY}, pickles=True)
+OF_SCRIPT = Permitted({**_SMALL, ERROR: LARGEST_ERROR}, pickles=False)
+OF_COMMAND = Permitted({}, pickles=False)  # it has no result pipe
+
+
+def permitted(program: Program) -> Permitted:
+    """Say what the ranks of a program may send: the one place where this is decided."""
+    if isinstance(program, Function):
+        return OF_FUNCTION
+    return OF_COMMAND if isinstance(program, Command) else OF_SCRIPT
+
+
+class Report(Value):
+    """A rank's outcome as it reported it: its kind, when it happened, and the body of its frame."""
+
+    kind: bytes
+    at: int
+    body: bytearray
+
+    @property
+    def good(self) -> bool:
+        """Whether the program came to a good end."""
+        return self.kind in (DONE, VALUE)
+
+    @property
+    def holds_value(self) -> bool:
+        """Whether it is the value that a function returned."""
+        return self.kind == VALUE
+
+    @cached_property
+    def description(self) -> Description:
+        """The description of a failure, as far as it has come; `{}` if there is none."""
+        if self.kind == FAILED:
+            return _early_record(bytes(self.body))
+        if self.kind != ERROR:
+            return {}
+        import json
+
+        try:
+            record = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return _checked(cast("Description", record)) if isinstance(record, dict) else {}
+
+
+def _early_record(body: bytes) -> Description:
+    kind, _, rest = body.decode(errors="replace").partition("\0")
+    code, _, cls = rest.partition("\0")
+    known: Description = {"kind": kind, "type": cls}
+    return _checked({**known, "code": int(code)} if _is_small_number(code) else known)
+
+
+def _is_small_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 4
+
+
+def _checked(record: Description) -> Description:
+    """Leave out what is not of the type, or in the range, that our bootstrap gives it."""
+    for name in TEXTS:
+        if name in record and not isinstance(record[name], str):
+            del record[name]
+    for name, most in (("code", 255), ("errno", 4095)):
+        if name in record and (type(record[name]) is not int or not 0 <= record[name] <= most):
+            del record[name]
+    return record
+
+
+class ResultReader:
+    """The launcher's end of a rank's result pipe; it owns the descriptor.
+
+    may: what the rank may send, see `permitted`. report: of the outcome, as far as it is known.
+    refused: "", or why nothing more is believed that comes on this pipe; it is read all the same,
+    so that its writer does not wait. modules: what `worker.modules` sends after a good outcome.
+    """
+
+    def __init__(self, fd: int, may: Permitted) -> None:
+        os.set_blocking(fd, False)
+        self.fd = fd
+        self._may = may
+        self._data = bytearray()
+        self.report: Report | None = None
+        self.modules = b""
+        self.refused = ""
+        self.ended = False
+
+    def read(self, everything: bool = False) -> bool:
+        """Read what there is; True if more is known of the outcome than before.
+
+        everything: all that is in the pipe, for a rank that is dead; what a process that it left
+        behind goes on writing is not waited for.
+        """
+        before = self.report
+        left = _capacity(self.fd) + 1 if everything else BLOCKS_AT_ONCE * BLOCK
+        while not self.ended and left > 0:
+            try:
+                data = os.read(self.fd, min(BLOCK, left))
+            except BlockingIOError:
+                break
+            left -= len(data)
+            if not data:
+                self.ended = True
+            if not self.refused and (not self._complete or self._expects_modules):
+                try:
+                    self._data += data
+                    self._take_frames()
+                except MemoryError:
+                    self._refuse("it told more than fits into the launcher's memory")
+        return self.report is not before
+
+    @property
+    def _complete(self) -> bool:
+        return self.report is not None and self.report.kind != FAILED
+
+    @property
+    def _expects_modules(self) -> bool:
+        return not self.modules and len(self._data) <= HEADER.size + LARGEST_MODULES
+
+    def _refuse(self, why: str) -> None:
+        self.refused = f"{why}: what it told is not believed"
+        self._data = bytearray()
+
+    def _take_frames(self) -> None:
+        while len(self._data) >= HEADER.size:
+            kind, length, at = HEADER.unpack_from(self._data)
+            if not self._complete:
+                fault = self._fault(kind, length)
+                if fault:
+                    self._refuse(fault)
+                    return
+            elif kind != MODULES or length > LARGEST_MODULES:
+                return  # what comes after the outcome changes nothing
+            end = HEADER.size + length
+            if len(self._data) < end:
+                return
+            frame = self._data
+            self._data = frame[end:]
+            del frame[end:]
+            del frame[: HEADER.size]
+            if kind == MODULES:
+                self.modules = bytes(frame)
+                continue
+            # An error is described some time after it happened.
+            self.report = Report(kind, at if self.report is None else self.report.at, frame)
+
+    def _fault(self, kind: bytes, length: int) -> str:
+        """Say what is wrong with the frame that such a header begins; "" if nothing is."""
+        expected = (DONE, VALUE, FAILED, ERROR) if self.report is None else (ERROR,)
+        most = self._may.largest.get(kind)
+        if kind in expected and most is not None and length <= most:
+            return ""
+        if kind == VALUE and not self._may.pickles:
+            return "it sent a pickled value, which only functions may"
+        if kind in expected and most is not None:
+            return f"it announced {length} bytes on its result pipe"
+        return "it wrote to its result pipe, which is not its own"
+
+    @property
+    def torn(self) -> bool:
+        """Whether an outcome was begun and not completed."""
+        return self.report is None and bool(self._data)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def _capacity(fd: int) -> int:
+    """Give how many bytes a pipe can hold."""
+    return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+
+
+def value_of(program: Program, body: bytes | bytearray) -> Any:
+    """Unpickle the value of a rank; None for a program that may send none."""
+    if not permitted(program).pickles:
+        return None
+    import pickle
+
+    return pickle.loads(body)
+
+
+def exception_of(program: Program, record: Description) -> BaseException | None:
+    """Rebuild the exception of a rank, with its traceback, causes and notes; None if it has none.
+
+    Of a program that may send no pickles, none is rebuilt.
+    """
+    parts = record.get("exceptions") if permitted(program).pickles else None
+    if not isinstance(parts, list) or not parts:
+        return None
+    try:
+        return _rebuild(cast("list[Description]", parts))
+    except Exception:
+        return RemoteError(str(record.get("type", "")), str(record.get("message", "")))
+
+
+def _rebuild(parts: list[Description]) -> BaseException:
+    errors: list[BaseException | None] = [None] * len(parts)
+    for i, part in enumerate(parts):
+        error = errors[i] or _unpickled(part)
+        errors[i] = error
+        # The members of a group came in its own pickle, too: those are the ones that it holds.
+        members: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+        for member, place in zip(members, part.get("members", ()), strict=False):
+            if place is not None and errors[place] is None:
+                errors[place] = member
+    for error, part in zip(errors, parts, strict=True):
+        assert error is not None
+        cause, context = part["cause"], part["context"]
+        try:
+            error.__cause__ = None if cause is None else errors[cause]
+            error.__context__ = None if context is None else errors[context]
+            error.__suppress_context__ = bool(part["suppress"])
+            for note in part.get("notes", ()):
+                if note not in getattr(error, "__notes__", ()) and hasattr(error, "add_note"):
+                    error.add_note(note)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        except (AttributeError, TypeError):
+            pass  # an exception that does not let itself be changed
+        error.__traceback__ = _traceback(part["frames"])
+    assert errors[0] is not None
+    return errors[0]
+
+
+def _unpickled(part: Description) -> BaseException:
+    import base64
+    import pickle
+
+    try:
+        if "pickle" in part:
+            error = pickle.loads(base64.b64decode(part["pickle"]))
+            if isinstance(error, BaseException):
+                return error
+        if "state" in part:
+            cls, args, state = pickle.loads(base64.b64decode(part["state"]))
+            error = cls.__new__(cls, *args)
+            if isinstance(error, BaseException):
+                error.args = args
+                error.__dict__.update(state)
+                return error
+    except Exception:
+        pass  # a class that this process does not know
+    return RemoteError(str(part["type"]), str(part["message"]))
+
+
+def _traceback(frames: list[tuple[str, str, int]]) -> TracebackType | None:
+    """Make a real traceback object of file, function and line of each frame."""
+    if not frames:
+        return None
+    from tblib import Traceback  # pyright: ignore[reportMissingTypeStubs]
+
+    chain: TracebackType | None = None
+    for filename, function, line in reversed(frames):
+        described = {
+            "tb_frame": {
+                "f_globals": {"__name__": function, "__file__": filename},
+                "f_locals": {},
+                "f_code": {"co_filename": filename, "co_name": function},
+                "f_lineno": line,
+            },
+            "tb_lineno": line,
+            "tb_next": None,
+        }
+        # One at a time: the library goes through a chain by recursion, and that may be the fault.
+        one = cast("TracebackType", cast("Any", Traceback).from_dict(described).as_traceback())
+        chain = TracebackType(chain, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return chain

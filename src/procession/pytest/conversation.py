@@ -1,0 +1,292 @@
+"""What a template and the ranks of one test tell each other, until their group has ended."""
+
+from __future__ import annotations
+
+import array
+import os
+import selectors
+import signal
+import socket
+import time
+from functools import partial
+from importlib import import_module
+
+from procession.explain.report import what_happened
+from procession.explain.stacks.merge import format as format_stacks
+from procession.explain.stacks.merge import from_dict, said_of
+from procession.pytest import processes
+from procession.pytest.stackframes import of_test, without_runner
+from procession.pytest.wire import Line
+from procession.values.errors import Outcome, ProcessionError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.forkserver.client import ForkServer
+    from procession.group.group import Group
+
+    Told = dict[str, Any]
+
+PATIENCE = 0.3  # seconds that the others have after the first failure, to fail by themselves
+MORE_PATIENCE = 5.0  # seconds that those have who do not wait for anything, but compute
+LOOK_AGAIN = 0.1  # seconds until it is seen again who does
+LINGER = 30.0  # seconds that a rank may take to end after its test
+LINGER_FOR_THREADS = 2.0  # seconds that its threads may go on then
+GRACE = 1.0  # seconds from SIGTERM to SIGKILL, for what is ended
+
+
+class Around:
+    """What a conversation takes place in.
+
+    line: to pytest's process. door: where ranks knock. server: the parent of the ranks, None where
+    they are fresh interpreters. files: the directory of what ranks have written.
+    """
+
+    def __init__(
+        self, line: Line, door: socket.socket, server: ForkServer | None, files: str
+    ) -> None:
+        self.line = line
+        self.door = door
+        self.server = server
+        self.files = files
+
+    def output_of(self, rank: int) -> list[tuple[str, str]]:
+        """Read what a rank had written that its report does not have."""
+        found: list[tuple[str, str]] = []
+        for stream in ("out", "err"):
+            try:
+                with open(os.path.join(self.files, f"{rank}.{stream}"), "rb") as f:
+                    text = f.read().decode(errors="replace")
+            except OSError:
+                continue
+            if text:
+                found.append((f"Captured std{stream}", without_runner(text)))
+        return found
+
+
+class Conversation:
+    """What a template and the ranks of one test tell each other, until the group has ended."""
+
+    def __init__(self, around: Around, group: Group, request: Told, began: float) -> None:
+        self._around = around
+        self._group = group
+        self._request = request
+        self._size: int = request["nproc"]
+        self._ranks: list[Told] = [
+            {"reports": [], "done": False, "failed_at": 0, "left": []} for _ in range(self._size)
+        ]
+        self._lines: dict[int, Line] = {}
+        self._gathering: dict[int, bytes] = {}
+        self._store: Any = None
+        self._select = selectors.DefaultSelector()
+        limit: float = request["timeout"]
+        self._deadline = began + limit if limit else None
+        self._end_others_at: float | None = None
+        self._patient_until = 0.0
+        self._gone_by: float | None = None
+        self._ending = False
+        self._stacks: list[Told] = []
+        self._came: Told = {"timeout": False, "lingered": False, "left": [], "stopped": False}
+        self._hurried = False
+
+    def held(self) -> Told:
+        """Hear all ranks to their end; gives what came of it."""
+        woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        select = self._select
+        try:
+            select.register(woken, selectors.EVENT_READ, self._over)
+            select.register(self._around.door, selectors.EVENT_READ, self._let_in)
+            select.register(self._around.line, selectors.EVENT_READ, self._hear_pytest)
+            self._group.when_over(lambda: os.close(wake))
+            self._is_over = False
+            while not self._is_over:
+                self._look_at_clock()
+                for key, _ in select.select(self._seconds_left()):
+                    key.data()
+            self._let_in()
+            for rank in list(self._lines):
+                self._hear(rank)
+            return self._result()
+        finally:
+            select.close()
+            os.close(woken)
+            for line in self._lines.values():
+                line.close()
+
+    def _over(self) -> None:
+        self._is_over = True
+
+    # -- what is heard
+
+    def _let_in(self) -> None:
+        while True:
+            try:
+                rank, fds = knocked(self._around.door)
+            except BlockingIOError:
+                return
+            line = self._lines[rank] = Line(socket.socket(fileno=fds[0]))
+            self._select.register(line, selectors.EVENT_READ, partial(self._hear, rank))
+
+    def _hear_pytest(self) -> None:
+        messages, open_ = self._around.line.arrived()
+        if not open_:
+            self._select.unregister(self._around.line)
+        if messages or not open_:
+            self._came["stopped"] = True
+            self._ending = True
+            self._group.kill(wait=False)
+
+    def _hear(self, rank: int) -> None:
+        line = self._lines.get(rank)
+        if line is None:
+            return
+        messages, open_ = line.arrived()
+        for kind, value in messages:
+            self._take(rank, kind, value)
+        if not open_:
+            self._select.unregister(line)
+            del self._lines[rank]
+            line.close()
+
+    def _take(self, rank: int, kind: str, value: Any) -> None:
+        told = self._ranks[rank]
+        if kind == "report":
+            told["reports"].append(value)
+        elif kind == "failed":
+            told["failed_at"] = value
+            if self._end_others_at is None:
+                self._end_others_at = time.monotonic() + PATIENCE
+                self._patient_until = time.monotonic() + MORE_PATIENCE
+        elif kind == "done":
+            told.update(value, done=True)
+            self._answer_gathering()
+            if all(each["done"] for each in self._ranks):
+                threads = any(each["threads"] for each in self._ranks)
+                self._gone_by = time.monotonic() + (LINGER_FOR_THREADS if threads else LINGER)
+                self._note_orphans()
+            self._reply(rank, None)  # so the last rank, and all below, is there until now
+        elif kind == "gather":
+            self._gathering[rank] = value
+            self._answer_gathering()
+        elif kind == "store":
+            self._reply(rank, self._store_port())
+
+    def _reply(self, rank: int, answer: Any) -> None:
+        line = self._lines.get(rank)
+        if line is not None:
+            try:
+                line.send(answer)
+            except OSError:
+                pass  # it has ended, which is heard of elsewhere
+
+    def _answer_gathering(self) -> None:
+        waiting, done = self._gathering, [r for r, each in enumerate(self._ranks) if each["done"]]
+        if not waiting:
+            return
+        if len(waiting) == self._size:
+            answer: Any = [waiting[rank] for rank in range(self._size)]
+        elif done:
+            answer = f"rank {done[0]} has ended its test without gather"
+        else:
+            return
+        self._gathering = {}
+        for rank in waiting:
+            self._reply(rank, answer)
+
+    def _store_port(self) -> int | str:
+        """Give the port of the store of this test's process groups, which lies in this process."""
+        if self._store is None:
+            try:
+                dist: Any = import_module("torch.distributed")
+                self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+            except Exception as e:
+                return f"the store of the process group could not be made: {e}"
+        return int(self._store.port)
+
+    def _note_orphans(self) -> None:
+        """Name the processes that ranks have put into the background: nothing may be left."""
+        server = self._around.server
+        if server is None:
+            return
+        known = set(self._group.pids().values())
+        for told in self._ranks:  # what is to end with a rank may take a little longer than it
+            known.update(told["helpers"])
+        self._came["left"] += processes.left_behind(server.pid, known)
+
+    # -- what is done
+
+    def _seconds_left(self) -> float | None:
+        if self._ending:
+            return None
+        times = [t for t in (self._deadline, self._end_others_at, self._gone_by) if t is not None]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _look_at_clock(self) -> None:
+        if self._ending:
+            return
+        now = time.monotonic()
+        if self._gone_by is not None:
+            self._deadline = self._end_others_at = None
+        if self._gone_by is not None and now >= self._gone_by:
+            self._came["lingered"] = True
+            self._end()
+        elif self._end_others_at is not None and now >= self._end_others_at:
+            if now < self._patient_until and self._others_compute():
+                self._end_others_at = now + LOOK_AGAIN
+            else:
+                self._end(signal.SIGTERM)
+        elif self._deadline is not None and now >= self._deadline:
+            self._came["timeout"] = True
+            self._end()
+
+    def _others_compute(self) -> bool:
+        """Whether a rank that is not done is on its way: on a busy machine that takes longer."""
+        pids = self._group.pids()
+        undone = [rank for rank, told in enumerate(self._ranks) if not told["done"]]
+        return any(processes.state_of(pids.get(rank, 0)) in ("R", "D") for rank in undone)
+
+    def _end(self, number: int = signal.SIGKILL) -> None:
+        """Note where the ranks are, and end them."""
+        self._ending = True
+        try:
+            self._stacks = self._group.stacks(1.0)
+        except ProcessionError:
+            self._stacks = []
+        if number == signal.SIGKILL:
+            self._group.kill(wait=False)
+        else:
+            self._group.stop(wait=False)
+
+    # -- what came of it
+
+    def _result(self) -> Told:
+        came, end = self._came, self._group.end
+        if end is not None:
+            stacks = self._stacks or self._group.stacks_of_failure()
+            stacks = [{**each, "frames": of_test(each["frames"])} for each in stacks]
+            if came["timeout"] or came["lingered"]:
+                came["stacks"] = format_stacks(stacks)
+            for data in stacks:
+                stack = from_dict(data)
+                self._ranks[stack.rank]["where"] = said_of(stack)
+            for each in end.failures:
+                told = self._ranks[each.rank]
+                told["crash"] = what_happened(each)
+                if each.outcome is Outcome.NO_VALUE:
+                    told["crash"] = "exited with code 0 in its test"
+                told["crashed_at"] = each.happened_at
+            for rank, told in enumerate(self._ranks):
+                if not told["done"]:
+                    told["output"] = self._around.output_of(rank)
+        came["ranks"] = self._ranks
+        return came
+
+
+def knocked(door: socket.socket) -> tuple[Any, list[int]]:
+    """Take the greeting of a rank, and its line. Raises BlockingIOError if there is none."""
+    fds = array.array("i")
+    message, rights, _, _ = door.recvmsg(64, socket.CMSG_SPACE(fds.itemsize))
+    for _, _, body in rights:
+        fds.frombytes(body)
+    return int(message), list(fds)

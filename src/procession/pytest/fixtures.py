@@ -1,0 +1,115 @@
+"""The fixtures that tests with ranks have besides pytest's own.
+
+`ours` holds, in a rank, how it talks to its launcher (`talk.Rank`); elsewhere these fixtures
+fail.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from procession.pytest.talk import Rank
+
+ours: Rank | None = None
+
+
+def _rank_of(request: pytest.FixtureRequest) -> Rank:
+    if ours is None:
+        raise pytest.UsageError(
+            f"the fixture {request.fixturename!r} is for tests with ranks: mark the test with "
+            "@pytest.mark.ranks(n)"
+        )
+    return ours
+
+
+@pytest.fixture
+def procession_count(request: pytest.FixtureRequest) -> int:
+    """How many ranks this variant of the test has."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def rank(request: pytest.FixtureRequest) -> int:
+    """The number of this rank, from 0."""
+    return _rank_of(request).number
+
+
+@pytest.fixture(scope="session")
+def local_rank(request: pytest.FixtureRequest) -> int:
+    """The number of this rank on its machine, which is the same here."""
+    return _rank_of(request).number
+
+
+@pytest.fixture(scope="session")
+def world_size(request: pytest.FixtureRequest) -> int:
+    """How many ranks this test has."""
+    return _rank_of(request).size
+
+
+@pytest.fixture
+def per_rank(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    """`per_rank([a, b])`: this rank's element of a sequence, or value of a mapping by rank."""
+    mine = _rank_of(request)
+
+    def choose(values: Any) -> Any:
+        if len(values) != mine.size:
+            raise ValueError(f"per_rank: {len(values)} values for {mine.size} ranks")
+        return values[mine.number]
+
+    return choose
+
+
+@pytest.fixture
+def gather(request: pytest.FixtureRequest) -> Callable[[Any], list[Any]]:
+    """`gather(x)`: the x of all ranks, by rank, in each rank; what is given is pickled.
+
+    It waits for all ranks, and fails where one has ended its test without it.
+    """
+    return _rank_of(request).gather
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> Any:
+    """The `torch.device` of this rank: its own GPU where there are some, else the CPU.
+
+    Skips the test where there are GPUs, but fewer than ranks.
+    """
+    mine = _rank_of(request)
+    import torch
+
+    count = torch.cuda.device_count() if torch.backends.cuda.is_built() else 0
+    if not count:
+        return torch.device("cpu")
+    if mine.size > count:
+        pytest.skip(f"{mine.size} ranks need {mine.size} devices, and this machine has {count}")
+    torch.cuda.set_device(mine.number)
+    return torch.device("cuda", mine.number)
+
+
+@pytest.fixture
+def process_group(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The default process group of torch.distributed, with all ranks; gone after the test.
+
+    Its backend is gloo, or what the mark says: `ranks(4, backend="nccl")`.
+    """
+    mine = _rank_of(request)
+    from datetime import timedelta
+
+    dist: Any = import_module("torch.distributed")
+    limit = timedelta(seconds=mine.timeout or 1800)
+    store = dist.TCPStore("127.0.0.1", mine.store_port(), is_master=False, timeout=limit)
+    dist.init_process_group(
+        mine.backend, store=store, rank=mine.number, world_size=mine.size, timeout=limit
+    )
+    try:
+        yield dist.group.WORLD
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()

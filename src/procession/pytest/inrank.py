@@ -1,0 +1,124 @@
+"""A rank: it runs one test with pytest's own protocol, and tells the template what came of it.
+
+Theory of operation. The process is a fork of one that has collected and run nothing, so pytest's
+session, its plugins and the item are in memory. What belongs to one process is made anew (`renew`);
+then all hooks of a test are called as in any session, but nobody reports: `_Reporter` takes the
+reports of the phases and sends them on. A failure is sent as soon as it is known, for the teardown
+of a rank that failed may wait for the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import time
+
+import pytest
+
+from procession.pytest import fixtures, processes, renew
+from procession.pytest.talk import Rank, introduced
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any
+
+VARIABLE = "PROCESSION_PYTEST"
+
+
+def run(session: Any, knock: int) -> None:
+    """Be a rank: run the test that the environment names."""
+    request = json.loads(os.environ.pop(VARIABLE))
+    rank = Rank(request, introduced(knock))
+    item = session.items[request["item"]]
+    with Telling(rank):
+        run_item(item, rank, request)
+
+
+class Telling:
+    """Tells at its end that the test is over, and what is left of it."""
+
+    def __init__(self, rank: Rank) -> None:
+        self._rank = rank
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, *_: object) -> None:
+        renew.save_measures()
+        helpers = processes.helpers()
+        left = processes.left_behind(os.getpid(), helpers)
+        threads = processes.going_on()
+        self._rank.tell_done({"left": left, "helpers": helpers, "threads": threads})
+
+
+def run_item(item: Any, rank: Rank, request: dict[str, Any]) -> None:
+    """Run one item, and tell what came of it."""
+    fixtures.ours = rank
+    config = item.config
+    renew.process(config, request, rank.number)
+    reporter = _Reporter(rank)
+    ours = config.pluginmanager.get_plugin("ranks")
+    if ours is not None:
+        config.pluginmanager.unregister(ours)
+    config.pluginmanager.register(reporter, "ranks")
+    try:
+        config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+    except pytest.exit.Exception as e:
+        rank.tell("report", {"exit": str(e.msg), "code": e.returncode})
+        rank.tell("failed", time.monotonic_ns())  # the others need not come to their end
+    except KeyboardInterrupt:
+        said = f"raised by rank {rank.number} of {rank.size} in {item.nodeid}"
+        rank.tell("report", {"interrupt": said})
+        rank.tell("failed", time.monotonic_ns())
+
+
+class _Reporter:
+    """Stands where pytest's process has what reports: it sends on what is reported."""
+
+    def __init__(self, rank: Rank) -> None:
+        self._rank = rank
+        self._failed = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: Any) -> bool:
+        """Run the phases; other plugins that would run them (again) have no part in it."""
+        from _pytest.runner import runtestprotocol
+
+        runtestprotocol(item, log=False, nextitem=None)
+        return True
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
+        """Send each report when it is made: before the teardown, which may wait for others."""
+        report = yield
+        data = item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
+        data["monotonic"] = time.monotonic_ns()
+        self._rank.tell("report", data)
+        if report.failed and not self._failed:
+            self._failed = True
+            self._rank.tell("failed", data["monotonic"])
+        return report
+
+    def pytest_warning_recorded(
+        self, warning_message: Any, when: str, nodeid: str, location: Any
+    ) -> None:
+        """Send a warning on, as far as it can travel."""
+        said: Any = warning_message.message
+        try:
+            pickle.dumps(said)
+        except Exception:
+            said = UserWarning(f"{type(said).__name__}: {said}")
+        where = (warning_message.filename, warning_message.lineno)
+        self._rank.tell("report", {"warning": (said, *where, when, nodeid)})
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_timeout_set_timer(self) -> bool:
+        """Leave time limits to the template, which knows where all ranks are."""
+        return True
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_timeout_cancel_timer(self) -> bool:
+        """There is no timer."""
+        return True

@@ -1,0 +1,58 @@
+"""What `@pytest.mark.ranks(...)` says: read and checked, as plain values."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+COUNT = "procession_count"  # the parameter of a test that is run with several counts of ranks
+METHODS = ("fork", "spawn")
+MOST = 1024
+FORM = (
+    "ranks(4) or ranks([1, 2, 4]), with timeout=SECONDS, backend=NAME, "
+    'method="fork" or method="spawn"'
+)
+
+
+class Asked:
+    """What a mark asks for.
+
+    counts: how many ranks, one test for each. several: whether they were given as a list. timeout:
+    seconds, None for what the session says. backend: of `process_group`. method: how ranks come to
+    be.
+    """
+
+    def __init__(self, mark: Any) -> None:
+        args, given = tuple(mark.args), dict(mark.kwargs)
+        if "nproc" in given and not args:
+            args = (given.pop("nproc"),)
+        if len(args) != 1:
+            raise ValueError(f"write {FORM}")
+        self.several = isinstance(args[0], (list, tuple, range))
+        counts: list[Any] = list(args[0]) if self.several else [args[0]]
+        for count in counts:
+            if type(count) is not int or not 1 <= count <= MOST:
+                raise ValueError(f"a count of ranks is 1 to {MOST}, not {count!r}: write {FORM}")
+        if not counts:
+            raise ValueError(f"an empty list of counts: write {FORM}")
+        self.counts: list[int] = counts
+        self.timeout: float | None = given.pop("timeout", None)
+        self.backend: str = given.pop("backend", "gloo")
+        self.method: str = given.pop("method", "fork")
+        if self.timeout is not None and (
+            type(self.timeout) not in (int, float) or self.timeout < 0
+        ):
+            raise ValueError(f"timeout must be seconds, 0 for no limit, not {self.timeout!r}")
+        if not isinstance(self.backend, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"backend must be a name, not {self.backend!r}")
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(METHODS)}, not {self.method!r}")
+        if given:
+            raise ValueError(f"ranks knows no {', '.join(sorted(given))}: write {FORM}")
+
+
+def asked_of(node: Any) -> Asked | None:
+    """Read the mark of a test, None if it has none. Raises ValueError for one that is wrong."""
+    mark = node.get_closest_marker("ranks")
+    return None if mark is None else Asked(mark)

@@ -1,0 +1,239 @@
+"""pytest's own process: tests with ranks, as pytest sees them, are ordinary tests.
+
+Theory of operation. Items that are marked keep all that pytest and its plugins know of them; only
+what their phases do here is replaced: set-up and teardown do nothing, and the call has the template
+run the test and raises what the ranks came to. So everything that looks at tests, reports them,
+selects them or runs them again does so here as it always does, and need not know of ranks. The
+report of the call gets what the ranks have to show, in `pytest_runtest_makereport`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from procession.pytest import spawned, words
+from procession.pytest.marks import COUNT, Asked, asked_of
+from procession.pytest.slots import slots_of
+from procession.pytest.stem import Stem
+from procession.pytest.verdict import Verdict, merged
+from procession.pytest.wire import Line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any
+
+ENDING = 30.0  # seconds that a template may take to end the ranks of a test, beyond its time limit
+
+
+class RanksFailed(Exception):
+    """A test failed in its ranks. verdict: how."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.headline)
+        self.verdict = verdict
+
+
+class Parent:
+    """Runs the marked tests of a session in ranks. marked: its items with ranks."""
+
+    def __init__(self, session: Any, marked: list[Any]) -> None:
+        self._config = session.config
+        self._number = {item: n for n, item in enumerate(session.items)}
+        self._limits: dict[Any, float] = {}
+        self._verdicts: dict[Any, Verdict] = {}
+        self._line: Line | None = None
+        self._count = 0
+        self._slots = slots_of(session.config)
+        self._stem = Stem(session)
+        if self._config.getoption("--ranks-template"):
+            spawned.begin(self._stem.process)
+        for item in marked:
+            item.setup = _nothing
+            item.runtest = partial(self._run, item)
+            item.teardown = partial(self._tear_down, item)
+
+    # -- a test
+
+    def _run(self, item: Any) -> None:
+        self._verdicts.pop(item, None)
+        try:
+            asked = asked_of(item)
+        except ValueError as e:
+            pytest.fail(f"@pytest.mark.ranks: {e}", pytrace=False)
+        assert asked is not None
+        request = self._request(item, asked)
+        if self._slots is not None:
+            self._slots.take(request["nproc"])
+        try:
+            came = self._asked(request)
+        finally:
+            if self._slots is not None:
+                self._slots.give_back()
+        if "fault" in came:
+            verdict = Verdict("failed", headline=came["fault"], certain=True)
+        else:
+            self._pass_on(came, item)
+            verdict = merged(came, request["timeout"])
+        self._verdicts[item] = verdict
+        if verdict.outcome == "skipped":
+            raise pytest.skip.Exception(verdict.reason, _use_item_location=True)
+        if verdict.outcome == "xfailed":
+            raise pytest.xfail.Exception(verdict.reason)
+        if verdict.outcome == "failed" and verdict.when != "teardown":
+            raise RanksFailed(verdict)
+
+    def _tear_down(self, item: Any) -> None:
+        verdict = self._verdicts.get(item)
+        if verdict is not None and verdict.outcome == "failed" and verdict.when == "teardown":
+            raise RanksFailed(verdict)
+
+    def _request(self, item: Any, asked: Asked) -> dict[str, Any]:
+        config = self._config
+        params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+        nproc = params.get(COUNT, config.getoption("--ranks") or asked.counts[0])
+        timeout = asked.timeout
+        if timeout is None:
+            timeout = self._limits.get(item)
+        if timeout is None:
+            timeout = float(config.getini("ranks_timeout"))
+        self._count += 1
+        return {
+            "item": self._number[item],
+            "name": item.name,
+            "nproc": nproc,
+            "timeout": timeout,
+            "backend": asked.backend,
+            "method": asked.method,
+            "shown": config.getoption("capture") == "no",
+            "tmp": str(self._directory(item)),
+        }
+
+    def _directory(self, item: Any) -> Any:
+        """Say where the temporary directories of a test's ranks are; they make them."""
+        base = self._config._tmp_path_factory.getbasetemp()
+        name = "".join(c if c.isalnum() else "_" for c in item.name)[:30]
+        return base / f"ranks{self._count}-{name}"
+
+    def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Have the template run a test; gives what came of it."""
+        making = ""
+        try:
+            if self._line is None:
+                self._line = self._stem.template()
+            line = self._line
+            line.send(request)
+            while True:
+                kind, value = line.receive()
+                if kind == "came":
+                    return value
+                making = value
+        except (EOFError, OSError):
+            if self._line is not None:
+                self._line.close()
+            self._line = None
+            what = f"the shared fixture {making} has ended" if making else "somebody has ended"
+            return {"fault": f"{what} the process that ranks are forked from"}
+        except BaseException:
+            self._stop()
+            raise
+
+    def _stop(self) -> None:
+        """Have the ranks of this test ended, and wait until they are."""
+        line, self._line = self._line, None
+        if line is None:
+            return
+        line.sock.settimeout(ENDING)
+        try:
+            line.send("stop")
+            while line.receive()[0] != "came":
+                pass
+        except (EOFError, OSError):
+            pass
+        line.close()
+
+    def _pass_on(self, came: dict[str, Any], item: Any) -> None:
+        """Let the session know what ranks want it to know."""
+        warned: set[str] = set()
+        for told in came["ranks"]:
+            for said in told["reports"]:
+                if "warning" in said:
+                    message, filename, lineno, when, nodeid = said["warning"]
+                    if str(message) + filename + str(lineno) not in warned:
+                        warned.add(str(message) + filename + str(lineno))
+                        self._warn(message, filename, lineno, when, nodeid)
+                elif "exit" in said:
+                    pytest.exit(said["exit"], said["code"])
+                elif "interrupt" in said:
+                    raise KeyboardInterrupt(said["interrupt"])
+        reports = [report for report in came["ranks"][0]["reports"] if "user_properties" in report]
+        if reports:
+            item.user_properties[:] = [tuple(each) for each in reports[-1]["user_properties"]]
+
+    def _warn(self, message: Warning, filename: str, lineno: int, when: str, nodeid: str) -> None:
+        import warnings
+
+        found = warnings.WarningMessage(message, type(message), filename, lineno)
+        self._config.hook.pytest_warning_recorded.call_historic(
+            kwargs={
+                "warning_message": found,
+                "when": when,
+                "nodeid": nodeid,
+                "location": None,
+            }
+        )
+
+    # -- hooks
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
+        """Put what the ranks have to show into the report."""
+        report = yield
+        verdict = self._verdicts.get(item)
+        if verdict is None or call.when == "setup":
+            return report
+        if call.when == "call":
+            report.duration = verdict.seconds
+            report.sections = [*report.sections, *verdict.sections]
+        if call.excinfo is not None and isinstance(call.excinfo.value, RanksFailed):
+            if verdict.certain and hasattr(report, "wasxfail"):
+                del report.wasxfail
+                report.outcome = "failed"
+            report.longrepr = words.longrepr_of(self._config, verdict)
+            report.when = verdict.when
+        return report
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_timeout_set_timer(self, item: Any, settings: Any) -> bool | None:
+        """Take the limit that pytest-timeout has for a test with ranks: the template sees to it."""
+        if item not in self._number or item.get_closest_marker("ranks") is None:
+            return None
+        self._limits[item] = float(settings.timeout)
+        return True
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_timeout_cancel_timer(self, item: Any) -> bool | None:
+        """Have no timer removed that was not set."""
+        return True if item in self._limits else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """End the processes that tests came from."""
+        self._close()
+
+    def pytest_unconfigure(self) -> None:
+        """The same, for a session that did not come to its end."""
+        self._close()
+
+    def _close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        spawned.end()
+        self._stem.close()
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,76 @@
+"""What a test leaves behind: processes below a rank, and threads that go on."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Any
+
+
+def children_of(pid: int) -> list[int]:
+    """List the children of all threads of a process."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as f:
+                found += map(int, f.read().split())
+    except OSError:
+        pass  # it is gone
+    return found
+
+
+def described(pid: int) -> str:
+    """Name a process: its number and its command."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            words = f.read().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        words = ""
+    return f"pid {pid} ({words[:200] or 'a process that has ended by now'})"
+
+
+def state_of(pid: int) -> str:
+    """Give the letter of a process's state, as `ps` shows it; "" if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            return f.read().rpartition(b")")[2].split()[0].decode()
+    except OSError:
+        return ""
+
+
+def _is_running(pid: int) -> bool:
+    return state_of(pid) not in ("", "Z", "X")
+
+
+def going_on() -> list[str]:
+    """Name the threads for whose end this process will wait."""
+    main = threading.main_thread()
+    return [t.name for t in threading.enumerate() if t is not main and not t.daemon]
+
+
+def helpers() -> list[int]:
+    """List the processes that Python ends with this one, or that end by themselves after it.
+
+    They are the daemonic processes of `multiprocessing`, and its own helpers.
+    """
+    found: list[Any] = []
+    process: Any = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        found += [each.pid for each in process.active_children() if each.daemon]
+    for module, name, attribute in (
+        ("multiprocessing.resource_tracker", "_resource_tracker", "_pid"),
+        ("multiprocessing.forkserver", "_forkserver", "_forkserver_pid"),
+    ):
+        owner = getattr(sys.modules.get(module), name, None)
+        found.append(getattr(owner, attribute, None))
+    return [pid for pid in found if pid is not None]
+
+
+def left_behind(parent: int, known: Collection[int]) -> list[str]:
+    """Name the processes below `parent` that run and are not known: nobody is going to end them."""
+    return [described(p) for p in children_of(parent) if p not in known and _is_running(p)]

@@ -1,0 +1,134 @@
+"""What belongs to one process, made anew in a rank: capturing, temporary directories, measuring."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_kept: list[Any] = []  # objects of the process that this is a fork of: they must not be destroyed
+
+
+def process(config: Any, request: dict[str, Any], rank: int) -> None:
+    """Make the process of a rank its own.
+
+    request: what the template was asked for; `files` is where captured output goes, `tmp` the base
+    of the temporary directories, which the ranks of a test have in common.
+    """
+    _measure()
+    _capture(config, request["files"], rank)
+    _silence(config)
+    _use_directory(config, request["tmp"])
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        # A pool of threads that was used before the fork does not exist here, and would be waited
+        # for. One thread for each of several ranks is what launchers give them anyway.
+        torch.set_num_threads(1)
+
+
+def _capture(config: Any, files: str, rank: int) -> None:
+    """Capture in files of this rank; others can read them if it dies."""
+    capture: Any = import_module("_pytest.capture")
+
+    manager = config.pluginmanager.getplugin("capturemanager")
+    if manager is None or manager._method == "no":
+        return
+    _kept.append((manager._global_capturing, manager._capture_fixture))
+    manager._global_capturing = manager._capture_fixture = None
+    names = iter(("out", "err"))
+    if manager._method != "fd":
+        names = iter(())
+
+    def own_file(**_: Any) -> Any:
+        name = next(names, None)
+        if name is None:
+            return original(buffering=0)
+        return open(os.path.join(files, f"{rank}.{name}"), "w+b", buffering=0)
+
+    original = capture.TemporaryFile
+    capture.TemporaryFile = own_file
+    try:
+        manager.start_global_capturing()
+    finally:
+        capture.TemporaryFile = original
+
+
+def _silence(config: Any) -> None:
+    """Let pytest's terminal write nowhere: pytest's own process writes the report."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        nowhere = open(os.devnull, "w")  # noqa: SIM115 - to the end of the process
+        _kept.append(nowhere)
+        reporter._tw._file = nowhere
+
+
+def _use_directory(config: Any, base: str) -> None:
+    factory = getattr(config, "_tmp_path_factory", None)
+    if factory is not None:
+        config._tmp_path_factory = _factory(factory.__class__, base)
+
+
+def _factory(kind: Any, base: str) -> Any:
+    """Make a factory of temporary directories that gives all ranks of a test the same ones."""
+
+    class CommonDirectories(kind):
+        """The n-th directory of a name is the same in all ranks."""
+
+        def __init__(self) -> None:
+            self._retention_policy = "all"  # pytest's process removes what is to be removed
+            self._count: dict[str, int] = {}
+
+        def getbasetemp(self) -> Path:
+            """Give the directory of this test."""
+            path = Path(base)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return path
+
+        def mktemp(self, basename: str, numbered: bool = True) -> Path:
+            """Give a directory below it, which another rank may have made by now."""
+            if os.path.normpath(basename) != basename or os.path.dirname(basename):
+                raise ValueError(f"{basename} is not a normalized and relative path")
+            number = self._count.get(basename, 0)
+            self._count[basename] = number + 1
+            if not numbered and number:
+                raise FileExistsError(basename)
+            path = self.getbasetemp() / (f"{basename}{number}" if numbered else basename)
+            path.mkdir(mode=0o700, exist_ok=True)
+            return path
+
+    return CommonDirectories()
+
+
+def _measure() -> None:
+    """Have coverage go on in this process, with a data file of its own."""
+    coverage: Any = sys.modules.get("coverage")
+    before = coverage.Coverage.current() if coverage is not None else None
+    if before is None:
+        return
+    before.stop()  # its data are those of the process that this is a fork of
+    config = before.config
+    mine = coverage.Coverage(
+        data_file=config.data_file,
+        data_suffix=True,
+        branch=config.branch,
+        source=config.source,
+        config_file=before.config.config_file or False,
+    )
+    _kept.append(before)
+    mine.start()
+    measuring.append(mine)
+
+
+def save_measures() -> None:
+    """Write down what coverage has seen in this process, beside what others have."""
+    for each in measuring:
+        each.stop()
+        each.save()
+
+
+measuring: list[Any] = []

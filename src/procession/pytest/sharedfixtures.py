@@ -1,0 +1,84 @@
+"""`@procession.pytest.shared`: fixtures that are made once, in the process that ranks are forks of.
+
+Theory of operation. The decorator makes an ordinary fixture of session scope around the function,
+and marks it. Before the first test that needs it, the template (`template`) calls the function and
+keeps the value here; ranks are forked after that, and find it in their memory. In pytest's own
+process, and in ranks that are fresh interpreters, nothing is kept, and the fixture calls the
+function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import wraps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+# What was made in this process, or in the one that it is a fork of: function -> value, or what it
+# raised.
+values: dict[Any, Any] = {}
+failures: dict[Any, BaseException] = {}
+
+
+def shared(function: Callable[..., Any]) -> Any:
+    """Make a fixture whose value is made once, before ranks are forked, and which all ranks share.
+
+    function: gives the value; its parameters may only be other shared fixtures. What it changes in
+    its process, such as the seed of a generator, is there in all ranks. It may start no thread and
+    no process: ranks would not have them. Where it raises, each test that needs it fails with that.
+
+    In tests without ranks it is a fixture of session scope. Raises TypeError for a generator: there
+    is nobody to tear its value down.
+    """
+    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        raise TypeError(
+            f"{function.__name__}: a shared fixture returns its value, and cannot yield or await: "
+            "use a fixture of the ranks for what needs tearing down"
+        )
+    import pytest
+
+    @wraps(function)
+    def fixture(**needed: Any) -> Any:
+        if function in failures:
+            raise failures[function]
+        if function not in values:
+            values[function] = function(**needed)
+        return values[function]
+
+    fixture.__dict__["procession_shared"] = function
+    return pytest.fixture(scope="session")(fixture)
+
+
+def shared_of(definitions: Iterable[Any]) -> list[Any]:
+    """Choose of fixture definitions those that are shared."""
+    return [each for each in definitions if hasattr(each.func, "procession_shared")]
+
+
+def make(definition: Any, by_name: dict[str, Any]) -> None:
+    """Call what a shared fixture is of, and what it needs, where that is still to be done.
+
+    by_name: the fixture definitions of a test.
+    """
+    function = definition.func.procession_shared
+    if function in values or function in failures:
+        return
+    try:
+        needed: dict[str, Any] = {}
+        for name in definition.argnames:
+            other = by_name.get(name)
+            if other is None or not hasattr(other.func, "procession_shared"):
+                raise TypeError(
+                    f"the shared fixture {definition.argname} needs {name}, which is not shared: "
+                    "it is made before there are ranks"
+                )
+            make(other, by_name)
+            inner = other.func.procession_shared
+            if inner in failures:
+                raise failures[inner]
+            needed[name] = values[inner]
+        values[function] = function(**needed)
+    except BaseException as e:
+        failures[function] = e

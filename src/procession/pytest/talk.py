@@ -1,0 +1,79 @@
+"""How a rank talks to its template while its test runs."""
+
+from __future__ import annotations
+
+import array
+import os
+import pickle
+import socket
+import threading
+
+from procession.pytest.wire import Line, pair
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Rank:
+    """A rank as its fixtures see it.
+
+    number, size: which of how many. timeout: seconds that the test has, 0 for no limit. backend: of
+    its process group.
+    """
+
+    def __init__(self, request: dict[str, Any], line: Line) -> None:
+        self.number = int(os.environ["RANK"])
+        self.size: int = request["nproc"]
+        self.timeout: float = request["timeout"]
+        self.backend: str = request["backend"]
+        self._line = line
+        self._lock = threading.Lock()  # threads of a test may gather, and none may tear a message
+
+    def tell(self, kind: str, value: Any) -> None:
+        """Tell the template something. That it is gone shows elsewhere."""
+        with self._lock:
+            try:
+                self._line.send((kind, value))
+            except OSError:
+                pass
+
+    def tell_done(self, left: dict[str, Any]) -> None:
+        """Tell that the test is over, and what it has left; wait until that is taken note of.
+
+        When the last rank has ended, so does everything below the ranks: nobody could name it.
+        """
+        try:
+            self._ask("done", left)
+        except RuntimeError:
+            pass  # the template is gone, and this process ends anyway
+
+    def _ask(self, kind: str, value: Any) -> Any:
+        with self._lock:
+            try:
+                self._line.send((kind, value))
+                answer = self._line.receive()
+            except (EOFError, OSError):
+                answer = "the launcher of this test is gone"
+        if isinstance(answer, str):
+            raise RuntimeError(answer)
+        return answer
+
+    def gather(self, value: Any) -> list[Any]:
+        """Give the values of all ranks, by rank."""
+        return [pickle.loads(each) for each in self._ask("gather", pickle.dumps(value))]
+
+    def store_port(self) -> int:
+        """Give the port of the store for process groups."""
+        return self._ask("store", None)
+
+
+def introduced(knock: int) -> Line:
+    """Get a line to the template: one end goes through its door, with our number."""
+    ours, theirs = pair()
+    with socket.socket(fileno=os.dup(knock)) as door:
+        rights = array.array("i", [theirs.fileno()])
+        number = os.environ["RANK"].encode()
+        door.sendmsg([number], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    theirs.close()
+    return ours

@@ -1,0 +1,259 @@
+"""What the ranks of a test said, made one verdict. Pure: plain data in, plain data out.
+
+A test passes if all ranks passed it, and is skipped, or an expected failure, if all ranks say so.
+It fails if one rank fails, however, and if ranks do not agree. The failure that happened first is
+what is shown; of the others is said in a line what became of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from procession.values.base import Value
+from procession.values.ranks import fold_ranks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    Told = Mapping[str, Any]
+
+STRICT = "[XPASS(strict)] "  # pytest's words for an unexpected success that counts as a failure
+TEXT_OF_OTHERS = 20  # lines of the output of a rank that is not the one to blame
+
+
+class Verdict(Value):
+    """What came of a test.
+
+    outcome: "passed", "skipped", "xfailed" or "failed". when: the phase that failed. headline: the
+    failure in a line. reason: of a skip or an expected failure. first: the rank that failed first,
+    None where no single one did. report: its serialized report, None if it died without one.
+    others: what became of the other ranks, in lines. sections: captured output, with its headings.
+    stacks: where the ranks were when their time was over. seconds: of the slowest rank.
+    certain: a failure that the mark `xfail` does not excuse.
+    """
+
+    outcome: str
+    when: str = "call"
+    headline: str = ""
+    reason: str = ""
+    first: int | None = None
+    report: Told | None = None
+    others: tuple[str, ...] = ()
+    sections: tuple[tuple[str, str], ...] = ()
+    stacks: str = ""
+    seconds: float = 0.0
+    certain: bool = False
+
+
+def merged(came: Told, limit: float) -> Verdict:
+    """Make one verdict of what a template tells. limit: the seconds that the test had."""
+    ranks: Sequence[Told] = came["ranks"]
+    own = [_own(told) for told in ranks]
+    seconds = max((_seconds(told) for told in ranks), default=0.0)
+    failed = [rank for rank, (what, _) in enumerate(own) if what == "failed"]
+    if failed:
+        first = min(failed, key=lambda rank: (_failed_at(ranks[rank]), rank))
+        verdict = _of_failure(ranks, own, first)
+    elif came["timeout"]:
+        verdict = _failure(f"the test had not ended after {limit:g} s", when="call")
+        verdict = verdict.__replace__(
+            others=_lines(ranks, own, None), sections=_output(ranks, None)
+        )
+    elif came["lingered"]:
+        verdict = _of_lingering(ranks)
+    else:
+        verdict = _of_agreement(ranks, own)
+    # An orphan may be seen twice: below its rank, and when that is gone, below its forkserver.
+    found_left = [line for told in ranks for line in told["left"]] + list(came["left"])
+    left = list(dict.fromkeys(found_left))
+    if left:
+        said = f"the test left {'a process' if len(left) == 1 else f'{len(left)} processes'} behind"
+        lines = (f"{said}, ended now:", *(f"  {line}" for line in left))
+        if verdict.outcome != "failed":
+            found = _failure(f"{said}: {left[0]}")
+            verdict = found.__replace__(others=lines, sections=verdict.sections)
+        else:
+            verdict = verdict.__replace__(others=(*verdict.others, *lines))
+    return verdict.__replace__(stacks=came.get("stacks", ""), seconds=seconds)
+
+
+def _failure(headline: str, when: str = "call") -> Verdict:
+    return Verdict("failed", when=when, headline=headline, certain=True)
+
+
+def phases_of(told: Told) -> list[Told]:
+    """Give the reports of a rank's phases."""
+    return [report for report in told["reports"] if "when" in report]
+
+
+def _own(told: Told) -> tuple[str, str]:
+    """Say what the test came to in one rank, and why: the outcome and the reason.
+
+    "ended": it did not come to its end, and others are the reason.
+    """
+    if "crash" in told:
+        return "failed", f"{told['crash']}, after its test" if told["done"] else told["crash"]
+    outcome, reason = "passed", ""
+    for report in phases_of(told):
+        text = report["longrepr"]
+        if report["outcome"] == "failed" and not str(text).startswith(STRICT):
+            return "failed", report["when"]
+        if report["outcome"] == "skipped":
+            xfail = "wasxfail" in report
+            outcome = "xfailed" if xfail else "skipped"
+            reason = report["wasxfail"] if xfail else _reason(text)
+    return (outcome, reason) if told["done"] else ("ended", "")
+
+
+def _reason(longrepr: Any) -> str:
+    words: Any = longrepr
+    return str(words[2] if isinstance(longrepr, (list, tuple)) else words).removeprefix("Skipped: ")
+
+
+def _seconds(told: Told) -> float:
+    return sum(report["duration"] for report in phases_of(told))
+
+
+def _failing(told: Told) -> Told | None:
+    """Give the report of the first phase that failed."""
+    return next((each for each in phases_of(told) if each["outcome"] == "failed"), None)
+
+
+def _failed_at(told: Told) -> int:
+    """Say when a rank failed, in nanoseconds."""
+    report = _failing(told)
+    return report["monotonic"] if report is not None else told["crashed_at"]
+
+
+def _of_failure(ranks: Sequence[Told], own: list[tuple[str, str]], first: int) -> Verdict:
+    told = ranks[first]
+    report = _failing(told)
+    size = len(ranks)
+    of = f"rank {first} of {size}" if size > 1 else "rank 0"
+    if report is None:
+        where = f", {told['where']}" if told.get("where", "").startswith(("is ", "waits ")) else ""
+        headline = f"{of} {own[first][1]}{where}"
+    else:
+        during = "" if report["when"] == "call" else f" in {report['when']}"
+        headline = f"{of} failed first{during}: {_message(report)}"
+        if size == 1:
+            headline = f"{of} failed{during}: {_message(report)}"
+    return Verdict(
+        "failed",
+        when=report["when"] if report is not None else "call",
+        headline=headline,
+        first=first,
+        report=report,
+        others=_lines(ranks, own, first),
+        sections=_output(ranks, first),
+    )
+
+
+def _of_lingering(ranks: Sequence[Told]) -> Verdict:
+    lines: list[str] = []
+    for rank, told in enumerate(ranks):
+        threads = told.get("threads", ())
+        if "where" in told:
+            many = "threads" if len(threads) > 1 else "thread"
+            which = f": its {many} {', '.join(threads[:3])} went on" if threads else ""
+            lines.append(f"rank {rank} had not ended{which}")
+    headline = "a rank did not end after its test"
+    if lines:
+        headline = f"the test was over, but {lines[0]}"
+    found = _failure(headline)
+    return found.__replace__(others=tuple(lines), sections=_output(ranks, None))
+
+
+def _of_agreement(ranks: Sequence[Told], own: list[tuple[str, str]]) -> Verdict:
+    outcomes = {outcome for outcome, _ in own}
+    if len(outcomes) == 1:
+        outcome = outcomes.pop()
+        if outcome == "ended":
+            return _failure("the ranks were ended before their test was over")
+        return Verdict(outcome, reason=own[0][1], sections=_output(ranks, None))
+    which: dict[str, list[int]] = {}
+    for rank, (outcome, reason) in enumerate(own):
+        said = {"skipped": f"skipped it ({reason})", "xfailed": f"failed as expected ({reason})"}
+        said |= {"ended": "were ended"}
+        which.setdefault(said.get(outcome, "passed"), []).append(rank)
+    said = "; ".join(f"{_ranks(of)} {what}" for what, of in which.items())
+    found = _failure(f"the ranks do not agree: {said}")
+    return found.__replace__(sections=_output(ranks, None))
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    return f"rank{'s' if len(numbers) > 1 else ''} {fold_ranks(numbers)}"
+
+
+def _message(report: Told) -> str:
+    crash = _crash(report)
+    text = crash["message"] if crash else str(report["longrepr"])
+    return text.strip().partition("\n")[0][:300] if text.strip() else "no message"
+
+
+def _crash(report: Told) -> Any:
+    longrepr: Any = report["longrepr"]
+    return longrepr.get("reprcrash") if hasattr(longrepr, "get") else None
+
+
+def _lines(ranks: Sequence[Told], own: list[tuple[str, str]], first: int | None) -> tuple[str, ...]:
+    """Say what became of the other ranks, those of one fate in one line."""
+    fates: dict[str, list[int]] = {}
+    blamed = None if first is None else _failing(ranks[first])
+    for rank, (outcome, reason) in enumerate(own):
+        if rank == first:
+            continue
+        told, report = ranks[rank], _failing(ranks[rank])
+        if "crash" in told:
+            said = told["crash"]
+        elif report is not None:
+            said = _beside(report, blamed)
+        elif outcome == "ended":
+            where = told.get("where", "")
+            for verb, doing in (("waits in", "ended while waiting in"), ("is ", "ended while ")):
+                if where.startswith(verb):
+                    where = doing + where.removeprefix(verb)
+                    break
+            else:
+                where = f"ended ({where})" if where else "ended"
+            said = where
+        else:
+            said = f"{outcome} ({reason})" if reason else outcome
+        fates.setdefault(said, []).append(rank)
+    return tuple(f"{_ranks(of)}: {said}" for said, of in fates.items())
+
+
+def _beside(report: Told, blamed: Told | None) -> str:
+    """Say how a rank failed, beside the one that failed first."""
+    crash, first = _crash(report), _crash(blamed) if blamed is not None else None
+    if crash and first and (crash["path"], crash["lineno"]) == (first["path"], first["lineno"]):
+        if crash["message"] == first["message"]:
+            asserts = crash["message"].startswith(("assert ", "AssertionError"))
+            return "same assertion" if asserts else "same failure"
+        return f"same line: {_message(report)}"
+    at = f" ({os.path.basename(crash['path'])}:{crash['lineno']})" if crash else ""
+    return f"{_message(report)}{at}"
+
+
+def _output(ranks: Sequence[Told], first: int | None) -> tuple[tuple[str, str], ...]:
+    """Give what ranks wrote: all of the one to blame, the end of what the others wrote."""
+    found: list[tuple[str, str]] = []
+    order = [*([] if first is None else [first]), *(r for r in range(len(ranks)) if r != first)]
+    for rank in order:
+        told = ranks[rank]
+        phases = phases_of(told)
+        sections = [tuple(each) for each in (phases[-1]["sections"] if phases else ())]
+        for title, text in (*sections, *told.get("output", ())):
+            kept = text
+            if first is not None and rank != first:
+                lines = text.splitlines(keepends=True)
+                if len(lines) > TEXT_OF_OTHERS:
+                    more = f"({len(lines) - TEXT_OF_OTHERS} lines more before)\n"
+                    kept = more + "".join(lines[-TEXT_OF_OTHERS:])
+            if len(ranks) > 1:
+                found.append((f"{title} (rank {rank})", kept))
+            else:
+                found.append((title, kept))
+    return tuple(found)

@@ -1,0 +1,102 @@
+"""Messages between pytest's process, the template, and ranks: pickles over private sockets."""
+
+from __future__ import annotations
+
+import array
+import pickle
+import socket
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MOST_FDS = 250  # beside one message; the kernel takes 253
+LENGTH = struct.Struct("<Q")
+
+
+class Line:
+    """One end of a stream socket that both ends have inherited."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._got = bytearray()
+
+    def fileno(self) -> int:
+        """Give the descriptor, for selectors."""
+        return self.sock.fileno()
+
+    def send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
+        """Send a message, with descriptors beside it. Raises OSError if the other end is gone."""
+        body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        data = memoryview(LENGTH.pack(len(body)) + body)
+        if fds:
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+            data = data[self.sock.sendmsg([data], rights) :]
+        self.sock.sendall(data)
+
+    def receive(self) -> Any:
+        """Wait for the next message. Raises EOFError if the other end is gone."""
+        while True:
+            found = self._next()
+            if found:
+                return found[0]
+            if not self._read():
+                raise EOFError
+
+    def receive_with_fds(self) -> tuple[Any, list[int]]:
+        """Wait for the next message, and the descriptors that came beside it. Raises EOFError."""
+        fds = array.array("i")
+        while True:
+            found = self._next()
+            if found:
+                return found[0], list(fds)
+            data, rights, _, _ = self.sock.recvmsg(
+                1 << 16, socket.CMSG_SPACE(MOST_FDS * fds.itemsize)
+            )
+            for level, kind, body in rights:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    fds.frombytes(body[: len(body) - len(body) % fds.itemsize])
+            if not data:
+                raise EOFError
+            self._got += data
+
+    def arrived(self) -> tuple[list[Any], bool]:
+        """Read what there is without waiting; gives the messages, and whether more may come."""
+        open_ = True
+        try:
+            while open_:
+                open_ = self._read(socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass
+        except ConnectionError:
+            open_ = False
+        messages: list[Any] = []
+        while found := self._next():
+            messages += found
+        return messages, open_
+
+    def _read(self, flags: int = 0) -> bool:
+        data = self.sock.recv(1 << 16, flags)
+        self._got += data
+        return bool(data)
+
+    def _next(self) -> list[Any]:
+        if len(self._got) < LENGTH.size:
+            return []
+        end = LENGTH.size + LENGTH.unpack_from(self._got)[0]
+        if len(self._got) < end:
+            return []
+        body = bytes(self._got[LENGTH.size : end])
+        del self._got[:end]
+        return [pickle.loads(body)]
+
+    def close(self) -> None:
+        """Close this end."""
+        self.sock.close()
+
+
+def pair() -> tuple[Line, Line]:
+    """Make both ends of a line."""
+    ours, theirs = socket.socketpair()
+    return Line(ours), Line(theirs)

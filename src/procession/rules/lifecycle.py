@@ -1,0 +1,316 @@
+"""The lifecycle of a group of ranks: every rule, and nothing else.
+
+Theory of operation. `Lifecycle.handle(event)` takes one event, moves a rank (`rank`), moves the
+group as `tables` says, until no coupling moves it further, and returns the actions that the caller
+must carry out. It knows no process, no clock and no file, so that an exhaustive walk over all joint
+states can prove that nothing gets stuck. An event that cannot happen raises `IllegalEvent` and
+changes nothing.
+
+Rules that the tables rest on:
+
+- The cause is the failure that *happened* first. Events carry the time at which a thing happened
+  (nanoseconds of the machine's monotonic clock), not the time at which its report arrived.
+- What the group ended itself is no failure: a rank that ends after its stop signal was *sent* was
+  ended by the group, unless it failed before. The process that sent the signal says when. A rank's
+  report of a failure may arrive before that: then the failure is taken back.
+- A rank that reported its outcome is about to exit; it gets the stop signal only after `linger`.
+- A patient group that fails leaves its other ranks alone: those that work go on, and those that
+  have no process yet are still started, within the `START` deadline. That ends with the `PATIENCE`
+  deadline, a request to stop, or a rank that cannot be started: a group never works with only a
+  part of its ranks started.
+- The caller decides whether a group that failed starts again (`Swept.again`); the next attempt
+  begins with the `BACKOFF` deadline.
+- In a group of single ranks, a failure ends only its own rank, by SIGKILL if it does not exit. The
+  group fails only if the caller does not start that rank again (`RankEvent.again`).
+- A stop may begin with notice: ranks that know of it may end by themselves, until the `NOTICE`
+  deadline.
+- What is *wanted* is stored apart from the stage: a stop that is requested while a failed group is
+  being ended cancels the restart.
+- One deadline (`GRACE`) runs from the first stop signal to SIGKILL, for ranks and for whatever
+  they left behind; it begins anew only for a request to hurry. A second deadline (`REAP`) limits
+  the wait after SIGKILL. A deadline carries its attempt, so that an old one does nothing.
+
+Rejected: an exit status as a state (a rank that was killed and one that returned are both EXITED;
+how it ended is data); a worker that is STOPPING as soon as the signal is requested (a rank that
+died just before would count as ended by the group).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from procession.rules import tables
+from procession.rules.messages import (
+    Action,
+    Arm,
+    Cancel,
+    Deadline,
+    End,
+    Event,
+    RankEvent,
+    Signal,
+    Spawn,
+    StopWanted,
+    Sweep,
+)
+from procession.rules.rank import Rank
+from procession.rules.tables import (
+    GONE,
+    DeadlineKind,
+    Do,
+    Ended,
+    GroupEvent,
+    Phase,
+    Stage,
+    Worker,
+    WorkerEvent,
+)
+from procession.values.base import Record
+
+NOT_THERE_YET = (Worker.PENDING, Worker.STARTING)
+
+
+class IllegalEvent(Exception):
+    """An event came that the tables do not allow in this state: a defect of the caller."""
+
+
+class Lifecycle(Record):
+    """The joint state of a group. Pass events to `handle`; do what it returns.
+
+    patient: after a failure, others may end by themselves first. single: each rank may fail, and
+    start again, by itself. left_behind: something is there that SIGKILL did not end.
+    """
+
+    nproc: int
+    restarts: int = 0
+    patient: bool = False
+    single: bool = False
+    stage: Stage = Stage.STARTING
+    attempt: int = 0
+    stop_wanted: bool = False
+    left_behind: bool = False
+    ranks: Sequence[Rank] = ()
+    _last_asked = 0  # no field: it says nothing of the state
+
+    def begin(self) -> list[Action]:
+        """Give the actions that start the first attempt. To be called once."""
+        return [self._spawn(), self._arm(DeadlineKind.START)]
+
+    def handle(self, event: Event) -> list[Action]:
+        """Take one event and return what to do now, in order. Raises IllegalEvent."""
+        if isinstance(event, RankEvent):
+            actions = self._rank_event(event)
+        elif isinstance(event, StopWanted):
+            actions = self._stop_wanted(event)
+        elif event.attempt != self.attempt or self.phase.final:
+            return []
+        elif isinstance(event, Deadline):
+            actions = self._move(event.kind, at=event.at) if self._entry(event.kind) else []
+        else:
+            again = event.again and self._retry_due()
+            actions = self._move(GroupEvent.RETRY if again else GroupEvent.SWEPT)
+        while (coupling := tables.COUPLINGS.get(self.stage)) and self._all_are(coupling[0]):
+            actions += self._move(coupling[1])
+        return actions
+
+    # -- what is known
+
+    @property
+    def phase(self) -> Phase:
+        """Where the group is in its life, as people see it."""
+        return self.stage.phase
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the group is ending, and its ranks may still end by themselves."""
+        return self.stage in tables.WAITING
+
+    @property
+    def killing(self) -> bool:
+        """Whether ranks, or what they left behind, are being ended by SIGKILL."""
+        return self.stage in (Stage.KILLED, Stage.SWEEP_KILLED)
+
+    @property
+    def failures(self) -> list[int]:
+        """Ranks that failed by themselves, in the order in which it happened."""
+        failed = [r for r, rank in enumerate(self.ranks) if rank.failed_at is not None]
+        # Of failures with one time stamp, the one that was heard of first stays first.
+        return sorted(failed, key=lambda r: (self.ranks[r].failed_at, self.ranks[r].failed_nth))
+
+    def verdict(self) -> Phase:
+        """Name the end of the group from how its ranks ended."""
+        endings = {rank.ended for rank in self.ranks}
+        if self.failures or Ended.LOST in endings:
+            return Phase.FAILED
+        return Phase.SUCCEEDED if endings <= {Ended.FINISHED} else Phase.STOPPED
+
+    # -- events
+
+    def _rank_event(self, event: RankEvent) -> list[Action]:
+        if not 0 <= event.rank < self.nproc:
+            raise IllegalEvent(f"there is no rank {event.rank}")
+        rank = self.ranks[event.rank]
+        if rank.state is Worker.LOST:
+            return []  # given up: what it does now is no longer ours
+        if not rank.may(event.kind):
+            raise IllegalEvent(
+                f"rank {event.rank} is {rank.state.name} in a group that is {self.stage.name} "
+                f"(attempt {self.attempt}): {event.kind.name} cannot happen"
+            )
+        failed_before = rank.failed_at is not None
+        rank.move(event)
+        fails = rank.failed_at is not None and not failed_before
+        if fails:
+            rank.failed_nth = len(self.failures)
+        news = self._news(event, rank, fails)
+        return self._move(news, event.rank) if news else []
+
+    @staticmethod
+    def _news(event: RankEvent, rank: Rank, fails: bool) -> GroupEvent | None:
+        """Give what the event of a rank is to its group. fails: whether it is its failure."""
+        kind = event.kind
+        if kind is WorkerEvent.SPAWNED:
+            return GroupEvent.SPAWNED
+        if kind in (WorkerEvent.SPAWN_FAILED, WorkerEvent.START_DEADLINE):
+            return GroupEvent.NO_START
+        if rank.failed_at is not None and rank.gone:
+            return GroupEvent.REVIVED if event.again else GroupEvent.LOST
+        if fails:
+            return GroupEvent.HUNG if kind is WorkerEvent.HUNG else GroupEvent.FAILED
+        return None
+
+    def _stop_wanted(self, event: StopWanted) -> list[Action]:
+        if self.phase.final:
+            return []
+        self.stop_wanted = True
+        asked_for = (event.kill, event.notice, event.hurry, True)
+        wishes = (w for w, asked in zip(tables.WISHES, asked_for, strict=True) if asked)
+        return self._move(next(filter(self._entry, wishes)))
+
+    def _retry_due(self) -> bool:
+        return (
+            self.phase is Phase.SWEEPING
+            and self.attempt < self.restarts
+            and not self.stop_wanted
+            and self.verdict() is Phase.FAILED
+            and not any(r.start_failed or r.ended is Ended.LOST for r in self.ranks)
+        )
+
+    def _all_are(self, states: tuple[Worker, ...]) -> bool:
+        """Tell whether every rank is in one of these states; asked after each event."""
+        for _ in range(self.nproc):
+            if self.ranks[self._last_asked].state not in states:
+                return False  # and the next time it is asked first: no walk along all for each
+            self._last_asked = (self._last_asked + 1) % self.nproc
+        return True
+
+    # -- the table
+
+    def _entry(self, event: GroupEvent | DeadlineKind) -> tables.Entry | None:
+        return tables.TABLES[self.patient, self.single].get((self.stage, event))
+
+    def _move(self, event: GroupEvent | DeadlineKind, rank: int = -1, at: int = 0) -> list[Action]:
+        """Take the group to its next stage, and give the actions of the way there."""
+        entry = self._entry(event)
+        if entry is None:
+            raise IllegalEvent(f"a group that is {self.stage.name} cannot take {event.name}")
+        after, *steps = entry
+        if after is not None:
+            self.stage = after
+        actions: list[Action] = []
+        for step in steps:
+            arms = isinstance(step, DeadlineKind)
+            actions += [self._arm(step)] if arms else self._do(step, rank, at)
+        if after is None:  # after the steps: they may say how ranks ended
+            self.stage = Stage[self.verdict().name]
+            actions.append(End(self.phase))
+        return actions
+
+    def _arm(self, kind: DeadlineKind) -> Arm:
+        return Arm(Deadline(kind, self.attempt))
+
+    # -- what is done on the way
+
+    def _do(self, step: Do, rank: int, at: int) -> list[Action]:
+        """Do one step of an entry. rank, at: of the event, where it has them."""
+        ranks = enumerate(self.ranks)
+        match step:
+            case Do.BEGIN:
+                self.attempt += 1
+                return [self._spawn()]
+            case Do.REVIVE:
+                self.ranks = [Rank() if r == rank else each for r, each in ranks]
+                return [Spawn(self.attempt, rank)]
+            case Do.FAIL_LATE:
+                return self._fail([r for r, k in ranks if k.state in NOT_THERE_YET], at)
+            case Do.CANCEL:
+                return [Cancel()] if any(k.state is Worker.PENDING for _, k in ranks) else []
+            case Do.ASK:
+                return self._ask(ranks)
+            case Do.ASK_IT:
+                return self._ask([(rank, self.ranks[rank])])
+            case Do.ASK_AGAIN:
+                return self._signal(r for r, k in ranks if k.asked)
+            case Do.ASK_REST:
+                return self._signal(r for r, k in ranks if not k.asked)
+            case Do.KILL:
+                return self._signal(range(self.nproc), kill=True)
+            case Do.KILL_IT:
+                return self._signal([rank], kill=True)
+            case Do.KILL_FAILED:
+                return self._signal((r for r, k in ranks if k.failed_at is not None), kill=True)
+            case Do.GIVE_UP:
+                self._give_up([r for r, k in ranks if not k.gone], at)
+                self.left_behind = True
+                return []
+            case Do.GIVE_UP_KILLED:
+                late = [r for r, k in ranks if k.asked and not k.gone]
+                self._give_up(late, at)
+                self.left_behind = self.left_behind or bool(late)
+                return self._move(GroupEvent.LOST) if late else []
+            case Do.SWEEP:
+                return [Sweep()]
+            case Do.SWEEP_KILL:
+                return [Sweep(kill=True)]
+
+    def _spawn(self) -> Spawn:
+        self.ranks = [Rank() for _ in range(self.nproc)]
+        return Spawn(self.attempt)
+
+    def _fail(self, late: list[int], at: int) -> list[Action]:
+        actions: list[Action] = []
+        for r in late:
+            actions += self._rank_event(RankEvent(WorkerEvent.START_DEADLINE, r, at))
+        return actions
+
+    def _give_up(self, late: list[int], at: int) -> None:
+        for r in late:
+            self.ranks[r].move(RankEvent(WorkerEvent.REAP_DEADLINE, r, at))
+
+    def _ask(self, ranks: Iterable[tuple[int, Rank]]) -> list[Action]:
+        """Ask ranks that work to stop, and give those that reported their outcome a moment."""
+        alive = (Worker.STARTING, Worker.RUNNING)
+        working = [(r, rank) for r, rank in ranks if rank.state in alive and not rank.asked]
+        actions = self._signal(r for r, rank in working if not rank.reported)
+        if any(rank.reported for _, rank in working):
+            actions.append(self._arm(DeadlineKind.LINGER))
+        return actions
+
+    def _signal(self, ranks: Iterable[int], *, kill: bool = False) -> list[Action]:
+        chosen = tuple(r for r in ranks if self.ranks[r].state not in (Worker.PENDING, *GONE))
+        for r in chosen:
+            self.ranks[r].asked = True
+        return [Signal(chosen, kill)] if chosen else []
+
+    def after_waiting(self, waited: Signal) -> list[Action]:
+        """Give what becomes of a stop signal that could not be sent at once.
+
+        A rank that has reported its outcome meanwhile is on its way out: it gets the signal only
+        after `linger`, as one that had reported it before.
+        """
+        reported = {r for r in waited.ranks if self.ranks[r].reported and not waited.kill}
+        for r in reported:
+            self.ranks[r].asked = False
+        rest = tuple(r for r in waited.ranks if r not in reported)
+        lingers: list[Action] = [self._arm(DeadlineKind.LINGER)] if reported else []
+        return [*([Signal(rest, kill=waited.kill)] if rest else []), *lingers]

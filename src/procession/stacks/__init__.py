@@ -1,1 +1,0 @@
-"""The stacks of ranks: how they are taken, read, and told in few lines."""

@@ -1,0 +1,320 @@
+"""How ranks end: what they report, and their deaths, joined from three sources.
+
+Theory of operation. A death shows in three ways, as a rule in this order:
+
+1. The rank's result pipe ends. The kernel closes it before any connection to other ranks, so it
+   comes before the reports of peers that fail because of this death. It shows when a rank died
+   that reported nothing, but not how.
+2. The rank's pidfd becomes readable, when it is a zombie. This is the way around a forkserver that
+   does not answer or is gone: the exit status is then read from /proc, while there is a zombie.
+3. The forkserver, which reaps it, sends exit status, CPU time and peak memory.
+
+2 and 3 lead to `exited`, of which the first call counts. There, and nowhere else, the three become
+one exit: its status, when it happened, and by how much that is in doubt.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from procession.explain.records import RankRecord
+from procession.forkserver.client import ForkServer
+from procession.rules.lifecycle import Lifecycle
+from procession.rules.messages import RankEvent
+from procession.rules.tables import GONE, Worker, WorkerEvent
+from procession.system.deaths import MOMENT, Deaths
+from procession.system.eventloop import EventLoop
+from procession.system.memory import OomWatch
+from procession.system.processes import status_of_zombie
+from procession.values.base import Record, Value
+from procession.values.exit import Exit
+from procession.values.program import Function
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.prepare.results import ResultReader
+
+# Decides whether a single rank that is gone starts again: from its number, when it went, and
+# whether its exit is a good one. The last argument takes the answer, at once or later.
+Decide = Callable[[int, int, bool, Callable[[bool], None]], None]
+
+# From the end of a program until that is seen, on a busy machine: a part of it for each byte of its
+# memory, and more where a core file is written.
+TEARDOWN_NS = 8_000_000
+TEARDOWN_NS_PER_BYTE = 0.03
+CORE_NS = 1_000_000_000
+# Signals that are no answer to a stop signal: faults of the program, and SIGKILL by the kernel (out
+# of memory). SIGABRT is not among them: handlers, and libraries that shut down, call abort.
+NO_ANSWER = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL)
+SILENT_NS = 1_000_000_000  # from the end of a result pipe to that of its process, at the most
+STATUS_SECONDS = 1.0  # for the forkserver to send the status of a rank that is seen to be dead
+REAPED_SECONDS = 5.0  # more, if it has reaped the rank: the status is nowhere else then
+
+
+class Silence(Record):
+    """When a result pipe ended without a report: between `after` and `until`.
+
+    seen: when this was noticed. late: the loop was busy then, and did not wait for it.
+    """
+
+    after: int
+    until: int
+    seen: int
+    late: bool = False
+
+
+class HeldSignal(Value):
+    """A signal that was asked for at a time; only_caught: for a process with a handler for it."""
+
+    number: int
+    at: int
+    only_caught: bool
+
+
+class Sources(Record):
+    """Where news of one rank come from.
+
+    reader: of its result pipe; watched_at: watched since then. pidfd: -1 for none. silence: set
+    when the pipe has ended without a report. asked: the forkserver was asked for the rank. held:
+    signals for a process that may have begun, of which the forkserver has not told yet.
+    """
+
+    asked: bool = False
+    held: tuple[HeldSignal, ...] = ()
+    reader: ResultReader | None = None
+    watched_at: int = 0
+    pidfd: int = -1
+    silence: Silence | None = None
+
+
+class Exits:
+    """Watches how the ranks of a group end, and reads what they report.
+
+    records, sources: what was seen of each rank, and where news of it come from. server: the
+    forkserver that starts them. handle: takes what happened to one. over_limit: says, for an
+    attempt and a rank, whether the kernel killed it at its own limit of memory. decide: see
+    `Decide`; None: none starts again.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        life: Lifecycle,
+        loop: EventLoop,
+        server: ForkServer,
+        handle: Callable[[RankEvent], None],
+        over_limit: Callable[[int, int], bool],
+    ) -> None:
+        self.records: list[RankRecord] = []
+        self.sources: list[Sources] = []
+        self.server = server
+        self.decide: Decide | None = None
+        self._spec = spec
+        self._life = life
+        self._loop = loop
+        self._handle = handle
+        self._over_limit = over_limit
+        self._gone: set[int] = set()  # whose exit is known, while it is being decided what follows
+        self._refused_one = False
+        self._heard_at = 0  # the latest time that a report gave
+        self._oom = OomWatch()
+        self._deaths = Deaths(loop, self._seen_dead)
+
+    def begin(self) -> None:
+        """Forget the ranks of the attempt before, and expect new ones."""
+        if self.records:
+            self._oom = OomWatch()
+            self._forget_all()
+        numbers = range(self._spec.nproc)
+        self.records = [RankRecord(rank, attempt=self._life.attempt) for rank in numbers]
+        self.sources = [Sources() for _ in numbers]
+
+    def lives(self, rank: int) -> bool:
+        """Whether a rank is not gone yet, or has still to be started."""
+        return self._life.ranks[rank].state not in GONE
+
+    def served_by(self, server: ForkServer) -> None:
+        """Take note of another forkserver."""
+        self.server = server
+        self._deaths.moment = MOMENT
+
+    def hurry(self) -> None:
+        """Take pidfds for the only source of deaths from now on."""
+        self._deaths.moment = 0.0
+
+    # -- source 1: the result pipe, with what ranks report
+
+    def watch(self, rank: int, pidfd: int) -> None:
+        """Watch a rank that has a process now. pidfd: -1 if none could be had."""
+        source = self.sources[rank]
+        reader = source.reader
+        if reader is not None:
+            source.watched_at = time.monotonic_ns()
+            self._loop.watch(reader.fd, lambda: self._read_result(rank), first=True)
+        if pidfd >= 0:
+            source.pidfd = pidfd
+            self._deaths.watch(pidfd, rank)
+
+    def _read_result(self, rank: int, everything: bool = False) -> None:
+        source, record = self.sources[rank], self.records[rank]
+        reader = source.reader
+        if reader is None:
+            return
+        news = reader.read(everything)
+        if reader.refused and not record.refused:
+            record.refused = reader.refused
+            self._log_refused(rank, reader.refused)
+        if reader.ended:
+            self._loop.forget(reader.fd)
+            # A command does not use its result pipe: its end means nothing.
+            python = self._spec.runs_python(rank)
+            if python and reader.report is None and source.silence is None:
+                source.silence = self._silence_now(source, record)
+        if news:
+            first = record.report is None
+            record.report = report = reader.report
+            if report is not None and first and self.lives(rank):
+                self._order_before(report.at)
+                self._handle(RankEvent(WorkerEvent.REPORTED, rank, report.at, report.good))
+
+    def _silence_now(self, source: Sources, record: RankRecord) -> Silence:
+        after, seen = max(self._loop.looked_before, self._heard_at), self._loop.looked
+        if after < source.watched_at:  # it may have ended before it was watched
+            after = record.started_at
+        return Silence(after, seen, seen, not self._loop.slept)
+
+    def _order_before(self, at: int) -> None:
+        """Put silent deaths before a report: those whose pipe was seen to end before it came.
+
+        The peers of a rank that dies without a report see the end of their connections to it, and
+        raise, before it is a zombie that can be reaped. But its result pipe ends even before that,
+        and epoll keeps the order.
+        """
+        self._heard_at = max(self._heard_at, at)
+        for source in self.sources:
+            silence = source.silence
+            if silence is not None and silence.after < at <= silence.until:
+                silence.until = at - 1
+
+    def _log_refused(self, rank: int, why: str) -> None:
+        """Log that what a rank reports is not believed: once for a group, or a thousand may."""
+        if self._refused_one:
+            return
+        self._refused_one = True
+        import logging
+
+        number = self._spec.node.first(self._spec.nproc) + rank
+        logging.getLogger("procession").warning("procession: rank %d: %s", number, why)
+
+    # -- source 2: the pidfd
+
+    def _seen_dead(self, rank: int) -> None:
+        """Wait for the forkserver to say how a rank died; find out without it if it does not."""
+        alone = self.server.lost or self.server.silent
+        at = time.monotonic_ns()
+        if self.lives(rank):
+            self.server.wake()
+            wait = 0.0 if alone else STATUS_SECONDS
+            self._loop.after(("status", rank), wait, lambda: self._find_out(rank, at, alone))
+
+    def _find_out(self, rank: int, at: int, last: bool) -> None:
+        """Find out by ourselves how a rank ended, as long as the kernel keeps its zombie."""
+        pid = self.records[rank].pid
+        if not self.lives(rank) or pid is None:
+            return
+        found = status_of_zombie(pid)
+        if self.server.lost and found is not None and found[0] == signal.SIGKILL:
+            found = None  # the parent-death signal, which says nothing of the rank
+            last = True
+        if found is not None:
+            self.exited(rank, found[0], found[1], None, at)
+        elif last:
+            self.exited(rank, None, None, None, at)
+        else:
+            again = lambda: self._find_out(rank, at, last=True)  # noqa: E731
+            self._loop.after(("status", rank), REAPED_SECONDS, again)
+
+    # -- source 3: the forkserver's message; here all three are joined
+
+    def exited(
+        self, rank: int, status: int | None, cpu: float | None, peak: int | None, at: int
+    ) -> None:
+        """Take note of an exit; status, CPU seconds and peak memory are None if not known."""
+        self._loop.hear_first()  # what ranks reported before, and deaths before, in their order
+        self._loop.cancel(("status", rank))
+        if not self.lives(rank) or rank in self._gone:
+            return
+        record, source = self.records[rank], self.sources[rank]
+        known = self._life.ranks[rank]
+        record.exit = Exit() if status is None else Exit.from_wait_status(status)
+        record.cpu_seconds, record.peak_memory, record.exited_at = cpu, peak, at
+        if record.exit.signal == signal.SIGKILL and known.state is not Worker.KILLING:
+            record.over_limit = self._over_limit(record.attempt, rank)
+            record.out_of_memory = record.over_limit or self._oom.verdict(peak)
+        self._read_result(rank, everything=True)
+        self._forget(rank)  # from here on it is over
+        ok = record.exit.ok
+        if isinstance(self._spec.program, Function):
+            ok = ok and record.report is not None and record.report.good
+        if not ok:
+            at, doubt = _time_of_death(record, source.silence, at)
+            by_itself = record.exit.signal in NO_ANSWER and record.exit.signal not in record.signals
+            sent = known.stop_at
+            if by_itself and sent is not None and at - doubt < sent <= at:
+                # It was already dying when the stop signal was sent, of a signal of its own.
+                doubt -= at - (sent - 1)
+                at = sent - 1
+            record.exited_at, record.doubt = at, doubt
+        self._gone.add(rank)
+
+        def decided(again: bool) -> None:
+            self._gone.discard(rank)
+            self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok, again))
+
+        if self.decide is None:
+            decided(again=False)
+        else:
+            self.decide(rank, at, ok, decided)
+
+    # -- the end
+
+    def _forget(self, rank: int) -> None:
+        source = self.sources[rank]
+        if source.pidfd >= 0:
+            self._deaths.forget(source.pidfd)
+            os.close(source.pidfd)
+            source.pidfd = -1
+        if source.reader is not None and source.reader.fd >= 0:
+            self.records[rank].torn = source.reader.torn
+            self._loop.forget(source.reader.fd)
+            source.reader.close()
+
+    def _forget_all(self) -> None:
+        for rank in range(len(self.sources)):
+            self._forget(rank)
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        self._forget_all()
+        self._deaths.close()
+
+
+def _time_of_death(record: RankRecord, silence: Silence | None, at: int) -> tuple[int, int]:
+    """Say when a rank died that was seen dead `at`, and by how much it may have been earlier.
+
+    The kernel takes down the memory of a process, and may write it to a core file, before it
+    closes descriptors; and we may have been busy with something else when it did.
+    """
+    ours = record.exit.signal in record.signals
+    if silence is not None and not ours and at - silence.seen <= SILENT_NS:
+        at = min(at, silence.until)
+    took = TEARDOWN_NS + int((record.peak_memory or 0) * TEARDOWN_NS_PER_BYTE)
+    if record.exit.core:
+        took += CORE_NS
+    began = max(at - took, record.started_at)
+    busy = silence.after if silence is not None and silence.late else at
+    return at, max(0, at - min(began, busy))

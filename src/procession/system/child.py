@@ -1,0 +1,98 @@
+"""Signalling and reaping one child of this process, without hitting another process.
+
+It may also be a process that somebody else has started (`own=False`): then nobody can reap it here,
+and its end is all there is to wait for. Its pid may be used again, so without a pidfd nothing is
+sent to it.
+
+A child is addressed by its pidfd. Where there is none (no descriptor is left, or a container's
+filter refuses `pidfd_open`), its pid is used. The kernel does not reuse that before the child is
+reaped here; only a program that reaps all its children itself (`waitpid(-1)`) could change that.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+LOOK_EVERY = 0.005  # seconds, where there is no pidfd
+
+
+class Child:
+    """A child process. own: it was started by this process, which is to reap it."""
+
+    def __init__(self, pid: int, *, own: bool = True) -> None:
+        self.pid = pid
+        self.own = own
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except (OSError, AttributeError):
+            self._pidfd = -1
+
+    def signal(self, number: int) -> None:
+        """Signal it, if it is there."""
+        try:
+            if self._pidfd >= 0:
+                signal.pidfd_send_signal(self._pidfd, number)
+                return
+        except PermissionError:
+            pass  # the call itself may be what is refused
+        except OSError:
+            return  # gone
+        if not self.own:
+            return
+        try:
+            os.kill(self.pid, number)
+        except OSError:
+            pass  # gone
+
+    def reaped(self, timeout: float) -> bool:
+        """Wait for its end, and reap it; False if it has not ended within `timeout` seconds."""
+        until = time.monotonic() + timeout
+        if self._pidfd >= 0:
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            # A debugger may still hold a dead child: then it cannot be reaped yet.
+            return bool(poll.poll(timeout * 1000)) and self._reap()
+        while self.own and not self._reap():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(LOOK_EVERY)
+        return True
+
+    def ending(self, timeout: float) -> str:
+        """Wait for its end without reaping it; gives it in words, "" if it is not seen in time."""
+        from procession.values.exit import Exit
+
+        if self._pidfd < 0:
+            return ""
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        poll.poll(timeout * 1000)
+        try:
+            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        except OSError:
+            return ""
+        if found is None:
+            return ""
+        exited = found.si_code == os.CLD_EXITED
+        return str(Exit(found.si_status) if exited else Exit(signal=found.si_status))
+
+    def _reap(self) -> bool:
+        if not self.own:
+            return True
+        try:
+            return os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
+        except ChildProcessError:
+            return True  # the program reaped it with waitpid(-1)
+
+    def forget_descriptor(self) -> None:
+        """Use its pid from now on: other code has closed the descriptor."""
+        self._pidfd = -1
+
+    def close(self) -> None:
+        """Close its descriptor."""
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1

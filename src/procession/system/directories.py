@@ -1,0 +1,74 @@
+"""The directories of one user: for sockets of living runs, and for records of past ones.
+
+Theory of operation. The directory of sockets must belong to the user alone, or somebody else could
+put a socket of their own where a run is looked for. The directory is opened once and checked by its
+descriptor; files in it are reached as /proc/self/fd/N/NAME. So nobody can replace the directory in
+between, and a name fits into the 108 bytes of a socket's address, however long the path is.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+MOST_BYTES = 80  # of a socket's name
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Refused(Exception):
+    """The directory for sockets is not the user's alone. The text is one line."""
+
+
+def runtime_directory() -> str:
+    """Name the directory for sockets; it need not be there."""
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(given) and os.path.isdir(given):
+        return os.path.join(given, "procession")
+    uid = os.geteuid()
+    if os.path.isdir(f"/run/user/{uid}"):
+        return f"/run/user/{uid}/procession"
+    return os.path.join(os.environ.get("TMPDIR") or "/tmp", f"procession-{uid}")  # noqa: S108 - checked
+
+
+def state_directory() -> str:
+    """Name the directory for the index and for runs that are detached; it need not be there."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(given):
+        given = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(given, "procession")
+
+
+def open_runtime(*, make: bool) -> int:
+    """Open the directory for sockets, made first if it is missing and `make` says so.
+
+    Raises Refused if it is not this user's alone, OSError if it cannot be had.
+    """
+    path = runtime_directory()
+    if make:
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            pass
+    try:
+        fd = os.open(path, _FLAGS)
+    except NotADirectoryError:  # O_NOFOLLOW gives this for a symbolic link, too
+        raise Refused(f"{path} is a link, or no directory") from None
+    found = os.fstat(fd)
+    if found.st_uid != os.geteuid():
+        os.close(fd)
+        raise Refused(f"{path} belongs to user {found.st_uid}")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        os.close(fd)
+        raise Refused(f"others may enter {path}: chmod 700 it")
+    return fd
+
+
+def inside(directory: int, name: str) -> str:
+    """Give a short path of what is in an open directory."""
+    return f"/proc/self/fd/{directory}/{name}"
+
+
+def socket_name(run: str) -> str:
+    """Give the name of a run's socket: its id, shortened where it is too long."""
+    name = run.replace("/", "_").replace("\0", "_").lstrip(".") or "run"
+    return os.fsdecode(os.fsencode(name)[:MOST_BYTES])

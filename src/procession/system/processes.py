@@ -1,0 +1,156 @@
+"""Processes as /proc shows them: looking at one or at all, and signalling one that was seen.
+
+The kernel may reuse a pid between the look and the signal. So a process is signalled by a pidfd,
+and only if its start time is still the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Iterable
+
+from procession.system.files import process_fields
+from procession.system.identity import proc_is_ours
+from procession.values.base import Value
+
+DEAD = (b"Z", b"X")
+# Errors of the process that looks, which say nothing about the one that is looked at.
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class Seen(Value):
+    """A process as /proc shows it. start: in clock ticks since the machine started."""
+
+    pid: int
+    parent: int
+    group: int
+    start: int
+
+
+def seen_in(pid: int, fields: list[bytes]) -> Seen | None:
+    """Read the fields of a process; None if it is gone, or a zombie."""
+    # A process whose first thread has ended is shown as a zombie, even if other threads go on.
+    if not fields or (fields[0] in DEAD and int(fields[17]) < 2):
+        return None
+    return Seen(pid, int(fields[1]), int(fields[2]), int(fields[19]))
+
+
+def processes() -> dict[int, Seen]:
+    """Give the processes that live, by pid; none where /proc does not show our namespace.
+
+    Raises OSError if this process has no descriptor or memory left to look with.
+    """
+    found: dict[int, Seen] = {}
+    try:
+        names = os.listdir("/proc") if proc_is_ours() else []
+    except OSError as e:
+        if e.errno in NO_ROOM:
+            raise
+        names = []
+    for name in names:
+        if not name.isdecimal():
+            continue
+        try:
+            seen = seen_in(int(name), process_fields(int(name)))
+        except OSError as e:
+            if e.errno in NO_ROOM:
+                raise
+            continue  # it is hidden
+        if seen is not None:
+            found[seen.pid] = seen
+    return found
+
+
+def look_at(pid: int) -> Seen | None:
+    """Look at one process; None if it is gone, or a zombie."""
+    try:
+        return seen_in(pid, process_fields(pid))
+    except OSError:
+        return None
+
+
+def below(tops: Iterable[int], seen: dict[int, Seen]) -> set[int]:
+    """Give the descendants of some processes, without these."""
+    children: dict[int, list[int]] = {}
+    for each in seen.values():
+        children.setdefault(each.parent, []).append(each.pid)
+    found: set[int] = set()
+    waiting = list(tops)
+    while waiting:
+        for pid in children.get(waiting.pop(), ()):
+            if pid not in found:
+                found.add(pid)
+                waiting.append(pid)
+    return found
+
+
+def parents(pid: int) -> list[int] | None:
+    """Give the ancestors of a process, the nearest first.
+
+    None if the process is gone, or its ancestors change during the look.
+    """
+    found: list[int] = []
+    now = look_at(pid)
+    while now is not None and now.parent not in (0, *found):
+        found.append(now.parent)
+        above = look_at(now.parent)
+        if above is None and look_at(now.pid) == now:
+            return found  # the parent is there, and hidden
+        now = above
+    return None if now is None else found
+
+
+def send(process: Seen, number: int) -> None:
+    """Signal a process that was seen, unless another process has its pid by now."""
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return  # gone
+    except OSError:  # pidfds are missing or refused here, or no descriptor is left
+        _send_by_number(process, number)
+        return
+    try:
+        now = look_at(process.pid)
+        if now is not None and now.start == process.start:
+            signal.pidfd_send_signal(pidfd, number)
+            if number != signal.SIGKILL:
+                signal.pidfd_send_signal(pidfd, signal.SIGCONT)  # a stopped process could not obey
+    except ProcessLookupError:
+        pass  # gone
+    except OSError:  # another user's, or the call is refused
+        _send_by_number(process, number)
+    finally:
+        os.close(pidfd)
+
+
+def _send_by_number(process: Seen, number: int) -> None:
+    now = look_at(process.pid)
+    if now is None or now.start != process.start:
+        return
+    try:
+        os.kill(process.pid, number)
+        if number != signal.SIGKILL:
+            os.kill(process.pid, signal.SIGCONT)
+    except OSError:
+        pass  # gone, or another user's
+
+
+def status_of_zombie(pid: int) -> tuple[int, float] | None:
+    """Give the wait status of a zombie (dead, and not reaped yet), and its CPU seconds.
+
+    None if it is no zombie, or if the kernel does not show the status to this user.
+    """
+    if not proc_is_ours():
+        return None
+    try:
+        fields = process_fields(pid)
+        if fields[0] != b"Z":
+            return None
+        # Without the right to read this, /proc shows 0 for every status.
+        os.readlink(f"/proc/{pid}/ns/user")
+        seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return int(fields[49]), seconds
+    except (OSError, IndexError, ValueError):
+        return None

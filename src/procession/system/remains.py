@@ -1,0 +1,212 @@
+"""What is left of a group, found from outside, where its forkserver cannot say or is gone.
+
+A forkserver knows what is below it, since it is the parent of it all. Its launcher has to look
+through /proc: for the descendants of the forkserver while there is one, and for processes whose
+environment holds the launcher's mark (`PROCESSION_LAUNCHER`). Everything that a rank starts
+inherits the mark, and keeps it after its parents have gone. Other groups of the same launcher carry
+the same mark: what is below their forkservers is left alone.
+
+A fork of the launcher (start method "fork") shows the launcher's own environment in /proc, without
+a mark. Instead it has a page of memory that all its forks share, and that /proc shows by its
+number. What these forks start by exec has the mark.
+
+A look at /proc is no snapshot. What it misses must not be taken for gone:
+
+- A process that ends gives up its memory first. That takes longer the more memory it has, and a
+  busy machine may delay it. Such a process has neither environment nor pages, but still its files,
+  ports and devices. So a process that was found once counts until it is gone.
+- A process that was never found may be in that state, or in the middle of an exec, where it has no
+  environment yet. If it is an orphan and younger than the forkserver, it may belong to the group:
+  it is looked at again, for DOUBT_SECONDS at most.
+- A process that forks and ends during the look is gone when it is looked at, and its child is not
+  on the list. So nothing is left only when two looks in a row have found nothing.
+- A parent may end between the look at its child and the look at itself. So a process that has the
+  mark and seems to have no forkserver above it is looked at once more, with its parents.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import time
+from collections.abc import Collection, Iterable
+
+from procession.system.files import process_fields
+from procession.system.processes import NO_ROOM, Seen, below, parents, processes, seen_in, send
+
+VARIABLE = b"PROCESSION_LAUNCHER="
+PAGE_NAME = "procession-group"
+QUIET_LOOKS = 2  # looks in a row that must find nothing
+DOUBT_SECONDS = 2.0  # that a process has to end, or to get its environment
+
+
+def _read(path: str) -> bytes:
+    """Read a file in /proc; b"" if its process is gone, or has no memory. Raises OSError."""
+    try:
+        with open(path, "rb", buffering=0) as f:
+            return f.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def page_file() -> tuple[int, int]:
+    """Make the file of a page that forks are to share: its descriptor and its number.
+
+    Raises OSError.
+    """
+    fd = os.memfd_create(PAGE_NAME, os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(fd, mmap.PAGESIZE)
+        return fd, os.fstat(fd).st_ino
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def carries(pid: int, mark: str, page: int) -> bool | None:
+    """Whether a process has this mark of a launcher, or this page; None if it shows nothing now.
+
+    Raises OSError if this process has no descriptor or memory left to look with.
+    """
+    shown = _carries(f"/proc/{pid}", mark, page)
+    if shown is not None:
+        return shown
+    try:
+        fields = process_fields(pid)
+        if seen_in(pid, fields) is None or fields[47] == fields[48] != b"0":
+            return False  # it is gone; its environment is empty
+        # Its first thread may have ended before the others.
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            shown = _carries(f"/proc/{pid}/task/{thread}", mark, page)
+            if shown is not None:
+                return shown
+    except OSError as e:
+        if e.errno in NO_ROOM:
+            raise
+    return None
+
+
+def _carries(place: str, mark: str, page: int) -> bool | None:
+    try:
+        # The page first: a process that execs between the two looks has the mark afterwards.
+        if page and _has_page(_read(f"{place}/maps"), page):
+            return True
+        environment = _read(f"{place}/environ")
+    except OSError as e:
+        if e.errno in NO_ROOM:
+            raise
+        return False  # another user's
+    if not environment:
+        return None
+    return bool(mark) and VARIABLE + mark.encode() in environment.split(b"\0")
+
+
+def _has_page(maps: bytes, number: int) -> bool:
+    name, wanted = f"/memfd:{PAGE_NAME}".encode(), str(number).encode()
+    return name in maps and any(
+        name in line and line.split()[4] == wanted for line in maps.splitlines()
+    )
+
+
+class Remains:
+    """What is left of one group.
+
+    server: the pid of its forkserver. start: when that began, in clock ticks since the machine
+    started, 0 if not known. mark: of its launcher. page: the number of the page of its forks, 0 for
+    none. spared: process groups that got the stop signal already. above: the ancestors of the
+    forkserver, if they are not this process and its own.
+    """
+
+    def __init__(
+        self,
+        server: int,
+        start: int,
+        mark: str,
+        page: int = 0,
+        spared: Iterable[int] = (),
+        above: Iterable[int] = (),
+    ) -> None:
+        self._pid = server
+        self._start = start
+        self._mark = mark
+        self._page = page
+        self._above = frozenset(above)
+        self._spared = set[int](spared)
+        self._signalled: set[tuple[int, int]] = set()  # pid, start
+        self._found: set[tuple[int, int]] = set()  # by the last look
+        self._doubted: dict[tuple[int, int], float] = {}  # since when
+        self._quiet = 0  # looks in a row that have found nothing
+
+    def spare(self, groups: Iterable[int]) -> None:
+        """Take note of more process groups that got the stop signal."""
+        self._spared.update(groups)
+
+    def begin(self, *, hurry: bool) -> None:
+        """Begin a round of signals, in which every process gets one. hurry: spared groups, too."""
+        self._signalled = set()
+        if hurry:
+            self._spared = set[int]()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left, for sure."""
+        return self._quiet >= QUIET_LOOKS
+
+    def find(self, others: Collection[int]) -> list[Seen]:
+        """Find what is left now. others: the pids of the launcher's other forkservers."""
+        self._quiet += 1
+        try:
+            return self._find(others)
+        except OSError:  # no descriptor or memory to look with: perhaps the next time
+            self._quiet = 0
+            return []
+
+    def _find(self, others: Collection[int]) -> list[Seen]:
+        seen = processes()
+        not_ours = below(others, seen) | {os.getpid(), *others}
+        found = {each.pid for each in seen.values() if (each.pid, each.start) in self._found}
+        server = seen.get(self._pid)
+        if server is not None and server.start == self._start:
+            not_ours.add(self._pid)
+            found |= below([self._pid], seen)
+        if self._mark or self._page:
+            for pid in seen.keys() - not_ours - found:
+                if self._is_ours(seen[pid], others):
+                    found.add(pid)
+        found = (found | below(found, seen)) - not_ours
+        left = [seen[pid] for pid in sorted(found)]
+        self._found = {(each.pid, each.start) for each in left}
+        if left:
+            self._quiet = 0
+        return left
+
+    def _is_ours(self, each: Seen, others: Collection[int]) -> bool:
+        """Whether a process belongs to this group by what it carries; takes note of a doubt."""
+        if each.start < self._start:
+            return False
+        carried = carries(each.pid, self._mark, self._page)
+        if carried is False:
+            return False
+        above = parents(each.pid)
+        if above is None:
+            self._quiet = 0
+            return False
+        if any(pid in others for pid in above):
+            return False
+        if carried:
+            return True
+        reapers = {1, os.getpid(), *(parents(os.getpid()) or ()), *self._above}
+        since = self._doubted.setdefault((each.pid, each.start), time.monotonic())
+        if above[:1] and above[0] in reapers and time.monotonic() - since < DOUBT_SECONDS:
+            self._quiet = 0
+        return False
+
+    def signal(self, number: int, left: Iterable[Seen]) -> None:
+        """Signal the processes that had no signal in this round."""
+        for each in left:
+            if (each.pid, each.start) in self._signalled:
+                continue
+            self._signalled.add((each.pid, each.start))
+            if number == signal.SIGKILL or each.group not in self._spared:
+                send(each, number)

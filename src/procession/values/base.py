@@ -1,0 +1,131 @@
+"""Classes of named fields, as `dataclasses` makes them, without what that costs each launch.
+
+`dataclasses` imports `inspect`, and writes and compiles six functions for each class: 25 ms for
+the classes of this package, where a launch takes as long. Here all classes share their methods.
+What `dataclasses` and `inspect` ask such a class for (`fields`, `replace`, `asdict`, `signature`)
+is made when they ask. Type checkers take these classes for dataclasses.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from typing_extensions import Self, dataclass_transform
+else:
+
+    def dataclass_transform(**_):
+        """Do nothing: it is for the type checker."""
+        return lambda cls: cls
+
+
+class _AsDataclass:
+    """An attribute of the dataclass with the same fields, made when it is read."""
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, _: object, cls: type[_Fields]) -> Any:
+        import dataclasses
+        import inspect
+
+        made = dataclasses.make_dataclass(
+            cls.__name__,
+            [(n, cls.__annotations__[n]) for n in cls.__match_args__],
+            namespace=vars(cls)["_defaults"],
+        )
+        return inspect.signature(made) if self._name == "__signature__" else vars(made)[self._name]
+
+
+class _Fields:  # noqa: PLW1641 - its subclasses have a hash, or none
+    """The methods. The fields of a class are the names that it annotates.
+
+    All objects share a default, so it must not be changed.
+    """
+
+    __match_args__: tuple[str, ...] = ()
+    _defaults: dict[str, Any]
+    _field_names: frozenset[str]
+
+    if not TYPE_CHECKING:
+        __dataclass_fields__ = _AsDataclass()
+        __signature__ = _AsDataclass()
+
+    def __init_subclass__(cls) -> None:
+        cls.__match_args__ = tuple(cls.__annotations__)
+        cls._field_names = frozenset(cls.__match_args__)
+        cls._defaults = {n: cls.__dict__[n] for n in cls.__match_args__ if n in cls.__dict__}
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, *args, **kwargs):
+            # A launch makes thousands of these objects: no set is made where nothing is wrong.
+            names = self.__match_args__
+            fields = self.__dict__
+            fields.update(self._defaults)
+            if args:
+                fields.update(zip(names, args, strict=False))
+            if kwargs:
+                fields.update(kwargs)
+                given = names[: len(args)]
+                if not kwargs.keys() <= self._field_names or (
+                    args and not kwargs.keys().isdisjoint(given)
+                ):
+                    wrong = sorted(kwargs.keys() - {*names[len(args) :]})
+                    self._refuse(f"given twice, or unknown: {', '.join(wrong)}")
+            if len(args) > len(names):
+                self._refuse(f"takes {len(names)} values, not {len(args)}")
+            if len(fields) < len(names):
+                self._refuse(f"lacks {', '.join(n for n in names if n not in fields)}")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise TypeError(f"{type(self).__name__}: {what}")
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(map(self.__dict__.__getitem__, self.__match_args__))
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __repr__(self) -> str:
+        shown = [f"{n}={v!r}" for n, v in zip(self.__match_args__, self._values(), strict=True)]
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+    def __replace__(self, **changes: Any) -> Self:
+        """Give a copy with other values; `copy.replace` calls it."""
+        given = dict(zip(self.__match_args__, self._values(), strict=True))
+        return type(self)(**{**given, **changes})
+
+
+@dataclass_transform(frozen_default=True)
+class Value(_Fields):
+    """A frozen value: equal and hashed by its fields, which its subclass annotates."""
+
+    if not TYPE_CHECKING:
+
+        def __setattr__(self, name, _):
+            _frozen(f"cannot assign to field {name!r}")
+
+        def __delattr__(self, name):
+            _frozen(f"cannot delete field {name!r}")
+
+        def __hash__(self):
+            return hash(self._values())
+
+        __eq__ = _Fields.__eq__  # a class that has one without the other cannot be hashed
+
+
+@dataclass_transform()
+class Record(_Fields):
+    """A value that may change: equal by its fields, which its subclass annotates."""
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+
+def _frozen(what: str) -> NoReturn:
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(what)

@@ -1,0 +1,211 @@
+"""What procession raises, and the facts about a rank's end that it carries."""
+
+from __future__ import annotations
+
+import enum
+
+from procession.values.base import Value
+from procession.values.exit import UNKNOWN_EXIT, Exit
+
+HUNG_CODE = 124  # as of `timeout` of the coreutils
+
+
+class Outcome(enum.Enum):
+    """How a rank ended."""
+
+    RETURNED = "returned"
+    EXITED = "exited"
+    RAISED = "raised an exception"
+    INTERRUPTED = "was interrupted (KeyboardInterrupt)"
+    UNPICKLABLE = "returned a value that cannot be pickled"
+    NO_VALUE = "ended without returning"
+    TORN_VALUE = "died while it sent its value"
+    SIGNALLED = "was killed by a signal"
+    NOT_STARTED = "could not be started"
+    CANCELLED = "was not started"
+    HUNG = "hung"
+    LOST = "could not be ended"
+    NODE_LOST = "was lost with its node"
+    ORPHANED = "was killed when its forkserver was lost"
+    UNKNOWN = "vanished: its exit status is not known"
+
+
+SIMULTANEOUS = 1_000_000  # nanoseconds: the order of failures closer together is not known
+
+
+class RankEnd(Value):
+    """All that is known about the end of one rank.
+
+    Times are nanoseconds of the machine's monotonic clock; memory is in bytes.
+
+    rank: the rank; where several machines have a part of the job, its local rank.
+    pid: its process, None if it had none.
+    outcome: how it ended. exit: its exit status.
+    announced: the exit code that it reported, if it was ended before it could exit; else None.
+    sent: the signals that its group sent it, None if that is not known.
+    type_name, message: of its exception, else "".
+    traceback: its traceback as Python would print it, else "".
+    started_at: when its process was made. happened_at: when it ended or failed, at the latest.
+    doubt: nanoseconds by which that may have been earlier: 0 if the rank reported it itself. The
+        death of a rank without a report is seen only when the kernel has torn it down.
+    seconds: run time. peak_memory, cpu_seconds: as the kernel counts them for the process and those
+        of its children that it waited for; None if unknown.
+    stderr_tail: its last lines of stderr, oldest first, if its group saw them.
+    stdout_log, stderr_log, error_file: paths, "" where there is none.
+    out_of_memory: for SIGKILL, whether memory was the likely reason; None: not known.
+    note: a remark, "" for none.
+    host: the name of its machine, where ranks are on several, else "".
+    """
+
+    rank: int
+    pid: int | None
+    outcome: Outcome
+    exit: Exit = UNKNOWN_EXIT
+    announced: int | None = None
+    sent: tuple[int, ...] | None = None
+    type_name: str = ""
+    message: str = ""
+    traceback: str = ""
+    started_at: int = 0
+    happened_at: int = 0
+    doubt: int = 0
+    seconds: float = 0.0
+    peak_memory: int | None = None
+    cpu_seconds: float | None = None
+    stderr_tail: tuple[str, ...] = ()
+    stdout_log: str = ""
+    stderr_log: str = ""
+    error_file: str = ""
+    out_of_memory: bool | None = None
+    note: str = ""
+    host: str = ""
+
+
+class GroupEnd(Value):
+    """How a group ended: its ranks by how they ended, and remarks about the whole.
+
+    name: the group's name. nproc: its size. attempt: which life of it, from 0.
+    failures: ranks that failed by themselves, in the order in which it happened.
+    ended: ranks that we ended. finished: ranks that finished. run_dir: "" where there is none.
+    stacks: where the ranks were when it failed, in lines, as far as that was seen. stacks_file:
+        the path of all their stacks, "" where there is none.
+    notes: remarks about the whole, one line each. node, nodes: which of how many machines.
+    first: the number that rank 0 has in the whole job. world: how many ranks that has; 0: nproc.
+    regrouped: how many of the attempts before ended since a machine came or went: no restarts.
+    """
+
+    name: str
+    nproc: int
+    attempt: int = 0
+    failures: tuple[RankEnd, ...] = ()
+    ended: tuple[RankEnd, ...] = ()
+    finished: tuple[RankEnd, ...] = ()
+    run_dir: str = ""
+    stacks: tuple[str, ...] = ()
+    stacks_file: str = ""
+    notes: tuple[str, ...] = ()
+    node: int = 0
+    nodes: int = 1
+    first: int = 0
+    world: int = 0
+    regrouped: int = 0
+
+    @property
+    def together(self) -> tuple[RankEnd, ...]:
+        """The failures that are so close in time that each may have been the first."""
+        if not self.failures:
+            return ()
+        cause, *later = self.failures
+        latest = cause.happened_at + SIMULTANEOUS
+        return (
+            cause,
+            *(
+                f
+                for f in later
+                if f.happened_at - f.doubt <= latest and f.outcome is not Outcome.LOST
+            ),
+        )
+
+
+class ProcessionError(Exception):
+    """The base of everything that procession raises by itself."""
+
+
+class SpecError(ProcessionError, ValueError):
+    """What was asked for cannot be done; nothing was started. The text is one line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.splitlines()))
+
+
+class RemoteError(ProcessionError):
+    """Stands for an exception of a rank that cannot be rebuilt here (its class does not pickle).
+
+    type_name: the name of its class. message: its text.
+    """
+
+    def __init__(self, type_name: str, message: str) -> None:
+        super().__init__(type_name, message)
+        self.type_name = type_name
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.type_name}: {self.message}" if self.message else self.type_name
+
+
+class GroupFailed(ProcessionError):
+    """A group failed. `str()` of it is the full report.
+
+    cause: the failure that happened first. failures: all ranks that failed by themselves, in the
+    order in which it happened. ended: ranks that the group ended because of it. finished: ranks
+    that had finished. `__cause__` is the cause's own exception, where it had one.
+    """
+
+    def __init__(self, end: GroupEnd, report: str) -> None:
+        super().__init__(end, report)
+        self.end = end
+        self.report = report
+
+    def __str__(self) -> str:
+        return self.report
+
+    @property
+    def cause(self) -> RankEnd:
+        """The failure that happened first."""
+        return self.end.failures[0]
+
+    @property
+    def failures(self) -> tuple[RankEnd, ...]:
+        """Ranks that failed by themselves, in the order in which it happened."""
+        return self.end.failures
+
+    @property
+    def ended(self) -> tuple[RankEnd, ...]:
+        """Ranks that the group ended."""
+        return self.end.ended
+
+    @property
+    def finished(self) -> tuple[RankEnd, ...]:
+        """Ranks that had finished by themselves."""
+        return self.end.finished
+
+    @property
+    def exit_code(self) -> int:
+        """What a command that ran this group should exit with: never 0."""
+        return exit_code_after(self.cause)
+
+
+def exit_code_after(cause: RankEnd) -> int:
+    """Give what a command exits with whose ranks failed by this cause: never 0.
+
+    124 for a hang, as `timeout` has it; 1 for a rank that did not start, however it was ended then.
+    """
+    if cause.outcome is Outcome.HUNG:
+        return HUNG_CODE
+    if cause.outcome is Outcome.NOT_STARTED:
+        return 1
+    return (cause.exit.shell_code if cause.announced is None else cause.announced) or 1
+
+
+class StartFailed(GroupFailed):
+    """A group could not be started; nothing of it is left running."""

@@ -1,0 +1,111 @@
+"""Where ranks run, and with how much of the machine: a policy like those of `policy`."""
+
+from __future__ import annotations
+
+import os
+
+from procession.values.base import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MODES = ("node", "socket", "exclusive", "core-complex")
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+LEAST_MEMORY = 1 << 20  # no process gets as far as its program with less
+CAP_SYS_NICE = 23
+
+
+class Placement(Value):
+    """The CPUs, the priority and the memory of each rank.
+
+    numa: "node" (all CPUs of the rank's NUMA node), "socket" (all of that node's socket),
+        "exclusive" (a share of the node's cores that no other rank has) or "core-complex" (those
+        that share one last-level cache, a different one for each rank as long as there are some);
+        as torchrun's --numa-binding. A rank's node is that of its GPU, if it has one; else ranks
+        are distributed over the nodes in turn. None: where this process may run.
+    cpus_per_rank: so many CPUs for each rank that no other rank has, one of each core where there
+        are enough cores. None: no CPUs of its own. Not together with `numa`.
+    nice: what is added to this process's niceness, from -20 to 19; more is less urgent.
+    memory_limit: the most memory that a rank and what it starts may use together, in bytes, or as
+        text with K, M, G or T for powers of 1024, such as "4G"; by a cgroup if one can be made,
+        else by RLIMIT_DATA for each process. None: no limit.
+    """
+
+    numa: str | None = None
+    cpus_per_rank: int | None = None
+    nice: int = 0
+    memory_limit: int | str | None = None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The limit of memory in bytes, None for none. Raises ValueError."""
+        limit = self.memory_limit
+        return read_size(limit) if isinstance(limit, str) else limit
+
+    def check(self, nproc: int) -> None:
+        """Raise ValueError for what a group of `nproc` ranks cannot have here."""
+        given: dict[str, Any] = vars(self)
+        numa, count = given["numa"], given["cpus_per_rank"]
+        if numa is not None and numa not in MODES:
+            raise ValueError(f"numa must be one of {', '.join(MODES)}, not {numa!r}")
+        if count is not None:
+            if type(count) is not int or count < 1:
+                raise ValueError(f"cpus_per_rank must be a count of 1 or more, not {count!r}")
+            if numa is not None:
+                raise ValueError("numa and cpus_per_rank both say where ranks run: give one")
+            there = len(os.sched_getaffinity(0))
+            if count * nproc > there:
+                raise ValueError(
+                    f"{nproc} ranks with {count} CPUs each need {count * nproc}, "
+                    f"but this process may use {there}"
+                )
+        if type(given["nice"]) is not int or not -20 <= given["nice"] <= 19:
+            raise ValueError(f"nice must be a number from -20 to 19, not {given['nice']!r}")
+        if self.nice < 0 and not _may_hurry(self.nice):
+            raise ValueError(f"nice {self.nice}: only root may make a process more urgent")
+        limit = given["memory_limit"]
+        if limit is None:
+            return
+        if not isinstance(limit, (int, str)) or isinstance(limit, bool):
+            raise ValueError(f"memory_limit must be a size such as '4G', not {limit!r}")
+        size = self.memory_bytes
+        if size is None or size < LEAST_MEMORY:
+            raise ValueError(f"memory_limit: {limit!r} is less than a program needs to start")
+
+
+NO_PLACEMENT = Placement()
+
+
+def read_size(text: str) -> int:
+    """Read `4G`, `1.5G`, `512MiB` or a number of bytes. Raises ValueError."""
+    word = text.strip().upper()
+    word = word[:-2] if word.endswith("IB") else word.removesuffix("B")
+    unit = word[-1:] if word[-1:] in UNITS else ""
+    try:
+        if not word.isascii() or "_" in word or any(c in word for c in "EN"):
+            raise ValueError
+        size = float(word.removesuffix(unit)) * UNITS[unit]
+    except ValueError:
+        size = 0.0
+    if not 0 < size < 1 << 60:
+        raise ValueError(
+            f"memory_limit: {text!r} is not a size, such as 4G, 512M, or a count of bytes"
+        )
+    return int(size)
+
+
+def _may_hurry(nice: int) -> bool:
+    """Tell whether this process may lower its niceness by so much."""
+    target = max(-20, os.getpriority(os.PRIO_PROCESS, 0) + nice)
+    try:
+        with open("/proc/self/status", "rb") as f:
+            for line in f:
+                if line.startswith(b"CapEff:") and int(line.split()[1], 16) >> CAP_SYS_NICE & 1:
+                    return True
+    except OSError:
+        pass  # then RLIMIT_NICE decides
+    import resource
+
+    allowed = resource.getrlimit(resource.RLIMIT_NICE)[0]
+    return allowed == resource.RLIM_INFINITY or 20 - target <= allowed

@@ -1,0 +1,309 @@
+"""Policies: small frozen values that say how a group logs, stops, restarts and hangs."""
+
+from __future__ import annotations
+
+import enum
+import os
+import signal as signals
+from collections.abc import Collection, Mapping, Sequence
+
+from procession.values.base import Value
+from procession.values.ranks import by_rank
+from procession.values.typed import cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
+NEVER_AGAIN = 78  # EX_CONFIG of sysexits.h: something was found in an unconfigured state
+
+
+class Std(enum.IntFlag):
+    """Which of a rank's standard streams are meant; the values are torchrun's."""
+
+    NONE = 0
+    OUT = 1
+    ERR = 2
+    ALL = 3
+
+    @classmethod
+    def from_str(cls, text: str) -> Std | dict[int, Std]:
+        """Read `"3"` (one value for all ranks) or `"0:3,1:0,12:2"` (by rank).
+
+        Raises ValueError for anything else.
+        """
+        fault = ValueError(
+            f"not a choice of streams: {text!r}; write 0 (none), 1 (stdout), 2 (stderr) or "
+            "3 (both), or such a value by rank, for example 0:3,1:0,12:2"
+        )
+        if text in _STD_DIGITS:
+            return cls(int(text))
+        chosen: dict[int, Std] = {}
+        for part in text.split(","):
+            rank, colon, digit = part.partition(":")
+            number = rank.isascii() and rank.isdecimal() and (rank == "0" or rank[0] != "0")
+            if not colon or not number or digit not in _STD_DIGITS:
+                raise fault
+            chosen[int(rank)] = cls(int(digit))
+        return chosen
+
+
+_STD_DIGITS = ("0", "1", "2", "3")
+
+
+class Logs(Value):
+    """Where the output of the ranks goes.
+
+    dir: the directory under which a run makes its own: `<dir>/<run>/attempt_0/<local rank>/` with
+        `stdout.log`, `stderr.log` and `error.json`, beside `run.json` and `events.jsonl`. It is
+        made if missing. None: no files, unless `redirect` or `tee` need some; then a new directory
+        in the temporary directory.
+    redirect: streams that go to their file and not to the console; one value or a mapping by rank.
+    tee: streams that go to their file and, by following it, to the console. Of a Python rank, and
+        of any where the disk has less than 1 GiB of room when it starts, the console shows also
+        what a full disk did not take.
+    prefix: what stands before each line on the console; a template with the fields `{rank}`,
+        `{local_rank}`, `{width}`, `{name}`, `{node}` (its rank) and `{host}` (its name); `""` or
+        None: nothing, and a stream that is neither redirected nor teed is then the launcher's own
+        stream. `"auto"`: `"[{rank}] "`, or nothing in a group of one rank.
+    ranks: ranks whose output is shown on the console; the output of others goes to their files, or
+        is dropped if they have none. None: all.
+    duplicate_stdout, duplicate_stderr: texts; of what is teed, the lines of all ranks that hold one
+        of them are also written to `attempt_0/filtered_stdout.log` or `filtered_stderr.log`.
+    """
+
+    dir: str | os.PathLike[str] | None = None
+    redirect: Std | Mapping[int, Std] = Std.NONE
+    tee: Std | Mapping[int, Std] = Std.NONE
+    prefix: str | None = "auto"
+    ranks: Collection[int] | None = None
+    duplicate_stdout: Sequence[str] = ()
+    duplicate_stderr: Sequence[str] = ()
+
+    def route(self, nproc: int) -> list[tuple[Route, Route]]:
+        """Give the route of stdout and of stderr for each rank. Raises ValueError."""
+        redirect = by_rank(self.redirect, nproc, "redirect", Std.NONE)
+        tee = by_rank(self.tee, nproc, "tee", Std.NONE)
+        prefixed = self.template(nproc) is not None
+        shown = range(nproc) if self.ranks is None else self.ranks
+
+        def route(rank: int, bit: Std) -> Route:
+            in_file = bool((redirect[rank] | tee[rank]) & bit)
+            if in_file:
+                return Route.TEE if tee[rank] & bit and rank in shown else Route.FILE
+            if rank not in shown:
+                return Route.DROP
+            return Route.PREFIX if prefixed else Route.INHERIT
+
+        return [(route(r, Std.OUT), route(r, Std.ERR)) for r in range(nproc)]
+
+    def template(self, nproc: int) -> str | None:
+        """Give the template of the prefix that a group of `nproc` ranks uses, None for none."""
+        if self.prefix == "auto":
+            return "[{rank}] " if nproc > 1 else None
+        return self.prefix or None
+
+    def check(self, nproc: int) -> None:
+        """Raise ValueError if this cannot be done for a group of `nproc` ranks."""
+        self._check_kinds()
+        for what in ("redirect", "tee"):
+            for chosen in by_rank(getattr(self, what), nproc, what, Std.NONE):
+                if chosen not in (0, 1, 2, 3):
+                    raise ValueError(f"{what} must be a Std, or a mapping by rank, not {chosen!r}")
+        by_rank(dict.fromkeys(self.ranks or (), True) or True, nproc, "ranks", False)
+        template = self.template(nproc)
+        if template is not None:
+            try:
+                template.format(rank=0, local_rank=0, width=1, name="", node=0, host="")
+            except (LookupError, TypeError, AttributeError, ValueError) as e:
+                raise ValueError(
+                    f"prefix: {template!r} is not a template of {{rank}}, {{local_rank}}, "
+                    f"{{width}}, {{name}}, {{node}} and {{host}} ({type(e).__name__}: {e})"
+                ) from None
+        if self.dir is not None:
+            path = os.fspath(self.dir)
+            while path and not os.path.lexists(path):
+                path = os.path.dirname(path)
+            if path and not os.path.isdir(path):
+                raise ValueError(f"log directory: {path!r} is not a directory")
+
+    def _check_kinds(self) -> None:
+        given: dict[str, Any] = vars(self)
+        if given["dir"] is not None and not isinstance(given["dir"], (str, os.PathLike)):
+            raise ValueError(f"log directory: {given['dir']!r} is not a path")
+        if given["prefix"] is not None and not isinstance(given["prefix"], str):
+            raise ValueError(f"prefix must be a template or None, not {given['prefix']!r}")
+        for name in ("duplicate_stdout", "duplicate_stderr"):
+            texts = given[name]
+            if not isinstance(texts, (list, tuple)) or not all(
+                isinstance(text, str) for text in cast("Sequence[Any]", texts)
+            ):
+                raise ValueError(f"{name} must be a list of texts, not {texts!r}")
+        ranks = given["ranks"]
+        of_ranks = isinstance(ranks, Collection) and not isinstance(ranks, (str, bytes))
+        members = list(cast("Collection[Any]", ranks)) if of_ranks else []
+        if ranks is not None and not (of_ranks and all(type(r) is int for r in members)):
+            raise ValueError(f"ranks must be a collection of ranks or None, not {ranks!r}")
+
+
+class Route(enum.Enum):
+    """The way of one stream of one rank."""
+
+    INHERIT = "the launcher's own stream"
+    PREFIX = "through a pipe, with a prefix, to the console"
+    FILE = "to its file"
+    TEE = "to its file, and from there with a prefix to the console"
+    DROP = "nowhere"
+
+
+class Stop(Value):
+    """How a group is ended: a signal to every rank's processes, time to obey, then SIGKILL.
+
+    signal: the stop signal.
+    grace: seconds from the stop signal to SIGKILL, one deadline for the whole group.
+    patience: seconds that the other ranks may go on after a failure, to end by themselves, before
+        the stop signal; None: until `Group.expire`, `stop` or `kill`.
+    reap: seconds that processes may take to vanish after SIGKILL, before they are given up as
+        lost (a process in uninterruptible sleep cannot be killed).
+    notice: seconds before the stop signal in which ranks that ask (`procession.stopping`) may end
+        by themselves, when a stop is wanted while all of them work.
+    linger: seconds that a rank whose outcome is known may take to exit by itself when the group
+        ends, before it gets the stop signal too. None: the whole grace period. It gets no stop
+        signal then, so that its exit handlers can finish, and SIGKILL with the others.
+    """
+
+    signal: signals.Signals | int = signals.SIGTERM
+    grace: float = 30.0
+    patience: float | None = 0.0
+    reap: float = 10.0
+    linger: float | None = None
+    notice: float = 0.0
+
+    def check(self) -> None:
+        """Raise ValueError for a signal that does not exist or a time that is not one."""
+        number: Any = self.signal
+        if not isinstance(number, int) or number not in signals.valid_signals():
+            raise ValueError(f"stop signal: there is no signal {self.signal!r}")
+        _check_numbers(self, "stop", "seconds, 0 or more", "grace", "reap", "notice")
+        _check_numbers(self, "stop", "seconds, 0 or more", "patience", "linger", none=True)
+
+
+class StopRequest(Value):
+    """How somebody wants a running group to be ended.
+
+    kill: by SIGKILL, at once. signal, grace, notice: instead of those of its `Stop`; None: as that
+    has them.
+    """
+
+    kill: bool = False
+    signal: int | None = None
+    grace: float | None = None
+    notice: float | None = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What is given instead of the fields of a `Stop`, by their names."""
+        named = {"signal": self.signal, "grace": self.grace, "notice": self.notice}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+class Restart(Value):
+    """When a failed group starts again, with new processes.
+
+    max: how many times; within `window` if that is given, else in all.
+    backoff: seconds to wait before a restart; each further wait is twice as long, until an attempt
+        was useful.
+    longest: the most seconds to wait.
+    jitter: a fraction; each wait is made longer or shorter by up to so much of it, at random, so
+        that groups which failed together do not come back together.
+    window: seconds; only restarts of the last so many seconds count. None: all of them.
+    min_uptime: seconds that all ranks must have run for an attempt to be useful. An attempt that
+        fails earlier, and in the same place as the one before it did, is not followed by another.
+        0: every attempt is useful.
+    scope: "group": a failure ends all ranks, and all start again ("one for all"); "rank": only the
+        rank that failed starts again, and the others go on ("one for one").
+    never: exit codes by which a rank says that a restart would not help.
+    node_losses: how many times a job on several nodes starts again because a node was lost, apart
+        from `max`.
+    """
+
+    max: int = 0
+    backoff: float = 0.0
+    longest: float = 300.0
+    jitter: float = 0.1
+    window: float | None = None
+    min_uptime: float = 0.0
+    scope: Literal["group", "rank"] = "group"
+    never: Collection[int] = (NEVER_AGAIN,)
+    node_losses: int = 0
+
+    @property
+    def single(self) -> bool:
+        """Whether ranks start again one by one."""
+        return self.scope == "rank" and self.max > 0
+
+    def check(self) -> None:
+        """Raise ValueError for what is no count, no time, no scope or no exit code."""
+        given: dict[str, Any] = vars(self)
+        for name in ("max", "node_losses"):
+            if type(given[name]) is not int or given[name] < 0:
+                raise ValueError(f"restart: {name} must be a count, 0 or more, not {given[name]!r}")
+        times = ("backoff", "longest", "jitter", "min_uptime")
+        _check_numbers(self, "restart", "a number, 0 or more", *times)
+        _check_numbers(self, "restart", "a number, 0 or more", "window", none=True)
+        if self.jitter > 1:
+            raise ValueError(
+                f"restart: jitter must be a fraction, 1 at the most, not {self.jitter}"
+            )
+        if self.scope not in ("group", "rank"):
+            raise ValueError(f'restart: scope must be "group" or "rank", not {self.scope!r}')
+        codes = given["never"]
+        if isinstance(codes, (str, bytes)) or not isinstance(codes, Collection):
+            raise ValueError(f"restart: never must be a collection of exit codes, not {codes!r}")
+        for code in cast("Collection[Any]", codes):
+            if type(code) is not int or not 0 < code < 256:
+                raise ValueError(f"restart: never must hold exit codes, 1 to 255, not {code!r}")
+
+
+class Hang(Value):
+    """When a group counts as hung, which is a failure, and what is reported of ranks that hang.
+
+    timeout: seconds without a `procession.beat()` of a rank after which it has hung, counted from
+        its first beat: a rank that never beats is not judged by it. None: no limit.
+    silence: seconds without output of any rank after which the group has hung, counted from when
+        all ranks had started. Only output that goes to files or through this process is seen. The
+        blame goes to the rank that is at a place in its program where no other rank is, else to
+        the one that has been silent longest. None: no limit.
+    start: seconds that all ranks together may take to reach their program.
+    stacks: when a rank failed or hung, look where the other ranks are before they are stopped. That
+        delays the stop by some milliseconds, at most 150. Python ranks only.
+    """
+
+    timeout: float | None = None
+    silence: float | None = None
+    start: float = 300.0
+    stacks: bool = True
+
+    def check(self) -> None:
+        """Raise ValueError for a time that is not one."""
+        wanted = "seconds, more than 0"
+        _check_numbers(self, "hang", wanted, "start", positive=True)
+        _check_numbers(self, "hang", wanted, "timeout", "silence", positive=True, none=True)
+
+
+def _check_numbers(
+    policy: Value, what: str, wanted: str, *names: str, positive: bool = False, none: bool = False
+) -> None:
+    """Raise ValueError for a field that is no number of 0 or more. none: None is allowed, too."""
+    for name in names:
+        number = getattr(policy, name)
+        if number is None and none:
+            continue
+        if type(number) not in (int, float) or not 0 <= number < 1e9 or (positive and not number):
+            raise ValueError(f"{what}: {name} must be {wanted}, not {number!r}")
+
+
+NO_RESTART = Restart()
+DEFAULT_STOP = Stop()
+DEFAULT_LOGS = Logs()
+DEFAULT_HANG = Hang()

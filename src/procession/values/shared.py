@@ -1,0 +1,113 @@
+"""The shared set-up of a group: what its ranks load once, as the user names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from procession.values.base import Value
+from procession.values.errors import SpecError
+from procession.values.program import Command, Function, Program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FORM = "module:function, or module:function(ARGUMENTS) with literals as arguments"
+
+
+class SharedCall(Value):
+    """A call of a function of a module, for the ranks of a script or module.
+
+    text: as it was written. args, kwargs: literals.
+    """
+
+    text: str
+    module: str
+    function: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = MappingProxyType({})
+
+
+def read_shared(text: str, where: str = "shared") -> SharedCall:
+    """Read `module:function` or `module:function(ARGUMENTS)`. Raises SpecError.
+
+    where: what the text was given to, for the error.
+    """
+    import ast
+
+    module, colon, call = text.partition(":")
+    names = module.split(".")
+    if not colon or not all(name.isidentifier() for name in names):
+        raise SpecError(f"{where} must be {FORM}, not {text!r}")
+    try:
+        found = ast.parse(call.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SpecError(f"{where} must be {FORM}, not {text!r}") from None
+    if isinstance(found, ast.Name):
+        return SharedCall(text, module, found.id)
+    if not isinstance(found, ast.Call) or not isinstance(found.func, ast.Name):
+        raise SpecError(f"{where} must be {FORM}, not {text!r}")
+    try:
+        args = tuple(ast.literal_eval(each) for each in found.args)
+        kwargs = {each.arg or "": ast.literal_eval(each.value) for each in found.keywords}
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        raise SpecError(
+            f"{where}: the arguments in {text!r} must be literals (texts, numbers, lists, ...)"
+        ) from None
+    if "" in kwargs:
+        raise SpecError(f"{where}: ** cannot be used in {text!r}")
+    return SharedCall(text, module, found.func.id, args, kwargs)
+
+
+def check_shared(
+    shared: Any, programs: list[Program], start_method: str
+) -> Callable[[], Any] | SharedCall | None:
+    """Check the shared set-up of a group against what its ranks run. Raises SpecError."""
+    if shared is None:
+        return None
+    first = programs[0]
+    if any(isinstance(each, Command) for each in programs):
+        raise SpecError(
+            "shared needs a Python function or script: a command begins with memory of its own"
+        )
+    if any(each is not first for each in programs):
+        raise SpecError("shared is for ranks that all run the same program")
+    if start_method == "fork":
+        raise SpecError(
+            "shared is not for start_method='fork': there, ranks have what this process has loaded"
+        )
+    if isinstance(shared, str):
+        if isinstance(first, Function):
+            raise SpecError(f"shared must be a function, not {shared!r}: ranks run a function")
+        return read_shared(shared)
+    if isinstance(shared, SharedCall):
+        return shared
+    if not isinstance(first, Function):
+        raise SpecError(f"shared must be a text for a script: {FORM}; not {shared!r}")
+    if not callable(shared):
+        raise SpecError(f"shared must be a function without parameters, not {shared!r}")
+    _check_callable(shared)
+    return shared
+
+
+def _check_callable(shared: Any) -> None:
+    import inspect
+
+    try:
+        signature = inspect.signature(shared)
+    except (TypeError, ValueError):
+        return  # one that is built in does not always have one
+    try:
+        signature.bind()
+    except TypeError as e:
+        raise SpecError(
+            f"shared must be a function without parameters ({e}): wrap it in a lambda"
+        ) from None
+
+
+def name_of(shared: Callable[[], Any] | SharedCall) -> str:
+    """Name a shared set-up in messages."""
+    if isinstance(shared, SharedCall):
+        return shared.text
+    return f"{getattr(shared, '__name__', type(shared).__name__)}()"

@@ -1,0 +1,257 @@
+"""What to run: the program of a group, its ranks' arguments and environment, and its policies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from procession.values.base import Value
+from procession.values.environment import ALONE, Node
+from procession.values.errors import GroupEnd, SpecError
+from procession.values.placement import NO_PLACEMENT, Placement
+from procession.values.policy import (
+    DEFAULT_HANG,
+    DEFAULT_LOGS,
+    DEFAULT_STOP,
+    NO_RESTART,
+    Hang,
+    Logs,
+    Restart,
+    Route,
+    Stop,
+)
+from procession.values.program import (
+    Command,
+    Program,
+    check_programs,
+    default_name,
+    programs_by_rank,
+)
+from procession.values.ranks import by_rank, is_by_rank
+from procession.values.shared import SharedCall, check_shared
+from procession.values.typed import cast
+from procession.values.warm import check_warm
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
+    StartMethod = Literal["forkserver", "spawn", "fork"]
+
+MOST_RANKS = 32768  # the default of kernel.pid_max
+START_METHODS: tuple[StartMethod, ...] = ("forkserver", "spawn", "fork")
+
+
+class Spec(Value):
+    """A group to be started; made and checked by `make_spec`.
+
+    program: what rank 0 runs, and all others too, unless `programs` has one for each rank. args,
+    kwargs and env are by rank. env holds what is added to the launcher's environment; a value of
+    None removes the variable. preload: modules that are imported once, before the ranks are forked;
+    "auto": those that the program will import, if that is safe. learn: with "auto", also preload
+    what earlier runs of the program imported later, and note what this run imports. node: the
+    group's place among those of other machines. placement: the ranks' CPUs, priority and memory.
+    on_failure: called with each failure; see `start`. shared: what the ranks load once. warm: for
+    how many seconds the forkserver is kept for a later run, None: not at all.
+    """
+
+    program: Program
+    nproc: int
+    args: tuple[tuple[Any, ...], ...]
+    kwargs: tuple[Mapping[str, Any], ...]
+    env: tuple[Mapping[str, str | None], ...]
+    cwd: str = "/"
+    name: str = ""
+    start_method: StartMethod = "forkserver"
+    stdin: int | None = None
+    logs: Logs = DEFAULT_LOGS
+    stop: Stop = DEFAULT_STOP
+    restart: Restart = NO_RESTART
+    hang: Hang = DEFAULT_HANG
+    common_args: bool = True
+    preload: Literal["auto"] | tuple[str, ...] | None = "auto"
+    learn: bool = True
+    programs: tuple[Program, ...] = ()
+    node: Node = ALONE
+    on_failure: Callable[[GroupEnd], object] | None = None
+    placement: Placement = NO_PLACEMENT
+    shared: Callable[[], Any] | SharedCall | None = None
+    warm: float | None = None
+
+    def program_of(self, rank: int) -> Program:
+        """Give what a rank runs."""
+        return self.programs[rank] if self.programs else self.program
+
+    def runs_python(self, rank: int) -> bool:
+        """Whether our bootstrap runs a rank's program (and reports its outcome)."""
+        return not isinstance(self.program_of(rank), Command)
+
+    @property
+    def is_python(self) -> bool:
+        """Whether our bootstrap runs the program of any rank."""
+        return any(self.runs_python(rank) for rank in range(len(self.programs) or 1))
+
+
+def make_spec(
+    program: Any,
+    *,
+    nproc: int,
+    args: Any = (),
+    kwargs: Any = None,
+    env: Any = None,
+    cwd: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    start_method: str = "forkserver",
+    stdin: int | None = None,
+    logs: Logs | None = None,
+    stop: Stop | None = None,
+    restart: Restart | None = None,
+    hang: Hang | None = None,
+    preload: Literal["auto"] | Sequence[str] | None = "auto",
+    learn: bool = True,
+    node: Node = ALONE,
+    on_failure: Callable[[GroupEnd], object] | None = None,
+    placement: Placement | None = None,
+    shared: Callable[[], Any] | SharedCall | str | None = None,
+    warm: bool | float | None = None,
+) -> Spec:
+    """Check everything that can be checked before a process is started.
+
+    program: what `as_program` reads, or a mapping from rank to commands, scripts and modules.
+    Raises SpecError with one line that says what is wrong.
+    """
+    if not isinstance(nproc, int) or isinstance(nproc, bool) or nproc < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SpecError(f"nproc must be a count of 1 or more, not {nproc!r}")
+    if nproc > MOST_RANKS:
+        raise SpecError(f"nproc: {nproc} ranks on one machine; {MOST_RANKS} is the most")
+    targets = programs_by_rank(program, nproc)
+    target = targets[0]
+    kinds: tuple[tuple[str, Any, Any, str], ...] = (
+        ("name", name, str, "a string"),
+        ("cwd", cwd, (str, os.PathLike), "a path"),
+        ("logs", logs, Logs, "a Logs(...)"),
+        ("stop", stop, Stop, "a Stop(...)"),
+        ("restart", restart, Restart, "a Restart(...)"),
+        ("hang", hang, Hang, "a Hang(...)"),
+        ("placement", placement, Placement, "a Placement(...)"),
+    )
+    for what, value, kind, wanted in kinds:
+        if value is not None and not isinstance(value, kind):
+            raise SpecError(f"{what} must be {wanted}, not {value!r}")
+    if name is not None and (not name or not name.isprintable()):
+        raise SpecError(f"name must be a line of text, not {name!r}")
+    logs, stop, restart = logs or DEFAULT_LOGS, stop or DEFAULT_STOP, restart or NO_RESTART
+    hang = hang or DEFAULT_HANG
+    if on_failure is not None and not callable(on_failure):
+        raise SpecError(f"on_failure must be a callable, not {on_failure!r}")
+    placement = placement or NO_PLACEMENT
+    if start_method not in START_METHODS:
+        raise SpecError(
+            f"start_method must be one of {', '.join(START_METHODS)}, not {start_method!r}"
+        )
+    if stdin is not None and (isinstance(stdin, bool) or stdin not in range(nproc)):
+        raise SpecError(f"stdin: there is no rank {stdin!r}; the ranks are 0 to {nproc - 1}")
+    try:
+        logs.check(nproc)
+        stop.check()
+        restart.check()
+        hang.check()
+        if hang.silence is not None and not is_seen(logs, nproc):
+            raise ValueError(
+                "silence: output that goes straight to the console, or nowhere, is not seen; let "
+                "it have a prefix (Logs(prefix=...), --prefix), or tee it to files (-t 3)"
+            )
+        if placement is not NO_PLACEMENT:
+            placement.check(nproc)
+        args_by_rank = [_arguments(a) for a in by_rank(args, nproc, "args")]
+        kwargs_by_rank = [_keywords(k) for k in by_rank(kwargs or {}, nproc, "kwargs", {})]
+        env_by_rank = [_environment(e) for e in by_rank(env or {}, nproc, "env", {})]
+    except ValueError as e:
+        raise SpecError(str(e)) from None
+    where = _directory(cwd)
+    check_programs(targets, args_by_rank, kwargs_by_rank, env_by_rank, where)
+    return Spec(
+        program=target,
+        nproc=nproc,
+        args=tuple(args_by_rank),
+        kwargs=tuple(kwargs_by_rank),
+        env=tuple(env_by_rank),
+        cwd=where,
+        name=name or ":".join(dict.fromkeys(map(default_name, targets))),
+        start_method=start_method,
+        stdin=stdin,
+        logs=logs,
+        stop=stop,
+        restart=restart,
+        hang=hang,
+        preload=_preload(preload),
+        learn=bool(learn),
+        programs=() if all(t is target for t in targets) else tuple(targets),
+        node=node,
+        on_failure=on_failure,
+        placement=placement,
+        shared=check_shared(shared, targets, start_method),
+        warm=check_warm(warm),
+        common_args=not is_by_rank(args) and not is_by_rank(kwargs),
+    )
+
+
+def is_seen(logs: Logs, nproc: int) -> bool:
+    """Tell whether the launcher sees what ranks write, so that it would notice their silence."""
+    routes = {route for pair in logs.route(nproc) for route in pair}
+    return Route.INHERIT not in routes and routes != {Route.DROP}
+
+
+def _directory(cwd: Any) -> str:
+    try:
+        where = os.path.abspath(os.getcwd() if cwd is None else os.fspath(cast("str", cwd)))
+    except FileNotFoundError:
+        raise SpecError("the current directory does not exist any more: give cwd") from None
+    if not os.path.isdir(where):
+        raise SpecError(f"cwd: {where!r} is not a directory")
+    return where
+
+
+def _preload(value: Any) -> Literal["auto"] | tuple[str, ...] | None:
+    if value is None or value == "auto":
+        return value
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        raise SpecError(f'preload must be "auto", a list of module names, or None, not {value!r}')
+    names = tuple(cast("Sequence[Any]", value))
+    for name in names:
+        if not isinstance(name, str) or not all(p.isidentifier() for p in name.split(".")):
+            raise SpecError(f"preload: {name!r} is not the name of a module")
+    return names
+
+
+def _arguments(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise ValueError(
+            f"args must be a tuple or a list, or a mapping from rank to one, not {value!r}"
+        )
+    return tuple(cast("Sequence[Any]", value))
+
+
+def _keywords(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"kwargs must be a mapping, or a mapping by rank, not {value!r}")
+    words = dict(cast("Mapping[Any, Any]", value))
+    for key in words:
+        if not isinstance(key, str):
+            raise ValueError(f"kwargs: the name {key!r} is not a string")
+    return words
+
+
+def _environment(value: Any) -> dict[str, str | None]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"env must be a mapping, or a mapping by rank, not {value!r}")
+    env = dict(cast("Mapping[Any, Any]", value))
+    for key, text in env.items():
+        if not isinstance(key, str) or not key or "=" in key or "\0" in key:
+            raise ValueError(f"env: {key!r} is not the name of a variable")
+        if text is not None and (not isinstance(text, str) or "\0" in text):
+            raise ValueError(
+                f"env: {key} is {text!r}, of type {type(text).__name__}; "
+                "it must be a string without NUL (or None, to take it away)"
+            )
+    return env

@@ -1,0 +1,162 @@
+"""A client of the keeper: a launcher, or the command that lists and stops.
+
+Nothing here waits for a keeper that does not answer longer than `SECONDS`, and one that is stopped
+is not waited for at all.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Mapping
+from typing import Any, cast
+
+from procession.forkserver.boot import own_python
+from procession.system.procstate import STOPPED, describe, state_of
+from procession.warm import door, wire
+from procession.warm.door import NoKeeper, Unusable
+from procession.warm.keeper import READY
+from procession.warm.shelf import check
+
+SECONDS = 2.0  # for each answer
+START_SECONDS = 5.0  # for a keeper to start
+
+
+class Connection:
+    """A connection to the keeper. pid: its. Raises NoKeeper, and Unusable."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._sock = door.knock(seconds)
+        self._inbox = wire.Inbox(self._sock)
+        self.pid, _ = wire.peer_of(self._sock)
+        if not self.pid:
+            self.close()
+            raise Unusable("it is in another namespace of pids")
+
+    @property
+    def lost(self) -> bool:
+        """Whether the keeper has hung up: it says nothing unasked."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def list(self) -> list[dict[str, Any]]:
+        """Give what is kept, as in `shelf`, with `id`, `age` in seconds and `memory` in bytes.
+
+        Raises Unusable.
+        """
+        kept = self._ask({"ask": "list"})[0].get("kept")
+        if not isinstance(kept, list):
+            raise Unusable("its answer makes no sense")
+        found = [cast("dict[str, Any]", e) for e in cast("list[Any]", kept) if not check(e)]
+        return [each for each in found if isinstance(each.get("id"), int)]
+
+    def take(self, number: int) -> tuple[dict[str, Any], int] | None:
+        """Take one; gives its description and its socket. None if it is gone. Raises Unusable."""
+        fields, fds = self._ask({"ask": "take", "id": number})
+        kept = fields.get("kept")
+        if len(fds) != 1 or check(kept):
+            for fd in fds:
+                os.close(fd)
+            return None
+        return cast("dict[str, Any]", kept), fds[0]
+
+    def keep(self, kept: Mapping[str, Any], fd: int) -> None:
+        """Have one kept; `fd`: its socket, which stays open here. Raises Unusable."""
+        self._ask({"ask": "keep", "kept": dict(kept)}, fd)
+
+    def stop(self, seconds: float) -> int:
+        """End all that is kept, and the keeper; gives how many there were. Raises Unusable.
+
+        seconds: that it may take.
+        """
+        self._sock.settimeout(seconds)
+        return int(self._ask({"ask": "stop"})[0].get("ended", 0))
+
+    def _ask(self, fields: dict[str, Any], *fds: int) -> tuple[dict[str, Any], list[int]]:
+        try:
+            return self._asked(fields, *fds)
+        except Unusable as e:
+            e.pid = self.pid
+            raise
+
+    def _asked(self, fields: dict[str, Any], *fds: int) -> tuple[dict[str, Any], list[int]]:
+        state = state_of(self.pid)
+        if state is not None and state.letter in STOPPED:
+            raise Unusable(f"it {describe(self.pid)}")
+        try:
+            wire.send(self._sock, fields, fds)
+            came = None
+            while came is None:
+                came = self._inbox.read()
+                if self._inbox.ended:
+                    raise Unusable("it hung up")
+        except wire.Broken as e:
+            raise Unusable(str(e)) from None
+        except TimeoutError:
+            raise Unusable(f"it does not answer: it {describe(self.pid)}") from None
+        except OSError as e:
+            raise Unusable(e.strerror or str(e)) from None
+        answer, got = came
+        if "error" in answer:
+            for fd in got:
+                os.close(fd)
+            raise Unusable(str(answer["error"])[:200])
+        return answer, got
+
+    def close(self) -> None:
+        """Hang up."""
+        self._inbox.close()
+        self._sock.close()
+
+
+class Starting:
+    """A keeper that was started. env: its variables. Raises OSError."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            self._pid = os.posix_spawn(
+                sys.executable,
+                own_python("procession.warm.keeper:main"),
+                {name: value for name, value in env.items() if name},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+                    (os.POSIX_SPAWN_DUP2, writer, 1),
+                    (os.POSIX_SPAWN_DUP2, 0, 2),
+                ],
+            )
+        except BaseException:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
+        self._reader = reader
+
+    def ready(self) -> str:
+        """Wait until it can be reached; gives why it cannot be, "" if it can. To be called once.
+
+        It stays there until `close`, and as long as somebody is connected.
+        """
+        poll = select.poll()
+        poll.register(self._reader, select.POLLIN)
+        said = b""
+        if poll.poll(START_SECONDS * 1000):
+            said = os.read(self._reader, 400)
+        return "" if said == READY else said.decode(errors="replace") or "it does not start"
+
+    def close(self) -> None:
+        """Wait no more. The process that was started forks the keeper, and ends."""
+        if self._reader >= 0:
+            os.close(self._reader)
+            self._reader = -1
+        if self._pid:
+            try:
+                if os.waitpid(self._pid, os.WNOHANG)[0] == self._pid:
+                    self._pid = 0
+            except ChildProcessError:
+                self._pid = 0  # the program has reaped it
+
+
+__all__ = ["Connection", "NoKeeper", "Starting", "Unusable"]

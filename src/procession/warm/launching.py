@@ -1,0 +1,390 @@
+"""The launcher's side: a kept forkserver for a run, and the run's forkserver for the keeper.
+
+Theory of operation. A run that wants to be warm asks the keeper for its list while it is prepared.
+Only what was started as this run would start it counts (the key). When it is known what the run
+imports, the kept forkserver that lacks the fewest imports is taken; it says whether all that it has
+read is unchanged, and becomes what this process is (`forkserver.kept`). If none fits, one is
+started, and the reason is one line among the notes of the run. So are a keeper that does not answer
+and one that is somebody else's: nothing about the keeper makes a run fail.
+
+A forkserver that may be kept is started with those variables only that an interpreter reads when it
+starts. All others come with the run, and go with it.
+
+The connection stays open while the run goes on, so that the keeper stays, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from procession.forkserver import boot, pool
+from procession.forkserver.client import ForkServer
+from procession.forkserver.pool import NOTHING, Lease, Preload
+from procession.system import facts
+from procession.system.identity import mark_of, own_mark
+from procession.values.variables import among
+from procession.values.version import __version__
+from procession.warm.client import SECONDS, Connection, NoKeeper, Starting, Unusable
+from procession.warm.limits import read_limits
+
+NOTHING_KEPT = "nothing is kept yet"
+OTHER_IMPORTS, NO_IMPORTS = 500, 1000  # how far what is kept is from what is wanted
+# Variables that are read when an interpreter starts, beside those of `pool.EARLY_VARIABLES`: by
+# `site`, and by a `.pth` file that nearly every environment has.
+STARTING = ("HOME", "SETUPTOOLS_USE_DISTUTILS")
+
+
+class Warm:
+    """What a run has to do with the keeper. Made in the thread that launches, like `pool.key`.
+
+    seconds: how long its forkserver is kept. env: the variables with which one is started. why: why
+    this run starts cold, "" if it does not.
+    """
+
+    def __init__(self, seconds: float, env: Mapping[str, str]) -> None:
+        boot.end_early()  # it has the variables of this run
+        self.why = NOTHING_KEPT
+        self.key = pool.key(env)
+        self._seconds = seconds
+        self._templates: list[tuple[ForkServer, Preload]] = []
+        self._start_env = {n: v for n, v in env.items() if pool.is_early(n) or n in STARTING}
+        self._facts = facts.read_facts()
+        self._text = key_text(self.key, self._start_env)
+        self._connection: Connection | None = None
+        self._starting: Starting | None = None
+        self._booted: ForkServer | None = None
+        self._uses = 0
+        self._kept = self._ask()
+        if not self._kept:
+            try:
+                self._booted = ForkServer.start(self._start_env, room=True)
+            except OSError:
+                pass  # `lease` says so
+
+    def _ask(self) -> list[dict[str, Any]]:
+        """Give what is kept and was started as this run would start it."""
+        try:
+            self._connection = Connection()
+            kept = self._connection.list()
+        except NoKeeper:
+            self._start_keeper()
+            return []
+        except Unusable as e:
+            self._give_up(f"the keeper cannot be used: {e}")
+            return []
+        same = [each for each in kept if each["key"] == self._text]
+        if kept and not same:
+            self.why = "what is kept was started by another Python, or with other variables"
+        return same
+
+    def _start_keeper(self) -> None:
+        try:
+            self._starting = Starting(self._start_env | _places())
+        except OSError as e:
+            self._give_up(f"no keeper could be started: {e.strerror or e}")
+
+    def _give_up(self, why: str) -> None:
+        """Have nothing more to do with the keeper."""
+        self.why = why
+        if self._connection is not None:
+            self._connection.close()
+        if self._starting is not None:
+            self._starting.close()
+        self._connection = self._starting = None
+
+    # -- before the run
+
+    def lease(self, preload: Preload = NOTHING) -> Lease:
+        """Get a forkserver with these imports: a kept one, or a new one. Raises OSError."""
+        server = self._take(preload)
+        if server is None:
+            server, self._booted = self._booted, None
+            server = server or ForkServer.start(self._start_env, room=True)
+            self._uses = 0
+        return pool.work(server, self.key, preload)
+
+    def _take(self, preload: Preload) -> ForkServer | None:
+        """Take the kept one that lacks the fewest imports, if one fits."""
+        fitting: list[dict[str, Any]] = []
+        nearest = NO_IMPORTS + 1
+        for kept in self._kept:
+            distance, obstacle = obstacle_to(kept, preload, self._facts)
+            if not distance:
+                fitting.append(kept)
+            elif distance < nearest:
+                nearest, self.why = distance, obstacle
+        fitting.sort(key=lambda kept: (len(kept["modules"]), kept["shared"], -kept["age"]))
+        while fitting and self._connection is not None:
+            number = fitting.pop()["id"]
+            self._kept = [each for each in self._kept if each["id"] != number]
+            try:
+                taken = self._connection.take(number)
+            except Unusable as e:
+                self._give_up(f"the keeper cannot be used: {e}")
+                return None
+            if taken is None:
+                self.why = "another run has just taken what was kept"
+                continue
+            server = self._woken(*taken, preload)
+            if server is not None:
+                self.why, self._uses = "", taken[0]["uses"]
+                return server
+        return None
+
+    def _woken(self, kept: Mapping[str, Any], fd: int, preload: Preload) -> ForkServer | None:
+        """Have a kept forkserver work for this process; None, and `why`, if it does not fit."""
+        try:
+            server = ForkServer.taken(kept["pid"], fd)
+        except OSError as e:
+            self.why = f"the kept forkserver cannot be watched: {e.strerror or e}"
+            return None
+        self.why = "the kept forkserver is another process"
+        if server.began == kept["began"]:
+            self.why = self._agreement(server, preload)
+        if self.why:
+            server.close(pool.IDLE_GOING_TIME)
+            return None
+        return server
+
+    def _agreement(self, server: ForkServer, preload: Preload) -> str:
+        if not facts.sees(server.pid):
+            return "this process may not look into the kept forkserver"
+        server.wake()  # it may have been stopped (SIGSTOP) while it was kept
+        words = {
+            "mark": own_mark(),
+            "pid": os.getpid(),
+            "facts": self._facts,
+            "env": dict(preload.env),
+            "shared": preload.shared,
+        }
+        answer = _asked(server, "take", "taken", words, os.getpid())
+        if isinstance(answer, str):
+            return f"the kept forkserver {answer}"
+        fault, theirs = answer
+        differs = facts.obstacles(theirs, self._facts, exact=True) if not fault else []
+        return fault or (f"{differs[0]} could not be given to what is kept" if differs else "")
+
+    @property
+    def note(self) -> str:
+        """One line about a run that starts cold, "" for others."""
+        return f"warm: this run starts cold: {self.why}" if self.why else ""
+
+    # -- after the run
+
+    def add_template(self, lease: Lease, pid: int, extent: int, fd: int) -> None:
+        """Take a fork that the forkserver has left, which is to be kept, too.
+
+        extent: how many of the modules it has imported. fd: the socket to it, which is taken over.
+        """
+        try:
+            server = ForkServer.taken(pid, fd)
+        except OSError:
+            return  # it cannot be watched; it goes, for its socket is closed
+        self._templates.append((server, lease.preload.up_to(extent)))
+
+    def release(self, lease: Lease) -> str:
+        """Give the forkserver of a run that is over to the keeper; gives why it is not kept, or "".
+
+        It is ended then.
+        """
+        why = self._release(lease.server, lease.preload, self._uses + 1)
+        if why:
+            pool.discard(lease.server)
+        else:
+            pool.forget(lease.server)
+        return why
+
+    def _release_templates(self) -> None:
+        while self._templates:
+            server, preload = self._templates.pop()
+            if self._release(server, preload, 0):
+                server.close(pool.IDLE_GOING_TIME)
+            else:
+                server.let_go()
+
+    def _release(self, server: ForkServer, preload: Preload, uses: int) -> str:
+        if server.lost or server.waiting:
+            return "it does not answer"
+        if self._connection is None and self._starting is None:
+            return self.why
+        try:
+            connection = self._connected()
+            words = {"mark": mark_of(connection.pid)}
+            answer = _asked(server, "keep", "kept", words, connection.pid)
+            if isinstance(answer, str):
+                return f"it {answer}"
+            fault, theirs = answer
+            if fault:
+                return fault
+            try:
+                connection.keep(self._described(server, preload, theirs, uses), server.fileno())
+            except Unusable:
+                server.shut()  # its socket may be on its way to a keeper that does not read
+                raise
+        except NoKeeper:
+            return "the keeper is gone"
+        except Unusable as e:
+            return f"the keeper cannot be used: {e}"
+        return ""
+
+    def _connected(self) -> Connection:
+        """Give the connection to the keeper; it may have been started just now, or be another one.
+
+        Raises NoKeeper, and Unusable.
+        """
+        if self._connection is not None:
+            if not self._connection.lost:
+                return self._connection
+            self._connection.close()
+            self._connection = None
+        if self._starting is None:
+            try:
+                self._connection = Connection()
+                return self._connection
+            except NoKeeper:
+                pass
+            try:
+                self._starting = Starting(self._start_env | _places())
+            except OSError as e:
+                raise Unusable(e.strerror or str(e)) from None
+        starting, self._starting = self._starting, None
+        try:
+            said = starting.ready()
+            if said:
+                raise Unusable(said)
+            self._connection = Connection()
+        finally:
+            starting.close()
+        return self._connection
+
+    def _described(
+        self, server: ForkServer, preload: Preload, theirs: Mapping[str, str], uses: int
+    ) -> dict[str, Any]:
+        most, most_memory = read_limits(os.environ)
+        return {
+            "pid": server.pid,
+            "began": server.began,
+            "key": self._text,
+            "modules": list(preload.modules),
+            "late": preload.late,
+            "reads": list(preload.reads),
+            "seen": digest(preload.seen),
+            "path": None if preload.path is None else list(preload.path),
+            "cwd": preload.cwd,
+            "shared": preload.shared,
+            "facts": dict(theirs),
+            "uses": uses,
+            "seconds": self._seconds,
+            "most": most,
+            "most_memory": most_memory,
+        }
+
+    def close(self) -> None:
+        """Let go of the keeper, and of a forkserver that was not needed; templates are kept."""
+        self._release_templates()
+        if self._booted is not None:
+            self._booted.close(pool.IDLE_GOING_TIME)
+        if self._starting is not None:
+            self._starting.close()
+        if self._connection is not None:
+            self._connection.close()
+        self._booted = self._starting = self._connection = None
+
+
+def obstacle_to(
+    kept: Mapping[str, Any], preload: Preload, own: Mapping[str, str]
+) -> tuple[int, str]:
+    """Say how far a kept forkserver is from what is wanted, and why it does not fit.
+
+    0 and "" if it fits, as far as can be told without it. preload: what is to be imported. own: the
+    facts of this process.
+    """
+    modules = tuple(kept["modules"])
+    if kept["shared"] not in ("", preload.shared):
+        return OTHER_IMPORTS, "what is kept has loaded something else"
+    if modules:
+        if modules != preload.modules[: len(modules)]:
+            return NO_IMPORTS, "what is kept has made other imports"
+        if kept["cwd"] != preload.cwd:
+            return OTHER_IMPORTS, f"what is kept was imported in {kept['cwd']}"
+        if kept["path"] != (None if preload.path is None else list(preload.path)):
+            return OTHER_IMPORTS, "what is kept was imported with another sys.path"
+        seen = {n: v for n, v in preload.env.items() if among(kept["reads"], n)}
+        if kept["seen"] != digest(seen):
+            return OTHER_IMPORTS, "a variable changed that the imports have read"
+    differ = facts.obstacles(kept["facts"], own)
+    return len(differ), f"what is kept differs in {differ[0]}" if differ else ""
+
+
+def key_text(key: tuple[Any, ...], env: Mapping[str, str]) -> str:
+    """Give a text that is alike where an interpreter is started alike, by any process of this user.
+
+    key: of the pool. env: the variables with which it is started. What is among the facts (limits,
+    affinity, rights, ...) is left out: it is compared for itself.
+    """
+    executable, flags, _, _, _, blocked, ignored, *_ = key
+    words = [
+        executable,
+        *flags,
+        sys.version,
+        __version__,
+        boot.ENTRY,
+        sorted(map(int, blocked)),
+        sorted(map(int, ignored)),
+        sorted(env.items()),
+    ]
+    return digest_of(words)
+
+
+def digest(variables: Mapping[str, str]) -> str:
+    """Give a digest of variables: what is kept must not tell their values."""
+    return digest_of(sorted(variables.items()))
+
+
+def digest_of(value: object) -> str:
+    """Give a digest of what JSON can write."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
+
+def _places() -> dict[str, str]:
+    """Give the variables by which the keeper finds the directory of its socket."""
+    names = ("XDG_RUNTIME_DIR", "TMPDIR")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def _asked(
+    server: ForkServer, ask: str, answered: str, words: dict[str, Any], owner: int
+) -> tuple[str, dict[str, str]] | str:
+    """Ask a forkserver to change its owner; gives its answer, or what it does instead of one.
+
+    owner: the pid of the new one.
+    """
+    try:
+        pidfd = os.pidfd_open(owner)
+    except OSError as e:
+        return f"cannot be told its owner: {e.strerror or e}"
+    server.send((ask, words), [pidfd], [pidfd])
+    until = time.monotonic() + SECONDS
+    poll = select.poll()
+    while not server.lost:
+        left = until - time.monotonic()
+        poll.register(server.fileno(), select.POLLIN | select.POLLOUT * server.waiting)
+        if left <= 0 or not poll.poll(left * 1000):
+            return "does not answer"
+        server.flush()
+        for messages, fds in server.receive():
+            for fd in fds:
+                os.close(fd)
+            for kind, *rest in messages:
+                if kind == answered:
+                    return rest[0], rest[1]
+                if kind == "crashed":
+                    return f"failed: {rest[0]}"
+    return "is gone"

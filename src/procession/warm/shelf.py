@@ -1,0 +1,111 @@
+"""Which forkservers are kept, and which one goes first. Pure: knows no process and no clock.
+
+A kept forkserver is described by its launcher, in plain values, so that another launcher can tell
+whether it fits:
+
+    pid, began       the process
+    key              how its interpreter was started, as a text
+    modules, late    what it has imported, in order; how many of them, at the end, come late
+    reads, seen      the variables that these read; a digest of the values that they had
+    path, cwd        where modules were looked for
+    shared           the key of the shared set-up that it has loaded, "" if none
+    facts            what it has inherited, see `system.facts`
+    uses             how many runs it has served
+    seconds          how long it is kept without being used
+    memory           in bytes (PSS), when it came
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+FIELDS: dict[str, type | tuple[type, ...]] = {
+    "pid": int,
+    "began": int,
+    "key": str,
+    "modules": list,
+    "late": int,
+    "reads": list,
+    "seen": str,
+    "path": (list, type(None)),
+    "cwd": str,
+    "shared": str,
+    "facts": dict,
+    "uses": int,
+    "seconds": (int, float),
+    "most": int,
+    "most_memory": int,
+}
+
+
+def check(kept: object) -> str:
+    """Say what is wrong with a description, "" if nothing is."""
+    if not isinstance(kept, dict):
+        return "it describes no forkserver"
+    said = cast("dict[str, Any]", kept)
+    for name, kind in FIELDS.items():
+        if not isinstance(said.get(name), kind) or isinstance(said.get(name), bool):
+            return f"{name} is missing, or is not what it should be"
+    return ""
+
+
+class Item:
+    """A kept forkserver. since: when it came, in seconds. memory: in bytes."""
+
+    def __init__(self, number: int, kept: dict[str, Any], since: float, memory: int) -> None:
+        self.id = number
+        self.kept = kept
+        self.since = since
+        self.memory = memory
+
+    @property
+    def until(self) -> float:
+        """When it has been kept long enough."""
+        return self.since + float(self.kept["seconds"])
+
+
+class Shelf:
+    """The kept ones, the least recently used first."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self._last = 0
+
+    def add(self, kept: dict[str, Any], now: float, memory: int) -> tuple[Item, list[Item]]:
+        """Take one in; gives it, and those that must go for it.
+
+        How many may be kept, and with how much memory together, the newest one's launcher says. If
+        it is too large by itself, it is among those that must go.
+        """
+        self._last += 1
+        item = Item(self._last, kept, now, memory)
+        self.items.append(item)
+        gone: list[Item] = []
+        if memory > kept["most_memory"]:
+            gone.append(item)
+        while len(self.items) - len(gone) > kept["most"] or (
+            item not in gone
+            and sum(each.memory for each in self.items if each not in gone) > kept["most_memory"]
+        ):
+            gone.append(next(each for each in self.items if each not in gone))
+        self.items = [each for each in self.items if each not in gone]
+        return item, gone
+
+    def take(self, number: object) -> Item | None:
+        """Give one away."""
+        for item in self.items:
+            if item.id == number:
+                self.items.remove(item)
+                return item
+        return None
+
+    def expired(self, now: float) -> list[Item]:
+        """Give away those whose time is over."""
+        over = [item for item in self.items if item.until <= now]
+        self.items = [item for item in self.items if item not in over]
+        return over
+
+    @property
+    def next_end(self) -> float | None:
+        """When the time of the next one is over."""
+        return min((item.until for item in self.items), default=None)

@@ -1,0 +1,130 @@
+"""What the ranks of a group share: a value that is loaded once, before they are forked.
+
+Theory of operation. The forkserver calls the set-up that its group names (`forkserver.sharing`) and
+keeps the value here; ranks are forks of it, and find the value in their memory. A rank that is a
+fresh interpreter finds nothing, and loads for itself. Where the set-up raised, the first rank that
+is forked raises the same: so it is reported, described and restarted as any failure of a rank is.
+
+What is common to the ranks of an attempt (see `setup`) has a dict `shared` with these keys:
+    name   of the set-up, for messages
+    env    the variables that all ranks have
+    call   for a script or module: (module, function, args, kwargs); None for a function, whose
+           set-up is in the memory file `shared` of each job
+    key    what makes it another set-up: a text; "" if it is for this group only
+"""
+
+from __future__ import annotations
+
+import gc
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+
+
+class Held:
+    """A value that ranks share, and the call that made it. key: see above."""
+
+    def __init__(
+        self,
+        value: Any,
+        load: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        key: str = "",
+    ) -> None:
+        self.value = value
+        self.load = load
+        self.args = args
+        self.kwargs = kwargs
+        self.key = key
+
+
+held: Held | None = None
+failure: BaseException | None = None
+
+
+def hold(found: Held) -> None:
+    """Keep a value for the ranks of this process, for ever.
+
+    A list that holds itself and is frozen is never collected. So the value outlives the modules of
+    an interpreter that ends: to destroy a large value would copy all its pages in each rank.
+    """
+    global held
+    held = found
+    for_ever: list[Any] = [found.value]
+    for_ever.append(for_ever)
+    gc.collect()
+    gc.freeze()
+
+
+def raise_failure() -> None:
+    """Raise what the set-up raised in the process that this one is a fork of, if it did."""
+    if failure is not None:
+        raise failure
+
+
+def once(load: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Give `load(*args, **kwargs)`, from the ranks' common memory where it was loaded for all.
+
+    It was, if the launch names this call: `procession run --shared 'data:load("train.bin")'`, for
+    the same function and equal arguments. Otherwise `load` is called: without procession, in a
+    launch that does not name it, and where what was loaded may not be shared.
+    """
+    found = held
+    if found is None or not callable(load):
+        return load(*args, **kwargs)
+    if load is found.load:
+        if _equal(load, (args, kwargs), (found.args, found.kwargs)):
+            return found.value
+    elif _is_in_script(load, found.load):
+        import warnings
+
+        warnings.warn(
+            f"{load.__qualname__} is loaded once more by this rank: --shared is for functions of "
+            "modules that the script imports, and this one is in the script itself",
+            stacklevel=2,
+        )
+    return load(*args, **kwargs)
+
+
+def _is_in_script(load: Any, shared: Any) -> bool:
+    """Whether a function is the one of that name in the script that is run."""
+    same_name = getattr(load, "__qualname__", "") == getattr(shared, "__qualname__", None)
+    if not same_name or getattr(load, "__module__", "") != "__main__":
+        return False
+    files = [getattr(getattr(each, "__code__", None), "co_filename", "") for each in (load, shared)]
+    return files[0] == files[1]
+
+
+def _equal(load: Any, one: Any, other: Any) -> bool:
+    """Whether two calls of a function have equal arguments, however they are written."""
+    import inspect
+
+    try:
+        signature = inspect.signature(load)
+        both = [signature.bind(*args, **kwargs) for args, kwargs in (one, other)]
+        for each in both:
+            each.apply_defaults()
+        return bool(both[0].arguments == both[1].arguments)
+    except Exception:  # of an argument that does not compare, or a call that must fail
+        return False
+
+
+def of_rank(unpickle: Callable[[], Callable[[], Any]]) -> tuple[Callable[..., Any], Any]:
+    """Give the set-up of a function's ranks, and its value: what is held, else loaded now.
+
+    unpickle: gives the set-up, where it is needed.
+    """
+    global failure
+    if held is not None:
+        return held.load, held.value
+    try:
+        load = unpickle()
+        return load, load()
+    except BaseException as e:
+        failure = e
+        raise

@@ -1,0 +1,64 @@
+"""What `ps`, `top` and `pgrep -f` show of a rank.
+
+Theory of operation. The kernel shows as a process's command line the memory into which its exec
+put the arguments. A forked rank has those of its forkserver there, and overwrites them with its
+title. The first word and the number of words stay: so libraries that look for this memory
+(`setproctitle`) find it, by the first word and the first variable after the last one. The
+forkserver's command line ends in a long word, so that there is room.
+
+The short name, which `top` shows, is the kernel's own: 15 bytes. It has no space: /proc/self/stat
+has it among its fields, and whoever counts these by spaces would read the wrong one (CPython 3.12
+and later does, to find out whether a process that forks has threads).
+"""
+
+from __future__ import annotations
+
+TITLE_ROOM = 200  # bytes of the word that is there to be overwritten
+_SHORT = 15
+_ARG_START, _ARG_END = 45, 46  # among the fields of /proc/self/stat behind the name
+
+_place: tuple[int, int, int] | None = None  # of the title: address, bytes, words
+
+
+def find_place() -> None:
+    """Find the memory for titles of forks of this process, by its own arguments."""
+    global _place
+    if _place is not None:
+        return
+    import ctypes
+
+    try:
+        with open("/proc/self/stat", "rb") as f:
+            fields = f.read().rpartition(b")")[2].split()
+        start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
+    except (OSError, ValueError, IndexError):
+        return
+    area = ctypes.string_at(start, end - start) if 0 < start < end else b""
+    first = area.find(b"\0") + 1
+    words = area.count(b"\0", first)
+    if first and area.endswith(b"\0") and len(area) - first > TITLE_ROOM:
+        _place = start + first, len(area) - first - words, words
+
+
+def show(title: str) -> None:
+    """Set the title of this process, if that is possible."""
+    if _place is not None:
+        import ctypes
+
+        address, room, words = _place
+        text = title.encode(errors="replace")[:room].decode(errors="ignore").encode()
+        # As many words as before: the padded title, and empty ones.
+        ctypes.memmove(address, text.ljust(room) + b"\0" * words, room + words)
+    show_short(title)
+
+
+def show_short(title: str) -> None:
+    """Set the short name: the beginning of the program's, and the rank."""
+    name, _, rank = title.rpartition(" [rank ")
+    number = rank.partition("/")[0]
+    kept = name.encode(errors="replace")[: _SHORT - 1 - len(number)].decode(errors="ignore")
+    try:
+        with open("/proc/self/comm", "wb", 0) as f:
+            f.write(f"{'_'.join(kept.split())}:{number}".encode())
+    except OSError:
+        pass  # there is no /proc, or it is read-only

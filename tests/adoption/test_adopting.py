@@ -1,0 +1,126 @@
+"""`procession.adopt` in one process: whoever imports what and when, and back again."""
+
+import pytest
+from standintorch import make
+
+from support import run_python, write
+
+pytestmark = pytest.mark.timeout(170)  # seconds at most, where nothing else runs
+
+
+def run(tmp_path, source, *words, **options):
+    script = write(make(tmp_path) / "main.py", source)
+    done = run_python(script, *words, timeout=150, cwd=tmp_path, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.parametrize("when", ["before torch", "after torch"])
+def test_the_order_of_imports_does_not_matter(tmp_path, when):
+    """Also names that were taken from torch's modules before are ours, and torch's at the end."""
+    source = """
+        import inspect, os, signal, sys
+        import procession
+
+        if sys.argv[1] == "before torch":
+            adoption = procession.adopt()
+            assert "torch" not in sys.modules
+        import torch.distributed.launcher
+        from torch.multiprocessing import spawn, start_processes, ProcessRaisedException
+        from torch.distributed.elastic.multiprocessing import start_processes as elastic
+        if sys.argv[1] == "after torch":
+            assert spawn(None, nprocs=3) == ("torch's start_processes", 3)
+            adoption = procession.adopt()
+
+        def fail(rank, word):
+            if rank == 1:
+                raise ValueError(word)
+
+        def leave(rank):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        assert spawn(lambda rank: None, nprocs=2) is None
+        try:
+            start_processes(fail, ("this one",), 2, start_method="fork")
+        except ProcessRaisedException as e:
+            assert "ValueError: this one" in str(e)
+            assert e.error_index == 1
+        else:
+            raise AssertionError("nothing was raised")
+        context = start_processes(leave, nprocs=1, join=False, start_method="forkserver")
+        try:
+            context.join()
+        except torch.multiprocessing.ProcessExitedException as e:
+            assert (e.exit_code, e.signal_name) == (-9, "SIGKILL")
+        else:
+            raise AssertionError("nothing was raised")
+        logs = procession.elastic.DefaultLogsSpecs("logs")
+        ranks = elastic("w", max, {0: (1, 2), 1: (4, 3)}, {0: {}, 1: {}}, logs)
+        assert ranks.wait().return_values == {0: 2, 1: 4}
+
+        # Who looks at torch's functions and modules sees what was there.
+        assert [*inspect.signature(start_processes).parameters][:3] == ["fn", "args", "nprocs"]
+        loader = type(sys.modules["torch.multiprocessing.spawn"].__loader__).__name__
+        assert loader == "SourceFileLoader", loader
+        assert start_processes.__module__ == "torch.multiprocessing.spawn"
+
+        adoption.end()
+        adoption.end()
+        assert spawn(None, nprocs=3) == ("torch's start_processes", 3)
+        assert start_processes(None) == ("torch's start_processes", 1)
+        assert elastic("w", max, {}, {}, None) == "torch's elastic"
+        config = torch.distributed.launcher.LaunchConfig()
+        assert torch.distributed.launcher.elastic_launch(config, max)(1) == {"torch's": [1]}
+        assert not hasattr(start_processes, "__signature__")
+    """
+    run(tmp_path, source, when)
+
+
+def test_it_holds_until_the_last_one_ends(tmp_path):
+    """Blocks may overlap; a module that is imported after the last of them is torch's."""
+    source = """
+        import os, sys
+        import procession
+
+        path = os.environ.get("PYTHONPATH")
+        with procession.adopt() as outer:
+            with procession.adopt(children=True):
+                assert os.environ["PROCESSION_ADOPT"] == "children"
+                assert "startup" in os.environ["PYTHONPATH"]
+            assert "PROCESSION_ADOPT" not in os.environ
+            assert os.environ.get("PYTHONPATH") == path
+            from torch.multiprocessing import spawn
+            assert spawn(lambda rank: None) is None
+        assert spawn(None) == ("torch's start_processes", 1)
+        import torch.distributed.launcher as launcher
+        assert launcher.launch_agent(launcher.LaunchConfig(), max, [1]) == {"torch's": [1]}
+        assert not [f for f in sys.meta_path if type(f).__module__.startswith("procession")]
+    """
+    run(tmp_path, source)
+
+
+def test_a_torch_that_is_otherwise_stays_as_it_is(tmp_path):
+    source = """
+        import procession
+        procession.adopt()
+        from torch.multiprocessing import start_processes
+        assert start_processes(None, nprocs=4) == "another torch"
+    """
+    make(tmp_path)
+    write(
+        tmp_path / "torch/multiprocessing/spawn.py",
+        """
+        ProcessExitedException = ProcessRaisedException = spawn = None
+
+        def wrapped(function):
+            return lambda *args, **kwargs: function(*args, **kwargs)
+
+        @wrapped
+        def start_processes(fn, nprocs=1):
+            return "another torch"
+        """,
+    )
+    script = write(tmp_path / "main.py", source)
+    done = run_python(script, timeout=150, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "torch.multiprocessing.spawn.start_processes of this torch" in done.stderr

@@ -1,0 +1,212 @@
+"""Launchers that have found each other are one job: one fate, one cause, sizes that change."""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+
+import pytest
+from commandline import Watched
+
+from conftest import until
+from seams.system import free_port
+from support import write
+
+KEY = {"PROCESSION_JOB_KEY": "0123456789abcdef-of-this-test"}
+pytestmark = pytest.mark.timeout(500)
+PATIENCE = 100  # seconds: several interpreters start on a busy machine
+
+# Counts steps, and keeps the count; each line of the log is one step that counts.
+STEPS = """
+import os, sys, time
+
+rank, size = int(os.environ["RANK"]), os.environ["WORLD_SIZE"]
+log, checkpoint, last = sys.argv[1], sys.argv[1] + ".step", int(sys.argv[2])
+step = int(open(checkpoint).read()) if os.path.exists(checkpoint) else 0
+print(f"rank {rank} of {size} from step {step > 0}, {os.environ['TORCHELASTIC_RESTART_COUNT']}",
+      flush=True)
+while step < last or os.path.exists(sys.argv[1] + ".hold"):
+    step += 1
+    if rank == 0:
+        with open(checkpoint + ".new", "w") as f:
+            f.write(str(step))
+        with open(log, "a") as f:  # one write, before the step counts
+            f.write(f"{step} {size}\\n")
+        os.replace(checkpoint + ".new", checkpoint)
+    time.sleep(0.01)
+"""
+
+
+def words(port, nnodes, *rest, job="J", conf="join_timeout=60"):
+    return ["run", "--lease", "40", "--nnodes", nnodes, "--rdzv-id", job, "--rdzv-backend", "c10d",
+            "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-conf", conf, *rest]  # fmt: skip
+
+
+def launcher(*line, node=0, **env):
+    """Start a launcher. node: its address puts it in order: 127.0.0.1, 127.0.0.2 and so on."""
+    run, *rest = line
+    return Watched(run, "--local-addr", f"127.0.0.{node + 1}", *rest, env={**os.environ, **env})
+
+
+def test_one_cause_everywhere_and_what_cannot_join(tmp_path):
+    """Also: strangers, another id, another secret and another size keep nobody out."""
+    script = write(tmp_path / "fail.py", """
+        import os, sys, time
+        if os.environ["RANK"] == "3":
+            raise ValueError("no such batch")
+        time.sleep(100)
+    """)  # fmt: skip
+    port = free_port()
+    line = words(port, 2, "-n", "2", script)
+    short = "join_timeout=6"
+    with contextlib.ExitStack() as open_:
+        first = open_.enter_context(launcher(*line, **KEY))
+
+        def connected():
+            with contextlib.suppress(OSError):
+                return socket.create_connection(("127.0.0.1", port), 5)
+            return None
+
+        strangers = [until(connected, "somebody listens", PATIENCE)]
+        strangers += [socket.create_connection(("127.0.0.1", port), 5) for _ in range(200)]
+        for each in strangers:
+            open_.callback(each.close)
+            with contextlib.suppress(OSError):
+                each.sendall(os.urandom(300))
+        others = [
+            open_.enter_context(launcher(*words(port, 2, script, job="K", conf=short), **KEY)),
+            open_.enter_context(launcher(*words(port, 2, script, conf=short))),
+        ]
+        larger = open_.enter_context(launcher(*words(port, 3, "-n", "2", script), **KEY))
+        assert larger.end(PATIENCE) == 1
+        assert b"started with --nnodes 3, and 127.0.0.1:%d with 2" % port in larger.err
+        for each in others:
+            assert each.end(PATIENCE) == 1
+            assert b"no rendezvous at 127.0.0.1" in each.err
+        assert b"no secret is set: whoever reaches" in others[1].err
+        second = open_.enter_context(launcher(*line, node=1, **KEY))
+        assert (first.end(PATIENCE), second.end(PATIENCE)) == (1, 1)
+    for each in (first, second):
+        text = bytes(each.err).decode()
+        assert "fail.py failed: rank 3 of 4 (pid " in text
+        assert ", node 1) raised ValueError: no such batch" in text
+        assert "  rank 0 (pid " in text.partition("ended by the group")[2]
+        assert "no secret" not in text
+
+
+def test_a_restart_is_of_the_whole_job_and_counts_for_it(tmp_path):
+    script = write(tmp_path / "again.py", """
+        import os, sys, time
+        count = os.environ["TORCHELASTIC_RESTART_COUNT"]
+        print("rank", os.environ["RANK"], "restarts", count, flush=True)
+        open(f"{sys.argv[1]}-{os.environ['RANK']}-{count}", "w").close()
+        if os.environ["RANK"] == count:
+            while not os.path.exists(f"{sys.argv[1]}-{1 - int(count)}-{count}"):
+                time.sleep(0.01)  # else the other is ended before it has written its line
+            raise SystemExit(7)
+        time.sleep(100)
+    """)  # fmt: skip
+    line = words(free_port(), 2, "--max-restarts", "1", script, tmp_path / "seen")
+    with launcher(*line, **KEY) as first, launcher(*line, node=1, **KEY) as second:
+        assert (first.end(PATIENCE), second.end(PATIENCE)) == (7, 7)
+    said = sorted((first.out + second.out).decode().splitlines())
+    assert said == [f"rank {rank} restarts {count}" for rank in (0, 1) for count in (0, 1)]
+    for each in (first, second):
+        assert b"again.py failed: rank 1 of 2 " in each.err
+
+
+def test_sizes_that_change(tmp_path):
+    """From 1 to 3 to 2 machines: no step is counted twice, and nothing counts as a failure."""
+    script, log = write(tmp_path / "steps.py", STEPS), tmp_path / "log"
+    hold = tmp_path / "log.hold"
+    hold.touch()
+    line = words(free_port(), "1:3", script, log, "50", conf="last_call_timeout=0.2")
+    with launcher(*line, **KEY) as first:
+        first.shows(b"rank 0 of 1 from step False, 0", patience=PATIENCE)
+        with launcher(*line, node=1, **KEY) as second, launcher(*line, node=2, **KEY) as third:
+            first.shows(b"rank 0 of 3 from step True, 0", patience=PATIENCE)
+            third.shows(b" of 3 from step True, 0", patience=PATIENCE)
+            third.signal(signal.SIGTERM)
+            first.shows(b"rank 0 of 2 from step True, 0", patience=PATIENCE)
+            assert third.end(PATIENCE) == 143
+            second.shows(b"rank 1 of 2 from step True, 0", patience=PATIENCE)
+            second.signal(signal.SIGKILL)
+            until(lambda: first.out.count(b"rank 0 of 1 from") == 2, "it goes on alone", PATIENCE)
+            hold.unlink()
+            assert first.end(PATIENCE) == 0, first.err
+            assert second.end(PATIENCE) == -signal.SIGKILL
+    assert b"a node came: all ranks start again" in first.err
+    assert b"a node left: all ranks start again" in first.err
+    assert b"a node went: all ranks start again" in first.err
+    steps = [each.split() for each in log.read_text().splitlines()]
+    counted = dict(steps)  # a step that was written, but not kept, is done again
+    assert [*map(int, counted)] == [*range(1, len(counted) + 1)]
+    assert {size for _, size in steps} == {"1", "2", "3"}
+    assert len(steps) - len(counted) <= 4
+
+
+CALLS = """
+import os, sys
+import procession
+
+def work(bad):
+    if os.environ["RANK"] == bad:
+        raise ValueError("no such batch")
+    return os.environ["RANK"] + " of " + os.environ["WORLD_SIZE"]
+
+where = {"endpoint": sys.argv[1], "id": sys.argv[4], "local_addr": sys.argv[2], "join_timeout": 60}
+try:
+    print(procession.run(work, args=(sys.argv[3],), nproc=2, nnodes=2, rendezvous=where, lease=40))
+except procession.GroupFailed as e:
+    print(e.cause.rank, repr(e.__cause__))
+"""
+
+
+def test_programs_that_are_started_once_on_each_machine(tmp_path):
+    """Each gets the values of its own ranks; all get the cause, and one its exception."""
+    script, port = write(tmp_path / "calls.py", CALLS), free_port()
+    env = {**os.environ, **KEY}
+    for bad, first, second in (
+        ("none", b"['0 of 4', '1 of 4']\n", b"['2 of 4', '3 of 4']\n"),
+        ("3", b"3 None\n", b"3 ValueError('no such batch')\n"),
+    ):
+        called = [
+            Watched(f"127.0.0.1:{port}", f"127.0.0.{node + 1}", bad, bad,
+                    program=[sys.executable, script], env=env)
+            for node in (0, 1)
+        ]  # fmt: skip
+        with called[0], called[1]:
+            for each, said in zip(called, (first, second), strict=True):
+                assert each.end(PATIENCE) == 0, each.err
+                assert bytes(each.out) == said
+
+
+@pytest.mark.parametrize("who", ["host", "member"])
+def test_a_launcher_that_is_killed_ends_the_others(tmp_path, who):
+    script = write(tmp_path / "wait.py", "import time; print('here', flush=True); time.sleep(100)")
+    line = words(free_port(), 2, script)
+    with launcher(*line, **KEY) as first:
+        until(lambda: _listens(line), "somebody listens", PATIENCE)
+        with launcher(*line, node=1, **KEY) as second:
+            first.shows(b"here", patience=PATIENCE)
+            second.shows(b"here", patience=PATIENCE)
+            killed, other = (first, second) if who == "host" else (second, first)
+            killed.signal(signal.SIGKILL)
+            assert other.end(PATIENCE) == 1
+            assert killed.end(PATIENCE) == -signal.SIGKILL
+    said = bytes(other.err)
+    if who == "host":
+        assert b"which hosts the rendezvous, is lost" in said
+    else:
+        assert b"node 1 (" in said
+        assert b"is lost: its connection " in said
+
+
+def _listens(line):
+    port = int(line[line.index("--rdzv-endpoint") + 1].rpartition(":")[2])
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,8 @@
+"""Makes an agent one of another version."""
+
+import sys
+
+if "procession.engines.agent:command" in sys.orig_argv:
+    from procession.values import version
+
+    version.__version__ = "0.0.7"

@@ -1,0 +1,275 @@
+"""A job over several nodes is one run: seen, followed and steered as a whole, from its launcher."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import procession
+from control.clients import connected, sockets
+from engines.localengine import LocalEngine
+from engines.test_jobs import all_hold, hold
+from procession import GroupFailed, Logs, Outcome, Phase, Std
+from seams.control import find_run, runs
+from seams.jobs import plain_group
+from seams.values import Exit, GroupEnd, RankEnd
+from seams.wire import Message
+from support import OBEDIENT, gone, until
+
+HERE = os.uname().nodename
+
+
+def command(*words, env=None, **options):
+    """Run a command of ours; gives what it has done."""
+    line = [sys.executable, "-m", "procession", *words]
+    env = {**os.environ, **(env or {})}
+    return subprocess.run(line, capture_output=True, text=True, timeout=60, env=env, **options)
+
+
+@contextlib.contextmanager
+def held(folder, nodes=2, nproc=2, **options):
+    """Give a job whose ranks hold, and what they are."""
+    options = {"stop": OBEDIENT, "control": True, **options}
+    engine = options.pop("engine", None) or LocalEngine(nodes)
+    job = procession.start_on(engine, hold, nproc=nproc, args=(str(folder),), **options)
+    try:
+        yield job, all_hold(folder, nodes * nproc)
+    finally:
+        job.kill()
+
+
+def test_it_is_listed_once_and_as_a_whole(tmp_path):
+    with held(tmp_path) as (job, pids):
+        assert sockets() == [job.run_id]
+        rows = json.loads(command("ps", "--json").stdout)
+        agents = [agent["pid"] for agent in job.look()["agents"]]
+        (row,) = [r for r in rows if r["launcher"] in (os.getpid(), *agents)]
+        assert (row["id"], row["state"], row["alive"], row["nproc"]) == (
+            job.run_id, "RUNNING", 4, 4
+        )  # fmt: skip
+        assert [r["pid"] for r in row["ranks"]] == pids
+        assert [r["rank"] for r in row["ranks"]] == [0, 1, 2, 3]
+        assert (row["launcher"], row["hosts"]) == (os.getpid(), [HERE, HERE])
+    assert sockets() == []
+
+
+def test_its_look_has_the_ranks_of_all_nodes(tmp_path):
+    with held(tmp_path) as (job, pids):
+        look = job.look()
+        assert (look["nproc"], look["nodes"], look["first"]) == (4, 2, 0)
+        assert [(r["rank"], r["pid"], r["state"]) for r in look["ranks"]] == [
+            (rank, pid, "RUNNING") for rank, pid in enumerate(pids)
+        ]
+        began = [r["started_at"] for r in look["ranks"]]
+        assert all(0 <= at - look["began"] < 60 for at in began)
+        said = command("report", job.run_id).stdout
+        assert "4 of 4 ranks alive" in said
+        assert f"launcher: pid {os.getpid()} on {HERE}" in said
+        job.send_signal(2, signal.SIGKILL)
+        with contextlib.suppress(procession.GroupFailed):
+            job.wait(30)
+        last = job.look()
+        assert last["cause"] == "rank 2 was killed by SIGKILL"
+        assert [r["ended"] for r in last["ranks"]] == ["STOPPED", "STOPPED", "FAILED", "STOPPED"]
+
+
+def test_a_stop_from_another_terminal_ends_all_of_it(tmp_path):
+    with held(tmp_path) as (job, pids):
+        done = command("stop", job.run_id, "--grace", "5")
+        assert (done.returncode, done.stdout) == (
+            0, f"procession: {job.run_id} was stopped, exit code 143\n"
+        )  # fmt: skip
+        assert job.wait(30).state is Phase.STOPPED
+        assert job.stopped_by == signal.SIGTERM
+        gone(pids)
+
+
+def test_a_kill_from_another_terminal_ends_all_of_it(tmp_path):
+    with held(tmp_path) as (job, pids):
+        assert command("stop", job.run_id, "--kill").returncode == 0
+        assert job.wait(30).state is Phase.STOPPED
+        gone(pids)
+
+
+def test_its_stacks_are_those_of_all_ranks(tmp_path):
+    with held(tmp_path) as (job, _):
+        assert [r["rank"] for r in job.stacks()] == [0, 1, 2, 3]
+        said = command("stacks", job.run_id)
+        assert said.returncode == 0
+        assert "4 ranks [0-3]" in said.stdout
+        assert "hold (test_jobs.py" in said.stdout
+
+
+def test_a_signal_to_one_rank(tmp_path):
+    with held(tmp_path) as (job, pids), connected() as connection:
+        assert connection.ask("signal", rank=3, signal=int(signal.SIGKILL)) == "sent"
+        until(lambda: job.state.final, "the end")
+        assert [f.rank for f in job.end.failures] == [3]
+        gone(pids)
+
+
+def test_its_output_comes_over_its_socket():
+    script = 'echo "out $RANK"; exec sleep 60'
+    program = ["sh", "-c", script]
+    job = procession.start_on(LocalEngine(2), program, nproc=1, stop=OBEDIENT, control=True)
+    try:
+
+        def shown():
+            with connected() as connection:
+                connection.ask("log", lines=100)
+                texts = [e["text"] for e in connection.events(0.5) if e["event"] == "log"]
+            return set("".join(texts).splitlines()) == {"[0:0] out 0", "[1:1] out 1"}
+
+        until(shown, "the lines of both ranks")
+        until(
+            lambda: command("logs", job.run_id, "--rank", "1").stdout == "[1:1] out 1\n",
+            "the lines of rank 1",
+        )
+    finally:
+        job.kill()
+
+
+def test_attach_shows_it_to_its_end(tmp_path):
+    with held(tmp_path) as (job, _):
+        line = [sys.executable, "-m", "procession", "attach", job.run_id]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as attached:
+            until(lambda: job._reach.visited, "somebody at the door")
+            job.send_signal(1, signal.SIGKILL)
+            _, err = attached.communicate(timeout=30)
+        assert attached.returncode == 137
+        assert b"rank 1 of 4" in err
+
+
+def test_without_control_nothing_of_it_can_be_steered(tmp_path):
+    with held(tmp_path, control=None) as (job, _):
+        assert sockets() == []
+        assert command("stop", job.run_id).returncode == 2
+
+
+def test_two_jobs_have_two_names():
+    def work():
+        return os.environ["TORCHELASTIC_RUN_ID"], os.environ["PROCESSION_RUN"]
+
+    found = [set(procession.run(work, engine=LocalEngine(2), nproc=1)) for _ in range(2)]
+    assert len(found[0]) == len(found[1]) == 1  # the same in all of a job
+    (one,), (other,) = found
+    assert one[0] == one[1] != other[0] == other[1]
+
+
+def test_a_run_directory_and_its_parts_are_one_run(tmp_path):
+    logs = Logs(dir=str(tmp_path / "runs"))
+    with held(tmp_path, logs=logs) as (job, _):
+        asked = json.loads((tmp_path / "runs" / job.run_id / "run.json").read_text())
+        parts = [
+            json.loads((tmp_path / "runs" / job.run_id / f"node_{n}" / "run.json").read_text())
+            for n in range(2)
+        ]
+        assert {asked["run"], *(part["run"] for part in parts)} == {job.run_id}
+
+
+def test_half_a_job_that_was_ended_by_others_is_no_success():
+    """A node that ends its ranks, and says that this was wanted, has not done its work."""
+
+    def work():
+        if os.environ["RANK"] == "1":
+            while True:
+                signal.pause()
+
+    job = procession.start_on(LocalEngine(2), work, nproc=1, stop=OBEDIENT)
+    try:
+        driver = job._driver
+        until(lambda: driver.state.parts[0].end is not None, "the end of rank 0")
+        ended = RankEnd(rank=0, pid=1, outcome=Outcome.SIGNALLED, exit=Exit(signal=15))
+        end = plain_group(GroupEnd(job.spec.name, 1, ended=(ended,)))
+        fields = {"attempt": 0, "state": "STOPPED", "end": end, "stacks": [], "told": {}}
+        driver._loop.request(
+            lambda: driver._roster._take(driver._roster.agents[1], Message("ended", fields))
+        )
+        with pytest.raises(GroupFailed, match="not by this job") as caught:
+            job.wait(30)
+        assert [f.rank for f in caught.value.failures] == [1]
+        assert job.state is Phase.FAILED
+    finally:
+        job.kill()
+
+
+def test_logs_of_the_directory_of_a_job(tmp_path):
+    script = 'echo "out $RANK"; echo "err $RANK" >&2'
+    logs = Logs(dir=str(tmp_path / "runs"), redirect=Std.ALL)
+    procession.run(["sh", "-c", script], engine=LocalEngine(2), nproc=2, logs=logs)
+    (folder,) = (tmp_path / "runs").iterdir()
+    said = command("logs", str(folder))
+    assert (said.returncode, said.stderr) == (
+        0,
+        "".join(f"[{r // 2}:{r}] err {r}\n" for r in range(4)),
+    )
+    assert said.stdout == "".join(f"[{r // 2}:{r}] out {r}\n" for r in range(4))
+    assert command("logs", str(folder), "--rank", "3", "--stdout").stdout == "out 3\n"
+
+
+def test_logs_of_a_job_that_was_asked_for_none(tmp_path):
+    logs = Logs(dir=str(tmp_path / "runs"))
+    procession.run(["true"], engine=LocalEngine(2), nproc=1, logs=logs)
+    (folder,) = (tmp_path / "runs").iterdir()
+    said = command("logs", str(folder))
+    assert said.returncode == 1
+    assert "has no files of its output: none were asked for" in said.stderr
+
+
+def test_its_ranks_are_not_listed_again_where_its_socket_is_not_found(tmp_path):
+    """A log-in with another TMPDIR or XDG_RUNTIME_DIR sees the job by the index only."""
+    with held(tmp_path, logs=Logs(dir=str(tmp_path / "runs"))) as (job, _):
+        agents = {process.pid for process in job._driver.engine.processes.values()}
+        (tmp_path / "other").mkdir()
+        line = [sys.executable, "-m", "procession", "ps", "--json"]
+        env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "other")}
+        done = subprocess.run(line, env=env, capture_output=True, text=True, check=True)
+        rows = [r for r in json.loads(done.stdout) if r["launcher"] in {os.getpid(), *agents}]
+        assert [(row["id"], row["launcher"]) for row in rows] == [(job.run_id, os.getpid())]
+
+
+def test_logs_of_a_job_that_runs(tmp_path):
+    with held(tmp_path, logs=Logs(dir=str(tmp_path / "runs"), redirect=Std.ALL)) as (job, _):
+        line = [sys.executable, "-m", "procession", "logs", "-f", job.run_id]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as following:
+            until(lambda: job._reach.visited, "somebody at the door")
+            job.stop()
+            following.communicate(timeout=30)
+        assert following.returncode == 0
+
+
+def test_on_a_node_it_is_said_what_its_ranks_belong_to(tmp_path):
+    """A node sees no part that it could steer, but what the ranks there are part of."""
+    there = {"PROCESSION_DRIVER": "n77"}
+    with held(tmp_path, engine=ElsewhereDriven(2, env=there), control=None) as (job, _):
+        agents = {process.pid for process in job._driver.engine.processes.values()}
+        rows = json.loads(command("ps", "--json").stdout)
+        parts = [row for row in rows if row["launcher"] in agents]
+        assert [(row["id"], row["state"], row["host"]) for row in parts] == [
+            (job.run_id, "PART", "n77")
+        ] * 2
+        done = command("stop", job.run_id)
+        assert done.returncode == 2
+        assert "which is one run, driven from n77" in done.stderr
+        assert f"type `procession stop {job.run_id}` there" in done.stderr
+
+
+class ElsewhereDriven(LocalEngine):
+    """Tells its agents that their driver is on another machine."""
+
+    def start(self, agent, tell):
+        super().start(agent.__replace__(env={**agent.env, **self.env}), tell)
+
+
+def test_a_run_of_another_machine_in_a_shared_directory(tmp_path, monkeypatch):
+    with held(tmp_path, logs=Logs(dir=str(tmp_path / "runs"))) as (job, _):
+        monkeypatch.setattr(runs, "_here", lambda: "login1")
+        monkeypatch.setattr(runs, "living", list)
+        run = find_run(job.run_id)
+        assert (run.state, run.host, run.launcher) == ("AWAY", HERE, 0)
+        assert find_run(job.run_dir).state == "AWAY"
+    assert find_run(job.run_id).state == "STOPPED"

@@ -1,0 +1,172 @@
+"""Links between a driver and its agents: encrypted where both can, and never silently not."""
+
+import glob
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+import procession
+from engines.localengine import LocalEngine
+from procession import SpecError
+from seams.wire import MAGIC, PART, Message, Tunnel, TunnelError, Wire, WireError, tunnel
+from seams.wire import wire as wire_module
+from support import OBEDIENT, write
+
+KEY = b"k" * 32
+CAN, CANNOT = b"\1", b"\0"
+HERE = Path(__file__).parents[1]
+PATH = os.pathsep.join(
+    str(p)
+    for p in (HERE, Path(procession.__file__).parents[1], Path(cloudpickle.__file__).parents[1])
+)
+here_only = pytest.mark.skipif(not tunnel.possible(), reason="this Python has no TLS-PSK")
+
+
+def newer():
+    """Find a Python that can encrypt."""
+    found = [shutil.which(f"python3.{n}") for n in (14, 13)]
+    found += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.1[3-9]*/bin/python")))
+    code = "import sys; from procession.engines.tunnel import possible; sys.exit(not possible())"
+    env = {**os.environ, "PYTHONPATH": PATH}
+    for python in filter(None, found):
+        if subprocess.run([python, "-c", code], env=env).returncode == 0:
+            return python
+    return None
+
+
+@pytest.fixture(scope="module")
+def python():
+    return newer() or pytest.skip("there is no Python that can encrypt")
+
+
+class OtherPython(LocalEngine):
+    """Agents run in another Python than their driver."""
+
+    def __init__(self, slots, python):
+        super().__init__(slots, env={"PYTHONPATH": PATH})
+        self.python = python
+
+    def start(self, agent, tell):
+        super().start(agent.__replace__(argv=(self.python, *agent.argv[1:])), tell)
+
+
+def ends(driver=True, agent=True):
+    return Wire(KEY, "driver", encrypts=driver), Wire(KEY, "agent", encrypts=agent)
+
+
+def test_who_takes_the_ability_out_of_an_opening_is_found_out(monkeypatch):
+    """Nobody in between can make two ends that can encrypt go without."""
+    monkeypatch.setattr(wire_module, "Tunnel", None)  # it must not come that far
+    driver, agent = ends()
+    at = len(MAGIC)
+    for one, other in ((driver, agent), (agent, driver)):
+        assert other.opening[at : at + 1] == CAN
+        one.feed(other.opening[:at] + CANNOT + other.opening[at + 1 :])
+    with pytest.raises(WireError, match="does not have the key"):
+        driver.feed(agent.pack("hello", {}))
+
+
+def test_one_end_that_cannot():
+    driver, agent = ends(driver=False)
+    driver.feed(agent.opening)
+    agent.feed(driver.opening)
+    assert driver.feed(agent.pack("hello", {})) == [Message("hello", {})]
+    assert driver.encryption == agent.encryption == ""
+
+
+@here_only
+def test_both_can():
+    driver, agent = ends()
+    driver.feed(agent.opening)
+    agent.feed(driver.opening)
+    while not (driver.ready and agent.ready):
+        driver.feed(agent.out())
+        agent.feed(driver.out())
+    sent = agent.pack("hello", {"host": "n1"})
+    assert b"n1" not in sent
+    assert driver.feed(sent) == [Message("hello", {"host": "n1"})]
+    large = agent.pack("value", {}, b"secret " * PART)
+    assert b"secret" not in large
+    assert driver.feed(large) == [Message("value", {}, b"secret " * PART)]
+    assert driver.encryption.startswith("TLSv1.3 ")
+
+
+@here_only
+def test_another_key():
+    server, client = Tunnel(KEY, "driver"), Tunnel(b"x" * 32, "agent")
+    client.feed(b"")
+    with pytest.raises(TunnelError, match="does not have the key"):
+        server.feed(client.out())
+
+
+def test_a_word_that_is_none():
+    with pytest.raises(SpecError, match="must be auto or required"):
+        procession.start_on(LocalEngine(1), ["true"], link_encryption="maybe")
+
+
+@pytest.mark.skipif(tunnel.possible(), reason="this Python can")
+def test_required_where_it_cannot_be():
+    engine = LocalEngine(1)
+    with pytest.raises(SpecError, match=r"cannot be required: .* needs Python 3\.13"):
+        procession.start_on(engine, ["true"], link_encryption="required")
+    assert engine.processes == {}
+
+
+def test_agents_of_a_newer_python(python):
+    said = []
+    job = procession.start_on(
+        OtherPython(2, python), ["true"], stop=OBEDIENT, on_event=lambda e: said.append(e)
+    )
+    job.wait(60)
+    joined = {e.detail for e in said if e.kind == "joined"}
+    if not tunnel.possible():
+        assert joined == {"the link is authenticated, not encrypted"}
+    else:
+        (detail,) = joined
+        assert detail.startswith("the link is encrypted (TLSv1.3 ")
+
+
+def of_newer(python, folder, agents, how):
+    """Run a job whose driver has a newer Python, and its agents another one."""
+    script = write(
+        folder / "main.py",
+        f"""
+        import procession
+        from engines.test_link_encryption import OtherPython
+        said = set()
+        job = procession.start_on(
+            OtherPython(2, {agents!r}), ["true"], link_encryption={how!r},
+            on_event=lambda e: e.kind == "joined" and said.add(e.detail),
+        )
+        job.wait(60)
+        print(*said, sep="\\n")
+        """,
+    )
+    env = {**os.environ, "PYTHONPATH": PATH}
+    return subprocess.run(
+        [python, script], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_both_ends_newer(python, tmp_path):
+    done = of_newer(python, tmp_path, python, "required")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("the link is encrypted (TLSv1.3 ")
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.skipif(tunnel.possible(), reason="this Python can")
+def test_a_newer_driver_and_agents_that_cannot(python, tmp_path):
+    done = of_newer(python, tmp_path, sys.executable, "auto")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "the link is authenticated, not encrypted\n"
+    assert "is not encrypted: its Python 3." in done.stderr
+    done = of_newer(python, tmp_path, sys.executable, "required")
+    assert done.returncode != 0
+    assert "links must be encrypted (--link-encryption required)" in done.stderr
+    assert "0 of 2 agents came" in done.stderr

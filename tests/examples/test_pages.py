@@ -1,0 +1,97 @@
+"""What the pages of the documentation show is so: commands, scripts, output, links, pictures."""
+
+import shlex
+import subprocess
+
+import pytest
+from pages import FENCE, FILE, LINK, ROOT, anchors, blocks, numbers_out, steps
+
+from support import PROCESSION, run_procession, run_python
+
+DOCS = ROOT / "docs"
+RUN = ["tutorial/five-minutes.md", "tutorial/twenty-minutes.md", "howto/test-in-ranks.md"]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *DOCS.rglob("*.md"), DOCS / "llms.txt"]
+)
+CRASH = """
+import os, pathlib, time
+rank = os.environ["RANK"]
+pathlib.Path(f"here_{{rank}}").touch()
+while rank != "2" or len(list(pathlib.Path().glob("here_*"))) < 4:
+    time.sleep(0.01)
+{raising}
+"""
+
+
+@pytest.mark.parametrize("name", RUN)
+@pytest.mark.timeout(120)
+def test_a_page_that_can_be_followed(name, tmp_path):
+    """Do what the page says, in order, and compare what is seen."""
+    for block in blocks((DOCS / name).read_text()):
+        if block.language == "python" and (file := FILE.match(block.text)):
+            (tmp_path / file[1]).write_text(block.text)
+        elif block.language == "python":
+            (tmp_path / "script.py").write_text(block.text)
+            done = run_python("script.py", cwd=tmp_path, timeout=60)
+            assert done.returncode == 0, (block.line, done.stderr)
+        elif block.language == "console":
+            for step in steps(block):
+                words = shlex.split(step.command)
+                assert words[0] == "procession", step
+                done = run_procession(*words[1:], cwd=tmp_path, timeout=60)
+                assert done.returncode == step.code, (step, done.stderr)
+                seen = {numbers_out(line) for line in (done.stdout + done.stderr).splitlines()}
+                missing = [line for line in step.shown if numbers_out(line) not in seen]
+                assert missing == [], (step.command, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+def test_links_lead_somewhere(page):
+    wrong = []
+    for target in LINK.findall(FENCE.sub("", page.read_text())):
+        if target.startswith(("http:", "https:", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        place = (page.parent / path).resolve() if path else page
+        if not place.exists() or (
+            anchor and place.suffix == ".md" and anchor not in anchors(place.read_text())
+        ):
+            wrong.append(target)
+    assert wrong == []
+
+
+def test_every_link_of_the_site_stays_in_it():
+    """What lies beside docs/ is not on the site: a link there is a URL."""
+    wrong = []
+    for page in DOCS.rglob("*.md"):
+        for target in LINK.findall(FENCE.sub("", page.read_text())):
+            path = target.partition("#")[0]
+            if path and "://" not in path and DOCS not in (page.parent / path).resolve().parents:
+                wrong.append((page.name, target))
+    assert wrong == []
+
+
+def test_a_report_looks_as_in_the_picture(tmp_path):
+    """Take a program that needs no torch, and fails as that of the picture does."""
+    source = (DOCS / "pictures" / "crash.py").read_text()
+    raising = next(line for line in source.splitlines() if "raise ValueError" in line)
+    (tmp_path / "crash.py").write_text(CRASH.format(raising=raising.strip()))
+    shown = (DOCS / "pictures" / "crash_procession.txt").read_text()
+    words = shlex.split(shown.splitlines()[0].removeprefix("$ "))
+    done = subprocess.run(
+        [*PROCESSION, *words[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert str(done.returncode) == shown.splitlines()[-1]
+    seen = {numbers_out(line) for line in done.stderr.splitlines()}
+    headline = next(line for line in shown.splitlines() if " failed: rank " in line)
+    assert numbers_out(headline) in seen
+    assert "when it failed, the others were:" in seen
+
+
+def test_the_sites_pages_are_there():
+    """A page that the navigation names, and that is not there, would fail the build."""
+    config = (ROOT / "mkdocs.yml").read_text()
+    named = [line.rpartition(": ")[2] for line in config.splitlines() if line.endswith(".md")]
+    assert len(named) > 20
+    assert [name for name in named if not (DOCS / name).is_file()] == []

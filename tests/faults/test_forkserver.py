@@ -1,0 +1,405 @@
+"""A forkserver that does not answer, or is killed: the launcher ends the group all the same."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+import procession
+from procession import GroupFailed, Hang, Outcome, Phase, Stop
+from support import OBEDIENT, PYTHON, Launcher, alive, gone, marked, until, write
+
+METHODS = ("forkserver", "spawn", "fork")
+FREEZER = "/sys/fs/cgroup/freezer"
+SOON = 8.0  # seconds; a missed answer costs one or two
+TRACER = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+pid = int(sys.argv[1])
+ok = libc.ptrace(0x4206, pid, 0, 0) == 0 and libc.ptrace(0x4207, pid, 0, 0) == 0  # SEIZE, INTERRUPT
+print("stopped" if ok else "refused", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def traced(pid):
+    """Hold a process by a debugger; SIGKILL ends it at once, no other signal reaches it."""
+    with subprocess.Popen(
+        [PYTHON, "-c", TRACER, str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={k: v for k, v in os.environ.items() if not k.startswith("PROCESSION_TEST")},
+    ) as tracer:
+        if tracer.stdout.readline() != b"stopped\n":
+            tracer.stdin.close()
+            pytest.skip("this user may not trace processes")
+        until(lambda: state(pid) == "t", "the stop by a debugger")
+        try:
+            yield
+        finally:
+            tracer.stdin.close()
+
+
+@contextlib.contextmanager
+def frozen(pid):
+    """Freeze a process by a cgroup of version 1: not even SIGKILL takes effect."""
+    place = f"{FREEZER}/procession_test_{os.getpid()}"
+    try:
+        os.mkdir(place)
+    except OSError:
+        pytest.skip("no cgroup freezer of version 1 that this user may use")
+    try:
+        tell(f"{place}/cgroup.procs", pid)
+        tell(f"{place}/freezer.state", "FROZEN")
+        yield
+    finally:
+        tell(f"{place}/freezer.state", "THAWED")
+        until(lambda: not alive(pid), "the end of what was frozen")
+        with contextlib.suppress(OSError):
+            tell(f"{FREEZER}/cgroup.procs", pid)
+        until(lambda: not os.path.exists(place) or removed(place), "the end of the cgroup")
+
+
+def removed(place):
+    with contextlib.suppress(OSError):
+        os.rmdir(place)
+        return True
+
+
+def tell(path, what):
+    with open(path, "w") as f:
+        f.write(str(what))
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()[0]
+
+
+def forkserver_of(group):
+    with open(f"/proc/{group.pids()[0]}/stat") as f:
+        return int(f.read().rpartition(")")[2].split()[1])
+
+
+def family(place):
+    """Be a rank with a child, and a daemon in a session of its own, which note their SIGTERM."""
+
+    def stay(name):
+        def note(*_):
+            with open(f"{place}/{name}.signals", "a") as f:
+                f.write("TERM\n")
+            os._exit(0)
+
+        signal.signal(signal.SIGTERM, note)
+        with open(f"{place}/{name}.pid.new", "w") as f:
+            f.write(str(os.getpid()))
+        os.rename(f"{place}/{name}.pid.new", f"{place}/{name}.pid")
+        while True:
+            signal.pause()
+
+    rank = os.environ["RANK"]
+    if not os.fork():
+        stay(f"child{rank}")
+    if not os.fork():
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        stay(f"daemon{rank}")
+    stay(f"rank{rank}")
+
+
+def start_family(place, nproc=2, **options):
+    os.makedirs(place, exist_ok=True)
+    options = {"nproc": nproc, "stop": OBEDIENT, "learn": False, **options}
+    group = procession.start(family, args=(str(place),), **options)
+    until(lambda: len(list(place.glob("*.pid"))) == 3 * nproc, "all processes")
+    return group
+
+
+def pids_in(place):
+    return [int(path.read_text()) for path in place.glob("*.pid")]
+
+
+def signals_in(place):
+    return {path.stem: path.read_text().split() for path in place.glob("*.signals")}
+
+
+# -- it does not answer
+
+
+@pytest.mark.parametrize("hold", [traced, frozen])
+def test_failure_ends_all_while_the_forkserver_is_held(tmp_path, hold):
+    group = start_family(tmp_path, nproc=3)
+    everything = pids_in(tmp_path)
+    began = time.monotonic()
+    with hold(forkserver_of(group)):
+        os.kill(group.pids()[2], signal.SIGKILL)
+        with pytest.raises(GroupFailed) as caught:
+            group.wait(20)
+        assert time.monotonic() - began < SOON
+        assert [pid for pid in everything if alive(pid)] == []
+    assert caught.value.cause.rank == 2
+    assert caught.value.cause.exit.signal == signal.SIGKILL
+    assert {e.rank: e.exit.returncode for e in caught.value.ended} == {0: 0, 1: 0}
+    assert "does not answer" in str(caught.value)
+    assert "could not be ended" not in str(caught.value)
+    # What was in no rank's process group is told, too, and nobody twice.
+    told = signals_in(tmp_path)
+    assert set(told) == {f"{who}{r}" for who in ("rank", "child", "daemon") for r in range(3)} - {
+        "rank2"
+    }
+    assert set(map(len, told.values())) == {1}
+
+
+@pytest.mark.parametrize("hold", [traced, frozen])
+def test_stop_while_the_forkserver_is_held(tmp_path, hold):
+    group = start_family(tmp_path)
+    began = time.monotonic()
+    with hold(forkserver_of(group)):
+        group.stop()
+        assert time.monotonic() - began < SOON
+        assert group.state is Phase.STOPPED
+        assert [pid for pid in pids_in(tmp_path) if alive(pid)] == []
+    assert {name: len(told) for name, told in signals_in(tmp_path).items()} == {
+        f"{who}{r}": 1 for who in ("rank", "child", "daemon") for r in range(2)
+    }
+
+
+def test_kill_while_the_forkserver_is_held(tmp_path):
+    group = start_family(tmp_path)
+    began = time.monotonic()
+    with traced(forkserver_of(group)):
+        group.kill()
+        assert time.monotonic() - began < SOON
+        assert [pid for pid in pids_in(tmp_path) if alive(pid)] == []
+
+
+def test_forkserver_that_wakes_up_too_late_signals_nobody_twice(tmp_path):
+    """Ranks that take their time to end get their whole grace period, and one stop signal."""
+
+    def slow(place):
+        got = []
+        signal.signal(signal.SIGTERM, lambda *_: got.append(1))
+        open(f"{place}/{os.environ['RANK']}", "w").close()
+        while not os.path.exists(f"{place}/end"):
+            time.sleep(0.01)
+        with open(f"{place}/{os.environ['RANK']}", "w") as f:
+            f.write(str(len(got)))
+
+    group = procession.start(slow, args=(str(tmp_path),), nproc=2, stop=OBEDIENT)
+    until(lambda: (tmp_path / "0").exists() and (tmp_path / "1").exists(), "the ranks")
+    server = forkserver_of(group)
+    with traced(server):
+        group.stop(wait=False)
+        events = []
+        group.subscribe(events.append)
+        until(lambda: [e.kind for e in events].count("stop_sent") == 2, "the stop signals")
+    until(lambda: state(server) == "S", "the forkserver's return")
+    (tmp_path / "end").touch()
+    group.stop()
+    assert [(tmp_path / rank).read_text() for rank in "01"] == ["1", "1"]
+    gone([server, *group.pids().values()])
+
+
+def test_exit_is_told_while_the_forkserver_is_held(tmp_path):
+    """The kernel keeps the exit status until somebody reaps."""
+    os.mkfifo(tmp_path / "fifo")
+    group = procession.start(["sh", "-c", f"read line < {tmp_path}/fifo; exit 7"], nproc=1)
+    with traced(forkserver_of(group)):
+        (tmp_path / "fifo").write_text("go\n")
+        with pytest.raises(GroupFailed) as caught:
+            group.wait(20)
+    assert caught.value.cause.outcome is Outcome.EXITED
+    assert caught.value.cause.exit.code == 7
+
+
+def test_next_attempt_has_another_forkserver(tmp_path):
+    """A group that is to start again does so without the one that did not answer."""
+    group = start_family(tmp_path, restart=procession.Restart(max=1))
+    server = forkserver_of(group)
+    with traced(server):
+        for path in tmp_path.glob("*.pid"):
+            path.rename(path.with_suffix(".old"))
+        os.kill(group.pids()[0], signal.SIGKILL)
+        until(lambda: len(list(tmp_path.glob("*.pid"))) == 6, "the second attempt")
+        assert forkserver_of(group) != server
+        gone(int(path.read_text()) for path in tmp_path.glob("*.old"))
+    group.stop()
+    gone(pids_in(tmp_path))
+
+
+# -- it hangs while it starts ranks
+
+
+HANGS = """
+    import time
+    time.sleep(600)
+"""
+
+
+def test_interrupt_while_a_preload_hangs(tmp_path, monkeypatch):
+    write(tmp_path / "hangs.py", HANGS)
+    monkeypatch.syspath_prepend(tmp_path)
+    began = time.monotonic()
+    timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        procession.run(print, nproc=2, preload=["hangs"])
+    assert time.monotonic() - began < 1 + SOON
+    timer.join()
+
+
+def test_start_deadline_while_a_preload_hangs(tmp_path, monkeypatch):
+    """Nothing is said of processes that never were, and what hangs is named."""
+    write(tmp_path / "hangs.py", HANGS)
+    monkeypatch.syspath_prepend(tmp_path)
+    began = time.monotonic()
+    with pytest.raises(procession.StartFailed) as caught:
+        procession.run(print, nproc=2, preload=["hangs"], hang=Hang(start=1), stop=Stop(grace=30))
+    assert time.monotonic() - began < 1 + SOON
+    assert "was still importing hangs" in str(caught.value)
+    assert "could not be ended" not in str(caught.value)
+    assert "SIGKILL" not in str(caught.value)
+
+
+def test_forkserver_that_hangs_between_two_ranks(tmp_path, monkeypatch):
+    """Those that are there are ended; those that are not are never started."""
+    write(
+        tmp_path / "stumbles.py",
+        """
+        import os, time
+        forks = []
+        def before():
+            forks.append(1)
+            if len(forks) == 3:
+                time.sleep(600)
+        os.register_at_fork(before=before)
+        """,
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    began = time.monotonic()
+    with pytest.raises(procession.StartFailed) as caught:
+        procession.run(
+            signal.pause, nproc=4, preload=["stumbles"], hang=Hang(start=1), stop=OBEDIENT
+        )
+    assert time.monotonic() - began < 1 + SOON
+    known = {e.rank: e.pid is not None for e in (*caught.value.failures, *caught.value.ended)}
+    assert not known[2]
+    assert not known[3]
+    assert "does not answer" in str(caught.value)
+
+
+# -- it is killed
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_killed_forkserver_leaves_no_daemon(tmp_path, method):
+    """While the launcher lives, nothing stays, also where only its mark tells whose it is."""
+    group = start_family(tmp_path, start_method=method)
+    os.kill(forkserver_of(group), signal.SIGKILL)
+    with pytest.raises(GroupFailed) as caught:
+        group.wait(20)
+    assert [pid for pid in pids_in(tmp_path) if alive(pid)] == []
+    assert "was lost" in str(caught.value)
+    assert "may be left" not in str(caught.value)
+
+
+def test_killed_forkserver_ends_only_its_own_group(tmp_path):
+    one = start_family(tmp_path / "one")
+    other = start_family(tmp_path / "other")
+    os.kill(forkserver_of(one), signal.SIGKILL)
+    with pytest.raises(GroupFailed):
+        one.wait(20)
+    gone(pids_in(tmp_path / "one"))
+    assert all(alive(pid) for pid in pids_in(tmp_path / "other"))
+    other.stop()
+    gone(pids_in(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_launcher_killed_while_its_forkserver_is_stopped(tmp_path, method):
+    """A parent-death signal wakes it, and it ends what is below it."""
+    script = write(
+        tmp_path / "main.py",
+        f"""
+        import procession, signal
+        group = procession.start(signal.pause, nproc=2, start_method={method!r})
+        with open(f"/proc/{{group.pids()[0]}}/stat") as f:
+            print("forkserver", f.read().rpartition(")")[2].split()[1], flush=True)
+        group.wait()
+        """,
+    )
+    with Launcher(script) as launcher:
+        server = int(launcher.said("forkserver"))
+        os.kill(server, signal.SIGSTOP)
+        until(lambda: state(server) == "T", "the stop")
+        launcher.signal(signal.SIGKILL)
+        mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
+        until(lambda: not marked(mark), "the end of all processes")
+
+
+def test_launcher_killed_while_its_forkserver_is_in_an_import(tmp_path):
+    """An import that hangs, or takes a minute, keeps nothing alive: no process, and no file."""
+    write(
+        tmp_path / "endless.py",
+        "import os, time; print(os.getpid(), file=open('importing', 'w')); time.sleep(1000)",
+    )
+    script = write(
+        tmp_path / "main.py",
+        """
+        import os, procession
+        os.chdir(os.path.dirname(os.path.abspath(__file__)))
+        os.mkdir("scratch")
+        os.environ["TMPDIR"] = os.path.abspath("scratch")
+        print("begins", flush=True)
+        procession.run(print, nproc=2, preload=["endless"])
+        """,
+    )
+    with Launcher(script) as launcher:
+        launcher.said("begins")
+        importing = tmp_path / "importing"
+        until(lambda: importing.exists() and importing.read_text().strip(), "the import")
+        launcher.signal(signal.SIGKILL)
+        mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
+        until(lambda: not marked(mark), "the end of all processes")
+    assert os.listdir(tmp_path / "scratch") == []
+
+
+def test_an_idle_forkserver_that_was_stopped_serves_the_next_launch():
+    first = procession.run(os.getppid, nproc=1)
+    os.kill(first[0], signal.SIGSTOP)
+    assert procession.run(os.getppid, nproc=1, hang=Hang(start=SOON)) == first
+
+
+CLOSES_ALL = """
+import os, procession
+
+def work():
+    return 1
+
+if __name__ == "__main__":
+    for _ in range(3):
+        assert procession.run(work, nproc=2) == [1, 1]
+        os.closerange(3, 1000)  # as daemons do; an idle forkserver's socket is among them
+        files = [os.open("/dev/null", os.O_RDONLY) for _ in range(20)]
+    assert procession.run(work, nproc=2) == [1, 1]
+    procession.forkserver.close()
+    assert all(os.fstat(fd) for fd in files)
+    try:
+        os.wait()
+    except ChildProcessError:
+        print("no child is left")
+"""
+
+
+def test_a_program_that_closes_all_descriptors(tmp_path):
+    path = tmp_path / "closes_all.py"
+    path.write_text(CLOSES_ALL)
+    done = subprocess.run([PYTHON, path], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "no child is left\n"), done.stderr

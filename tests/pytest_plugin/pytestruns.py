@@ -1,0 +1,62 @@
+"""Runs of pytest in a process of their own, and what came of them."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+
+QUIET = ("-p", "no:randomly", "-p", "no:asyncio", "-p", "no:cacheprovider")
+
+
+@dataclass
+class Run:
+    """What a run of pytest said. cases: outcome and message of each test, by its name."""
+
+    code: int
+    text: str
+    cases: dict = field(default_factory=dict)
+
+    def outcome(self, name):
+        return self.cases[name][0]
+
+    def message(self, name):
+        return self.cases[name][1]
+
+    def part(self, name):
+        """Give what the report says of a failed test."""
+        _, _, after = self.text.partition(f"_ {name} _")
+        return after.partition("\n____")[0].partition("\n====")[0]
+
+    @property
+    def outcomes(self):
+        return {name: outcome for name, (outcome, _) in self.cases.items()}
+
+
+def run(where, *args, env=None, quiet=QUIET, limit=150, **files):
+    """Write files (`test_a` becomes test_a.py) and run pytest on them."""
+    for name, text in files.items():
+        (where / f"{name}.py").write_text(textwrap.dedent(text))
+    (where / "pytest.ini").touch()
+    report = where / "report.xml"
+    words = [sys.executable, "-m", "pytest", *quiet, f"--junitxml={report}", "-rA", *args]
+    words += [f"--basetemp={where}/base"]
+    done = subprocess.run(
+        words,
+        cwd=where,
+        env={**os.environ, "COLUMNS": "120", **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=limit,
+        check=False,
+    )
+    found = Run(done.returncode, done.stdout)
+    if report.exists():
+        for case in ET.parse(report).iter("testcase"):
+            kind = next((e for e in case if e.tag in ("failure", "error", "skipped")), None)
+            said = "" if kind is None else kind.get("message", "")
+            found.cases[case.get("name")] = ("passed" if kind is None else kind.tag, said)
+    return found

@@ -1,0 +1,174 @@
+"""Fresh interpreters as ranks, processes from the template, and other plugins of pytest."""
+
+import importlib.util
+import os
+import re
+
+import pytest
+from pytestruns import run
+
+PLAIN = """
+    import os
+    import time
+
+    import pytest
+
+    seen = []
+
+    @pytest.mark.ranks(2, method="spawn")
+    @pytest.mark.parametrize("x", ["a"])
+    def test_spawn(rank, x, gather, tmp_path):
+        seen.append(1)
+        assert seen == [1]
+        assert gather((rank, x)) == [(0, "a"), (1, "a")]
+        assert gather(str(tmp_path)) == [str(tmp_path)] * 2
+
+    @pytest.mark.ranks(2, method="spawn")
+    def test_spawn_fails(rank):
+        print("said by", rank)
+        assert rank == 0, "only one"
+"""
+PROCESSES = """
+    import multiprocessing
+    import os
+    import sys
+    import time
+
+    state = []
+
+    def told(queue, tensor):
+        queue.put((len(state), os.getppid(), tensor))
+
+    def fails():
+        sys.exit(3)
+
+    def test_process():
+        state.append("a test has run here")
+        spawn = multiprocessing.get_context("spawn")
+        queue = spawn.SimpleQueue()
+        process = spawn.Process(target=told, args=(queue, [1, 2]))
+        process.start()
+        count, parent, value = queue.get()
+        process.join()
+        assert (count, value, process.exitcode) == (0, [1, 2], 0)
+        assert parent != os.getpid()
+
+    def test_exit_code():
+        process = multiprocessing.get_context("spawn").Process(target=fails)
+        process.start()
+        process.join()
+        assert process.exitcode == 3
+
+    def test_killed():
+        spawn = multiprocessing.get_context("spawn")
+        process = spawn.Process(target=time.sleep, args=(600,), daemon=True)
+        process.start()
+        process.kill()
+        process.join()
+        assert process.exitcode == -9
+"""
+MANY = """
+    import os
+    import random
+    import time
+
+    import pytest
+
+    @pytest.mark.ranks(2)
+    @pytest.mark.parametrize("n", range(6))
+    def test_many(n, rank, gather):
+        with open(os.environ["NOTES"], "a") as notes:
+            notes.write("+")
+        assert gather(rank) == [0, 1]
+        with open(os.environ["NOTES"], "a") as notes:
+            notes.write("-")
+
+    @pytest.mark.ranks(2)
+    def test_bad(rank):
+        assert rank == 5
+"""
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def test_ranks_that_are_fresh_interpreters(tmp_path):
+    found = run(tmp_path, test_a=PLAIN)
+    assert found.outcomes == {"test_spawn[a]": "passed", "test_spawn_fails": "failure"}, found.text
+    said = found.part("test_spawn_fails")
+    assert "rank 1 of 2 failed first: AssertionError: only one" in said
+    assert "said by 1" in said
+
+
+def test_processes_of_tests_come_from_the_template(tmp_path):
+    found = run(tmp_path, "--ranks-template", test_a=PROCESSES)
+    assert set(found.outcomes.values()) == {"passed"}, found.text
+    assert len(found.outcomes) == 3
+
+
+def test_workers_together_run_so_many_ranks_at_a_time(tmp_path):
+    notes = tmp_path / "notes"
+    more = {"NOTES": str(notes)}
+    found = run(tmp_path, "-n", "2", "--ranks-at-once", "2", env=more, test_a=MANY)
+    expected = {f"test_many[{n}]": "passed" for n in range(6)} | {"test_bad": "failure"}
+    assert found.outcomes == expected, found.text
+    assert "same line: assert " in found.text
+    at_once, most = 0, 0
+    for sign in notes.read_text():
+        at_once += 1 if sign == "+" else -1
+        most = max(most, at_once)
+    assert most == 2
+
+
+def installed(*names):
+    return all(importlib.util.find_spec(name) is not None for name in names)
+
+
+@pytest.mark.skipif(
+    not installed("pytest_cov", "pytest_randomly", "pytest_repeat", "pytest_rerunfailures"),
+    reason="needs pytest-cov, pytest-randomly, pytest-repeat and pytest-rerunfailures",
+)
+def test_other_plugins(tmp_path):
+    lib = """
+        def used_in_ranks(rank):
+            if rank == 1:
+                return "only rank 1 comes here"
+            return "the others"
+    """
+    tests = """
+        import os
+        import random
+
+        import lib
+        import pytest
+
+        @pytest.mark.ranks(2)
+        def test_seed(gather):
+            assert len(set(gather(random.random()))) == 1
+
+        @pytest.mark.ranks(2)
+        def test_measured(rank):
+            assert lib.used_in_ranks(rank)
+
+        @pytest.mark.ranks(2)
+        def test_flaky(rank, request):
+            here = request.config.rootpath / f"been{rank}"
+            there = here.exists()
+            here.touch()
+            assert there
+
+        @pytest.mark.ranks(2)
+        @pytest.mark.timeout(1.5)
+        def test_slow():
+            import time
+            time.sleep(600)
+    """
+    words = ("-p", "no:asyncio", "-p", "no:cacheprovider")
+    found = run(tmp_path, "--count=2", "--reruns=1", "--cov=lib", "--cov-report=term-missing",
+                "-k", "not slow", quiet=words, test_a=tests, lib=lib)  # fmt: skip
+    assert set(found.outcomes.values()) == {"passed"}, found.text
+    assert len(found.outcomes) == 6
+    assert re.search(r"lib\.py +\d+ +0 +100%", found.text), found.text
+    assert "1 rerun" in found.text
+    found = run(tmp_path, "-k", "slow", quiet=words)
+    assert found.message("test_slow") == "the test had not ended after 1.5 s"
+    assert os.listdir(os.environ["TMPDIR"]) == []

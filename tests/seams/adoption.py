@@ -1,0 +1,11 @@
+"""What tests use inside of the replacement of torch's launchers."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.adoption": "children hooks",
+        "procession.elastic": "agent",
+        "procession.elastic.pythonranks": "python_program",
+    }
+)

@@ -1,0 +1,13 @@
+"""What tests use of the devices' inside."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession": "devices",
+        "procession.devices": "metadata",
+        "procession.devices.topology": (
+            "Topology make_topology topology_from_metadata topology_from_variables"
+        ),
+    }
+)

@@ -1,0 +1,11 @@
+"""What tests use inside of the face for torch elastic."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession": "elastic",
+        "procession.elastic": "api errors ranks subprocess_handler tail_log",
+        "procession.elastic.plan": "placement_of",
+    }
+)

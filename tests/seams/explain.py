@@ -1,0 +1,17 @@
+"""What tests use of reports and stacks."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.explain.messages": "OUTCOMES code_of code_of_end entries with_code",
+        "procession.explain.messages.ends": "ENDS",
+        "procession.explain.messages.machines": "MACHINES",
+        "procession.explain.messages.requests": "REQUESTS",
+        "procession.explain.messages.runs": "RUNS",
+        "procession.explain.records": "RankRecord",
+        "procession.explain.report": "FOLD_ABOVE FULL_TRACEBACKS format_report headline",
+        "procession.explain.stacks": "merge outside",
+        "procession.explain.stacks.text": "Stack main_thread own_frames read_dump stack_of",
+    }
+)

@@ -1,0 +1,27 @@
+"""What tests use of jobs over several machines."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.engines.agentevents": "AgentEvents",
+        "procession.engines.clocks": "Clocks",
+        "procession.engines.contract": (
+            "AgentCommand EngineError EngineGone INVITATION SLOT Said SlotGone"
+        ),
+        "procession.engines.invitation": "Invitation",
+        "procession.engines.jobstate": "JobState",
+        "procession.engines.launching": "make_job",
+        "procession.engines.jobwords": (
+            "Arm Deadline DeadlineKind Decide Decided Dismiss Drop End Happened JobPhase Launch "
+            "Leaves Meet Met Replace Slot SlotEvent Stop StopWanted"
+        ),
+        "procession.engines.lifecycle": "IllegalEvent JobLife",
+        "procession.engines.outcome": "NodePart job_end",
+        "procession.engines.plain": "plain_group",
+        "procession.engines.printer": "AT_ONCE Printer",
+        "procession.engines.registry": "NAMES find_kind",
+        "procession.engines.work": "Share divide",
+        "procession.engines.workingcopy": "moved place",
+    }
+)

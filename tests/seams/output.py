@@ -1,0 +1,20 @@
+"""What tests use of the output of ranks."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.output": "escape loop",
+        "procession.output.console": "Console",
+        "procession.output.escape": (
+            "end_colours harmless harmless_text shown uncoloured unfinished"
+        ),
+        "procession.output.feed": "Feed",
+        "procession.output.follow": "Follower Source",
+        "procession.output.lines": "LineSplitter",
+        "procession.output.recent": "Recent",
+        "procession.output.rankfiles": "open_regular read_error_file",
+        "procession.output.screen": "Screen",
+        "procession.output.tail": "Tail last_line last_line_of",
+    }
+)

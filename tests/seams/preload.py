@@ -1,0 +1,12 @@
+"""What tests use of reading programs for what they import."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.preload": "learned read safe",
+        "procession.preload.find": "Found Kind Search with_packages",
+        "procession.preload.function": "plan_function",
+        "procession.preload.plan": "Plan StoppedAt explain",
+    }
+)

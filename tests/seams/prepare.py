@@ -1,0 +1,13 @@
+"""What tests use of what is prepared for ranks."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.prepare": "jobs results",
+        "procession.prepare.board": "Board",
+        "procession.prepare.jobs": "fresh_interpreter",
+        "procession.prepare.placing": "Places place",
+        "procession.prepare.results": "OF_COMMAND OF_FUNCTION OF_SCRIPT ResultReader",
+    }
+)

@@ -1,0 +1,11 @@
+"""What tests use of the engine for Ray."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.engines.ray": "RayEngine RayMissing cluster",
+        "procession.engines.ray.actor": "as_started",
+        "procession.engines.ray.cluster": "asked said",
+    }
+)

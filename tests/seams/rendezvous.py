@@ -1,0 +1,12 @@
+"""What tests use of launchers that find each other."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.engines.rendezvous.hosting": "is_own open_door",
+        "procession.engines.rendezvous.member": "make_agent objection_of take_part why_none",
+        "procession.engines.rendezvous.secret": "link_key say_who_may_join take_secret",
+        "procession.engines.rendezvous.terms": "Terms parse_conf terms_of_conf",
+    }
+)

@@ -1,0 +1,19 @@
+"""What tests use of the rules: lifecycle and restarts."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.rules": "rank tables",
+        "procession.rules.lifecycle": "IllegalEvent Lifecycle",
+        "procession.rules.messages": (
+            "Arm Cancel Deadline End RankEvent Signal Spawn StopWanted Sweep Swept"
+        ),
+        "procession.rules.rank": "Rank",
+        "procession.rules.restarting": "Decision Restarts codes_of place_of",
+        "procession.rules.tables": (
+            "DeadlineKind Ended GONE GROUP_TABLE GroupEvent Phase Stage TABLES WORKER_TABLE "
+            "Worker WorkerEvent"
+        ),
+    }
+)

@@ -1,0 +1,28 @@
+"""What tests use of the values: specs, policies, ranks, errors."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.values": "cpusets figures",
+        "procession.values.base": "Record Value",
+        "procession.values.cpusets": "Cpu bind deal in_turn shares",
+        "procession.values.environment": "Node Place given_run_id rank_environment",
+        "procession.values.errors": (
+            "GroupEnd GroupFailed HUNG_CODE Outcome ProcessionError RankEnd RemoteError "
+            "SpecError StartFailed"
+        ),
+        "procession.values.events": "Event Facts",
+        "procession.values.exit": "Exit signal_name",
+        "procession.values.figures": "duration size",
+        "procession.values.masking": "masked masked_text masked_words names_secret",
+        "procession.values.placement": "NO_PLACEMENT Placement read_size",
+        "procession.values.policy": "Hang Logs Restart Route Std Stop",
+        "procession.values.program": "Command Function Module Script as_program program_problem",
+        "procession.values.ranks": (
+            "LONGEST_RANKS by_rank fold_ranks format_ranks is_by_rank parse_ranks short_ranks"
+        ),
+        "procession.values.spec": "make_spec",
+        "procession.values.variables": "among",
+    }
+)

@@ -1,0 +1,13 @@
+"""What tests use of what runs in every rank."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.worker": "board outcome",
+        "procession.worker.board": "PAGE Page VARIABLE read_stopping",
+        "procession.worker.description": "describe encoded",
+        "procession.worker.frames": "DONE ERROR FAILED HEADER MODULES VALUE",
+        "procession.worker.outcome": "ResultPipe",
+    }
+)

@@ -1,0 +1,152 @@
+"""A rank is what a fresh child of its caller would be, whatever the launches before it were."""
+
+import os
+import sys
+
+import pytest
+
+from support import run_python, write
+
+# What a process is, as the kernel tells it; by a rank and by a child of the launcher.
+DESCRIBE = """
+    import os, resource
+    def describe():
+        found = {}
+        for line in open("/proc/self/status"):
+            name, _, value = line.partition(":")
+            if name in ("Uid", "Gid", "Groups", "Umask", "NoNewPrivs", "Seccomp",
+                        "Cpus_allowed_list") or name.startswith("Cap"):
+                found[name] = value.split()
+        try:
+            for name in os.listdir("/proc/self/ns"):
+                found[name] = os.readlink("/proc/self/ns/" + name)
+        except PermissionError:
+            found["ns"] = None  # closed to a program whose real and effective user differ
+        for name in ("cgroup", "oom_score_adj", "personality"):
+            try:
+                found[name] = open("/proc/self/" + name).read()
+            except OSError:
+                found[name] = None
+        found["nice"] = os.nice(0)
+        found["policy"] = os.sched_getscheduler(0)
+        found["limits"] = [resource.getrlimit(n) for n in range(16)]
+        found["root"] = os.stat("/").st_ino
+        return found
+"""
+SCRIPT = """
+    import ctypes, json, os, resource, subprocess, sys
+    import procession
+    import description
+
+    def launched():
+        return procession.run([sys.executable, "describe.py", "rank"], nproc=1)
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    def call(name, *args):
+        if getattr(libc, name)(*args):
+            print("unable", os.strerror(ctypes.get_errno()))
+            sys.exit()
+
+    launched()
+    before = open("rank").read()
+    {change}
+    launched()
+    subprocess.run([sys.executable, "describe.py", "child"], check=True)
+    rank, child = json.load(open("rank")), json.load(open("child"))
+    different = {{name: (rank[name], child[name]) for name in child if rank[name] != child[name]}}
+    print("changed" if child != json.loads(before) else "unchanged", different)
+"""
+CHANGES = {
+    "effective user": "os.seteuid(65534)",
+    "real user": "os.setresuid(65534, -1, -1)",
+    "group": "os.setresgid(65534, 65534, 65534)",
+    "groups": "os.setgroups([12345])",
+    "umask": "os.umask(0o027)",
+    "nice": "os.nice(3)",
+    "affinity": "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
+    "policy": "os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))",
+    "limit": "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))",
+    "oom": 'open("/proc/self/oom_score_adj", "w").write("500")',
+    "no_new_privs": 'call("prctl", 38, 1, 0, 0, 0)',
+    "bounding set": 'call("prctl", 24, 21, 0, 0, 0)',
+    "personality": 'call("personality", 0x0040000)',
+    "host name": 'call("unshare", 0x04000000)',
+    "mounts": 'call("unshare", 0x00020000)',
+    "network": 'call("unshare", 0x40000000)',
+    "cgroup": """place = "/sys/fs/cgroup/freezer/procession_inherited"
+    try:
+        os.makedirs(place, exist_ok=True)
+        open(place + "/cgroup.procs", "w").write(str(os.getpid()))
+    except OSError as e:
+        print("unable", e)
+        sys.exit()
+    import atexit
+    atexit.register(lambda: (procession.forkserver.close(),
+        open("/sys/fs/cgroup/freezer/cgroup.procs", "w").write(str(os.getpid())),
+        os.rmdir(place)))""",
+}
+ROOTS = {"effective user", "real user", "group", "groups", "bounding set"}
+
+
+def needs_open_python():
+    """Skip a test where another user cannot run this interpreter."""
+    place = os.path.realpath(sys.executable)
+    while place != "/":
+        place = os.path.dirname(place)
+        if not os.stat(place).st_mode & 0o001:
+            pytest.skip(f"no other user may enter {place}")
+
+
+def let_others_in(path, monkeypatch):
+    """Let other users write here, also those in our group; pytest's own directories are closed."""
+    path.chmod(0o777)
+    for place in path.parents:
+        if place.name.startswith(("pytest-", "popen-")):
+            place.chmod(place.stat().st_mode | 0o011)
+    monkeypatch.setenv("TMPDIR", str(path))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_launch_after_a_change(tmp_path, change, monkeypatch):
+    if change in ROOTS and os.geteuid():
+        pytest.skip("only root may change this")
+    if change in ("effective user", "real user"):
+        needs_open_python()
+        let_others_in(tmp_path, monkeypatch)
+    write(tmp_path / "description.py", DESCRIBE)
+    write(
+        tmp_path / "describe.py",
+        """
+        import json, os, sys, description
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), sys.argv[1])
+        if os.path.exists(path):
+            os.unlink(path)
+        with open(path, "w") as f:
+            json.dump(description.describe(), f)
+        """,
+    )
+    script = write(tmp_path / "main.py", SCRIPT.format(change=CHANGES[change]))
+    done = run_python(script, cwd=tmp_path)
+    if done.stdout.startswith("unable"):
+        pytest.skip(f"not here: {done.stdout}")
+    assert done.stdout == "changed {}\n", done.stdout + done.stderr
+
+
+def test_forkserver_does_not_keep_rights_that_were_given_up(tmp_path):
+    """From the next launch on, none rests that has them."""
+    if os.geteuid():
+        pytest.skip("only root may change its group")
+    script = write(
+        tmp_path / "main.py",
+        """
+        import os, procession
+        def parent():
+            return os.getppid()
+        [old] = procession.run(parent)
+        os.setresgid(65534, -1, -1)
+        [new] = procession.run(parent)
+        print(new != old, os.path.exists(f"/proc/{old}"))
+        """,
+    )
+    done = run_python(script)
+    assert done.stdout == "True False\n", done.stderr

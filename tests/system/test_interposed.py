@@ -1,0 +1,84 @@
+"""Libraries that stand before the C library (LD_PRELOAD), as tracers and sanitizers do."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+import procession
+from support import run_python
+
+# A buffer on the stack, larger than what calls between a clone and its exec may have.
+WRITES = """
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+ssize_t write(int fd, const void *data, size_t size) {
+    volatile char buffer[65536];
+    memset((void *)buffer, 0x41, sizeof buffer);
+    return syscall(SYS_write, fd, data, size);
+}
+"""
+# Sees each program that is started.
+EXECS = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int execve(const char *path, char *const argv[], char *const env[]) {
+    int fd = open(getenv("SEEN"), O_WRONLY | O_APPEND | O_CREAT, 0600);
+    write(fd, path, strlen(path));
+    write(fd, "\\n", 1);
+    close(fd);
+    return syscall(SYS_execve, path, argv, env);
+}
+"""
+RUN = """
+import procession
+print(procession.run(["sh", "-c", "test $RANK -lt 3"], nproc=3))
+"""
+
+
+@pytest.fixture
+def interposer(tmp_path):
+    """Make a library of C source; gives its path."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+
+    def make(source):
+        (tmp_path / "interposer.c").write_text(source)
+        library = tmp_path / "interposer.so"
+        words = [compiler, "-shared", "-fPIC", "-o", library, tmp_path / "interposer.c"]
+        subprocess.run(words, check=True)
+        return str(library)
+
+    return make
+
+
+def test_one_that_needs_much_stack(interposer):
+    done = run_python("-c", RUN, env={**os.environ, "LD_PRELOAD": interposer(WRITES)})
+    assert (done.returncode, done.stdout) == (0, "[None, None, None]\n"), done.stderr
+
+
+def test_one_that_must_see_each_program(interposer, tmp_path):
+    seen = tmp_path / "seen"
+    env = {**os.environ, "LD_PRELOAD": interposer(EXECS), "SEEN": str(seen)}
+    done = run_python("-c", RUN, env=env)
+    assert (done.returncode, done.stdout) == (0, "[None, None, None]\n"), done.stderr
+    assert seen.read_text().split("\n").count(shutil.which("sh")) == 3
+
+
+def test_without_one_programs_are_not_forked():
+    from seams.system import Chain
+
+    chain = Chain.make({}, ())
+    if os.uname().machine != "x86_64":
+        pytest.skip("there is none on this machine")
+    assert chain is not None
+    chain.close()
+    assert procession.run(["true"]) == [None]

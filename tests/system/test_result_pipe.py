@@ -1,0 +1,121 @@
+"""Ranks that write into their result pipes themselves: what they may make their launcher do."""
+
+import logging
+import resource
+import sys
+
+import pytest
+
+import procession
+from engines.localengine import LocalEngine
+from procession import GroupFailed, Outcome, Script
+from support import OBEDIENT, write
+
+# A script in a rank: `tell(kind, body, length)` writes a frame into the pipe that it inherited.
+TELL = """
+    import os, pickle, stat, struct, sys, time
+    def pipe():
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                if int(name) > 2 and stat.S_ISFIFO(os.fstat(int(name)).st_mode):
+                    return int(name)
+            except OSError:
+                pass
+    def tell(kind, body, length=None):
+        length = len(body) if length is None else length
+        os.write(pipe(), struct.pack("<cQq", kind, length, time.monotonic_ns()) + body)
+    class Touch:
+        def __reduce__(self):
+            return open, (sys.argv[1], "w")
+"""
+VALUE = """
+    tell(b"V", pickle.dumps(Touch()))
+"""
+EXCEPTION = """
+    import base64, json
+    parts = {"type": "T", "message": "m", "frames": [], "suppress": False, "cause": None}
+    parts |= {"context": None, "pickle": base64.b64encode(pickle.dumps(Touch())).decode()}
+    tell(b"E", json.dumps({"kind": "raised", "type": "T", "exceptions": [parts]}).encode())
+    sys.exit(1)
+"""
+FLOOD = """
+    tell(b"V", b"", 1 << 60)
+    for _ in range(300):
+        os.write(pipe(), b"x" * (1 << 20))
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    def make(body, *args):
+        path = tmp_path / "rank.py"
+        write(path, TELL + body)
+        return Script(str(path), args)
+
+    return make
+
+
+def test_the_pickle_of_a_script_is_not_loaded(script, tmp_path, caplog):
+    made = tmp_path / "made by the launcher"
+    with caplog.at_level(logging.WARNING, "procession"):
+        assert procession.run(script(VALUE, str(made)), nproc=2, stop=OBEDIENT) == [None, None]
+    assert not made.exists()
+    (said,) = [r.getMessage() for r in caplog.records]  # once for all ranks
+    assert "it sent a pickled value, which only functions may" in said
+
+
+def test_nor_by_the_driver_of_a_job(script, tmp_path):
+    made = tmp_path / "made by the driver"
+    values = procession.run(script(VALUE, str(made)), nproc=1, engine=LocalEngine(2))
+    assert values == [None, None]
+    assert not made.exists()
+
+
+def test_the_exception_of_a_script_is_not_rebuilt(script, tmp_path):
+    made = tmp_path / "made by the launcher"
+    with pytest.raises(GroupFailed) as caught:
+        procession.run(script(EXCEPTION, str(made)), nproc=1)
+    assert caught.value.cause.outcome is Outcome.RAISED
+    assert caught.value.__cause__ is None
+    assert not made.exists()
+
+
+def test_an_announced_length_is_not_waited_for_nor_kept(script):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert procession.run(script(FLOOD), nproc=1) == [None]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # kB
+
+
+def test_a_script_that_fails_after_that_has_failed_with_its_exit_code(script):
+    body = """
+    tell(b"X", b"")
+    sys.exit(7)
+"""
+    with pytest.raises(GroupFailed, match="what it told is not believed") as caught:
+        procession.run(script(body), nproc=1)
+    assert caught.value.cause.exit.code == 7
+
+
+def test_a_child_that_writes_without_end_does_not_keep_its_group(script):
+    body = f"""
+    import subprocess
+    code = "while True: __import__('os').write({{}}, b'x' * 4096)".format(pipe())
+    subprocess.Popen([{sys.executable!r}, "-c", code], pass_fds=[pipe()])
+    os._exit(3)
+"""
+    with pytest.raises(GroupFailed) as caught:
+        procession.run(script(body), nproc=1, stop=OBEDIENT, timeout=30)
+    assert caught.value.cause.exit.code == 3
+
+
+@pytest.mark.parametrize("account", ["'[' * 50_000", "'[[[]], {}, {}]'", "'[[], [], 5]'", "'5'"])
+def test_an_account_that_is_none_of_ours(script, account):
+    """What a script has imported is told behind its outcome, and kept for the next launch."""
+    body = f"""
+    import torch  # which is learned of
+    tell(b"D", b"")
+    tell(b"A", ({account}).encode())
+    os._exit(0)
+"""
+    pytest.importorskip("torch")
+    assert procession.run(script(body), nproc=1) == [None]

@@ -1,0 +1,148 @@
+"""What launchers agree on before they meet: settings, keys, and who is the host."""
+
+import socket
+import threading
+
+import pytest
+
+from seams.rendezvous import (
+    Terms,
+    is_own,
+    link_key,
+    make_agent,
+    objection_of,
+    open_door,
+    parse_conf,
+    say_who_may_join,
+    take_part,
+    take_secret,
+    terms_of_conf,
+    why_none,
+)
+from seams.values import SpecError, make_spec
+
+TERMS = Terms("node0", 29400, "J", 2, 2)
+
+
+def conf(text, static=False):
+    return terms_of_conf(parse_conf(text, "--rdzv-conf"), "--rdzv-conf", static=static)
+
+
+def test_settings_of_c10d():
+    said = "join_timeout=60, last_call_timeout=3,close_timeout=4,read_timeout=5,is_host=False"
+    assert conf(said) == {
+        "join": 60.0, "last_call": 3.0, "close": 4.0, "read": 5.0, "is_host": False,
+    }  # fmt: skip
+    assert conf("keep_alive_interval=2,keep_alive_max_attempt=4") == {"lease": 8.0}
+    assert conf("keep_alive_max_attempt=2,store_type=tcp,is_host=1") == {
+        "lease": 10.0, "is_host": True,
+    }  # fmt: skip
+    assert conf("timeout=900,key_file=/k", static=True) == {"join": 900.0, "key_file": "/k"}
+    assert conf("") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("join_timeout", "must be NAME=VALUE"),
+        ("join_timeout=soon", "join_timeout must be seconds, more than 0, not 'soon'"),
+        ("join_timeout=0", "must be seconds, more than 0"),
+        ("keep_alive_max_attempt=0", "must be a count of 1 or more"),
+        ("is_host=perhaps", "is_host must be 1 or 0"),
+        ("store_type=file", "store_type must be tcp"),
+        ("heartbeat=5", "keep_alive_interval and keep_alive_max_attempt"),
+        ("rank=1", "write --node-rank NUMBER"),
+        ("join_timeuot=5", "did you mean join_timeout?"),
+    ],
+)
+def test_settings_that_cannot_be_obeyed_are_refused(text, said):
+    with pytest.raises(SpecError, match=said.replace("?", r"\?")):
+        conf(text)
+
+
+def test_keys_differ_by_secret_and_by_job():
+    keys = {link_key(s, j) for s in (b"", b"a" * 16, b"b" * 16) for j in ("J", "K")}
+    assert len(keys) == 6
+    assert link_key(b"a" * 16, "J") == link_key(b"a" * 16, "J")
+
+
+def test_where_a_secret_comes_from(tmp_path, monkeypatch):
+    monkeypatch.delenv("PROCESSION_JOB_KEY", raising=False)
+    assert take_secret(TERMS) == b""
+    assert "whoever reaches node0:29400 and knows the id 'J'" in say_who_may_join(b"", TERMS)
+    monkeypatch.setenv("PROCESSION_JOB_KEY", "x" * 20)
+    assert take_secret(TERMS) == b"x" * 20
+    assert say_who_may_join(b"x" * 20, TERMS) == ""
+    assert take_secret(TERMS) == b""  # ranks do not get it
+    path = tmp_path / "key"
+    path.write_text("y" * 30 + "\n")
+    path.chmod(0o600)
+    assert take_secret(TERMS.__replace__(key_file=str(path))) == b"y" * 30
+
+
+def test_secrets_that_are_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROCESSION_JOB_KEY", "short")
+    with pytest.raises(SpecError, match="has 5 bytes, and could be guessed"):
+        take_secret(TERMS)
+    with pytest.raises(SpecError, match="cannot be read: No such file"):
+        take_secret(TERMS.__replace__(key_file=str(tmp_path / "none")))
+    path = tmp_path / "key"
+    path.write_text("short")
+    path.chmod(0o600)
+    with pytest.raises(SpecError, match="has 5 bytes"):
+        take_secret(TERMS.__replace__(key_file=str(path)))
+    path.chmod(0o666)
+    with pytest.raises(SpecError, match="can be written by others"):
+        take_secret(TERMS.__replace__(key_file=str(path)))
+
+
+def test_who_is_the_host():
+    assert is_own("localhost")
+    assert is_own("127.0.0.2")
+    assert is_own(socket.gethostname())
+    assert not is_own("192.0.2.7")  # of no machine: for documentation
+    assert not is_own("no-such-machine.invalid")
+    assert open_door(TERMS.__replace__(host="192.0.2.7")) is None
+    assert open_door(TERMS.__replace__(host="127.0.0.1", is_host=False)) is None
+
+
+def test_a_port_that_is_taken():
+    """A launcher that only seems to be the host joins; one that was told to be it, says so."""
+    with socket.create_server(("", 0)) as taken:
+        terms = TERMS.__replace__(host="127.0.0.1", port=taken.getsockname()[1])
+        assert open_door(terms) is None
+        with pytest.raises(SpecError, match="cannot listen on port "):
+            open_door(terms.__replace__(is_host=True))
+
+
+def test_who_cannot_be_taken():
+    spec = make_spec(["true"], nproc=2)
+    objection = objection_of(spec, TERMS)
+    greeting = {"host": "h1", "nproc": 2, "least": 2, "most": 2, "order": ["h1", 5]}
+    assert objection(greeting) == ""
+    assert "h1 has 3 ranks, and node0:29400 has 2" in objection({**greeting, "nproc": 3})
+    assert "--nnodes 1:2, and node0:29400 with 2" in objection({**greeting, "least": 1})
+    del greeting["order"]
+    assert "different --rdzv-backend" in objection(greeting)
+
+
+def test_who_was_sent_away_says_so_also_when_that_job_has_ended_meanwhile():
+    sent = "its connection ended"
+    assert why_none("", "refused", TERMS) == "refused"
+    assert why_none(sent, sent, TERMS).startswith(f"what listens there sent us away ({sent})")
+    assert why_none(sent, "refused", TERMS).endswith("another secret? Later: refused")
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def send_away():
+            door.accept()[0].close()
+            door.close()
+
+        thread = threading.Thread(target=send_away)
+        thread.start()
+        terms = TERMS.__replace__(host="127.0.0.1", port=door.getsockname()[1], join=1.5)
+        spec = make_spec(["true"], nproc=1)
+        agent = make_agent(spec, terms, b"k" * 32, hosts=False, say=lambda _: None)
+        verdict = take_part(agent, terms, "true")
+        thread.join()
+    assert (verdict.code, verdict.found) == (1, False)
+    assert "sent us away (its connection " in verdict.said

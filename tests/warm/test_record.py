@@ -1,0 +1,242 @@
+"""Each kind of change that could make an import give something else is noticed, and named."""
+
+import itertools
+import os
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+from importing import Importer
+
+import procession
+from seams.forkserver import is_sure, reason_against
+from support import write
+
+NOTHING = {
+    "fault": "",
+    "files": {},
+    "digests": {},
+    "opened": [],
+    "directories": [],
+    "variables": {},
+    "patterns": (),
+    "seen": {},
+    "all": None,
+    "native": None,
+}
+
+
+@pytest.fixture(scope="module")
+def importer():
+    with Importer() as running:
+        yield running
+
+
+@pytest.fixture
+def observed(importer, tmp_path):
+    """Import a program, given as a text, and give its record."""
+    sizes = itertools.count()  # another one each time: a .pyc knows the time in whole seconds only
+
+    def observe(source, env=None, listed=()):
+        source += "\ndef value(): return None\n" + "#" * next(sizes)
+        write(tmp_path / "program.py", source)
+        value, record = importer.ask([tmp_path], env or {}, observed=True, listed=listed)
+        assert value is None
+        return record
+
+    return observe
+
+
+def test_what_is_beside_the_program_changes_nothing(importer, observed, tmp_path):
+    record = observed("import json.tool")
+    for name in ("log.txt", "program.py.swp", "other.py", "program.txt", ".program.py"):
+        write(tmp_path / name, "x\n")
+    (tmp_path / "runs").mkdir()
+    assert importer.reason(record, {"OTHER": "1"}) == ""
+
+
+def test_what_was_looked_for_in_vain(importer, observed, tmp_path):
+    source = """
+try:
+    import plugin
+except ImportError:
+    pass
+import importlib.util
+importlib.util.find_spec("extra")
+"""
+    record = observed(source)
+    assert importer.reason(record, {}) == ""
+    for name in ("plugin", "extra"):
+        write(tmp_path / f"{name}.py", "")
+        assert importer.reason(record, {}) == f"{tmp_path}/{name}.py is new"
+        (tmp_path / f"{name}.py").unlink()
+    assert importer.reason(record, {}) == ""
+    (tmp_path / "plugin").mkdir()  # a namespace package
+    assert importer.reason(record, {}) == f"{tmp_path}/plugin is new"
+
+
+def test_a_directory_that_becomes_a_package_hides_a_module(importer, observed, tmp_path):
+    (tmp_path / "part").mkdir()
+    write(tmp_path / "part.py", "")
+    record = observed("import part")
+    write(tmp_path / "part" / "notes.txt", "")
+    assert importer.reason(record, {}) == ""
+    write(tmp_path / "part" / "__init__.py", "")
+    assert importer.reason(record, {}) == f"{tmp_path}/part/__init__.py is new"
+
+
+def test_files_that_were_read(importer, observed, tmp_path):
+    source = """
+import os
+here = os.path.dirname(__file__)
+open(os.path.join(here, "data.txt")).close()
+try:
+    open(os.path.join(here, "absent.txt"))
+except OSError:
+    pass
+with open(os.path.join(here, "cache.txt"), "w") as f:
+    f.write("made by this import")
+os.listdir(os.path.join(here, "listed"))
+"""
+    data = write(tmp_path / "data.txt", "1\n")
+    (tmp_path / "listed").mkdir()
+    record = observed(source)
+    assert importer.reason(record, {}) == ""
+    write(tmp_path / "absent.txt", "")
+    assert importer.reason(record, {}) == f"{tmp_path}/absent.txt is new"
+    (tmp_path / "absent.txt").unlink()
+    write(tmp_path / "listed" / "more", "")
+    assert importer.reason(record, {}) == f"{tmp_path}/listed/more is new"
+    (tmp_path / "listed" / "more").unlink()
+    assert importer.reason(record, {}) == ""
+    # Of the same size, and with the same time, in the tick in which it was read.
+    status = data.stat()
+    data.write_text("2\n")
+    os.utime(data, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert importer.reason(record, {}) == f"{data} changed"
+    data.unlink()
+    assert importer.reason(record, {}) == f"{data} was removed"
+
+
+def test_what_an_import_has_written_is_looked_at_like_any_file(importer, observed, tmp_path):
+    record = observed(f"open({str(tmp_path / 'cache.txt')!r}, 'w').close()")
+    write(tmp_path / "cache.txt", "other\n")
+    assert importer.reason(record, {}) == f"{tmp_path}/cache.txt changed"
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("import os\nos.system('true')", "an import ran a program (os.system)"),
+        (
+            "import socket\ntry: socket.create_connection(('127.0.0.1', 1))\nexcept OSError: pass",
+            "an import used the network",
+        ),
+        ("open(__file__).close()\nopen(__file__, 'r+').write('#')", "changed while"),
+    ],
+)
+def test_what_nobody_can_foresee(observed, source, fault):
+    assert fault in observed(source)["fault"]
+
+
+def test_variables(importer, observed):
+    source = """
+import os
+os.environ.get("A"), os.getenv("B"), "C" in os.environ
+"""
+    record = observed(source, {"FUZZ_P1": "1"})
+    assert importer.reason(record, {"FUZZ_P1": "1", "D": "1"}) == ""
+    for name in "ABC":
+        reason = importer.reason(record, {"FUZZ_P1": "1", name: "1"})
+        assert reason == f"the variable {name} changed"
+    # Known to be read: those that match a pattern.
+    assert importer.reason(record, {}) == "the variable FUZZ_P1 changed"
+    env = {"FUZZ_P1": "1", "FUZZ_P2": "1"}
+    assert importer.reason(record, env) == "the variable FUZZ_P2 changed"
+
+
+def test_all_variables(importer, observed):
+    record = observed("import os\ndict(os.environ)", {"A": "1"})
+    assert importer.reason(record, {"A": "1"}) == ""
+    assert importer.reason(record, {"A": "1", "D": "1"}) == "the variable D changed"
+    record = observed("import os\ndict(os.environ)", {"A": "1"}, listed=["program"])
+    assert importer.reason(record, {"A": "1", "D": "1"}) == ""
+
+
+def test_a_native_module_of_which_nothing_is_known_may_have_read_any_variable(importer, tmp_path):
+    import _heapq
+
+    with Importer() as fresh:
+        name = Path(_heapq.__file__).name
+        write(tmp_path / "program.py", "import own._heapq\ndef value(): return 1\n")
+        write(tmp_path / "own" / "__init__.py", "")
+        os.symlink(_heapq.__file__, tmp_path / "own" / name)
+        value, record = fresh.ask([tmp_path], {}, observed=True)
+        assert value == 1
+        assert fresh.reason(record, {"MASTER_PORT": "1", "_": "x"}) == ""
+        assert fresh.reason(record, {"D": "1"}) == "the variable D changed"
+
+
+def test_the_interpreter_and_what_is_installed(tmp_path):
+    """A virtual environment of its own, in which each thing is changed in turn."""
+    venv.create(tmp_path / "env", symlinks=True)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = tmp_path / "env" / "lib" / version / "site-packages"
+    more = tmp_path / "more"
+    write(site / "one.pth", f"{more}\n")
+    write(tmp_path / "program.py", "def value(): return 1\n")
+    source = str(Path(procession.__file__).parents[1])
+    with Importer(tmp_path / "env" / "bin" / "python", PYTHONPATH=source) as own:
+        value, record = own.ask([tmp_path], {}, observed=True)
+        assert value == 1
+        assert own.reason(record, {}) == ""
+        for made, content in (
+            (site / "two.pth", "import os\n"),
+            (site / "sitecustomize.py", "\n"),
+            (site / "usercustomize" / "__init__.py", "\n"),
+            (site / "json.py", ""),
+        ):
+            write(made, content)
+            top = made if made.parent == site else made.parent
+            # A `json.py` there would not be found before the standard library's: that is not asked.
+            assert own.reason(record, {}) == f"{top} is new"
+            made.unlink()
+            if top != made:
+                top.rmdir()
+        assert own.reason(record, {}) == ""
+        (site / "note.txt").write_text("not looked at")
+        assert own.reason(record, {}) == ""
+        write(tmp_path / "env" / "pyvenv.cfg", "home = /nowhere\n")
+        assert own.reason(record, {}) == f"{tmp_path}/env/pyvenv.cfg changed"
+
+
+def test_a_young_file_is_compared_by_its_content(tmp_path):
+    """As if it were changed twice in one tick: its stamp stays, and its content does not."""
+    file = write(tmp_path / "young.py", "1\n")
+    status = file.stat()
+    stamp = (
+        status.st_dev,
+        status.st_ino,
+        status.st_mode,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
+    record = {**NOTHING, "files": {str(file): stamp}}
+    assert reason_against(record, {}) == ""
+    record["digests"] = {str(file): b"of another content"}
+    assert reason_against(record, {}) == f"{file} changed"
+
+
+def test_what_is_sure():
+    second = 1_000_000_000
+    at = 100 * second + 5
+    assert is_sure((1, 2, 3, 4, 5, at - 1), at, frozenset())
+    assert not is_sure((1, 2, 3, 4, 5, at), at, frozenset())
+    # In whole seconds: this file system may know no others.
+    assert not is_sure((1, 2, 3, 4, 5, 99 * second), at, frozenset())
+    assert is_sure((1, 2, 3, 4, 5, 97 * second), at, frozenset())
+    # By another machine's clock.
+    assert not is_sure((1, 2, 3, 4, 5, 3), at, frozenset([1]))
+    assert is_sure(None, at, frozenset([1]))
