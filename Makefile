@@ -5,11 +5,13 @@
 #   openssh-server)
 # make docs: set up, and build the documentation site into site/; a broken link is an error
 # make test-package: build what is published, and try it as a user would
+# make lock: note the versions that are installed, for all who set up after you
 # make bench: set up the peers beside procession, and measure; BENCH="lines tee" or BENCH=--quick
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+INSTALL := .ci/install $(BIN)/python test
 BENCH_VENV ?= .venv-bench
 FRAMEWORKS_VENV ?= .venv-frameworks
 # The versions that docs/frameworks/ were measured with, and later ones.
@@ -22,7 +24,7 @@ FAST := tests/unit tests/control tests/faults tests/multiprocessing_face \
 
 .DELETE_ON_ERROR:
 .PHONY: demo test test-pythons test-cluster test-frameworks test-package bench lint format docs \
-	clean
+	lock clean
 
 demo: $(VENV)/.demo
 	$(BIN)/procession run -n 4 examples/digits.py
@@ -82,41 +84,40 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples]'
+	$(INSTALL) -e '.[examples]'
 	@touch $@
 
 # torch and JAX in their CPU builds. A machine for which there are none still runs the other tests.
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples,test,lint]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 \
+	$(INSTALL) -e '.[examples,test,lint]'
+	$(INSTALL) torch==2.13.0 \
 		|| echo "no torch here: its tests will be skipped"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check jax jaxlib \
+	$(INSTALL) jax jaxlib \
 		|| echo "no JAX here: its tests will be skipped"
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(INSTALL) -e '.[docs]'
 	@touch $@
 
 $(VENV)/.package: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[package]'
+	$(INSTALL) -e '.[package]'
 	@touch $@
 
 # Where there is no Ray, its tests are skipped.
 $(VENV)/.cluster: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]' \
+	$(INSTALL) -e '.[ray]' \
 		|| echo "no Ray here: its tests will be skipped"
 	@touch $@
 
 # torch in its CPU build, as in .venv: one resolution of all, and without it one by one.
 $(FRAMEWORKS_VENV)/.frameworks: pyproject.toml
 	$(PYTHON) -m venv $(FRAMEWORKS_VENV)
-	$(FRAMEWORKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-e '.[fast]'
-	$(FRAMEWORKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-		torch==2.13.0 $(FRAMEWORKS) || for each in torch==2.13.0 $(FRAMEWORKS); do \
-			$(FRAMEWORKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-				"$$each" || echo "no $$each here: its tests will be skipped"; \
+	.ci/install $(FRAMEWORKS_VENV)/bin/python frameworks -e '.[fast]'
+	.ci/install $(FRAMEWORKS_VENV)/bin/python frameworks torch==2.13.0 $(FRAMEWORKS) \
+		|| for each in torch==2.13.0 $(FRAMEWORKS); do \
+			.ci/install $(FRAMEWORKS_VENV)/bin/python frameworks "$$each" \
+				|| echo "no $$each here: its tests will be skipped"; \
 		done
 	@touch $@
 
@@ -126,6 +127,12 @@ $(BENCH_VENV)/.bench: pyproject.toml
 	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e . \
 		torch==2.13.0 numpy
 	@touch $@
+
+# After the tests have passed with newer versions: PYTHON's newest, in environments made anew.
+lock: $(VENV)/.cluster $(FRAMEWORKS_VENV)/.frameworks
+	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^torch==' >.ci/versions/test.txt
+	$(FRAMEWORKS_VENV)/bin/python -m pip freeze --exclude-editable | grep -v '^torch==' \
+		>.ci/versions/frameworks.txt
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) $(FRAMEWORKS_VENV) .venv-pythons .pytest_cache .ruff_cache \

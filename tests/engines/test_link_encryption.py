@@ -9,9 +9,11 @@ from pathlib import Path
 
 import cloudpickle
 import pytest
+import tblib
 
 import procession
 from engines.localengine import LocalEngine
+from engines.otherpython import OtherPython
 from procession import SpecError
 from seams.wire import MAGIC, PART, Message, Tunnel, TunnelError, Wire, WireError, tunnel
 from seams.wire import wire as wire_module
@@ -19,40 +21,31 @@ from support import OBEDIENT, write
 
 KEY = b"k" * 32
 CAN, CANNOT = b"\1", b"\0"
-HERE = Path(__file__).parents[1]
-PATH = os.pathsep.join(
-    str(p)
-    for p in (HERE, Path(procession.__file__).parents[1], Path(cloudpickle.__file__).parents[1])
-)
 here_only = pytest.mark.skipif(not tunnel.possible(), reason="this Python has no TLS-PSK")
 
 
-def newer():
-    """Find a Python that can encrypt."""
-    found = [shutil.which(f"python3.{n}") for n in (14, 13)]
-    found += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.1[3-9]*/bin/python")))
-    code = "import sys; from procession.engines.tunnel import possible; sys.exit(not possible())"
-    env = {**os.environ, "PYTHONPATH": PATH}
-    for python in filter(None, found):
-        if subprocess.run([python, "-c", code], env=env).returncode == 0:
-            return python
-    return None
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """Give the search path of another Python: of what is installed here, only what suits any."""
+    pure = tmp_path_factory.mktemp("pure")
+    for package in (cloudpickle, tblib):
+        folder = Path(package.__file__).parent
+        (pure / folder.name).symlink_to(folder)
+    tests, source = Path(__file__).parents[1], Path(procession.__file__).parents[1]
+    return os.pathsep.join(map(str, (tests, source, pure)))
 
 
 @pytest.fixture(scope="module")
-def python():
-    return newer() or pytest.skip("there is no Python that can encrypt")
-
-
-class OtherPython(LocalEngine):
-    """Agents run in another Python than their driver."""
-
-    def __init__(self, slots, python):
-        super().__init__(slots, env={"PYTHONPATH": PATH})
-        self.python = python
-
-    def start(self, agent, tell):
-        super().start(agent.__replace__(argv=(self.python, *agent.argv[1:])), tell)
+def python(path):
+    """Give a Python that can encrypt."""
+    found = [shutil.which(f"python3.{n}") for n in (14, 13)]
+    found += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.1[3-9]*/bin/python")))
+    code = "import sys; from procession.engines.tunnel import possible; sys.exit(not possible())"
+    env = {**os.environ, "PYTHONPATH": path}
+    for each in filter(None, found):
+        if subprocess.run([each, "-c", code], env=env).returncode == 0:
+            return each
+    return pytest.skip("there is no Python that can encrypt")
 
 
 def ends(driver=True, agent=True):
@@ -117,10 +110,10 @@ def test_required_where_it_cannot_be():
     assert engine.processes == {}
 
 
-def test_agents_of_a_newer_python(python):
+def test_agents_of_a_newer_python(python, path):
     said = []
     job = procession.start_on(
-        OtherPython(2, python), ["true"], stop=OBEDIENT, on_event=lambda e: said.append(e)
+        OtherPython(2, python, path), ["true"], stop=OBEDIENT, on_event=lambda e: said.append(e)
     )
     job.wait(60)
     joined = {e.detail for e in said if e.kind == "joined"}
@@ -131,13 +124,13 @@ def test_agents_of_a_newer_python(python):
         assert detail.startswith("the link is encrypted (TLSv1.3 ")
 
 
-def of_newer(python, folder, agents, how):
+def of_newer(python, path, folder, agents, how):
     """Run a job whose driver has a newer Python, and its agents another one."""
     script = write(
         folder / "main.py",
         f"""
         import procession
-        from engines.test_link_encryption import OtherPython
+        from engines.otherpython import OtherPython
         said = set()
         job = procession.start_on(
             OtherPython(2, {agents!r}), ["true"], link_encryption={how!r},
@@ -147,26 +140,26 @@ def of_newer(python, folder, agents, how):
         print(*said, sep="\\n")
         """,
     )
-    env = {**os.environ, "PYTHONPATH": PATH}
+    env = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(
         [python, script], env=env, capture_output=True, text=True, timeout=60, check=False
     )
 
 
-def test_both_ends_newer(python, tmp_path):
-    done = of_newer(python, tmp_path, python, "required")
+def test_both_ends_newer(python, path, tmp_path):
+    done = of_newer(python, path, tmp_path, python, "required")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("the link is encrypted (TLSv1.3 ")
     assert done.stdout.count("\n") == 1
 
 
 @pytest.mark.skipif(tunnel.possible(), reason="this Python can")
-def test_a_newer_driver_and_agents_that_cannot(python, tmp_path):
-    done = of_newer(python, tmp_path, sys.executable, "auto")
+def test_a_newer_driver_and_agents_that_cannot(python, path, tmp_path):
+    done = of_newer(python, path, tmp_path, sys.executable, "auto")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "the link is authenticated, not encrypted\n"
     assert "is not encrypted: its Python 3." in done.stderr
-    done = of_newer(python, tmp_path, sys.executable, "required")
+    done = of_newer(python, path, tmp_path, sys.executable, "required")
     assert done.returncode != 0
     assert "links must be encrypted (--link-encryption required)" in done.stderr
     assert "0 of 2 agents came" in done.stderr
