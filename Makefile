@@ -121,11 +121,10 @@ $(FRAMEWORKS_VENV)/.frameworks: pyproject.toml
 		done
 	@touch $@
 
-# The peers, in the version that the goals are about. numpy, because torch looks for it.
+# The peers, in the version that the goals are about; what examples and tests in ranks need.
 $(BENCH_VENV)/.bench: pyproject.toml
 	$(PYTHON) -m venv $(BENCH_VENV)
-	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e . \
-		torch==2.13.0 numpy
+	.ci/install $(BENCH_VENV)/bin/python test -e '.[examples]' torch==2.13.0 pytest pytest-timeout
 	@touch $@
 
 # After the tests have passed with newer versions: PYTHON's newest, in environments made anew.
