@@ -1,6 +1,7 @@
 """A job over nodes, without sockets, clocks or engines: rules, and a walk over all states."""
 
 import copy
+import types
 
 import pytest
 
@@ -182,6 +183,27 @@ def test_a_job_that_has_ended_takes_nobody_in():
     life.handle(told("ENDED", 0))
     assert life.phase is JobPhase.SUCCEEDED
     assert not events.expects(1)
+
+
+@pytest.mark.parametrize("how", ["refused", "waits, and leaves again"])
+def test_who_is_not_taken_uses_up_no_place(how):
+    """However often such a launcher comes again."""
+    life = elastic(1, 2, 2)
+    events = AgentEvents(
+        JobState(None, life, None, "", "J", "", lambda _: None), life.handle, None, None
+    )
+    events.reception = object()
+    for _ in range(3):
+        slot = events.seat()
+        assert slot == 2
+        assert events.expects(slot)
+        if how == "refused":
+            events.refused(types.SimpleNamespace(slot=slot), "it has another version")
+        else:
+            assert life.handle(told("JOINED", slot)) == []
+            assert events.seat() == -1
+            assert life.handle(told("GONE", slot)) == []
+    assert life.phase is JobPhase.RUNNING
 
 
 def test_a_node_that_is_lost_by_an_elastic_job_is_no_failure_and_ranks_are_dense_again():

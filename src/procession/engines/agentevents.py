@@ -96,10 +96,14 @@ class AgentEvents:
         self._handle(Happened(SlotEvent.JOINED, agent.slot))
 
     def refused(self, agent: AgentRecord, why: str) -> None:
-        """Take note that an agent came and was sent away: its slot has none."""
+        """Take note that an agent came and was sent away.
+
+        An engine has started it for its slot, which has none now. Where nodes come by themselves,
+        the slot is free for another one.
+        """
         self._state.said.append(why)
         self._state.announce(why)
-        if self._life.slots[agent.slot] is Slot.AWAITED:
+        if self.reception is None and self._life.slots[agent.slot] is Slot.AWAITED:
             self._handle(Happened(SlotEvent.GONE, agent.slot))
 
     def lost(self, agent: AgentRecord, why: str) -> None:

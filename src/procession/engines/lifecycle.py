@@ -157,6 +157,8 @@ class JobLife(Record):
         after = SLOT_TABLE.get((before, event.kind))
         if after is None:
             raise IllegalEvent(f"slot {slot} is {before.name}: {event.kind.name} cannot be")
+        if self.open and before is Slot.IDLE and after is Slot.GONE:
+            after = Slot.AWAITED  # a spare node leaves its place to the next one
         self._put(slot, after)
         if self.phase.final:
             return []
