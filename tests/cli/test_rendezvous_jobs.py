@@ -182,6 +182,37 @@ def test_programs_that_are_started_once_on_each_machine(tmp_path):
                 assert bytes(each.out) == said
 
 
+def test_machines_that_are_not_needed(tmp_path):
+    """They wait for a place, and say so; one that goes takes nobody along."""
+    source = "import os, sys, time\nprint('here', flush=True)\n"
+    source += "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
+    script, go, port = write(tmp_path / "wait.py", source), tmp_path / "go", free_port()
+    line = words(port, 2, "-n", "2", script, go)
+    python = [sys.executable, write(tmp_path / "calls.py", CALLS)]
+    waits = b"wait.py has its 2 machines: this one waits for a place"
+    with launcher(*line, **KEY) as first, launcher(*line, node=1, **KEY) as second:
+        for each in (first, second):
+            each.shows(b"here", patience=PATIENCE)
+        env = {**os.environ, **KEY}
+        called = Watched(f"127.0.0.1:{port}", "127.0.0.4", "none", "J", program=python, env=env)
+        with launcher(*line, node=2, **KEY) as third, called as fourth:
+            third.shows(waits, patience=PATIENCE)
+            fourth.shows(waits, patience=PATIENCE)
+            with launcher(*line, node=4, **KEY) as fifth:
+                fifth.shows(waits, patience=PATIENCE)
+                fifth.signal(signal.SIGTERM)
+                assert fifth.end(PATIENCE) == 143
+            go.touch()
+            for each in (first, second, third, fourth):
+                assert each.end(PATIENCE) == 0, each.err
+    unneeded = b"procession: this machine was not needed: %s has ended without it\n"
+    assert third.err.endswith(unneeded % b"wait.py")
+    assert fourth.err.endswith(unneeded % b"work")
+    assert fourth.out == b"[]\n"
+    assert first.out.count(b"here") == second.out.count(b"here") == 2
+    assert b"not needed" not in first.err + second.err
+
+
 @pytest.mark.parametrize("who", ["host", "member"])
 def test_a_launcher_that_is_killed_ends_the_others(tmp_path, who):
     script = write(tmp_path / "wait.py", "import time; print('here', flush=True); time.sleep(100)")

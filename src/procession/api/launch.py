@@ -144,8 +144,8 @@ def run(
     rendezvous: where programs meet that were started once on each of `nnodes` machines, a count or
         "MIN:MAX": "HOST:PORT", of one of the machines, or a mapping with "endpoint", "id",
         "local_addr", and the words of --rdzv-conf. Ranks are numbered throughout the job; mappings
-        by rank, and the values that are returned, are those of this machine's ranks. See
-        docs/several-machines.md.
+        by rank, and the values that are returned, are those of this machine's ranks: [] where the
+        job had enough others. See docs/several-machines.md.
     timeout: seconds after which the group is stopped and TimeoutError is raised; None: no limit.
 
     The value of a rank of a command is None. Raises GroupFailed, with the full report, when a rank

@@ -17,7 +17,7 @@ from procession.engines.contract import EngineError
 from procession.engines.job import Job
 from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door
-from procession.engines.rendezvous.member import Verdict, make_agent, take_part
+from procession.engines.rendezvous.member import Verdict, make_agent, say_spare, take_part
 from procession.engines.rendezvous.secret import link_key, say_who_may_join, take_secret
 from procession.engines.rendezvous.terms import Terms
 from procession.group.handle import CONTROL
@@ -91,12 +91,13 @@ def _host(
 
     try:
         spec = share_of(request.spec, terms)
+        agent = make_agent(spec, terms, key, hosts=True, say=_say)
         job = make_hosted_job(
             request.spec,
             terms,
             door,
             key,
-            agent=make_agent(spec, terms, key, hosts=True, say=_say),
+            agent=agent,
             last_words=last_words,
             link_encryption=on.link_encryption,
             on_failure=request.spec.on_failure,
@@ -108,7 +109,11 @@ def _host(
     except OSError as e:
         refuse(prog, f"cannot prepare the run: {e}")
     signals = JobSignals(job, request.signals, request.notices, request.forward, repeated=False)
-    return conducted(job, signals), job
+    code = conducted(job, signals)
+    spare = say_spare(agent, spec.name)
+    if spare:
+        say_line(spare)
+    return code, job
 
 
 def _words_for_others(job: Job, end: GroupEnd, received: list[int]) -> dict[str, Any]:

@@ -94,6 +94,15 @@ class AgentEvents:
                 )
         state.note("joined", agent.slot, f"the link is {said}")
         self._handle(Happened(SlotEvent.JOINED, agent.slot))
+        if self._life.phase in WORKING and self._life.node_of(agent.slot) is None:
+            self.is_spare(agent)
+
+    def is_spare(self, agent: AgentRecord) -> None:
+        """Tell a node that comes by itself, and is not needed, that it waits."""
+        if self.reception is not None:
+            work = self._state.work
+            said = f"{work.spec.name} has its {work.nodes} machines: this one waits for a place"
+            agent.link.send("say", {"text": said})
 
     def refused(self, agent: AgentRecord, why: str) -> None:
         """Take note that an agent came and was sent away.

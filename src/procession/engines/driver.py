@@ -375,6 +375,9 @@ class Driver:
         self._tell_places(action.slots)
         for slot, fields, blob in orders(state, action, specs=self._reception is None):
             self._roster.tell(slot, "launch", fields, blob)
+        for slot, agent in self._roster.agents.items():
+            if slot not in action.slots:
+                self.agent_events.is_spare(agent)
 
     def _tell_places(self, slots: Sequence[int]) -> None:
         """Say where the files of ranks are: at first, and when a machine does not share them."""
@@ -418,7 +421,8 @@ class Driver:
         doubtful = any(s in (Slot.AWAITED, Slot.GONE) for s in self.life.slots)
         words = self._reception.last_words(self.end) if self._reception is not None else {}
         for slot in self._roster.agents:
-            self._roster.tell(slot, "bye", words)
+            spare = bool(self.life.places) and self.life.node_of(slot) is None
+            self._roster.tell(slot, "bye", {**words, "spare": True} if spare else words)
         self._farewell(doubtful)
         if not self.printer.close(LAST_WORDS if self._cut else self._drain_seconds):
             note = "the console did not take all output in time; the rest was cut off"

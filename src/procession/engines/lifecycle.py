@@ -224,17 +224,21 @@ class JobLife(Record):
         return self._dismiss() if self.slots[slot] is Slot.IDLE else self._regroup()
 
     def can_spare(self, slot: int) -> bool:
-        """Tell whether an elastic job can go on without the agent of this slot."""
+        """Tell whether the job can go on without the agent of this slot.
+
+        So can an elastic job that has enough others, and any other without a spare node.
+        """
         there = self.slots[slot] in (Slot.IDLE, Slot.BUSY) and slot not in self.leaving
         stay = self.tally[Slot.IDLE] + self.tally[Slot.BUSY] - len(self.leaving) - 1
-        enough = self.least < self.most and stay >= self.least
+        elastic = self.least < self.most or self.slots[slot] is Slot.IDLE
+        enough = elastic and stay >= self.least
         return there and enough and not (self.phase.final or self.stop_wanted)
 
     def _dismiss(self) -> list[Action]:
         """Let those go that are to leave, and have no ranks."""
         gone = tuple(s for s in sorted(self.leaving) if self.slots[s] is Slot.IDLE)
         for slot in gone:
-            self._put(slot, Slot.GONE)
+            self._put(slot, Slot.AWAITED if self.open else Slot.GONE)
         self.leaving -= {*gone}
         again = self._gather() if self.phase in (JobPhase.GATHERING, JobPhase.MEETING) else []
         return [*([Dismiss(gone)] if gone else []), *again]

@@ -17,7 +17,7 @@ from procession.engines.job import Job
 from procession.engines.plain import group_end, plain_group
 from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door
-from procession.engines.rendezvous.member import make_agent, take_part
+from procession.engines.rendezvous.member import make_agent, say_spare, take_part
 from procession.engines.rendezvous.secret import link_key, say_who_may_join, take_secret
 from procession.engines.rendezvous.terms import PORT, Terms, terms_of_conf
 from procession.engines.tunnel import check
@@ -166,6 +166,11 @@ def _last_words(state: Phase, end: GroupEnd) -> dict[str, Any]:
 
 
 def _values(agent: Agent, own: Spec) -> list[Any]:
+    """Give the values of this machine's ranks; none where it was not needed."""
+    spare = say_spare(agent, own.name)
+    if spare:
+        _warn(spare.removeprefix("procession: "))
+        return []
     sent = agent.own.values if agent.own is not None else {}
     return [value_of(own.program, sent[n]) if n in sent else None for n in range(own.nproc)]
 

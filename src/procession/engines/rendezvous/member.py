@@ -25,12 +25,13 @@ ANY_SLOT = -1
 
 class Verdict(Value):
     """How the job ended, for one launcher. said: a report or a line, "" for nothing. code: to exit
-    with. found: whether there was a job at all.
+    with. found: whether there was a job at all. spare: whether this machine was not needed.
     """
 
     said: str
     code: int
     found: bool = True
+    spare: bool = False
 
 
 class Waiting:
@@ -128,7 +129,9 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
             128 + agent.signalled,
         )
     if words:
-        return Verdict(str(words.get("said", "")), int(words.get("code", 0)))
+        spare = say_spare(agent, name)
+        said = [text for text in (spare, str(words.get("said", ""))) if text]
+        return Verdict("\n".join(said), int(words.get("code", 0)), spare=bool(spare))
     if agent.signalled:
         return Verdict("", 128 + agent.signalled, found=False)
     if not agent.joined:
@@ -143,6 +146,16 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
         f"rendezvous, is lost ({agent.lost.removeprefix('the driver is lost: ') or 'it ended'})",
         1,
     )
+
+
+def say_spare(agent: Agent, name: str) -> str:
+    """Say that this machine was not needed at the end of the job, "" if it was.
+
+    name: of what was run.
+    """
+    if not agent.last_words.get("spare"):
+        return ""
+    return f"procession: this machine was not needed: {name} has ended without it"
 
 
 def objection_of(spec: Spec, terms: Terms) -> Callable[[Any], str]:
