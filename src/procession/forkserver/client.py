@@ -20,6 +20,7 @@ from procession.system.descriptors import fill_standard
 from procession.system.identity import start_of
 from procession.system.processes import parents
 from procession.system.remains import page_file
+from procession.system.signals import Held, plain
 from procession.values.base import Record
 
 TYPE_CHECKING = False
@@ -166,20 +167,19 @@ class ForkServer:
                 stream.flush()
         from procession.forkserver.forked import main_forked
 
-        # A signal that comes now is for the launcher alone.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         page = -1
         try:
-            page, number = page_file()
-            pid = os.fork()
-            if not pid:
-                ours.close()
-                main_forked(theirs, launcher, live, before if mask is None else mask, page)
+            # A signal that comes now is for the launcher alone.
+            with Held(plain.valid_signals()) as before:
+                page, number = page_file()
+                pid = os.fork()
+                if not pid:
+                    ours.close()
+                    main_forked(theirs, launcher, live, before if mask is None else mask, page)
         except BaseException:
             ours.close()
             raise
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
             if page >= 0:
                 os.close(page)

@@ -6,8 +6,8 @@ No KeyboardInterrupt is raised in that thread, so none can leave a group half ma
 
 from __future__ import annotations
 
+import _thread
 import errno
-import signal
 import threading
 from _contextvars import copy_context  # the module around it is of no use here
 from collections.abc import Callable
@@ -19,7 +19,8 @@ from procession.output.plan import Output
 from procession.prepare.jobs import fork_server
 from procession.prepare.payload import Payload
 from procession.system.latch import Latch
-from procession.values.errors import ProcessionError, SpecError
+from procession.system.signals import Held, plain
+from procession.values.errors import ProcessionError, SpecError, StartFailed
 from procession.values.program import Function
 from procession.values.spec import Spec
 
@@ -74,11 +75,8 @@ def _made_by(making: _Making) -> Group:
     spec = making.spec
     if making.server is None and spec.start_method == "fork" and isinstance(spec.program, Function):
         # The ranks are forks of the thread that asks for them.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
+        with Held([plain.SIGINT]) as mask:
             making.server = fork_server(spec, mask)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     making.start()
     if making.fault is not None:
         raise making.fault
@@ -93,7 +91,10 @@ class _Making:
     context variables and thread-locals; meanwhile the other thread prepares everything else.
 
     Rejected: making it in the caller's thread, with every step undone in `except`. An interrupt can
-    always come between a fork and the next statement.
+    always come between a fork and the next statement. Also `Thread.start` in the caller's thread:
+    an interrupt between two of its steps leaves a thread that `threading` lists for ever, and that
+    runs or not. So another thread, which one call of C starts, calls it. Whoever takes `_claim`
+    goes on: that thread, or `give_up`.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class _Making:
         self._payload = Payload()
         self._pickled = Latch()
         self._pickling_fault: BaseException | None = None
+        self._claim = _thread.allocate_lock()
         self._thread = threading.Thread(
             target=copy_context().run, args=(self._run,), name="procession", daemon=True
         )
@@ -127,12 +129,9 @@ class _Making:
         except OSError as e:
             raise start_failed(self.spec, e) from e
         try:
-            self._thread.start()
+            _thread.start_new_thread(self._start_thread, ())
         except RuntimeError as e:
-            if isinstance(e.__context__, KeyboardInterrupt):
-                raise KeyboardInterrupt from None  # the interrupt came while a lock was released
-            fault = OSError(errno.EAGAIN, f"its supervisor gets no thread ({e})")
-            raise start_failed(self.spec, fault) from e
+            raise self._no_thread(e) from e
         try:
             self._payload.make(self.spec)
         except Exception as e:
@@ -143,6 +142,18 @@ class _Making:
         finally:
             self._pickled.set()
         self._made.wait()
+
+    def _start_thread(self) -> None:
+        if not self._claim.acquire(blocking=False):
+            return  # nobody wants it any more
+        try:
+            self._thread.start()
+        except RuntimeError as e:
+            self._end(self._no_thread(e))
+
+    def _no_thread(self, e: RuntimeError) -> StartFailed:
+        fault = OSError(errno.EAGAIN, f"its supervisor gets no thread ({e})")
+        return start_failed(self.spec, fault)
 
     def _take_payload(self) -> Payload:
         """Wait until the caller's thread has pickled what the ranks run. Raises its fault."""
@@ -162,12 +173,7 @@ class _Making:
                 payload=self._take_payload,
             )
         except BaseException as e:
-            self._pickled.wait()
-            self._payload.close()
-            if self.server is not None:
-                self.server.close()
-            self.fault = e
-            self._made.set()
+            self._end(e)
             return
         self.group = group
         if group.notes:
@@ -180,15 +186,25 @@ class _Making:
         self._made.set()
         group.drive()
 
+    def _end(self, fault: BaseException) -> None:
+        """There will be no group."""
+        self._pickled.wait()
+        self._close()
+        self.fault = fault
+        self._made.set()
+
+    def _close(self) -> None:
+        self._payload.close()
+        if self.server is not None:
+            self.server.close()
+
     def give_up(self) -> None:
         """End the group, however far its making came; nothing is left of it."""
         self._unwanted = True
         self._pickled.set()  # however far that came
-        while not self._made.wait(0.2):
-            if self._thread.ident is None:  # it was never started
-                if self.server is not None:
-                    self.server.close()
-                self._payload.close()
-                return
+        if self._claim.acquire(blocking=False):
+            self._close()  # its thread has not begun, and will not
+            return
+        self._made.wait()
         if self.group is not None:
             self.group.kill()

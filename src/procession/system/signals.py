@@ -1,4 +1,4 @@
-"""The `signal` module as it is below its enumerations. Standard library only.
+"""Signals that wait, and the `signal` module below its enumerations. Standard library only.
 
 `signal.pthread_sigmask` makes a member of an enumeration of every signal that was blocked: that is
 felt where it is called for each rank.
@@ -9,7 +9,34 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as plain
+    from collections.abc import Collection
 else:
     import _signal as plain
 
-__all__ = ["plain"]
+__all__ = ["Held", "plain"]
+
+
+class Held:
+    """`with Held(signals) as before`: these signals wait for the end of the block, in this thread.
+
+    Gives the mask from before. Python looks for signals in `pthread_sigmask` itself, after the
+    change: a KeyboardInterrupt from there must not leave them blocked for ever.
+    """
+
+    def __init__(self, signals: Collection[int]) -> None:
+        self._signals = signals
+
+    def __enter__(self) -> set[int]:
+        self._before: set[int] = set(plain.pthread_sigmask(plain.SIG_BLOCK, ()))
+        try:
+            plain.pthread_sigmask(plain.SIG_BLOCK, self._signals)
+        except BaseException:
+            self._restore()
+            raise
+        return self._before
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        plain.pthread_sigmask(plain.SIG_SETMASK, self._before)
