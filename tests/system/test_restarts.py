@@ -12,6 +12,7 @@ import pytest
 import procession
 from procession import GroupFailed, Logs, Phase, Restart, SpecError, Std, Stop
 from seams.supervise import journal as journal_module
+from seams.values import Node, make_spec
 from support import gone, until
 
 BEGIN = """
@@ -393,3 +394,18 @@ def test_of_many_events_the_latest_are_kept(monkeypatch):
     assert len(heard) > 100
     assert list(group) == heard[-50:]
     assert group.began == heard[0].at / 1e9
+
+
+@pytest.mark.parametrize("scope", ["group", "rank"])
+def test_a_change_of_the_machines_is_no_restart(tmp_path, scope):
+    """The job had four attempts: three ended since a machine came or went, one since ranks failed."""
+    spec = make_spec(
+        program(tmp_path, "sys.exit(life == '1')"),
+        nproc=2,
+        restart=Restart(max=3, backoff=0, scope=scope),
+        node=Node(attempt=4, regrouped=3, restarts=3),
+    )
+    group = procession.Group(spec)
+    group.drive()
+    assert group.result().state is Phase.SUCCEEDED
+    assert {"0.1", "1.1", "0.2", "1.2"} >= {*lives(tmp_path)} > {"0.2", "1.2"}

@@ -265,7 +265,8 @@ class RankJobs:
         own = own_environment(spec.node.local + rank, number, error_file)
         own |= resources.board.variable(rank)
         if spec.restart.scope == "rank":  # the count is of this rank
-            own["TORCHELASTIC_RESTART_COUNT"] = str(spec.node.attempt + attempt)
+            before = spec.node.attempt - spec.node.regrouped
+            own["TORCHELASTIC_RESTART_COUNT"] = str(before + attempt)
         own |= resources.places.placed.variables(rank, self._env)
         return {**own, **more, **spec.env[rank]}
 
