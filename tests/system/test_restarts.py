@@ -398,7 +398,7 @@ def test_of_many_events_the_latest_are_kept(monkeypatch):
 
 @pytest.mark.parametrize("scope", ["group", "rank"])
 def test_a_change_of_the_machines_is_no_restart(tmp_path, scope):
-    """The job had four attempts: three ended since a machine came or went, one since ranks failed."""
+    """The job had four attempts before: in three a machine came or went, in one ranks failed."""
     spec = make_spec(
         program(tmp_path, "sys.exit(life == '1')"),
         nproc=2,

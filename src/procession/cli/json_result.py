@@ -18,6 +18,8 @@ from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from procession.group.handle import Handle
 
 
@@ -42,4 +44,9 @@ def print_result(spec: Spec, run: Handle | None, code: int, began: float) -> Non
     """
     state = Phase.FAILED if run is None else run.state
     end = None if run is None else run.end
-    say(json.dumps(summary(spec, state, end, code, began), indent=2) + "\n", sys.stdout)
+    print_json(summary(spec, state, end, code, began))
+
+
+def print_json(result: Any) -> None:
+    """Print what says how a run ended."""
+    say(json.dumps(result, indent=2) + "\n", sys.stdout)

@@ -31,11 +31,18 @@ def plan_output(spec: Spec, name: str, where: str) -> tuple[Spec, Output]:
 
     where: names the option that says so, for a refusal. Raises SpecError.
     """
+    run_id = spec.node.run_id or uuid.uuid4().hex
+    spec = replace(spec, node=replace(spec.node, run_id=run_id))
+    return planned_by(make_specs(spec, name, where), spec)
+
+
+def make_specs(spec: Spec, name: str, where: str) -> Any:
+    """Make what plans the output of a run, also of several groups of it; see `plan_output`."""
     made: Any = _load(name, where)
     std = getattr(sys.modules.get(TORCHS), "Std", Std)  # torch's class tells them apart by type
     redirect, tee = (_of_type(chosen, std) for chosen in chosen_streams(spec.logs))
     try:
-        specs = made(
+        return made(
             log_dir=spec.logs.dir,
             redirects=redirect,
             tee=tee,
@@ -43,8 +50,10 @@ def plan_output(spec: Spec, name: str, where: str) -> tuple[Spec, Output]:
         )
     except (OSError, ValueError, TypeError) as e:
         raise SpecError(f"{where} {name}: {type(e).__name__}: {e}") from None
-    run_id = spec.node.run_id or uuid.uuid4().hex
-    spec = replace(spec, node=replace(spec.node, run_id=run_id))
+
+
+def planned_by(specs: Any, spec: Spec) -> tuple[Spec, Output]:
+    """Have a `LogsSpecs` plan the output of a group; gives the group with its variables, too."""
     files = _Files(spec, specs)
     node = spec.node
     world = node.first(spec.nproc), node.size(spec.nproc), node.local
@@ -84,6 +93,7 @@ class _Files(DestFiles):
 
     def __init__(self, spec: Spec, specs: Any) -> None:
         self._specs = specs
+        self._before = spec.node.attempt - spec.node.regrouped  # where others start groups again
         self._variables = variables_of(spec, os.environ, place(spec, os.environ))
         self._plans: dict[int, LogsDest] = {}
         self.added: dict[int, dict[str, str]] = {}
@@ -92,7 +102,7 @@ class _Files(DestFiles):
 
     def _plan(self, attempt: int) -> LogsDest:
         if attempt not in self._plans:
-            count = {"TORCHELASTIC_RESTART_COUNT": str(attempt)}
+            count = {"TORCHELASTIC_RESTART_COUNT": str(self._before + attempt)}
             envs = {rank: {**env, **count} for rank, env in enumerate(self._variables)}
             self._plans[attempt] = self._specs.reify(envs)
             if not attempt:

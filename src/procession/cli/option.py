@@ -45,6 +45,7 @@ class Scope(Value):
 
 ANY_RUN = Scope()
 ONE_MACHINE = Scope(with_engine="is for the ranks of one machine")
+BY_MACHINE = Scope(with_engine="is for the ranks of one machine", meeting=True)
 NUMBERED_MACHINES = Scope(
     with_engine="is not needed: the engine numbers the nodes, and node 0 says where ranks meet",
     meeting=True,

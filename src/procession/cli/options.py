@@ -12,7 +12,13 @@ docs/options.md. To add an option that reaches a rank:
 from __future__ import annotations
 
 from procession.cli import readers
-from procession.cli.option import NUMBERED_MACHINES, ONE_MACHINE, Option, for_engines
+from procession.cli.option import (
+    BY_MACHINE,
+    NUMBERED_MACHINES,
+    ONE_MACHINE,
+    Option,
+    for_engines,
+)
 from procession.values.placement import MODES
 from procession.values.policy import DEFAULT_STOP
 from procession.values.spec import START_METHODS
@@ -100,7 +106,7 @@ RANKS = (
         read=readers.size, target="placement.memory_limit"),
     Option(("--virtual-local-rank",), "",
         "LOCAL_RANK is 0 in each rank, and CUDA_VISIBLE_DEVICES names one GPU",
-        scope=ONE_MACHINE, torchrun=True),
+        scope=BY_MACHINE, torchrun=True),
     Option(("--role",), "NAME", "what ranks find in ROLE_NAME (default: default)",
         target="node.role", torchrun=True),
     Option(("-m", "--module"), "", "PROGRAM is a Python module",
@@ -139,7 +145,7 @@ OUTPUT = (
         default="auto", empty="a value", target="logs.prefix"),
     Option(("--logs-specs",), "NAME",
         "lay logs out by this entry point of the group torchrun.logs_specs",
-        target="run.logs_specs", scope=ONE_MACHINE, torchrun=True),
+        target="run.logs_specs", scope=BY_MACHINE, torchrun=True),
     Option(("--live",), "",
         "show how the ranks are doing below their output, which then comes through this "
         "command; without a terminal, a line on stderr every minute",
@@ -147,7 +153,7 @@ OUTPUT = (
     Option(("--status",), "SECONDS",
         "say every SECONDS on stderr, in a line, how the ranks are doing",
         read=readers.seconds("seconds between two lines, 0.1 or more", 0.1, 7 * 86400 + 0.1),
-        target="run.status", scope=ONE_MACHINE),
+        target="run.status", scope=BY_MACHINE),
     Option(("--json",), "",
         "at the end, print the result as JSON on stdout; all else goes to stderr",
         target="run.json"),

@@ -12,6 +12,12 @@ from procession.engines.rendezvous.terms import LEASE, PORT, Terms, parse_conf, 
 from procession.values.errors import SpecError
 
 C10D = "c10d"
+NOT_TOGETHER = {
+    "live": "cannot be where launchers on several machines are one job: their lines would tear the "
+    "view; write --status SECONDS, or `procession attach` in another terminal of the host",
+    "detach": "cannot be where launchers on several machines are one job: this one could not be "
+    "found again on machines that do not host it; let nohup, setsid or systemd-run start it",
+}
 
 
 def read_rendezvous(s: Settings) -> EngineRequest | None:
@@ -27,9 +33,9 @@ def read_rendezvous(s: Settings) -> EngineRequest | None:
             f"{s.where('rdzv_backend')} {backend}: procession needs no server of etcd; write "
             "--rdzv-backend c10d --rdzv-endpoint HOST:PORT, with the address of one of the machines"
         )
+    for name, why in NOT_TOGETHER.items():
+        s.does_not_apply(name, why)
     s.keep_applicable(MEETING, "a rendezvous of several machines")
-    for name in ("json", "detach"):
-        s.does_not_apply(name, "cannot be yet where launchers on several machines are one job")
     if s.text("stdin") != "none":
         s.does_not_apply("stdin", "cannot be: ranks on other machines cannot read this input")
     if s.said("node_rank"):

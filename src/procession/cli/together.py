@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from procession.cli.engine_request import EngineRequest
@@ -13,6 +15,7 @@ from procession.cli.job import conducted
 from procession.cli.jobsignals import JobSignals
 from procession.cli.request import Request
 from procession.cli.say import refuse, say_line
+from procession.engines.agent import Agent
 from procession.engines.contract import EngineError
 from procession.engines.job import Job
 from procession.engines.rendezvous.host import make_hosted_job, share_of
@@ -20,18 +23,35 @@ from procession.engines.rendezvous.hosting import open_door
 from procession.engines.rendezvous.member import Verdict, make_agent, say_spare, take_part
 from procession.engines.rendezvous.secret import link_key, say_who_may_join, take_secret
 from procession.engines.rendezvous.terms import Terms
+from procession.explain.summary import summary
+from procession.group.group import Group
 from procession.group.handle import CONTROL
 from procession.rules.tables import Phase
+from procession.values.environment import Node
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.events import Event
+from procession.values.policy import Logs
 
 OnEvent = Callable[[Event], object]
 
 
-def run_together(
+def run_together(prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None) -> int:
+    """Take part in the job, and print its result if that is asked for; gives the exit code."""
+    if not request.json:
+        return _run(prog, request, on, on_event)[0]
+    from procession.cli.json_result import console_on_stderr, print_json
+
+    began = time.monotonic()
+    with console_on_stderr():
+        code, result = _run(prog, request, on, on_event)
+    print_json(result or summary(request.spec, Phase.FAILED, None, code, began))
+    return code
+
+
+def _run(
     prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
-) -> tuple[int, Job | None]:
-    """Take part in the job; gives the exit code, and the job if this launcher hosts it."""
+) -> tuple[int, Any]:
+    """Take part in the job; gives the exit code, and the result of the whole job if it is known."""
     terms = on.terms
     assert terms is not None
     try:
@@ -44,7 +64,7 @@ def run_together(
     if note:
         say_line(f"procession: {note}")
     if door is None:
-        return _join(prog, request, terms, key), None
+        return _join(prog, request, terms, key)
     return _host(prog, request, on, terms, door, key, on_event)
 
 
@@ -52,8 +72,8 @@ def _say(text: str) -> None:
     say_line(f"procession: {text}", 0.0)
 
 
-def _join(prog: str, request: Request, terms: Terms, key: bytes) -> int:
-    """Be a launcher that does not host the rendezvous; gives the exit code."""
+def _join(prog: str, request: Request, terms: Terms, key: bytes) -> tuple[int, Any]:
+    """Be a launcher that does not host the rendezvous; gives what `_run` gives."""
     try:
         spec = share_of(request.spec, terms)
     except SpecError as e:
@@ -64,9 +84,44 @@ def _join(prog: str, request: Request, terms: Terms, key: bytes) -> int:
         if signal.getsignal(number) is not signal.SIG_IGN
     ]
     agent = make_agent(spec, terms, key, hosts=False, signals=signals, say=_say)
-    verdict = take_part(agent, terms, spec.name)
+    with ExitStack() as open_:
+        _equip(prog, agent, request)
+        if request.status is not None:
+            _say_status(agent, request.status, open_)
+        verdict = take_part(agent, terms, spec.name)
     _tell(verdict)
-    return verdict.code
+    return verdict.code, agent.last_words.get("result")
+
+
+def _equip(prog: str, agent: Agent, request: Request) -> None:
+    """Have the ranks of this machine lay out their logs as the command line says."""
+    if not request.logs_specs:
+        return
+    from procession.cli.logs_specs import make_specs, planned_by
+
+    assert agent.own is not None
+    try:
+        specs = make_specs(agent.own.spec, request.logs_specs, request.where("logs_specs"))
+    except SpecError as e:
+        refuse(prog, str(e))
+    agent.own.plan = lambda spec, _: planned_by(specs, spec)
+
+
+def _say_status(agent: Agent, every: float, open_: ExitStack) -> None:
+    """Say a line now and then about the ranks of this machine, once there are any."""
+    from procession.view.status import Status
+
+    groups: list[Group] = []
+    status = Status(lambda: groups[-1].look(), lambda line: say_line(line, 0.0), every)
+
+    def made(group: Group) -> None:
+        groups[:] = [group]
+        if not status.started:
+            open_.callback(status.close)
+            status.start()
+
+    assert agent.own is not None
+    agent.own.made = made
 
 
 def _tell(verdict: Verdict) -> None:
@@ -82,18 +137,25 @@ def _host(
     door: socket.socket,
     key: bytes,
     on_event: OnEvent | None,
-) -> tuple[int, Job]:
-    """Host the rendezvous, and drive the job; gives the exit code, and the job."""
+) -> tuple[int, Any]:
+    """Host the rendezvous, and drive the job; gives what `_run` gives."""
     signals: JobSignals
+    result: dict[str, Any] = {}
 
     def last_words(end: GroupEnd) -> dict[str, Any]:
-        return _words_for_others(job, end, signals.received)
+        words = _words_for_others(job, end, signals.received)
+        result.update(_result(job, end, words["code"]))
+        return {**words, "result": result}
 
+    whole = request.spec
+    if request.logs_specs:  # files are where it says, on each machine
+        whole = whole.__replace__(logs=Logs(prefix=whole.logs.prefix))
     try:
         spec = share_of(request.spec, terms)
         agent = make_agent(spec, terms, key, hosts=True, say=_say)
+        _equip(prog, agent, request)
         job = make_hosted_job(
-            request.spec,
+            whole,
             terms,
             door,
             key,
@@ -109,11 +171,26 @@ def _host(
     except OSError as e:
         refuse(prog, f"cannot prepare the run: {e}")
     signals = JobSignals(job, request.signals, request.notices, request.forward, repeated=False)
-    code = conducted(job, signals)
+    with ExitStack() as open_:
+        if request.status is not None:
+            from procession.view.status import Status
+
+            status = Status(job.look, job.say, request.status)
+            open_.callback(status.close)
+            status.start()
+        code = conducted(job, signals)
     spare = say_spare(agent, spec.name)
     if spare:
         say_line(spare)
-    return code, job
+    return code, {**result, "exit_code": code} if result else None
+
+
+def _result(job: Job, end: GroupEnd, code: int) -> dict[str, Any]:
+    """Give what `--json` prints on all machines: the end of the whole job."""
+    nproc = job.work.nproc
+    node = Node(count=end.nproc // nproc, world=end.nproc, local_world=nproc)
+    whole = job.spec.__replace__(nproc=end.nproc, node=node)
+    return summary(whole, job.state, end, code, job.began)
 
 
 def _words_for_others(job: Job, end: GroupEnd, received: list[int]) -> dict[str, Any]:

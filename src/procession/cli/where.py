@@ -119,6 +119,11 @@ def _run(
 
         _collect_garbage()
         return submit_job(prog, request, engine, words)
+    if engine is not None and engine.terms is not None:
+        from procession.cli.together import run_together
+
+        _collect_garbage()
+        return run_together(prog, request, engine, on_event)
     with ExitStack() as open_:
         began = time.monotonic()
         if request.json:
@@ -130,11 +135,6 @@ def _run(
 
             _collect_garbage()
             code, made = run_group(prog, request, on_event, waiter)
-            spec = request.spec
-        elif engine.terms is not None:
-            from procession.cli.together import run_together
-
-            code, made = run_together(prog, request, engine, on_event)
             spec = request.spec
         else:
             from procession.cli.job import run_job

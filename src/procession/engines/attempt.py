@@ -16,6 +16,7 @@ from procession.engines.workingcopy import moved
 from procession.explain.ends import not_started
 from procession.explain.stacks import merge
 from procession.group.group import Group
+from procession.output.plan import Output
 from procession.prepare.resources import planned_output
 from procession.rules.tables import Phase
 from procession.supervise.deciding import Done
@@ -86,13 +87,15 @@ class Attempt:
     def _run(self) -> None:
         try:
             self.spec = self._with_devices()
-            output = planned_output(self.spec, self._place)
+            self.spec, output = self._planned()
             group = self._group = Group(self.spec, output, control=False)
             group.hear(self._on_event)
             group.restarts_decided_by(self._ask_for_restart)
             if self.spec.hang.silence is not None and self.spec.node.count > 1:
                 group.share_activity(time.monotonic_ns())
             group.drain_patiently()
+            if self._own is not None:
+                self._own.made(group)
             self._made.set()
             group.drive()
             self._conclude(group)
@@ -103,6 +106,11 @@ class Attempt:
         finally:
             self._made.set()
             self._loop.request(lambda: self._done(self))
+
+    def _planned(self) -> tuple[Spec, Output]:
+        if self._own is not None:
+            return self._own.plan(self.spec, self._place)
+        return self.spec, planned_output(self.spec, self._place)
 
     def _with_devices(self) -> Spec:
         """Give each rank its own of the devices that the engine gave this node."""

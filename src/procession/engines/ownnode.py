@@ -8,10 +8,21 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from procession.group.group import Group
+from procession.output.plan import Output
+from procession.prepare.resources import planned_output
 from procession.values.base import Record
 from procession.values.spec import Spec
 
 NAME = re.compile(r"(?!\.)[\w.@+-]{1,255}", re.ASCII)
+
+
+def _planned(spec: Spec, place: str) -> tuple[Spec, Output]:
+    return spec, planned_output(spec, place)
+
+
+def _nothing(_: Group) -> None:
+    """Do nothing with a group."""
 
 
 class OwnNode(Record):
@@ -26,6 +37,8 @@ class OwnNode(Record):
     line. hears: shows one that the driver has said to all. waits: called with the reason, each time
     that the driver was not found. values, errors: what the ranks of the last attempt sent, pickled,
     by local rank; they stay on this machine. first: what number the first of them had.
+    plan: plans the output of an attempt, in a directory, "" for none, and may give its ranks more
+    variables. made: called with the group of each attempt, before it is started.
     """
 
     spec: Spec
@@ -41,6 +54,8 @@ class OwnNode(Record):
     values: dict[int, bytearray]
     errors: dict[int, dict[str, Any]]
     first: int = 0
+    plan: Callable[[Spec, str], tuple[Spec, Output]] = _planned
+    made: Callable[[Group], None] = _nothing
 
     def place(self, said: str) -> str:
         """Give the directory of a run's files here. said: that of the driver, "" for none.

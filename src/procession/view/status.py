@@ -30,6 +30,11 @@ class Status:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="procession-status", daemon=True)
 
+    @property
+    def started(self) -> bool:
+        """Whether it has begun."""
+        return self._thread.ident is not None
+
     def start(self) -> None:
         """Begin; the first line comes after the first interval."""
         self._thread.start()

@@ -1,0 +1,109 @@
+"""Options of the command where launchers on several machines are one job."""
+
+import json
+import os
+
+import pytest
+from commandline import Watched, only, run
+
+from conftest import until
+from seams.system import free_port
+from support import write
+
+KEY = {"PROCESSION_JOB_KEY": "0123456789abcdef-of-this-test"}
+PATIENCE = 100  # seconds: several interpreters start on a busy machine
+pytestmark = pytest.mark.timeout(300)
+
+
+def launchers(*words, env=KEY):
+    """Start two launchers on this machine; gives the host and the other."""
+    line = ["run", "--lease", "40", "--nnodes", 2, "--rdzv-id", "J", "--rdzv-backend", "c10d",
+            "--rdzv-endpoint", f"127.0.0.1:{free_port()}", *words]  # fmt: skip
+    both = {**os.environ, **env}
+    return [Watched(*line, "--local-addr", f"127.0.0.{n}", env=both) for n in (1, 2)]
+
+
+def test_the_result_is_of_the_whole_job_and_the_status_too(tmp_path):
+    """`--json` prints the same on all machines; `--status` on others is about their own ranks."""
+    script = write(tmp_path / "fail.py", """
+        import os, sys, time
+        print("here", flush=True)
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.01)
+        if os.environ["RANK"] == "3":
+            raise ValueError("no such batch")
+        time.sleep(100)
+    """)  # fmt: skip
+    go = tmp_path / "go"
+    words = ["-n", 2, "--json", "--status", 0.2, script, go]
+    first, second = launchers(*words)
+    with first, second:
+        for said in (b" 4 RUNNING", b" 2 RUNNING"):  # either may be the host: it was there first
+            until(lambda said=said: said in first.err + second.err, f"{said} is said", PATIENCE)
+        go.touch()
+        assert (first.end(PATIENCE), second.end(PATIENCE)) == (1, 1)
+    result = json.loads(first.out)
+    assert json.loads(second.out) == result
+    assert (result["state"], result["exit_code"], result["nodes"]) == ("FAILED", 1, 2)
+    assert (result["cause"]["rank"], result["cause"]["local_rank"]) == (3, 1)
+    assert result["cause"]["message"] == "no such batch"
+    assert [rank["rank"] for rank in result["ranks"]] == [0, 1, 2, 3]
+
+
+def test_the_result_where_nobody_is_found():
+    done = run("--nnodes", 2, "--rdzv-backend", "c10d", "--rdzv-conf", "is_host=0,join_timeout=1",
+               "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--json", "true")  # fmt: skip
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["state"] == "FAILED"
+    assert "no rendezvous at 127.0.0.1:" in done.stderr
+
+
+PLUGIN = """
+import os
+from procession.elastic import DefaultLogsSpecs
+
+class Mine(DefaultLogsSpecs):
+    def __init__(self, *, log_dir, **given):
+        super().__init__(log_dir=os.path.join(log_dir, str(os.getpid())), **given)
+
+    def reify(self, envs):
+        for rank, env in envs.items():
+            env["PLANNED"] = f"{env['RANK']} of {env['WORLD_SIZE']}"
+        return super().reify(envs)
+"""
+
+
+def test_an_entry_point_lays_out_the_logs_of_each_machine(tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    write(site / "logs_plugin.py", PLUGIN)
+    write(site / "plugin-1.0.dist-info" / "METADATA", "Metadata-Version: 2.1\nName: plugin\n")
+    write(site / "plugin-1.0.dist-info" / "entry_points.txt",
+          "[torchrun.logs_specs]\nmine = logs_plugin:Mine\n")  # fmt: skip
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    script = write(tmp_path / "see.py", """
+        import os
+        print(os.environ["PLANNED"], flush=True)
+        1 / int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    """)  # fmt: skip
+    logs = tmp_path / "logs"
+    words = ["--max-restarts", 1, "--logs-specs", "mine", "--log-dir", logs, "-r", 3, script]
+    first, second = launchers(*words)
+    with first, second:
+        assert (first.end(PATIENCE), second.end(PATIENCE)) == (0, 0), (first.err, second.err)
+        pids = [first.process.pid, second.process.pid]
+    assert sorted(path.name for path in logs.iterdir()) == sorted(map(str, pids))
+    for rank, pid in enumerate(pids):
+        run_dir = only(logs / str(pid))
+        assert run_dir.name.startswith("J_")
+        assert sorted(path.name for path in run_dir.iterdir()) == ["attempt_0", "attempt_1"]
+        log = run_dir / "attempt_1" / "0" / "stdout.log"
+        assert log.read_text() == f"{rank} of 2\n"
+
+
+@pytest.mark.parametrize(("option", "instead"), [("--live", "--status"), ("--detach", "nohup")])
+def test_what_cannot_be_says_what_to_do(option, instead):
+    done = run("--nnodes", 2, "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:1", option,
+               "true")  # fmt: skip
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert f"{option} cannot be where launchers on several machines are one job: " in done.stderr
+    assert instead in done.stderr
