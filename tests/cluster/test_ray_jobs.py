@@ -257,6 +257,39 @@ def test_ctrl_c_while_nodes_are_waited_for(ray_cluster):
     assert time.monotonic() - begun < 10
 
 
+def test_ranks_in_a_task(ray_cluster, ranks):
+    """They are the task's: its value, its failure with the report, and its end by force."""
+    ray.init(ray_cluster.address, logging_level="ERROR")
+    env = {"env_vars": ranks.env}
+
+    @ray.remote(num_cpus=2, max_retries=0, runtime_env=env)
+    def task(program):
+        return procession.run(program, nproc=2)
+
+    def fail():
+        if os.environ["RANK"] == "1":
+            raise ValueError("no such batch")
+
+    path = ranks.path
+
+    def hold():
+        path.joinpath("rank" + os.environ["RANK"]).write_text(str(os.getpid()))
+        time.sleep(3600)
+
+    assert ray.get(task.remote(lambda: int(os.environ["RANK"]) + 1), timeout=60) == [1, 2]
+    with pytest.raises(ray.exceptions.RayTaskError) as caught:
+        ray.get(task.remote(fail), timeout=60)
+    assert "raised ValueError: no such batch" in str(caught.value)
+    assert type(caught.value.cause) is GroupFailed
+    assert caught.value.cause.cause.rank == 1
+    held = task.remote(hold)
+    pids = until(lambda: len(there := list(path.glob("rank?"))) == 2 and there, "both ranks", 60)
+    pids = [until(lambda p=p: p.read_text(), "a number") for p in pids]
+    ray.cancel(held, force=True)
+    until(lambda: not any(alive(int(pid)) for pid in pids), "the end of both ranks", 30)
+    ray.shutdown()
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A directory that Ray copies to every node, and that is none of the ranks' otherwise."""

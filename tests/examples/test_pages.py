@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+from importlib.util import find_spec
 
 import pytest
 from pages import FENCE, FILE, LINK, ROOT, anchors, blocks, numbers_out, steps
@@ -9,7 +10,19 @@ from pages import FENCE, FILE, LINK, ROOT, anchors, blocks, numbers_out, steps
 from support import PROCESSION, run_procession, run_python
 
 DOCS = ROOT / "docs"
-RUN = ["tutorial/five-minutes.md", "tutorial/twenty-minutes.md", "howto/test-in-ranks.md"]
+
+
+def needs(module):
+    return pytest.mark.skipif(not find_spec(module), reason=f"{module} is not installed")
+
+
+RUN = [
+    "tutorial/five-minutes.md",
+    "tutorial/twenty-minutes.md",
+    "howto/test-in-ranks.md",
+    "frameworks/notebooks.md",
+    pytest.param("frameworks/jax.md", marks=[pytest.mark.jax, needs("jax")]),
+]
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *DOCS.rglob("*.md"), DOCS / "llms.txt"]
 )
