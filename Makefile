@@ -7,6 +7,8 @@
 # make test-package: build what is published, and try it as a user would
 # make lock: note the versions that are installed, for all who set up after you
 # make bench: set up the peers beside procession, and measure; BENCH="lines tee" or BENCH=--quick
+# make chaos: faults by the hundred, and their table in docs/reliability.md; CHAOS=row one row,
+#   CHAOS_TRIALS=n, CHAOS_SEED=s one trial alone; all in chaos/__main__.py
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -23,7 +25,7 @@ FAST := tests/unit tests/control tests/faults tests/multiprocessing_face \
 	$(SYSTEM:%=tests/system/test_%.py)
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-pythons test-cluster test-frameworks test-package bench lint format docs \
+.PHONY: demo test test-pythons test-cluster test-frameworks test-package bench chaos lint format docs \
 	lock clean
 
 demo: $(VENV)/.demo
@@ -50,6 +52,9 @@ test-frameworks: $(FRAMEWORKS_VENV)/.frameworks
 bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
 	$(BENCH_VENV)/bin/python benchmarks/table.py --write docs/performance.md
+
+chaos: $(VENV)/.test
+	$(BIN)/python -m chaos --write
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -1,0 +1,88 @@
+"""What processes there are, as /proc has it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+
+MARK = "PROCESSION_CHAOS"  # the variable by which all processes of a worker's trials are known
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process exists and is no zombie."""
+    return state(pid) not in ("", "Z", "X")
+
+
+def state(pid: int) -> str:
+    """Give the letter of a process's state, "" if there is none."""
+    fields = _stat(pid)
+    return fields[0] if fields else ""
+
+
+def parent(pid: int) -> int:
+    """Give the parent of a process, 0 if it is gone."""
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="latin-1") as f:
+            return f.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def marked(value: str, name: str = MARK) -> list[int]:
+    """Give the processes, but for this one, whose environment has a variable with this value."""
+    wanted = f"{name}={value}".encode()
+    found: list[int] = []
+    for number in os.listdir("/proc"):
+        if not number.isdecimal() or int(number) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{number}/environ", "rb") as f:
+                if wanted in f.read().split(b"\0"):
+                    found.append(int(number))
+        except OSError:
+            pass  # gone, or a zombie
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Give the children of a process that are no zombies."""
+    found: set[int] = set()
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as f:
+                found |= {int(word) for word in f.read().split()}
+    except OSError:
+        pass
+    return [each for each in found if alive(each)]
+
+
+def command_line(pid: int) -> str:
+    """Give the words of a process."""
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as f:
+            return f.read().replace("\0", " ").strip()
+    except OSError:
+        return "gone"
+
+
+def named(pids: Iterable[int]) -> str:
+    """Name processes by their command lines."""
+    return ", ".join(f"{pid} ({command_line(pid)[:160]})" for pid in pids)
+
+
+def wait_gone(value: str, seconds: float, but: Iterable[int] = ()) -> tuple[list[int], float]:
+    """Wait until no marked process is left; gives those that are, and how long it took."""
+    began = time.monotonic()
+    spared = {*but}
+    while True:
+        left = [pid for pid in marked(value) if pid not in spared]
+        took = time.monotonic() - began
+        if not left or took > seconds:
+            return left, took
+        time.sleep(0.005)

@@ -1,0 +1,1 @@
+"""What launchers and ranks run in trials."""

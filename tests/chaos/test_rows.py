@@ -1,0 +1,92 @@
+"""A few trials of each row of `make chaos`; and the suite itself sees what goes wrong."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from chaos.rows import NAMES
+from support import run_python
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run_chaos(name, **variables):
+    """Run a row as `make chaos` does."""
+    env = {**os.environ, "CHAOS": name, "CHAOS_SHORT": "1", "CHAOS_SLOW": "8", **variables}
+    return run_python("-m", "chaos", cwd=ROOT, timeout=55, env=env)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_few_trials(name):
+    done = run_chaos(name)
+    if "not here: " in done.stdout:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " held, " in done.stdout
+
+
+WRONG = """
+import os, signal, subprocess, sys, threading
+from chaos import runner, worker
+from chaos.row import Row
+
+def strike(trial):
+    trial.do("something wrong")
+    what = os.environ["WRONG"]
+    if what == "process":
+        subprocess.Popen(["sleep", "100"], start_new_session=True)
+    if what == "descriptor":
+        os.open("/dev/zero", os.O_RDONLY)
+    if what == "handler":
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    if what == "mask":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+    if what == "thread":
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    if what == "file":
+        open(os.path.join(os.environ["TMPDIR"], "left"), "w").close()
+    if what == "late":
+        trial.took("until the end", 100.0, 1.0)
+    if what == "hang":
+        threading.Event().wait()
+    if what == "launcher":
+        os._exit(3)
+
+ROW = Row("fault", "holds", 1, 1, strike, limit=3.0)
+worker.row_of = lambda name: ROW
+if sys.argv[1:2] == ["row"]:
+    worker.main()
+else:
+    runner.COMMAND = (sys.executable, __file__)
+    told = runner.run_row("row", ROW, 1, 7)
+    print("failed", len(told.failed), "of", told.trials)
+"""
+SAID = {
+    "process": "left: process",
+    "descriptor": "left: descriptor",
+    "handler": "changed: the handler of SIGUSR2",
+    "mask": "changed: the signal mask",
+    "thread": "left: thread",
+    "file": "left: tmp/left",
+    "late": "until the end: 100.00 s, more than 1 s",
+    "hang": "hung: no end after 3 s",
+    "launcher": "the launcher ended: 3",
+}
+
+
+@pytest.mark.parametrize("wrong", SAID)
+def test_what_is_wrong_is_seen(wrong, tmp_path):
+    program = tmp_path / "wrong.py"
+    program.write_text(WRONG)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "WRONG": wrong}
+    done = run_python(program, cwd=ROOT, timeout=50, env=env)
+    assert "failed 1 of 1" in done.stdout, done.stdout + done.stderr
+    assert SAID[wrong] in done.stdout
+    assert "CHAOS=row CHAOS_SEED=7" in done.stdout
+
+
+def test_a_row_that_is_not_there():
+    done = run_chaos("nothing")
+    assert done.returncode == 1
+    assert "there is no row 'nothing'" in done.stderr
