@@ -35,7 +35,7 @@ def main() -> int:
         told = run_row(name, row, trials, seed)
         print(line_of(name, told), flush=True)
         good = good and not told.failed and not told.problems
-        if not given and not short:
+        if "--write" in sys.argv[1:] and not given and not short:
             keep(name, told, seed, time.strftime("%Y-%m-%d", time.gmtime()))
     if "--write" in sys.argv[1:] and not given and not short:
         write()
