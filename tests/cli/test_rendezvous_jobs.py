@@ -182,6 +182,44 @@ def test_programs_that_are_started_once_on_each_machine(tmp_path):
                 assert bytes(each.out) == said
 
 
+SEE = """
+import json, os, sys, time
+names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE",
+         "GROUP_RANK", "GROUP_WORLD_SIZE"]
+sys.stdout.write(" ".join(os.environ[name] for name in names) + "\\n")
+sys.stdout.flush()
+if os.environ["RANK"] == "4":
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    raise ValueError("no such batch")
+time.sleep(100)
+"""
+
+
+def test_machines_with_different_numbers_of_ranks(tmp_path):
+    script, go, port = write(tmp_path / "see.py", SEE), tmp_path / "go", free_port()
+    line = words(port, 3, "--prefix", "", "-n")
+    with contextlib.ExitStack() as open_:
+        counts = (2, 1, 3)
+        launchers = [
+            open_.enter_context(launcher(*line, count, script, go, node=node, **KEY))
+            for node, count in enumerate(counts)
+        ]
+        first = 0
+        for node, (each, count) in enumerate(zip(launchers, counts, strict=True)):
+            for local in range(count):
+                seen = f"{first} {local} 6 {count} {first} 6 {node} 3\n"
+                each.shows(seen.encode(), patience=PATIENCE)
+                first += 1
+        go.touch()
+        for each in launchers:
+            assert each.end(PATIENCE) == 1
+            assert b"see.py failed: rank 4 of 6 (pid " in each.err
+            assert b", node 2) raised ValueError: no such batch" in each.err
+            ended = bytes(each.err).partition(b"ended by the group")[2]
+            assert all(b"rank %d (pid " % rank in ended for rank in (0, 1, 2, 3, 5))
+
+
 def test_machines_that_are_not_needed(tmp_path):
     """They wait for a place, and say so; one that goes takes nobody along."""
     source = "import os, sys, time\nprint('here', flush=True)\n"

@@ -17,11 +17,13 @@ def part(node, *, failed=(), stacks=()):
         ended=tuple(e for e in ends if e.rank not in failed),
     )
     told = [{"said": said, "ranks": list(ranks)} for said, ranks in stacks]
-    return NodePart(node=node, host=f"n{node}", clocks=Clocks(), values={}, end=end, stacks=told)
+    return NodePart(
+        node, f"n{node}", node * 4, 4, Clocks(), values={}, end=end, stacks=told
+    )
 
 
 def end_of(*parts):
-    return job_end("job", 4, len(parts), 0, parts, [])
+    return job_end("job", 4 * len(parts), 0, parts, [])
 
 
 def test_ranks_of_all_nodes_that_are_at_the_same_place_share_a_line():

@@ -116,11 +116,11 @@ def test_a_port_that_is_taken():
 
 
 def test_who_cannot_be_taken():
-    spec = make_spec(["true"], nproc=2)
-    objection = objection_of(spec, TERMS)
+    objection = objection_of(TERMS)
     greeting = {"host": "h1", "nproc": 2, "least": 2, "most": 2, "order": ["h1", 5]}
     assert objection(greeting) == ""
-    assert "h1 has 3 ranks, and node0:29400 has 2" in objection({**greeting, "nproc": 3})
+    assert objection({**greeting, "nproc": 3}) == ""
+    assert "h1 cannot have 0 ranks" in objection({**greeting, "nproc": 0})
     assert "--nnodes 1:2, and node0:29400 with 2" in objection({**greeting, "least": 1})
     del greeting["order"]
     assert "different --rdzv-backend" in objection(greeting)

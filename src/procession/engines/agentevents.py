@@ -158,7 +158,7 @@ class AgentEvents:
             self._handle(Happened(SlotEvent.READY, slot))
         elif message.kind == "failed":
             part.failed = rank_end(fields["end"])
-            rank = part.node * state.work.nproc + part.failed.rank
+            rank = part.first + part.failed.rank
             state.note("rank_failed", slot, facts=facts_of_failure(part.failed, rank))
             self._handle(Happened(SlotEvent.FAILED, slot))
         elif message.kind == "restart":
@@ -201,7 +201,7 @@ class AgentEvents:
             agent.link.send("decided", {"attempt": attempt, "id": number, **answer})
 
         if works():
-            self._restarts.decide_for_rank(part, fields, done)
+            self._restarts.decide_for_rank(part, state.work.world, fields, done)
 
     def _signalled(self, agent: AgentRecord, number: int) -> None:
         state = self._state

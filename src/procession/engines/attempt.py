@@ -295,7 +295,7 @@ def _node(said: Fields, own: OwnNode | None) -> Node:
     """Read the place of this node. Raises TypeError or ValueError if it is malformed."""
     if own is None:
         return Node(**said)
-    numbers = ("rank", "count", "port", "attempt", "restarts", "regrouped")
+    numbers = ("rank", "count", "port", "attempt", "restarts", "regrouped", "number", "world")
     return Node(
         **{name: int(said[name]) for name in numbers},
         address=str(said["address"]),

@@ -181,11 +181,11 @@ class Driver:
     def request_signal(self, rank: int | None, number: int, only_caught: bool = False) -> None:
         """Have a rank sent a signal, by its number in the job; None: each of them."""
         fields: dict[str, Any] = {"number": number, "only_caught": only_caught}
-        node = None
-        if rank is not None:
-            node, fields["rank"] = divmod(rank, self.work.nproc)
 
         def take() -> None:
+            node = None
+            if rank is not None:
+                node, fields["rank"] = self.work.locate(rank)
             for slot, at in self._busy().items():
                 if node in (None, at):
                     self._roster.tell(slot, "signal", fields)
@@ -365,12 +365,18 @@ class Driver:
 
     def _launch(self, action: Launch) -> None:
         state = self.state
-        self.work = state.work = self.work.__replace__(nodes=len(action.slots))
+        agents = [self._roster.agents[slot] for slot in action.slots]
+        sizes = tuple(agent.nproc for agent in agents) if self._reception is not None else ()
+        work = self.work = state.work = self.work.__replace__(nodes=len(agents), sizes=sizes)
+        if sizes:
+            self.printer.prefixes = work.prefixes()
         state.active_at = time.monotonic_ns()
         named = self._reception is not None
         state.parts = [
-            NodePart(n, state.hosts[slot], self._roster.agents[slot].clocks, {}, named=named)
-            for n, slot in enumerate(action.slots)
+            NodePart(
+                n, agent.host, work.first(n), work.size(n), agent.clocks, {}, named=named
+            )
+            for n, agent in enumerate(agents)
         ]
         self._tell_places(action.slots)
         for slot, fields, blob in orders(state, action, specs=self._reception is None):

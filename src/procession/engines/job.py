@@ -178,7 +178,7 @@ class Job(Handle):
     # -- the result
 
     def _error_of(self, rank: int) -> dict[str, Any] | None:
-        node, local = divmod(rank, self.work.nproc)
+        node, local = self._driver.work.locate(rank)
         parts = self._driver.state.parts
         sent = parts[node].errors.get(str(local)) if node < len(parts) else None
         return dict(sent) if sent else None
@@ -186,4 +186,4 @@ class Job(Handle):
     def _returned(self) -> Iterator[tuple[int, Program, bytes | bytearray]]:
         for part in self._driver.state.parts:
             for rank, body in part.values.items():
-                yield part.node * self.work.nproc + rank, self.spec.program, body
+                yield part.first + rank, self.spec.program, body

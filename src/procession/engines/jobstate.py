@@ -108,14 +108,14 @@ class JobState:
         """Say how this attempt ended."""
         spec, work = self.work.spec, self.work
         attempt = self.life.attempt
-        end = job_end(spec.name, spec.nproc, work.nodes, attempt, self.parts, notes, self.place)
+        end = job_end(spec.name, work.world, attempt, self.parts, notes, self.place)
         # The change that ended this attempt is counted already, if it is over.
         return end.__replace__(regrouped=min(attempt, self.life.regrouped))
 
     def final_end(self, notes: Sequence[str]) -> GroupEnd:
         """Say how the job ended. notes: about restarts."""
         last, name = self.last, self.work.spec.name
-        world = self.work.nproc * self.work.nodes
+        world = self.work.world
         if self.life.missing and last is None:
             cause = not_started(f"could not be started, nor any other rank: {self._missing()}")
             return GroupEnd(name, world, failures=(cause,), notes=tuple(notes))

@@ -8,6 +8,7 @@ from typing import Any
 
 from procession.engines.driver import Driver
 from procession.engines.outcome import NodePart
+from procession.engines.work import Work
 from procession.explain.report import what_happened
 from procession.group.handle import Handle
 from procession.group.looking import outline
@@ -48,9 +49,9 @@ def look_at(job: Handle, driver: Driver, seen: Seen) -> dict[str, Any]:
         "state": job.state.name,
         "attempt": attempt,
         "began": time.time() - (time.monotonic() - job.began),
-        "cause": cause_of(parts, work.nproc),
+        "cause": cause_of(parts),
         "kill_at": kill_at(answers),
-        "ranks": ranks_of_job(parts, answers, seen, work.nproc, work.nodes),
+        "ranks": ranks_of_job(parts, answers, seen, work),
         "engine": driver.engine.name,
         "hosts": [part.host for part in parts],
         "links": list(driver.state.encryption),
@@ -60,17 +61,17 @@ def look_at(job: Handle, driver: Driver, seen: Seen) -> dict[str, Any]:
 
 def stacks_of(driver: Driver, seconds: float, *, native: bool) -> list[dict[str, Any]]:
     """Say where all ranks are, by their numbers in the job; see `Group.stacks`."""
-    nproc = driver.work.nproc
+    work = driver.work
     answers = driver.questions.ask("stacks", seconds, seconds=seconds, native=native)
     return [
-        {**rank, "rank": node * nproc + int(rank["rank"])}
+        {**rank, "rank": work.first(node) + int(rank["rank"])}
         for node, ranks in sorted(answers.items())
         for rank in ranks or ()
     ]
 
 
 def ranks_of_job(
-    parts: Sequence[NodePart], answers: Mapping[int, Any], seen: Seen, nproc: int, nodes: int
+    parts: Sequence[NodePart], answers: Mapping[int, Any], seen: Seen, work: Work
 ) -> list[Look]:
     """Give the ranks of all nodes, with their numbers in the job; keys as `looking` has them.
 
@@ -83,15 +84,15 @@ def ranks_of_job(
             ahead = float(answer["now"]) - now  # of its clock, as far as one answer shows
             seen.ranks[node] = [_moved(rank, ahead) for rank in answer["ranks"]]
     found: list[Look] = []
-    for node in range(nodes):
+    for node in range(work.nodes):
         part = parts[node] if node < len(parts) else None
         known = {int(rank["rank"]): rank for rank in seen.ranks.get(node, ())}
-        for local in range(nproc):
+        for local in range(work.size(node)):
             rank = {**_nothing(), **known.get(local, {})}
             if part is not None:
                 _add_end(rank, part, local)
             host = part.host if part is not None else ""
-            found.append({**rank, "rank": node * nproc + local, "host": host})
+            found.append({**rank, "rank": work.first(node) + local, "host": host})
     return found
 
 
@@ -127,7 +128,7 @@ def _add_end(rank: Look, part: NodePart, local: int) -> None:
         rank |= {"state": "LOST", "exit": "its node is lost", "ended": Ended.LOST.name}
 
 
-def cause_of(parts: Sequence[NodePart], nproc: int) -> str | None:
+def cause_of(parts: Sequence[NodePart]) -> str | None:
     """Say what failed first, as far as it is known; None if nothing has."""
     failures: list[tuple[int, str]] = []
     for part in parts:
@@ -136,7 +137,7 @@ def cause_of(parts: Sequence[NodePart], nproc: int) -> str | None:
             end = part.end.failures[0]
         if end is not None:
             at = part.clocks.ours(end.happened_at)
-            failures.append((at, f"rank {part.node * nproc + end.rank} {what_happened(end)}"))
+            failures.append((at, f"rank {part.first + end.rank} {what_happened(end)}"))
         elif part.lost:
             failures.append((part.lost_at, f"node {part.node} was lost: {part.lost}"))
     return min(failures)[1] if failures else None

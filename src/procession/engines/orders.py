@@ -34,6 +34,8 @@ def orders(state: JobState, action: Launch, *, specs: bool) -> Iterator[tuple[in
             attempt=action.attempt,
             restarts=work.restart.max,
             regrouped=state.life.regrouped,
+            number=work.first(node) if work.sizes else None,
+            world=sum(work.sizes),
         )
         fields = {
             "attempt": action.attempt,

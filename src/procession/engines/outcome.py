@@ -18,7 +18,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 class NodePart(Record):
     """What is known of one node's part of an attempt.
 
-    host: its name. named: whether reports name the node beside its host. clocks: its clock against
+    host: its name. first, nproc: what number its first rank has, and how many it has. named: whether reports name the node beside its host. clocks: its clock against
     ours. failed: its first failure, as reported when it happened. end: how it ended. lost: why its
     agent is gone, while it had ranks; lost_at: when it was heard last. stacks: where its ranks
     were, put together as `merge.Together` has it. errors: error reports of ranks that failed, by
@@ -27,6 +27,8 @@ class NodePart(Record):
 
     node: int
     host: str
+    first: int
+    nproc: int
     clocks: Clocks
     values: dict[int, bytes | bytearray]
     failed: RankEnd | None = None
@@ -46,14 +48,13 @@ class NodePart(Record):
 
 def job_end(
     name: str,
-    nproc: int,
-    nodes: int,
+    world: int,
     attempt: int,
     parts: Sequence[NodePart],
     notes: Sequence[str],
     run_dir: str = "",
 ) -> GroupEnd:
-    """Put the parts of an attempt together. nproc: ranks of each node.
+    """Put the parts of an attempt together. world: how many ranks the job has.
 
     The failures stand in the order in which they happened, by our clock. A lost node's ranks are
     failures, too, at the time at which it was heard last, unless a failure of theirs is known.
@@ -63,7 +64,7 @@ def job_end(
     finished: list[RankEnd] = []
     said = list(notes)
     for part in parts:
-        own = _ends(part, nproc)
+        own = _ends(part)
         failures += own.failures
         ended += own.ended
         finished += own.finished
@@ -75,7 +76,7 @@ def job_end(
     out = {end.rank for end in failures if end.outcome is not Outcome.HUNG}
     return GroupEnd(
         name=name,
-        nproc=nproc * nodes,
+        nproc=world,
         attempt=attempt,
         failures=tuple(failures),
         ended=tuple(sorted(ended, key=_by_rank)),
@@ -90,21 +91,21 @@ def _by_rank(end: RankEnd) -> int:
     return end.rank
 
 
-def of_job(part: NodePart, nproc: int, end: RankEnd) -> RankEnd:
+def of_job(part: NodePart, end: RankEnd) -> RankEnd:
     """Give the end of a rank of a node by its number in the job, and by our clock."""
     return end.__replace__(
-        rank=part.node * nproc + end.rank,
+        rank=part.first + end.rank,
         host=part.place,
         started_at=part.clocks.ours(end.started_at),
         happened_at=part.clocks.ours(end.happened_at),
     )
 
 
-def _ends(part: NodePart, nproc: int) -> GroupEnd:
-    first = part.node * nproc
+def _ends(part: NodePart) -> GroupEnd:
+    first, nproc = part.first, part.nproc
 
     def here(end: RankEnd) -> RankEnd:
-        return of_job(part, nproc, end)
+        return of_job(part, end)
 
     if part.end is not None:
         return part.end.__replace__(

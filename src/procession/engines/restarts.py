@@ -61,15 +61,18 @@ class JobRestarts:
     def decide_for_rank(
         self,
         part: NodePart,
+        world: int,
         fields: Mapping[str, Any],
         done: Callable[[GroupEnd, Decision], None],
     ) -> None:
-        """Decide what an agent asks. Raises ValueError, KeyError or TypeError if malformed."""
-        work = self._work
-        failed = of_job(part, work.nproc, rank_end(fields["end"]))
+        """Decide what an agent asks. world: how many ranks the job has.
+
+        Raises ValueError, KeyError or TypeError if it is malformed.
+        """
+        failed = of_job(part, rank_end(fields["end"]))
         uptime = None if fields["uptime"] is None else float(fields["uptime"])
-        world, attempt = work.nproc * work.nodes, int(fields["life"])
-        end = GroupEnd(work.spec.name, world, attempt=attempt, failures=(failed,))
+        attempt = int(fields["life"])
+        end = GroupEnd(self._work.spec.name, world, attempt=attempt, failures=(failed,))
         self._decider.decide(end, uptime, failed.rank, lambda decided: done(end, decided))
 
     def take(self, decided: Decision, attempt: int | None) -> str:

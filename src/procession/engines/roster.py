@@ -64,7 +64,8 @@ STRANGERS = 64  # connections that have not proved it yet
 class AgentRecord(Record):
     """What is known of an agent.
 
-    order: by which nodes are put in order where they come by themselves. owed: bytes of its output
+    order, nproc: where nodes come by themselves, by which they are put in order, and how many ranks
+    each has. owed: bytes of its output
     shown since its last credit.
     """
 
@@ -77,6 +78,7 @@ class AgentRecord(Record):
     shares: bool
     clocks: Clocks
     order: tuple[Any, ...] = ()
+    nproc: int = 0
     owed: int = 0
 
 
@@ -204,6 +206,7 @@ class Roster:
             shares=bool(message.fields["shares"]),
             clocks=Clocks(),
             order=_order(message.fields.get("order")),
+            nproc=int(message.fields.get("nproc", 0)),
         )
         why = self._refusal(agent) or self._listener.objection(message.fields)
         if why:

@@ -28,9 +28,10 @@ class Share(Value):
 
 
 class Work(Value):
-    """A job: `nodes` groups, each of `nproc` ranks.
+    """A job: `nodes` groups, each of `nproc` ranks, unless `sizes` says how many ranks each has.
 
-    specs: one for each node, or one for all. restart: of the whole job. The groups of nodes have no
+    specs: one for each node, or one for all. sizes: where nodes come by themselves, for the nodes
+    of this attempt; () while they are not known. restart: of the whole job. The groups of nodes have no
     restarts of their own; where single ranks start again, they ask the driver each time. devices,
     gpus: see `Share`.
     """
@@ -40,6 +41,7 @@ class Work(Value):
     restart: Restart
     devices: str = ""
     gpus: int = 0
+    sizes: tuple[int, ...] = ()
 
     @property
     def spec(self) -> Spec:
@@ -52,9 +54,32 @@ class Work(Value):
         return self.specs[0].nproc
 
     @property
+    def world(self) -> int:
+        """How many ranks the job has."""
+        return sum(self.sizes) if self.sizes else self.nproc * self.nodes
+
+    def size(self, node: int) -> int:
+        """Give how many ranks a node has."""
+        return self.sizes[node] if self.sizes else self.nproc
+
+    def first(self, node: int) -> int:
+        """Give the number in the job that the first rank of a node has."""
+        return sum(self.sizes[:node]) if self.sizes else node * self.nproc
+
+    def locate(self, rank: int) -> tuple[int, int]:
+        """Give the node of a rank of the job, and its number there."""
+        if not self.sizes:
+            return divmod(rank, self.nproc)
+        node = 0
+        while node < len(self.sizes) - 1 and rank >= self.sizes[node]:
+            rank -= self.sizes[node]
+            node += 1
+        return node, rank
+
+    @property
     def whole(self) -> Spec:
         """All ranks of the job as one group, for what is said about them."""
-        world = self.nproc * self.nodes
+        world = self.world
         node = Node(count=self.nodes, world=world, local_world=self.nproc)
         return self.spec.__replace__(nproc=world, node=node, restart=self.restart)
 
@@ -67,13 +92,13 @@ class Work(Value):
 
         A prefix that names the machine is not known here: it is "" then.
         """
-        spec, world = self.spec, self.nproc * self.nodes
+        spec, world = self.spec, self.world
         if "{host" in (spec.logs.template(self.nproc) or ""):
             return [""] * world
         found: list[str] = []
         for node in range(self.nodes):
-            place = (node * self.nproc, world, 0)
-            found += prefixes_of(spec.logs, self.nproc, spec.name, place, node)
+            place = (self.first(node), world, 0)
+            found += prefixes_of(spec.logs, self.size(node), spec.name, place, node)
         return found
 
 

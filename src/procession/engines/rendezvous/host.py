@@ -84,7 +84,7 @@ def make_hosted_job(
         gather=terms.join,
         last_call=terms.last_call,
         farewell=terms.close,
-        objection=objection_of(spec, terms),
+        objection=objection_of(terms),
         last_words=last_words,
     )
     return Job(work, Launchers(terms, agent), lease=terms.lease, reception=reception, **options)

@@ -21,6 +21,7 @@ from procession.values.spec import Spec
 
 SAID_AFTER = (5.0, 30.0, 120.0)  # seconds of waiting after which it is said; then every last one
 ANY_SLOT = -1
+MOST_RANKS = 1 << 16  # of a machine
 
 
 class Verdict(Value):
@@ -158,7 +159,7 @@ def say_spare(agent: Agent, name: str) -> str:
     return f"procession: this machine was not needed: {name} has ended without it"
 
 
-def objection_of(spec: Spec, terms: Terms) -> Callable[[Any], str]:
+def objection_of(terms: Terms) -> Callable[[Any], str]:
     """Give what says why a launcher that comes cannot be taken, by its greeting."""
 
     def object_to(greeting: Any) -> str:
@@ -169,11 +170,8 @@ def objection_of(spec: Spec, terms: Terms) -> Callable[[Any], str]:
                 f"{who} was started with --nnodes {_count(*asked[1:])}, and {terms.at} with "
                 f"{_count(terms.least, terms.most)}: write the same on all machines"
             )
-        if asked[0] != spec.nproc:
-            return (
-                f"{who} has {asked[0]} ranks, and {terms.at} has {spec.nproc}: each machine must "
-                "have as many (-n, --nproc-per-node)"
-            )
+        if not 0 < asked[0] <= MOST_RANKS:
+            return f"{who} cannot have {asked[0]} ranks"
         if (terms.number is None) != ("order" in greeting):
             return f"{who} and {terms.at} have different --rdzv-backend: write the same on all"
         return ""
