@@ -33,6 +33,7 @@ MPIRUN = (
     *["--allow-run-as-root"] * (not os.geteuid()),
 )
 OF_OTHERS = ("OMPI_", "PMIX_", "PMI_", "MPI_", "SLURM_", "JOB_COMPLETION_INDEX", "MASTER_", "OMP_")
+APART = ["--rdzv-conf", "apart=1"]  # one launcher alone
 needs_mpirun = pytest.mark.skipif(
     not shutil.which("mpirun"), reason="there is no mpirun here (Debian package openmpi-bin)"
 )
@@ -214,16 +215,18 @@ def test_prefixes_are_numbered_over_the_job():
 
 
 def test_a_pod_of_an_indexed_job(see):
-    words = ("--nnodes", 4, "-n", 2, "--master-addr", "train-0.train", see)
+    words = ("--nnodes", 4, *APART, "-n", 2, "--master-addr", "train-0.train", see)
     done, seen = told(*words, JOB_COMPLETION_INDEX=3)
     assert [(r["RANK"], r["WORLD_SIZE"]) for r in seen] == [("6", "8"), ("7", "8")], done.stderr
     assert {(r["MASTER_ADDR"], r["MASTER_PORT"]) for r in seen} == {("train-0.train", "29500")}
-    _, (seen,) = told("--nnodes", 4, see, JOB_COMPLETION_INDEX=3, MASTER_ADDR="a", MASTER_PORT=4000)
+    _, (seen,) = told(
+        "--nnodes", 4, *APART, see, JOB_COMPLETION_INDEX=3, MASTER_ADDR="a", MASTER_PORT=4000
+    )
     assert (seen["RANK"], seen["MASTER_ADDR"], seen["MASTER_PORT"]) == ("3", "a", "4000")
 
 
 def test_a_number_that_is_said_counts_more_than_the_pods(see):
-    words = ("--nnodes", 4, "--node-rank", 1, "--master-addr", "head", see)
+    words = ("--nnodes", 4, *APART, "--node-rank", 1, "--master-addr", "head", see)
     _, (seen,) = told(*words, JOB_COMPLETION_INDEX=3)
     assert seen["RANK"] == "1"
 

@@ -49,6 +49,9 @@ FREE = {
 NOISE = {"_", "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "SHLVL", "LINES", "COLUMNS"}
 
 
+APART = ["--rdzv-conf", "apart=1"]  # ours alone; torchrun takes any word, and waits for the other
+
+
 def job_lines(port, other, third):
     """Give lines as (words, variables, what may differ besides); the ports are free ones."""
     free = {**UNNAMED, **FREE}
@@ -76,9 +79,9 @@ def job_lines(port, other, third):
         (["--signals-to-handle", "SIGTERM,SIGUSR1", "--shutdown-timeout", "5",
           "--monitor-interval", "1", "--local-addr", "127.0.0.1", "see.py"], {}, free),
         (["--nnodes", "2", "--node_rank", "0", "--nproc-per-node", "2", "--master_addr",
-          "127.0.0.1", "--master_port", f"{third}", "see.py"], {}, {}),
+          "127.0.0.1", "--master_port", f"{third}", *APART, "see.py"], {}, {}),
         (["--nnodes=2", "--node-rank=1", "--nproc-per-node=2", f"--rdzv-endpoint=127.0.0.1:{third}",
-          "see.py"], {}, {}),
+          *APART, "see.py"], {}, {}),
         (["--nproc-per-node", "cpu", "--event-log-handler", "null", "see.py"], {}, free),
     ]  # fmt: skip
 

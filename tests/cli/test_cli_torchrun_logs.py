@@ -81,6 +81,8 @@ def test_the_template_of_torchrun(here, template, role, line):
         "1",
         "--master-addr",
         "127.0.0.1",
+        "--rdzv-conf",
+        "apart=1",
         "-n",
         2,
         "--role",

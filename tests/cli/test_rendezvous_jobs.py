@@ -220,6 +220,66 @@ def test_machines_with_different_numbers_of_ranks(tmp_path):
             assert all(b"rank %d (pid " % rank in ended for rank in (0, 1, 2, 3, 5))
 
 
+NUMBERED = """
+import json, os, sys, time
+names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
+         "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"]
+sys.stdout.write(" ".join(os.environ[name] for name in names) + "\\n")
+sys.stdout.flush()
+rank, count = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"]
+open(f"{sys.argv[1]}-{rank}-{count}", "w").close()
+while not all(os.path.exists(f"{sys.argv[1]}-{each}-{count}") for each in range(3)):
+    time.sleep(0.01)
+if rank == 2:
+    raise SystemExit(7)
+time.sleep(100)
+"""
+
+
+def test_machines_that_are_numbered_by_hand(tmp_path):
+    """They are one job: one cause, one exit code, restarts of all ranks; ranks meet as was said."""
+    script, port = write(tmp_path / "numbered.py", NUMBERED), free_port()
+
+    def line(number, count):
+        return ["run", "--nnodes", 2, "--node-rank", number, "--rdzv-id", "J", "--lease", 40,
+                "--master-addr", "localhost", "--master-port", port, "-n", count, "--prefix", "",
+                "--max-restarts", 1, script, tmp_path / "seen"]  # fmt: skip
+
+    env = {**os.environ, **KEY}
+    with Watched(*line(1, 1), env=env) as second:
+        second.shows(b"waiting for the rendezvous at localhost:", patience=PATIENCE)
+        with Watched(*line(0, 2), env=env) as first:
+            first.shows(b" 1\n", patience=PATIENCE)  # the second attempt, or nearly
+            with Watched(*line(1, 1), env=env) as twice:  # by mistake: its place is taken
+                assert (first.end(PATIENCE), second.end(PATIENCE)) == (7, 7)
+    for each, ranks, local in ((first, (0, 1), 2), (second, (2,), 1)):
+        node = ranks[0] // 2
+        expected = [
+            f"{rank} {rank - ranks[0]} 3 {local} {node} localhost {port} J {count}"
+            for rank in ranks
+            for count in (0, 1)
+        ]
+        assert sorted(each.out.decode().splitlines()) == sorted(expected)
+        assert b"numbered.py failed: rank 2 of 3 (pid " in each.err
+        assert b", node 1) exited with code 7" in each.err
+    assert twice.out == b""
+
+
+def test_a_numbered_machine_whose_others_do_not_come(tmp_path):
+    script = write(tmp_path / "never.py", "print('here')")
+    port = free_port()
+    words = ["--nnodes", 2, "--rdzv-conf", "timeout=6", "--rdzv-endpoint", f"127.0.0.1:{port}"]
+    with (
+        Watched("run", *words, "--node-rank", 0, "--rdzv-id", "A", script) as first,
+        Watched("run", *words, "--node-rank", 1, "--rdzv-id", "B", script) as second,
+    ):
+        assert (first.end(PATIENCE), second.end(PATIENCE)) == (1, 1)
+    assert b"1 of 2 machines came; waiting for the others" in first.err
+    assert b"could not be started, nor any other rank: 1 of 2 machines came (of " in first.err
+    assert b"no rendezvous at 127.0.0.1:%d within 6 s" % (port - 10_000) in second.err
+    assert first.out == second.out == b""
+
+
 def test_machines_that_are_not_needed(tmp_path):
     """They wait for a place, and say so; one that goes takes nobody along."""
     source = "import os, sys, time\nprint('here', flush=True)\n"

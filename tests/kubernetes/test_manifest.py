@@ -171,6 +171,9 @@ sys.stdout.write(here + "\\n")
 """
 
 
+APART = {"PROCESSION_RDZV_CONF": "apart=1"}  # each pod alone: here is no such name
+
+
 @pytest.mark.parametrize(("kind", "head"), [("jobset", "see-node-0-0.see"), ("job", "see-0.see")])
 def test_pods_of_one_job(made, tmp_path, kind, head):
     script = str(write(tmp_path / "see.py", SEE))
@@ -183,7 +186,7 @@ def test_pods_of_one_job(made, tmp_path, kind, head):
         done = run_procession(
             *container["command"][1:],
             *(filled_in(word, {}) for word in container["args"]),
-            env={**os.environ, **env, "JOB_COMPLETION_INDEX": pod},
+            env={**os.environ, **env, "JOB_COMPLETION_INDEX": pod, **APART},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         seen += [line.partition("] ")[2] for line in done.stdout.splitlines()]

@@ -1,9 +1,9 @@
 """The number of this machine among several, and the address at which ranks meet.
 
 The options are torchrun's. Each machine is given its number: ranks are numbered node rank times
-ranks per node. Options by which machines would find each other and agree on numbers (c10d and etcd
-over several machines, a range of nodes) are refused. Where no option gives the number, it may come
-from the program that started this command, see `starters`.
+ranks per node, where each has as many. Options by which machines find each other and agree on
+numbers (c10d) are in `rendezvous_options`, which is asked first. Where no option gives the number,
+it may come from the program that started this command, see `starters`.
 """
 
 from __future__ import annotations

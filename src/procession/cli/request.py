@@ -215,7 +215,11 @@ def _made(line: Line, engine: EngineRequest | None) -> Request:
 
 
 def _named(s: Settings, engine: EngineRequest) -> Node:
-    run_id = s.text("rdzv_id") if engine.terms is None else engine.terms.run_id
+    terms = engine.terms
+    if terms is not None and terms.number is not None:
+        place = terms.number, terms.most, terms.host, terms.ranks_port
+        return Node(*place, role=s.text("role"), run_id=terms.run_id)
+    run_id = s.text("rdzv_id") if terms is None else terms.run_id
     return Node(role=s.text("role"), run_id=run_id)
 
 

@@ -80,10 +80,10 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
 def read_engine(line: Line) -> EngineRequest | None:
     """Give what is asked of an engine, None for a run on this machine. Raises SpecError."""
     s = line.settings
-    if s.said("nnodes") and s.said("rdzv_backend") and not s.said("engine"):
+    if s.said("nnodes") and not s.said("engine"):
         from procession.cli.rendezvous_options import read_rendezvous
 
-        found = read_rendezvous(s)
+        found = read_rendezvous(s, torchrun=line.torchrun)
         if found is not None:
             return found
     if s.said("engine") or (SRUN in os.environ and not line.torchrun):
@@ -98,8 +98,8 @@ def _describe(request: Request) -> int:
     """Say what would be run; of an engine's nodes, the first one. Raises SpecError."""
     from procession.cli.dry_run import describe
 
-    spec = request.spec
-    if request.engine is not None:
+    spec, engine = request.spec, request.engine
+    if engine is not None and (engine.terms is None or engine.terms.number is None):
         from procession.cli.job import first_node
 
         spec = first_node(request)

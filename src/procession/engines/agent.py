@@ -317,10 +317,10 @@ class Agent:
 
     def _meet(self, attempt: int) -> None:
         assert self._link is not None
-        address = self._link.address().removeprefix("::ffff:")
+        address, port = self._link.address().removeprefix("::ffff:"), 0
         if self.own is not None:
-            address = self.own.address or address
-        self._send("met", {"attempt": attempt, "address": address, "port": free_port()})
+            address, port = self.own.address or address, self.own.meets[1]
+        self._send("met", {"attempt": attempt, "address": address, "port": port or free_port()})
 
     def _launch(self, fields: dict[str, Any], blob: bytes | bytearray) -> None:
         self._cut = False

@@ -296,9 +296,11 @@ def _node(said: Fields, own: OwnNode | None) -> Node:
     if own is None:
         return Node(**said)
     numbers = ("rank", "count", "port", "attempt", "restarts", "regrouped", "number", "world")
+    given = {name: int(said[name]) for name in numbers}
+    address, port = own.meets
     return Node(
-        **{name: int(said[name]) for name in numbers},
-        address=str(said["address"]),
+        **{**given, "port": port or given["port"]},
+        address=address or str(said["address"]),
         run_id=own.spec.node.run_id,
         job=str(said["job"]),
         role=own.spec.node.role,

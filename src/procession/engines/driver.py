@@ -86,6 +86,7 @@ FAREWELL = 3.0  # seconds for agents to leave; then the engine kills them
 MARGIN = 5.0  # seconds beyond all deadlines of a group, for its agent's own work
 LAST_WORDS = 2.0  # seconds for the console to take what is left, where nobody is patient
 SETTLE = 0.5  # seconds for further nodes, when one came or went in an elastic job
+SAID_AFTER = (5.0, 25.0, 90.0)  # seconds between two lines that nodes are missing
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
 
 
@@ -131,6 +132,8 @@ class Driver:
         self.state = JobState(
             work, self.life, self.journal, engine.name, run_id, place, self._announce
         )
+        if reception is not None:
+            self.state.gather = reception.gather
         self._directory = directory
         self._lease = lease
         self._reception = reception
@@ -257,6 +260,8 @@ class Driver:
             argv = tuple(own_python(AGENT))
             self._roster.watch(self._door)
             known = {JOB: self.state.run_id, DRIVER: os.uname().nodename}
+            if self._reception is not None:
+                self._say_missing(SAID_AFTER)
             self._engine.start(AgentCommand(argv, {**invitation.variables(), **known}))
             while not self.life.phase.final:
                 self.journal.publish()
@@ -264,6 +269,20 @@ class Driver:
             self._conclude()
         finally:
             self.close()
+
+    def _say_missing(self, after: tuple[float, ...]) -> None:
+        """Say now and then that nodes are missing that are to come by themselves."""
+        life = self.life
+
+        def say() -> None:
+            if life.attempt or life.phase is not JobPhase.GATHERING:
+                return
+            there, needs = life.tally[Slot.IDLE], life.least
+            if there < needs:
+                self._announce(f"{there} of {needs} machines came; waiting for the others")
+            self._say_missing(after[1:] or after)
+
+        self._loop.after("missing", after[0], say)
 
     def _handle(self, event: JobEvent) -> None:
         before, missing = (self.life.phase, self.life.attempt), self.life.missing
@@ -373,9 +392,7 @@ class Driver:
         state.active_at = time.monotonic_ns()
         named = self._reception is not None
         state.parts = [
-            NodePart(
-                n, agent.host, work.first(n), work.size(n), agent.clocks, {}, named=named
-            )
+            NodePart(n, agent.host, work.first(n), work.size(n), agent.clocks, {}, named=named)
             for n, agent in enumerate(agents)
         ]
         self._tell_places(action.slots)

@@ -28,7 +28,8 @@ class JobState:
     said: what the engine said last. encryption: what protects links to agents, in words.
     address: where ranks of this attempt meet, as node 0 has chosen. active_at: when a rank anywhere
     wrote last. lost_at: when a node was lost last, in seconds, 0 for never. running_since: when all
-    ranks of this attempt ran, 0 if not yet. late: not all agents came in time. last: the end of the
+    ranks of this attempt ran, 0 if not yet. late: not all agents came in time. gather: the
+    seconds that they had, where they come by themselves, else None. last: the end of the
     last attempt about which a restart was decided.
     """
 
@@ -58,6 +59,7 @@ class JobState:
         self.lost_at = 0.0
         self.running_since = 0
         self.late = False
+        self.gather: float | None = None
         self.last: GroupEnd | None = None
 
     # -- as events
@@ -128,7 +130,10 @@ class JobState:
     def _missing(self) -> str:
         """Say which agents came, where some did not."""
         there = [s for s, state in enumerate(self.life.slots) if state in (Slot.IDLE, Slot.BUSY)]
-        came = f"{len(there)} of {self.work.nodes} agents came"
+        by_themselves = self.gather is not None
+        what = "machines" if by_themselves else "agents"
+        seconds = self.gather if by_themselves else self.work.spec.hang.start
+        came = f"{len(there)} of {self.life.least} {what} came"
         if not self.late:
             return f"{came}: {self.said[-1]}" if self.said else came
         # What the engine said last may be about another node.
@@ -136,4 +141,4 @@ class JobState:
         more = ", ..." if len(there) > SHOWN else ""
         there_of = f" (of {hosts}{more})" if hosts else ""
         last = f"; {self.engine} said last: {self.said[-1]}" if self.said else ""
-        return f"{came}{there_of} within {self.work.spec.hang.start:g} s{last}"
+        return f"{came}{there_of} within {seconds:g} s{last}"

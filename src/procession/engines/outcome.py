@@ -18,11 +18,12 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 class NodePart(Record):
     """What is known of one node's part of an attempt.
 
-    host: its name. first, nproc: what number its first rank has, and how many it has. named: whether reports name the node beside its host. clocks: its clock against
-    ours. failed: its first failure, as reported when it happened. end: how it ended. lost: why its
-    agent is gone, while it had ranks; lost_at: when it was heard last. stacks: where its ranks
-    were, put together as `merge.Together` has it. errors: error reports of ranks that failed, by
-    local rank. values: pickles, by local rank.
+    host: its name. first, nproc: what number its first rank has, and how many it has. named:
+    whether reports name the node beside its host. clocks: its clock against ours. failed: its first
+    failure, as reported when it happened. end: how it ended. lost: why its agent is gone, while it
+    had ranks; lost_at: when it was heard last. stacks: where its ranks were, put together as
+    `merge.Together` has it. errors: error reports of ranks that failed, by local rank. values:
+    pickles, by local rank.
     """
 
     node: int

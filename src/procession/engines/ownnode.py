@@ -32,6 +32,7 @@ class OwnNode(Record):
 
     spec: what its ranks run. devices: the kind of which each gets one. greeting: further fields of
     its greeting. address: where ranks of other nodes find this one, "" for that of the link.
+    meets: where all ranks meet, as this launcher was told; ("", 0) where node 0 chooses it.
     patience: seconds in which the driver must be found. answer: seconds for its answer. signals:
     those that are passed on to the driver; none unless it runs in the main thread. say: shows a
     line. hears: shows one that the driver has said to all. waits: called with the reason, each time
@@ -56,6 +57,7 @@ class OwnNode(Record):
     first: int = 0
     plan: Callable[[Spec, str], tuple[Spec, Output]] = _planned
     made: Callable[[Group], None] = _nothing
+    meets: tuple[str, int] = ("", 0)
 
     def place(self, said: str) -> str:
         """Give the directory of a run's files here. said: that of the driver, "" for none.

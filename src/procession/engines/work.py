@@ -31,9 +31,9 @@ class Work(Value):
     """A job: `nodes` groups, each of `nproc` ranks, unless `sizes` says how many ranks each has.
 
     specs: one for each node, or one for all. sizes: where nodes come by themselves, for the nodes
-    of this attempt; () while they are not known. restart: of the whole job. The groups of nodes have no
-    restarts of their own; where single ranks start again, they ask the driver each time. devices,
-    gpus: see `Share`.
+    of this attempt; () while they are not known. restart: of the whole job. The groups of nodes
+    have no restarts of their own; where single ranks start again, they ask the driver each time.
+    devices, gpus: see `Share`.
     """
 
     specs: tuple[Spec, ...]

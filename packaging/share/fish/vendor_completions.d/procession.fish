@@ -72,7 +72,7 @@ complete -c procession -n '__fish_seen_subcommand_from run' -l master-port -x -d
 complete -c procession -n '__fish_seen_subcommand_from run' -l rdzv-endpoint -x -d 'both of these in one word; with c10d, where launchers meet: on the machine with that address (port, where none is said: 29400)'
 complete -c procession -n '__fish_seen_subcommand_from run' -l rdzv-backend -x -a 'static c10d' -d 'static: machines have numbers; c10d: launchers that are started with the same line on each machine find each other (default: static)'
 complete -c procession -n '__fish_seen_subcommand_from run' -l rdzv-id -x -d 'what the job is called, in TORCHELASTIC_RUN_ID; launchers with another id stay apart'
-complete -c procession -n '__fish_seen_subcommand_from run' -l rdzv-conf -x -d 'with c10d: join_timeout, last_call_timeout, is_host, key_file and others, see docs/several-machines.md'
+complete -c procession -n '__fish_seen_subcommand_from run' -l rdzv-conf -x -d 'join_timeout, last_call_timeout, is_host, key_file and others, see docs/several-machines.md'
 complete -c procession -n '__fish_seen_subcommand_from run' -l standalone -d 'one machine, and a free port, whatever else is said'
 complete -c procession -n '__fish_seen_subcommand_from run' -l local-addr -x -d 'this machine\'s address, for MASTER_ADDR, and for the order of machines with c10d'
 complete -c procession -n '__fish_seen_subcommand_from run' -l engine -x -a 'slurm ray ssh none' -d 'run N ranks on each of --nnodes machines of slurm, ray or ssh, as one group from here; outside an allocation of Slurm, send a job that does so. One task of srun on each machine is an agent of such a group by itself; none: not so. Installed packages may add engines'

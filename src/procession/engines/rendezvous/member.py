@@ -60,6 +60,9 @@ class Waiting:
 
 def explained(fault: str, terms: Terms) -> str:
     """Say what a fault of the connection to the host may mean."""
+    if "no node is wanted" in fault:
+        which = "" if terms.number is None else f": is another launcher there with {terms.number}?"
+        return f"all places are taken{which}"
     if "ended" in fault or "broke" in fault or "key" in fault:
         return (
             f"what listens there sent us away ({fault}): is another job there, with another id "
@@ -104,6 +107,7 @@ def make_agent(
         waits=Waiting(terms, say),
         values={},
         errors={},
+        meets=(terms.host, terms.ranks_port) if terms.ranks_port else ("", 0),
     )
     at = ((("127.0.0.1", terms.port),) if hosts else ()) + ((terms.host, terms.port),)
     slot = ANY_SLOT if terms.number is None else terms.number

@@ -13,6 +13,7 @@ from procession.values.errors import SpecError
 PORT = 29400  # torchrun's, where an endpoint has none
 SPARES = 64  # launchers beyond --nnodes that may wait for a place
 LEASE = 5.0
+APART = 10_000  # between the port of launchers and that of ranks, where machines are numbered
 YES, NO = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")  # as torchrun reads them
 
 
@@ -26,7 +27,8 @@ class Terms(Value):
     launcher opens the door, None where its addresses say so. join: seconds in which enough machines
     must come; last_call: seconds for more to come, when enough are there; close: seconds for all to
     leave; read: seconds for an answer; lease: seconds of silence after which a machine is lost.
-    key_file: a file with the shared secret, "" for none.
+    key_file: a file with the shared secret, "" for none. ranks_port: where ranks meet at `host`, 0:
+    where node 0 says.
     """
 
     host: str
@@ -43,6 +45,7 @@ class Terms(Value):
     read: float = 60.0
     lease: float = LEASE
     key_file: str = ""
+    ranks_port: int = 0
 
     @property
     def elastic(self) -> bool:
@@ -54,6 +57,15 @@ class Terms(Value):
         """Where they meet, in words."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+def door_of(ranks_port: int) -> int:
+    """Give the port at which numbered launchers meet, by that at which their ranks meet.
+
+    It is another one, since rank 0 listens at that. Jobs on one machine have different ports for
+    their ranks, and so for their launchers.
+    """
+    return ranks_port - APART if ranks_port > APART + 1023 else ranks_port + APART
 
 
 def parse_conf(text: str, where: str) -> dict[str, str]:
@@ -138,7 +150,11 @@ C10D: dict[str, tuple[str, Reader]] = {
     "last_call_timeout": ("last_call", _seconds),
     "store_type": ("store", _text),
 }
-STATIC: dict[str, tuple[str, Reader]] = {**_BOTH, "timeout": ("join", _seconds)}
+STATIC: dict[str, tuple[str, Reader]] = {
+    **_BOTH,
+    "timeout": ("join", _seconds),
+    "apart": ("apart", _flag),
+}
 REFUSED = {
     "heartbeat": "links have no round trips that could take too long; keep_alive_interval and "
     "keep_alive_max_attempt say after which silence a machine is lost",
