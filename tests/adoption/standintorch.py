@@ -9,7 +9,7 @@ MODULES = {
     "__init__": "",
     "multiprocessing/__init__": """
         from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
-        from torch.multiprocessing.spawn import spawn, start_processes
+        from torch.multiprocessing.spawn import ProcessContext, spawn, start_processes
     """,
     "multiprocessing/spawn": """
         class ProcessRaisedException(Exception):
@@ -22,6 +22,10 @@ MODULES = {
                 super().__init__(msg)
                 self.error_index, self.exit_code, self.signal_name = (
                     error_index, exit_code, signal_name)
+
+        class ProcessContext:
+            def __init__(self, processes, error_files):
+                raise AssertionError("torch's own")
 
         def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
             return "torch's start_processes", nprocs
@@ -79,7 +83,11 @@ MODULES = {
     """,
     "distributed/elastic/agent/__init__": "",
     "distributed/elastic/agent/server/__init__": "",
-    "distributed/elastic/agent/server/local_elastic_agent": "class LocalElasticAgent: pass",
+    "distributed/elastic/agent/server/local_elastic_agent": """
+        class LocalElasticAgent:
+            def run(self):
+                pass
+    """,
 }
 
 

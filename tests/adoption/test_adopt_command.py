@@ -7,7 +7,7 @@ import venv
 import pytest
 from standintorch import make
 
-from support import run_procession, write
+from support import PROCESSION, run_procession, write
 
 pytestmark = pytest.mark.timeout(170)  # seconds at most, where nothing else runs
 
@@ -44,6 +44,10 @@ def test_programs_of_all_kinds(place):
     assert adopt("--", "main.py", "a").stdout == "main.py a ours\n"
     assert adopt("-m", "main", "--children").stdout == "main.py --children ours\n"
     assert adopt(sys.executable, "main.py").stdout == "main.py ours\n"
+    words = (sys.executable, "-Wignore", "-X", "dev", "-um", "main", "-I", "-c")
+    assert adopt("--", *words).stdout == "main.py -I -c ours\n"
+    assert adopt("--", *PROCESSION, "adopt", "main.py").stdout == "main.py ours\n"
+    assert adopt("--", sys.executable, "-c", "import main", "-E").stdout == "-c -E ours\n"
     env = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "PYTHONPATH": str(place)}
     assert adopt("--", "tool", "b", env=env).stdout == "tool b ours\n"
 
@@ -96,9 +100,14 @@ def test_an_interpreter_without_procession(place):
         (["no-such-program"], "there is no program 'no-such-program'"),
         (["sh", "-c", "true"], "sh is no Python program"),
         (["--child", "main.py"], "--child"),
+        (["--", sys.executable, "-I", "main.py"], "python -I does not look at PYTHONPATH"),
+        (["--", sys.executable, "-X", "dev", "-uE", "main.py"], "python -uE does not look"),
+        (["--", "isolated"], "python -Ssu does not look"),
     ],
 )
-def test_what_is_refused(place, words, said):
+def test_what_is_refused(place, monkeypatch, words, said):
+    write(place / "isolated", f"#!{sys.executable} -Ssu\nimport main").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
     done = adopt(*words, code=2)
     assert said in done.stderr
     assert done.stdout == ""

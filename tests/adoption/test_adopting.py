@@ -110,7 +110,7 @@ def test_a_torch_that_is_otherwise_stays_as_it_is(tmp_path):
     write(
         tmp_path / "torch/multiprocessing/spawn.py",
         """
-        ProcessExitedException = ProcessRaisedException = spawn = None
+        ProcessContext = ProcessExitedException = ProcessRaisedException = spawn = None
 
         def wrapped(function):
             return lambda *args, **kwargs: function(*args, **kwargs)
@@ -124,3 +124,33 @@ def test_a_torch_that_is_otherwise_stays_as_it_is(tmp_path):
     done = run_python(script, timeout=150, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "torch.multiprocessing.spawn.start_processes of this torch" in done.stderr
+
+
+def test_what_is_given_and_raised_is_torchs(tmp_path):
+    """The context is one of torch's, also when it is joined after the block; so are counts."""
+    source = """
+        import pytest
+        import procession
+        import torch.multiprocessing as mp
+
+        def fail(rank):
+            raise ValueError("this one")
+
+        with procession.adopt():
+            context = mp.start_processes(fail, nprocs=1, join=False, start_method="fork")
+            for none in 0, -1:
+                assert mp.start_processes(fail, nprocs=none) is None
+            for wrong in "2", 2.0, None:
+                with pytest.raises(TypeError):
+                    mp.start_processes(fail, nprocs=wrong)
+            with pytest.raises(KeyError):
+                with procession.adopt():
+                    raise KeyError("of the caller")
+            assert mp.start_processes(print, nprocs=True) is None
+        assert mp.start_processes(None) == ("torch's start_processes", 1)
+        assert isinstance(context, mp.ProcessContext)
+        assert type(context).__name__ == "ProcessContext"
+        with pytest.raises(mp.ProcessRaisedException, match="ValueError: this one"):
+            context.join()
+    """
+    run(tmp_path, source)

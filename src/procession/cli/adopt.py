@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from typing import NoReturn
 
@@ -64,6 +65,13 @@ def main(words: list[str]) -> NoReturn:
             f"{rest[0]} is no Python program: nothing would be adopted in it; write --children "
             "to adopt the Python programs that it starts",
         )
+    ignored = _ignoring(command)
+    if ignored and not options.children:
+        refuse(
+            PROG,
+            f"python {ignored} does not look at PYTHONPATH, by which a program adopts: leave that "
+            "option out, or call procession.adopt() in the program",
+        )
     whom = children.EVERYBODY if options.children else str(os.getpid())
     env = {**os.environ, **children.variables(os.environ, whom)}
     for stream in (sys.stdout, sys.stderr):
@@ -89,6 +97,30 @@ def _command(words: list[str], *, module: bool) -> list[str]:
     if problem:
         refuse(PROG, problem)
     return [word if "/" in word else shutil.which(word) or word, *words[1:]]
+
+
+def _ignoring(command: list[str]) -> str:
+    """Give the option by which an interpreter ignores its environment, "" if there is none."""
+    words = command[1:]
+    if not os.path.basename(command[0]).encode().startswith(NAMES_PYTHON):
+        with suppress(OSError, UnicodeDecodeError), open(command[0]) as f:
+            first = f.readline(512)
+            words = first.split()[1:] if first.startswith("#!") else []
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-") or word.startswith("--"):
+            break
+        letters = word[1:].partition("c")[0].partition("m")[0]
+        for letter in letters:
+            if letter in "IES":
+                return word
+            if letter in "WX":
+                if word.endswith(letter):
+                    next(rest, None)  # its value
+                break
+        if letters != word[1:]:
+            break
+    return ""
 
 
 def _is_python(path: str) -> bool:

@@ -5,6 +5,7 @@ The ranks are those of `spawn`; what their callers catch is torch's.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,10 +26,16 @@ def start_processes(
     daemon: bool = False,
     start_method: str | None = "spawn",
 ) -> ProcessContext | None:
-    """Do as `procession.multiprocessing.start_processes`, but raise torch's exceptions."""
-    started = launch(fn, args, nprocs, False, daemon, start_method)
+    """Do as `procession.multiprocessing.start_processes`, but give and raise what torch does.
+
+    nprocs: what is no whole number raises TypeError; less than 0 is 0.
+    """
+    theirs: Any = hooks.original(hooks.SPAWN).__globals__
+    started = launch(fn, args, max(0, operator.index(nprocs)), False, daemon, start_method)
     assert started is not None
-    context = _Context(started.processes, started.error_files)
+    # Callers ask whether it is torch's, and may join it when nothing is adopted any more.
+    kind: Any = type("ProcessContext", (_Context, theirs["ProcessContext"]), {"theirs": theirs})
+    context: ProcessContext = kind(started.processes, started.error_files)
     if join:
         join_all(context)
         return None
@@ -36,17 +43,18 @@ def start_processes(
 
 
 class _Context(ProcessContext):
-    """Raises torch's exceptions."""
+    """Raises torch's exceptions. theirs: the names in torch's module."""
+
+    theirs: Any
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
         try:
             return super().join(timeout, grace_period)
         except ProcessException as e:
-            raise _torchs(e) from e.__cause__
+            raise _torchs(self.theirs, e) from e.__cause__
 
 
-def _torchs(e: ProcessException) -> Exception:
-    theirs: Any = hooks.original(hooks.SPAWN).__globals__
+def _torchs(theirs: Any, e: ProcessException) -> Exception:
     if isinstance(e, ProcessExitedException):
         made = theirs["ProcessExitedException"]
         return made(e.msg, e.error_index, e.error_pid, e.exit_code, e.signal_name)
