@@ -49,6 +49,7 @@ ROOMS = [
 FLOORS = 14  # at most, with rooms as units
 IN_EVERY_RANK = (
     "worker/",
+    "forkserver/contained",
     "forkserver/forked",
     "forkserver/kept",
     "forkserver/main",
@@ -70,6 +71,8 @@ IN_EVERY_RANK = (
     "system/facts",
     "system/files",
     "system/identity",
+    "system/killgroup",
+    "system/namespaces",
     "system/inherited",
     "system/prctl",
     "system/signals",

@@ -5,10 +5,10 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.system": (
-            "accelerators files inotify memory memory_groups numa probe processes remains"
+            "accelerators files inotify killgroup memory memory_groups numa probe processes remains"
         ),
         "procession.system.accelerators": "Accelerators",
-        "procession.system.cgroups": "Cgroups cgroups",
+        "procession.system.cgroups": "Cgroups cgroups own_place",
         "procession.system.eventloop": "EventLoop",
         "procession.system.identity": "own_mark start_of",
         "procession.system.inotify": "Inotify",

@@ -49,6 +49,7 @@ def start(
     learn: bool = True,
     shared: Callable[[], Any] | str | None = None,
     warm: bool | float | None = None,
+    contain: str | None = None,
     control: bool | None = None,
     on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: OnEvent | None = None,
@@ -86,6 +87,11 @@ def start(
     warm: keep the forkserver, with what it has imported, for the next run of this user that makes
         the same imports, also one of another process, and take one that is kept: True (for 600 s)
         or seconds. None: what PROCESSION_WARM in the environment says. See docs/warm.md.
+    contain: where ranks live, so that whatever they start can be ended together, even if this
+        process and its forkserver are killed at the same moment: "forkserver" (below it, as far as
+        that goes), "pidns" (a namespace of pids of their own: there, ranks have other pids, and see
+        each other only) or "cgroup" (one of their own, where this user may make one). None: what
+        PROCESSION_CONTAIN in the environment says. See docs/reliability.md.
     control: whether the group can be seen and steered from other terminals (`procession ps`), by
         this user and root. None: if PROCESSION_CONTROL=1 is in the environment.
     on_failure: called after each failure, when its processes are gone and before anything starts
@@ -123,6 +129,7 @@ def run(
     learn: bool = True,
     shared: Callable[[], Any] | str | None = None,
     warm: bool | float | None = None,
+    contain: str | None = None,
     control: bool | None = None,
     on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: OnEvent | None = None,

@@ -32,7 +32,7 @@ FDS_BESIDE = 32
 MIB, GIB = 1 << 20, 1 << 30
 UNKNOWN = "unknown"
 UNABLE = "cannot launch anything"
-LATER = "(not used today; would allow stricter containment)"
+CONTAINED = "ranks can be put there, so that whatever is killed, nothing is left"
 ALONE = "a cgroup for it alone: systemd-run --user --scope -p Delegate=yes procession run ..."
 DEVICES = "the device files' group (render, video) for this user, or a container's --device, --gpus"
 
@@ -123,10 +123,10 @@ def kernel() -> list[Finding]:
     for name in ("max_user_instances", "max_user_watches"):
         value = files.number(f"/proc/sys/fs/inotify/{name}")
         found.append(fact(f"inotify_{name}", f"fs.inotify.{name}", value))
-    tried = probe.try_feature("namespaces")
-    who = "root" if os.geteuid() == 0 else "an ordinary user"
-    text = f"work as {who} {LATER}" if tried.works else f"no: {tried.why} {LATER}"
-    found.append(fact("namespaces", "user and PID namespaces", text, tried.works))
+    for key, thing in (("namespaces", "--contain pidns"), ("kill_group", "--contain cgroup")):
+        tried = probe.try_feature(key)
+        text = f"works: {CONTAINED}" if tried.works else f"no: {tried.why}"
+        found.append(fact(key, thing, text, tried.works))
     groups = cgroups()
     found.append(fact("cgroup", "cgroup version", groups.version))
     why = memory_groups.obstacle()

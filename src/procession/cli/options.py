@@ -19,6 +19,7 @@ from procession.cli.option import (
     Option,
     for_engines,
 )
+from procession.values.contain import CONTAINMENTS
 from procession.values.placement import MODES
 from procession.values.policy import DEFAULT_STOP
 from procession.values.spec import START_METHODS
@@ -219,6 +220,10 @@ LIFE = (
         "interpreter each); fork is forkserver here",
         default="forkserver", read=readers.start_method, target="spec.start_method",
         torchrun=True, words=START_METHODS),
+    Option(("--contain",), "WHERE",
+        "where ranks live, so that all they start can be ended together, whatever is killed: "
+        "forkserver (below it, the default), pidns (a namespace of pids of their own) or cgroup",
+        default="forkserver", read=readers.contain, target="spec.contain", words=CONTAINMENTS),
     Option(("--preload",), "MODULES",
         "what is imported once for all ranks: names with commas between them, none, or auto: "
         "what PROGRAM imports before it can tell the difference (default: auto)",

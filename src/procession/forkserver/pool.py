@@ -30,6 +30,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from procession.values.contain import Contain
+
     Key = tuple[Any, ...]
 
 MOST_IDLE = 2
@@ -137,8 +139,11 @@ def _early(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(i for i in env.items() if is_early(i[0])))
 
 
-def key(env: Mapping[str, str]) -> Key:
-    """Say what an interpreter that is started now with `env`, by this thread, would be like."""
+def key(env: Mapping[str, str], contain: Contain = "forkserver") -> Key:
+    """Say what an interpreter that is started now with `env`, by this thread, would be like.
+
+    contain: what it is inside of.
+    """
     limits = tuple(resource.getrlimit(limit) for limit in LIMITS)
     flags = tuple(boot.interpreter_flags())
     affinity = frozenset(os.sched_getaffinity(0))
@@ -155,22 +160,31 @@ def key(env: Mapping[str, str]) -> Key:
         blocked,
         ignored,
         around,
+        contain,
         rights(),
     )
 
 
-def prepare(env: Mapping[str, str]) -> Key:
+def _new(env: Mapping[str, str], wanted: Key) -> ForkServer:
+    """Start one, which contains itself if the key says so. Raises OSError."""
+    server = ForkServer.start(env)
+    if wanted[-2] != "forkserver":
+        server.contain(wanted[-2])
+    return server
+
+
+def prepare(env: Mapping[str, str], contain: Contain = "forkserver") -> Key:
     """Start a forkserver that `lease` can take, if there is no idle one; gives its key.
 
     It boots while the caller goes on. Nothing is raised: if none can be started, `lease` says so.
     """
-    wanted = key(env)
+    wanted = key(env, contain)
     with _lock:
         _take_early(wanted)
         surplus = _without_rights(wanted)
         if not any(entry.key == wanted for entry in _idle):
             try:
-                surplus += _keep(Lease(wanted, NOTHING, ForkServer.start(env)))
+                surplus += _keep(Lease(wanted, NOTHING, _new(env, wanted)))
             except OSError:
                 pass
     for each in surplus:
@@ -199,17 +213,26 @@ def _take_early(wanted: Key) -> None:
     while boot.early:
         started = boot.early[-1]
         its_own = (*wanted[:2], _early(started.env), *wanted[3:])
-        _idle.append(Lease(its_own, NOTHING, ForkServer.of(started)))
+        server = ForkServer.of(started)
+        if wanted[-2] != "forkserver":
+            server.contain(wanted[-2])
+        _idle.append(Lease(its_own, NOTHING, server))
         boot.early.pop()  # not before: each one is known all the time, see `others_than`
 
 
 def lease(env: Mapping[str, str], wanted: Key, preload: Preload = NOTHING) -> Lease:
     """Take an idle forkserver, or start one, with this environment and these imports.
 
-    wanted: its key, from `prepare`. Raises OSError.
+    wanted: its key, from `prepare`. Raises OSError, NotContained if it cannot contain itself.
     """
     taken = _take(wanted, preload)
-    server = taken.server if taken is not None else ForkServer.start(env)
+    server = taken.server if taken is not None else _new(env, wanted)
+    if wanted[-2] != "forkserver":
+        try:
+            server.await_contained()
+        except OSError:
+            server.close(IDLE_GOING_TIME)
+            raise
     return work(server, wanted, preload)
 
 
@@ -239,7 +262,7 @@ def _take(wanted: Key, preload: Preload) -> Lease | None:
             entry = max(fitting, key=lambda e: len(e.preload.modules))
             fitting.remove(entry)
             _idle.remove(entry)
-            if entry.server.intact:
+            if entry.server.intact and not entry.server.containing:
                 entry.server.receive()  # notices one that has gone
             if entry.server.intact and not entry.server.lost:
                 entry.server.wake()  # it may have been stopped (SIGSTOP) while it was idle

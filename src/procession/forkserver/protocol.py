@@ -7,6 +7,7 @@ takes at most 253 of them at once (SCM_MAX_FD in include/net/scm.h), a frame wit
 several pieces. Descriptors keep their order, so a frame owns the next ones that arrive.
 
 From the launcher:
+    ("contain", kind, place)       go on inside, see `contained`; nothing is sent until the answer
     ("preload", dict)              import modules, once, before the first attempt
     ("begin", dict)                what is common to the ranks of an attempt, see `worker.setup`
     ("spawn", [dict]) + descriptors   start ranks; they share the descriptors
@@ -20,6 +21,8 @@ From the launcher:
     ("take", dict) + pidfd         work for another launcher from now on
 From the forkserver (`at` is in nanoseconds of the monotonic clock):
     ("told", [message]) + descriptors   several of these, in order:
+    ("contained", errno, text, pid, group)   0 and "", its own number, its cgroup's directory or "";
+                                   or why not: then it is of no use any more
     ("preloaded", fault, [module]) why ranks are not forked, or ""; what could not be imported
     ("template", pid, extent)      a fork was left that has imported so many of the modules; the
                                    socket to it is the next of the descriptors

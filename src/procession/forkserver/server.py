@@ -29,6 +29,7 @@ walking the process tree before killing it (not atomic: processes were lost); a 
 from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
+import errno
 import os
 import select
 import signal
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from procession.forkserver.contained import Contained
     from procession.forkserver.preload import Preloaded
 
     Job = dict[str, Any]
@@ -65,8 +67,12 @@ class Server:
         launcher: int,
         preloaded: Preloaded | None = None,
         pidfd: int = -1,
+        contained: Contained | None = None,
     ) -> None:
-        """launcher, pidfd: see `owner.Owner`. preloaded: what this process has imported."""
+        """launcher, pidfd: see `owner.Owner`. preloaded: what this process has imported.
+
+        contained: what it knows of outside, if it is inside of something.
+        """
         self.sock = sock
         self._receiver = protocol.Receiver(sock)
         self._heard: list[tuple[protocol.Message, list[int]]] = []  # and not carried out yet
@@ -83,6 +89,7 @@ class Server:
         self._tidied: set[int] = set()
         self._patience: float | None = IDLE_SECONDS  # until something comes
         self._preloaded = preloaded
+        self._contained = contained
         self.successor: Server | None = None  # in a fork that is to be a forkserver as well
         self._outgoing: list[protocol.Message] = []  # that are still to be sent
         self._outgoing_fds: list[int] = []
@@ -247,6 +254,8 @@ class Server:
         elif kind == "rest":
             self._patience = message[1]
             self._common = {}
+        elif kind == "contain":
+            self._contain(*message[1:])
         elif kind in ("keep", "take"):
             self._go_over(kind, message[1], fds)
 
@@ -299,6 +308,28 @@ class Server:
         self.successor = Server(sock, 0, preloaded, pidfd)
         return True
 
+    def _contain(self, kind: str, place: str) -> None:
+        """Have this process go on inside, with `successor` there."""
+        from procession.forkserver import contained
+
+        self._send()
+        try:
+            if self._owner.pidfd < 0:
+                raise OSError(errno.ENOSYS, "there is no pidfd of the launcher")
+            came = contained.contain(kind, place)
+        except OSError as e:
+            self._report("contained", e.errno or errno.EIO, e.strerror or str(e), 0, "")
+            return
+        sock = socket.socket(fileno=os.dup(self.sock.fileno()))
+        os.set_inheritable(sock.fileno(), False)
+        pidfd = os.dup(self._owner.pidfd)
+        signal.set_wakeup_fd(-1)
+        self._forking.restore_handlers()
+        self._leave()
+        inside = Server(sock, 0, self._preloaded, pidfd, came)
+        inside._report("contained", 0, "", came.pid, came.group)
+        self.successor = inside
+
     def _do_at_length(self, call: Callable[[], None]) -> None:
         """Call what may take for ever; the loop does not notice meanwhile who is gone."""
         before = signal.signal(signal.SIGCONT, self._go_with_launcher)
@@ -326,11 +357,15 @@ class Server:
             return came
         for message in came:
             if message[0] == "spawned":
-                _, rank, pid, _, pidfd = message
+                _, rank, pid, at, pidfd = message
                 self._pids[rank], self._ranks[pid] = pid, rank
+                if self._contained is not None:
+                    pid = self._contained.number(pid, pidfd)
                 if pidfd >= 0:
                     self._outgoing_fds.append(pidfd)
-            self._report(*message)
+                self._report("spawned", rank, pid, at, pidfd)
+            else:
+                self._report(*message)
         return None
 
     def _share(self) -> None:
@@ -354,6 +389,7 @@ class Server:
         self._send()
         own = {self.sock.fileno(), self._epoll.fileno(), self._woken, self._wake}
         own.add(self._owner.pidfd)
+        own.update(self._contained.fds if self._contained is not None else ())
         for name in os.listdir("/proc/self/fd"):
             fd = int(name)
             if fd > 2 and fd not in own and fd not in self._forking.status:
@@ -444,6 +480,8 @@ class Server:
         self.sock.close()
         self._epoll.close()
         close_all([self._woken, self._wake, self._owner.pidfd, *self._outgoing_fds])
+        if self._contained is not None:
+            close_all(self._contained.fds)
 
 
 def _wake_up(_number: int, _frame: object) -> None:

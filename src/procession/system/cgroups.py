@@ -1,9 +1,12 @@
 """The cgroups of this process, of both versions, and what they give it of the machine.
 
-Read from /proc and /sys. Nothing here raises: what cannot be read is None, or is left out.
+Read from /proc and /sys. What cannot be read is None, or is left out.
 """
 
 from __future__ import annotations
+
+import errno
+import os
 
 from procession.system.files import read
 from procession.values.base import Value
@@ -78,6 +81,20 @@ def cgroups(root: str = "/") -> Cgroups:
             paths[controller] = _upwards(mounted, below or "")
     real = {"2" if c == "" else "1" for c in paths if not c.startswith("name=")}
     return Cgroups(" and ".join(sorted(real)) or None, paths, root, frozenset(hidden))
+
+
+def own_place(root: str = "/") -> str:
+    """Give the directory of this process's cgroup of version 2, for `killgroup`. Raises OSError."""
+    found = cgroups(root)
+    paths = found.paths.get("")
+    if not paths:
+        what = "there is no cgroup of version 2"
+        if found.version == "1":
+            what += ", and version 1 cannot kill at once"
+        raise OSError(errno.ENOTSUP, what)
+    if "" in found.hidden:
+        raise OSError(errno.ENOTSUP, "the cgroup of this process is not visible")
+    return os.path.join(root, paths[0].lstrip("/"))
 
 
 def _below(path: str, top: str) -> str | None:

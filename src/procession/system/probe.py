@@ -17,12 +17,14 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from procession.system import killgroup
+from procession.system.cgroups import own_place
 from procession.system.inotify import Inotify
+from procession.system.namespaces import Outside, enter, part
 from procession.system.prctl import become_subreaper, die_with_parent
 
 SECONDS = 2  # that a trial may take; each of its processes has an alarm for this
 SYS_CLOSE_RANGE = 436  # on all architectures but alpha
-CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
 
 
 @dataclass(frozen=True)
@@ -169,13 +171,24 @@ def _parent_death_signal() -> str:
 
 
 def _namespaces() -> str:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWUSER | CLONE_NEWPID):
-        return os.strerror(ctypes.get_errno())
+    of_user = part()
+    outside = Outside()
+    read_end, write_end = os.pipe()
     pid = _fork()
     if not pid:
-        os._exit(0 if os.getpid() == 1 else 1)
-    return "" if os.waitpid(pid, 0)[1] == 0 else "the first process in it was not number 1"
+        try:
+            die_with_parent(0)  # the alarm does not end the first process of a namespace
+            tried = _try(lambda: enter(of_user=of_user) or (not outside.own() and "unseen"))
+            os.write(write_end, tried.why.encode()[:4000])
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    why = os.read(read_end, 4096).decode(errors="replace")
+    return why if os.waitpid(pid, 0)[1] == 0 else "the first process in it ended"
+
+
+def _kill_group() -> str:
+    return "" if killgroup.end(killgroup.make(own_place())) else "it could not be removed"
 
 
 def _close_range() -> str:
@@ -214,6 +227,7 @@ IN_CHILD: dict[str, Callable[[], object]] = {
     "subreaper": _subreaper,
     "parent_death_signal": _parent_death_signal,
     "namespaces": _namespaces,
+    "kill_group": _kill_group,
 }
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from procession.values.base import Value
+from procession.values.contain import check_contain, check_contained
 from procession.values.environment import ALONE, Node
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.placement import NO_PLACEMENT, Placement
@@ -36,6 +37,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
+    from procession.values.contain import Contain
+
     StartMethod = Literal["forkserver", "spawn", "fork"]
 
 MOST_RANKS = 32768  # the default of kernel.pid_max
@@ -52,7 +55,8 @@ class Spec(Value):
     what earlier runs of the program imported later, and note what this run imports. node: the
     group's place among those of other machines. placement: the ranks' CPUs, priority and memory.
     on_failure: called with each failure; see `start`. shared: what the ranks load once. warm: for
-    how many seconds the forkserver is kept for a later run, None: not at all.
+    how many seconds the forkserver is kept for a later run, None: not at all. contain: where ranks
+    live, so that they can be ended together.
     """
 
     program: Program
@@ -77,6 +81,7 @@ class Spec(Value):
     placement: Placement = NO_PLACEMENT
     shared: Callable[[], Any] | SharedCall | None = None
     warm: float | None = None
+    contain: Contain = "forkserver"
 
     def program_of(self, rank: int) -> Program:
         """Give what a rank runs."""
@@ -114,10 +119,12 @@ def make_spec(
     placement: Placement | None = None,
     shared: Callable[[], Any] | SharedCall | str | None = None,
     warm: bool | float | None = None,
+    contain: str | None = None,
 ) -> Spec:
     """Check everything that can be checked before a process is started.
 
     program: what `as_program` reads, or a mapping from rank to commands, scripts and modules.
+    contain: None: what PROCESSION_CONTAIN in the environment says.
     Raises SpecError with one line that says what is wrong.
     """
     if not isinstance(nproc, int) or isinstance(nproc, bool) or nproc < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -192,6 +199,7 @@ def make_spec(
         placement=placement,
         shared=check_shared(shared, targets, start_method),
         warm=check_warm(warm),
+        contain=check_contained(check_contain(contain), start_method, placement.memory_limit),
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
 
