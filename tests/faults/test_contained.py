@@ -97,8 +97,11 @@ class Daemons:
         return marked(self.mark)
 
     def kill(self, *pids):
+        """Kill the launcher, and before it these, while it is stopped and cannot act on that."""
+        self.launcher.send_signal(signal.SIGSTOP)
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
+        self.launcher.kill()
         self.launcher.wait()
 
 
@@ -108,15 +111,14 @@ class Daemons:
 def test_launcher_and_forkserver_are_killed_in_the_same_moment(contain, tmp_path):
     run = Daemons(contain, tmp_path)
     assert len(run.left()) >= 2 + 2 * 3
-    run.kill(run.launcher.pid, run.server)
+    run.kill(run.server)
     until(lambda: not run.left(), "the end of all", PATIENTLY)
 
 
 def test_even_the_guard_of_a_namespace_may_be_killed_with_them(pidns, tmp_path):
     run = Daemons(pidns, tmp_path)
-    for pid in (run.launcher.pid, run.guard, run.server):
-        os.kill(pid, signal.SIGSTOP)  # so that none of them can do anything any more
-    run.kill(run.guard, run.launcher.pid, run.server)
+    os.kill(run.guard, signal.SIGSTOP)  # it cannot reap, so that the next number is still good
+    run.kill(run.server, run.guard)
     until(lambda: not run.left(), "the end of all", PATIENTLY)
 
 
@@ -136,7 +138,7 @@ def test_the_guard_alone_is_killed(contain, tmp_path):
 def test_launcher_alone_is_killed_and_its_forkserver_is_stopped(contain, tmp_path):
     run = Daemons(contain, tmp_path)
     os.kill(run.server, signal.SIGSTOP)
-    run.kill(run.launcher.pid)
+    run.kill()
     until(lambda: not run.left(), "the end of all", PATIENTLY)
 
 
@@ -197,7 +199,7 @@ def test_a_cgroup_is_removed(tmp_path):
     assert not groups() - before
     run = Daemons("cgroup", tmp_path)
     assert groups() - before
-    run.kill(run.launcher.pid, run.server)
+    run.kill(run.server)
     until(lambda: not groups() - before, "the end of the cgroup", PATIENTLY)
 
 
