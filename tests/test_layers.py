@@ -75,6 +75,7 @@ IN_EVERY_RANK = (
     "system/namespaces",
     "system/inherited",
     "system/prctl",
+    "system/waking",
     "system/signals",
     "system/vfork",
     "system/tree",

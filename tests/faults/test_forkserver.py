@@ -344,6 +344,27 @@ def test_launcher_killed_while_its_forkserver_is_stopped(tmp_path, method):
         until(lambda: not marked(mark), "the end of all processes")
 
 
+def test_launcher_killed_while_its_forkserver_is_stopped_before_it_has_begun(tmp_path):
+    """It has no parent-death signal yet: its launcher has set its socket to wake it."""
+    script = write(
+        tmp_path / "main.py",
+        """
+        import os, signal
+        from procession.forkserver import boot
+        started = boot.start(dict(os.environ))
+        os.kill(started.pid, signal.SIGSTOP)
+        print("stopped", started.pid, flush=True)
+        signal.pause()
+        """,
+    )
+    mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
+    with Launcher(script) as launcher:
+        server = int(launcher.said("stopped"))
+        until(lambda: state(server) == "T", "the stop")
+        launcher.signal(signal.SIGKILL)
+        until(lambda: not marked(mark), "the end of all processes")
+
+
 def test_launcher_killed_while_its_forkserver_is_in_an_import(tmp_path):
     """An import that hangs, or takes a minute, keeps nothing alive: no process, and no file."""
     write(

@@ -95,6 +95,9 @@ def leave_after(main: Callable[[], int], *, launches: bool) -> NoReturn:
     launches: whether it launches a group. What is made until then stays to the end, so the garbage
     collector would look through it in vain, some milliseconds long: `where` turns it on again.
     """
+    from procession.cli import leaving
+
+    leaving.surely = True
     if launches:
         gc.disable()
     try:

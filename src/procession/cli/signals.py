@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import MappingProxyType
 
+from procession.cli import leaving
 from procession.cli.say import say_line
 from procession.group.group import Group
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     Handler = Callable[[int, Any], object]
 
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
+_kept: list[object] = []  # to the end of the process: what is forgotten would be put back
 NO_NOTICES: Mapping[int, float] = MappingProxyType({})
 
 
@@ -106,10 +109,13 @@ def stopped_by_signals(
     is like any other of `signals`. told: say so if ranks take long to end.
 
     A signal after the end of all ranks cuts off output that is still to be shown. Gives the list of
-    signals that came. A signal that was ignored (nohup) stays ignored.
+    signals that came. A signal that was ignored (nohup) stays ignored. After the block, where only
+    the exit of this process is left, further ones (somebody pressed Ctrl-C five times) do not keep
+    it from ending in order; only if that takes longer than `PATIENCE`, they end it at once.
     """
     received: list[int] = []
     stopping = False
+    over: float | None = None
 
     def explain() -> None:
         if not run.state.final:
@@ -121,6 +127,10 @@ def stopped_by_signals(
 
     def take(number: int, _: object) -> None:
         nonlocal stopping
+        if over is not None:
+            if time.monotonic() > over + PATIENCE:
+                os._exit(128 + received[0])
+            return
         received.append(number)
         if number in notices and len(received) == 1:
             preempt(run, number, notices[number])
@@ -134,11 +144,17 @@ def stopped_by_signals(
             if told:
                 patience.start()
 
+    watching = handled(dict.fromkeys({*signals, *notices}, take), ignored=False)
+    watching.__enter__()
     try:
-        with handled(dict.fromkeys({*signals, *notices}, take), ignored=False):
-            yield received
+        yield received
     finally:
         patience.cancel()
+        if received and leaving.surely:
+            over = time.monotonic()
+            _kept.append(watching)
+        else:
+            watching.__exit__(None, None, None)
 
 
 def preempt(run: Handle, number: int, said: float) -> None:

@@ -152,6 +152,7 @@ def start(env: Mapping[str, str], *, room: bool = False) -> Started:
                     (os.POSIX_SPAWN_DUP2, high, SOCKET_FD),
                 ],
             )
+            _wake_without_us(theirs.fileno(), pid)
         finally:
             os.close(high)
     except BaseException:
@@ -160,6 +161,20 @@ def start(env: Mapping[str, str], *, room: bool = False) -> Started:
     finally:
         theirs.close()
     return Started(pid, ours, env)
+
+
+def _wake_without_us(theirs: int, pid: int) -> None:
+    """Have the end of this process wake a forkserver that was stopped while it still begins.
+
+    It cannot have set its parent-death signal yet. theirs: its end of the socket. What it shares
+    with ours tells of the end of all that hold ours; see `owner`.
+    """
+    try:
+        from procession.system.waking import wake
+
+        wake(theirs, pid)
+    except (OSError, ImportError):
+        pass  # no file can be opened: it will do it itself, a moment later
 
 
 def start_early() -> None:

@@ -6,22 +6,22 @@ end the kernel shows in three ways: by its pidfd, by `getppid`, and by the paren
 later owner is not its parent. Then the pidfd wakes the loop; and since there is no parent-death
 signal, the socket is set to send SIGCONT when something happens to it (F_SETSIG), above all when it
 is closed. A SIGCONT without a handler does nothing to a running process.
+
+Until a forkserver has begun, and set its parent-death signal, its launcher has set the socket in
+that way for it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 
 from procession.system.prctl import forget_parent
-from procession.system.signals import plain as signal
+from procession.system.waking import wake
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
     import _socket as socket
-
-_F_SETSIG = 10
 
 
 class Owner:
@@ -64,10 +64,7 @@ class Owner:
 
         Raises OSError.
         """
-        fd = sock.fileno()
-        fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(fd, _F_SETSIG, int(signal.SIGCONT))
-        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+        wake(sock.fileno(), os.getpid())
 
 
 def _pidfd_of(pid: int) -> int:

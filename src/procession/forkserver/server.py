@@ -40,6 +40,7 @@ from procession.forkserver.forking import Forking, close_all, remove_traces
 from procession.forkserver.owner import Owner
 from procession.system import tree
 from procession.system.prctl import become_subreaper, wake_with_parent
+from procession.system.waking import wake_no_more
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class Server:
             # One that is stopped when its launcher is killed is to notice that.
             if self._owner.is_parent:
                 wake_with_parent()
+                wake_no_more(self.sock.fileno())  # as its launcher has set it, until now
             else:
                 self._owner.watch(self.sock)
                 self._patience = None
