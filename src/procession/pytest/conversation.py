@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import os
 import selectors
 import signal
@@ -15,7 +14,8 @@ from procession.explain.report import what_happened
 from procession.explain.stacks.merge import format as format_stacks
 from procession.explain.stacks.merge import from_dict, said_of
 from procession.pytest import processes
-from procession.pytest.stackframes import of_test, without_runner
+from procession.pytest.around import Around, knocked
+from procession.pytest.stackframes import of_test
 from procession.pytest.wire import Line
 from procession.values.errors import Outcome, ProcessionError
 
@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.forkserver.client import ForkServer
     from procession.group.group import Group
 
     Told = dict[str, Any]
@@ -33,36 +32,8 @@ MORE_PATIENCE = 5.0  # seconds that those have who do not wait for anything, but
 LOOK_AGAIN = 0.1  # seconds until it is seen again who does
 LINGER = 30.0  # seconds that a rank may take to end after its test
 LINGER_FOR_THREADS = 2.0  # seconds that its threads may go on then
+YOURS = "yours"  # what pytest says when a rank may have the terminal
 GRACE = 1.0  # seconds from SIGTERM to SIGKILL, for what is ended
-
-
-class Around:
-    """What a conversation takes place in.
-
-    line: to pytest's process. door: where ranks knock. server: the parent of the ranks, None where
-    they are fresh interpreters. files: the directory of what ranks have written.
-    """
-
-    def __init__(
-        self, line: Line, door: socket.socket, server: ForkServer | None, files: str
-    ) -> None:
-        self.line = line
-        self.door = door
-        self.server = server
-        self.files = files
-
-    def output_of(self, rank: int) -> list[tuple[str, str]]:
-        """Read what a rank had written that its report does not have."""
-        found: list[tuple[str, str]] = []
-        for stream in ("out", "err"):
-            try:
-                with open(os.path.join(self.files, f"{rank}.{stream}"), "rb") as f:
-                    text = f.read().decode(errors="replace")
-            except OSError:
-                continue
-            if text:
-                found.append((f"Captured std{stream}", without_runner(text)))
-        return found
 
 
 class Conversation:
@@ -79,6 +50,8 @@ class Conversation:
         self._lines: dict[int, Line] = {}
         self._gathering: dict[int, bytes] = {}
         self._store: Any = None
+        self._debugger: int | None = None  # the rank that may have the terminal
+        self._debugging = False
         self._select = selectors.DefaultSelector()
         limit: float = request["timeout"]
         self._deadline = began + limit if limit else None
@@ -132,7 +105,9 @@ class Conversation:
         messages, open_ = self._around.line.arrived()
         if not open_:
             self._select.unregister(self._around.line)
-        if messages or not open_:
+        if open_ and messages == [YOURS] and self._debugger is not None:
+            self._reply(self._debugger, True, self._around.terminal)
+        elif messages or not open_:
             self._came["stopped"] = True
             self._ending = True
             self._group.kill(wait=False)
@@ -171,12 +146,29 @@ class Conversation:
             self._answer_gathering()
         elif kind == "store":
             self._reply(rank, self._store_port())
+        elif kind == "terminal":
+            self._lend_terminal(rank)
+        elif kind == "debugged":
+            self._debugging = False
+            self._end_others_at = time.monotonic() + PATIENCE
+            self._patient_until = time.monotonic() + MORE_PATIENCE
+            self._deadline = None  # what was debugged has had its time
+            self._around.line.send(("debugged", rank))
 
-    def _reply(self, rank: int, answer: Any) -> None:
+    def _lend_terminal(self, rank: int) -> None:
+        """Give the terminal to the first rank that asks for it, when pytest has let go of it."""
+        if self._ending or self._debugger not in (None, rank) or not self._around.terminal:
+            self._reply(rank, False)
+            return
+        self._debugger = rank
+        self._debugging = True
+        self._around.line.send(("debug", self._group.pids().get(rank, 0)))
+
+    def _reply(self, rank: int, answer: Any, fds: tuple[int, ...] = ()) -> None:
         line = self._lines.get(rank)
         if line is not None:
             try:
-                line.send(answer)
+                line.send(answer, fds)
             except OSError:
                 pass  # it has ended, which is heard of elsewhere
 
@@ -217,13 +209,13 @@ class Conversation:
     # -- what is done
 
     def _seconds_left(self) -> float | None:
-        if self._ending:
+        if self._ending or self._debugging:
             return None
         times = [t for t in (self._deadline, self._end_others_at, self._gone_by) if t is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _look_at_clock(self) -> None:
-        if self._ending:
+        if self._ending or self._debugging:
             return
         now = time.monotonic()
         if self._gone_by is not None:
@@ -281,12 +273,3 @@ class Conversation:
                     told["output"] = self._around.output_of(rank)
         came["ranks"] = self._ranks
         return came
-
-
-def knocked(door: socket.socket) -> tuple[Any, list[int]]:
-    """Take the greeting of a rank, and its line. Raises BlockingIOError if there is none."""
-    fds = array.array("i")
-    message, rights, _, _ = door.recvmsg(64, socket.CMSG_SPACE(fds.itemsize))
-    for _, _, body in rights:
-        fds.frombytes(body)
-    return int(message), list(fds)

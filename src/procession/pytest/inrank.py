@@ -63,6 +63,12 @@ def run_item(item: Any, rank: Rank, request: dict[str, Any]) -> None:
     if ours is not None:
         config.pluginmanager.unregister(ours)
     config.pluginmanager.register(reporter, "ranks")
+    debugger = config.pluginmanager.get_plugin("pdbinvoke")
+    if debugger is not None:
+        from procession.pytest.postmortem import PostMortem
+
+        config.pluginmanager.unregister(debugger)
+        config.pluginmanager.register(PostMortem(debugger, rank), "pdbinvoke")
     try:
         config.hook.pytest_runtest_protocol(item=item, nextitem=None)
     except pytest.exit.Exception as e:
@@ -104,7 +110,9 @@ class _Reporter:
     def pytest_warning_recorded(
         self, warning_message: Any, when: str, nodeid: str, location: Any
     ) -> None:
-        """Send a warning on, as far as it can travel."""
+        """Send a warning of the test on, as far as it can travel."""
+        if when != "runtest":
+            return  # what came before the test, pytest's own process has said
         said: Any = warning_message.message
         try:
             pickle.dumps(said)

@@ -9,11 +9,13 @@ report of the call gets what the ranks have to show, in `pytest_runtest_makerepo
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 import pytest
 
-from procession.pytest import spawned, words
+from procession.pytest import spawned, terminal, words
+from procession.pytest.conversation import YOURS
 from procession.pytest.marks import COUNT, Asked, asked_of
 from procession.pytest.slots import slots_of
 from procession.pytest.stem import Stem
@@ -47,7 +49,13 @@ class Parent:
         self._line: Line | None = None
         self._count = 0
         self._slots = slots_of(session.config)
-        self._stem = Stem(session)
+        self._terminal = terminal.descriptors(session.config)
+        self._stem = Stem(session, tuple(self._terminal))
+        debugger = self._config.pluginmanager.get_plugin("pdbinvoke")
+        if debugger is not None:
+            self._config.pluginmanager.unregister(debugger)
+            mine = terminal.NotForRanks(debugger, RanksFailed)
+            self._config.pluginmanager.register(mine, "pdbinvoke")
         if self._config.getoption("--ranks-template"):
             spawned.begin(self._stem.process)
         for item in marked:
@@ -120,6 +128,7 @@ class Parent:
     def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
         """Have the template run a test; gives what came of it."""
         making = ""
+        lent: terminal.Lent | None = None
         try:
             if self._line is None:
                 self._line = self._stem.template()
@@ -129,7 +138,14 @@ class Parent:
                 kind, value = line.receive()
                 if kind == "came":
                     return value
-                making = value
+                if kind == "making":
+                    making = value
+                elif kind == "debug":
+                    lent = terminal.Lent(self._terminal, value)
+                    line.send(YOURS)
+                elif lent is not None:
+                    lent.take_back()
+                    lent = None
         except (EOFError, OSError):
             if self._line is not None:
                 self._line.close()
@@ -139,6 +155,9 @@ class Parent:
         except BaseException:
             self._stop()
             raise
+        finally:
+            if lent is not None:
+                lent.take_back()
 
     def _stop(self) -> None:
         """Have the ranks of this test ended, and wait until they are."""
@@ -233,6 +252,8 @@ class Parent:
             self._line = None
         spawned.end()
         self._stem.close()
+        while self._terminal:
+            os.close(self._terminal.pop())
 
 
 def _nothing() -> None:

@@ -79,6 +79,11 @@ def pytest_collection_finish(session: Any) -> None:
     marked = [item for item in session.items if item.get_closest_marker("ranks")]
     wanted = marked or (session.items and config.getoption("--ranks-template"))
     if wanted and not config.option.collectonly and not config.pluginmanager.has_plugin("ranks"):
+        if config.getoption("trace") and marked:
+            raise pytest.UsageError(
+                f"--trace stops at the begin of each test, and {marked[0].nodeid} is several at "
+                "once: deselect tests with ranks (-m 'not ranks'), or use --pdb"
+            )
         from procession.pytest.parent import Parent
 
         config.pluginmanager.register(Parent(session, marked), "ranks")

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 
 class Stem:
-    """The stem as pytest's process holds it."""
+    """The stem as pytest's process holds it. terminal: see `terminal.descriptors`."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, terminal: tuple[int, ...] = ()) -> None:
         ours, theirs = pair()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -54,7 +54,7 @@ class Stem:
             pid = os.fork()
         if not pid:
             ours.close()
-            _be(_Waiting(theirs, session).run)
+            _be(_Waiting(theirs, session, terminal).run)
         theirs.close()
         self._line = ours
         self._pid = pid
@@ -95,9 +95,10 @@ def _be(call: Any) -> None:
 class _Waiting:
     """The stem itself: it forks what it is asked for, and reaps it."""
 
-    def __init__(self, line: Line, session: Any) -> None:
+    def __init__(self, line: Line, session: Any, terminal: tuple[int, ...]) -> None:
         self._line = line
         self._session = session
+        self._terminal = terminal
         self._status: dict[int, int] = {}  # by pid: where the exit code of a process is told
 
     def run(self) -> None:
@@ -133,7 +134,7 @@ class _Waiting:
             self._leave()
             if wish == "template":
                 mine = Line(socket.socket(fileno=fds[0]))
-                _be(Template(mine, self._session).serve)
+                _be(Template(mine, self._session, self._terminal).serve)
             _be(lambda: spawned.be_process(fds))
         if wish == "process":
             status = self._status[pid] = os.dup(fds[1])

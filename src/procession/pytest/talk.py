@@ -63,6 +63,15 @@ class Rank:
         """Give the values of all ranks, by rank."""
         return [pickle.loads(each) for each in self._ask("gather", pickle.dumps(value))]
 
+    def terminal(self) -> list[int]:
+        """Ask for the terminal; gives its three descriptors, or nothing if another rank has it."""
+        with self._lock:
+            try:
+                self._line.send(("terminal", None))
+                return self._line.receive_with_fds()[1]
+            except (EOFError, OSError):
+                return []
+
     def store_port(self) -> int:
         """Give the port of the store for process groups."""
         return self._ask("store", None)

@@ -26,14 +26,8 @@ from multiprocessing.connection import Connection
 from procession.group.making import start_spec
 from procession.prepare.jobs import lasting_server
 from procession.pytest import fresh, inrank, sharedfixtures
-from procession.pytest.conversation import (
-    GRACE,
-    LINGER,
-    PATIENCE,
-    Around,
-    Conversation,
-    knocked,
-)
+from procession.pytest.around import Around, knocked
+from procession.pytest.conversation import GRACE, LINGER, PATIENCE, Conversation
 from procession.pytest.wire import Line
 from procession.values.errors import GroupFailed, ProcessionError
 from procession.values.policy import Hang, Logs, Stop
@@ -49,11 +43,15 @@ if TYPE_CHECKING:
 
 
 class Template:
-    """The loop. line: to pytest's process. session: pytest's, with all items."""
+    """The loop. line: to pytest's process. session: pytest's, with all items.
 
-    def __init__(self, line: Line, session: Any) -> None:
+    terminal: what a rank is given that is debugged, see `terminal`.
+    """
+
+    def __init__(self, line: Line, session: Any, terminal: tuple[int, ...]) -> None:
         self._line = line
         self._session = session
+        self._terminal = terminal
         self._server: ForkServer | None = None
         self._files = tempfile.mkdtemp(prefix="procession-pytest-")
         self._door, self._knock = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -108,7 +106,7 @@ class Template:
         except (ProcessionError, OSError) as e:
             return {"fault": f"the ranks could not be started: {e}"}
         server = None if spawned else self._server
-        around = Around(self._line, self._door, server, self._files)
+        around = Around(self._line, self._door, server, self._files, self._terminal)
         try:
             with group:
                 return Conversation(around, group, request, began).held()
