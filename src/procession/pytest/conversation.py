@@ -1,29 +1,30 @@
-"""What a template and the ranks of one test tell each other, until their group has ended."""
+"""What a template and the ranks of one test tell each other, until their group has ended.
+
+Ranks that are kept (`method="keep"`) are done when all have told what the test came to; then the
+group goes on. `broken` says why it must not: the next test shall find what it would have found.
+"""
 
 from __future__ import annotations
 
-import os
 import selectors
 import signal
-import socket
 import time
 from functools import partial
-from importlib import import_module
 
 from procession.explain.report import what_happened
 from procession.explain.stacks.merge import format as format_stacks
 from procession.explain.stacks.merge import from_dict, said_of
 from procession.pytest import processes
-from procession.pytest.around import Around, knocked
 from procession.pytest.stackframes import of_test
-from procession.pytest.wire import Line
+from procession.pytest.verdict import place_of_failure
 from procession.values.errors import Outcome, ProcessionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.group.group import Group
+    from procession.pytest.ranks import Ranks
+    from procession.pytest.wire import Line
 
     Told = dict[str, Any]
 
@@ -37,19 +38,31 @@ GRACE = 1.0  # seconds from SIGTERM to SIGKILL, for what is ended
 
 
 class Conversation:
-    """What a template and the ranks of one test tell each other, until the group has ended."""
+    """What a template and the ranks of one test tell each other, until the group has ended.
 
-    def __init__(self, around: Around, group: Group, request: Told, began: float) -> None:
-        self._around = around
-        self._group = group
-        self._request = request
+    line: to pytest's process. terminal: what the rank is given that failed first, () if none is.
+    began: when the ranks were asked to run the test, by the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        line: Line,
+        ranks: Ranks,
+        request: Told,
+        began: float,
+        terminal: tuple[int, ...],
+    ) -> None:
+        self._line = line
+        self._of = ranks
+        self._group = ranks.group
+        self._terminal = terminal
+        self._keep: bool = request["method"] == "keep"
+        self.broken = ""
         self._size: int = request["nproc"]
         self._ranks: list[Told] = [
             {"reports": [], "done": False, "failed_at": 0, "left": []} for _ in range(self._size)
         ]
-        self._lines: dict[int, Line] = {}
         self._gathering: dict[int, bytes] = {}
-        self._store: Any = None
         self._debugger: int | None = None  # the rank that may have the terminal
         self._debugging = False
         self._select = selectors.DefaultSelector()
@@ -61,31 +74,32 @@ class Conversation:
         self._ending = False
         self._stacks: list[Told] = []
         self._came: Told = {"timeout": False, "lingered": False, "left": [], "stopped": False}
-        self._hurried = False
+        self._is_over = False
 
     def held(self) -> Told:
         """Hear all ranks to their end; gives what came of it."""
-        woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         select = self._select
         try:
-            select.register(woken, selectors.EVENT_READ, self._over)
-            select.register(self._around.door, selectors.EVENT_READ, self._let_in)
-            select.register(self._around.line, selectors.EVENT_READ, self._hear_pytest)
-            self._group.when_over(lambda: os.close(wake))
-            self._is_over = False
-            while not self._is_over:
+            select.register(self._of.over, selectors.EVENT_READ, self._over)
+            select.register(self._of.door, selectors.EVENT_READ, self._let_in)
+            select.register(self._line, selectors.EVENT_READ, self._hear_pytest)
+            for rank in self._of.lines:
+                self._listen_to(rank)
+            while not self._is_over and not self._is_settled():
                 self._look_at_clock()
                 for key, _ in select.select(self._seconds_left()):
                     key.data()
-            self._let_in()
-            for rank in list(self._lines):
-                self._hear(rank)
+            if self._is_over:
+                self._let_in()
+                for rank in list(self._of.lines):
+                    self._hear(rank)
             return self._result()
         finally:
             select.close()
-            os.close(woken)
-            for line in self._lines.values():
-                line.close()
+
+    def _is_settled(self) -> bool:
+        """Whether ranks that are kept have come to the end of the test, all of them."""
+        return self._keep and not self._ending and all(each["done"] for each in self._ranks)
 
     def _over(self) -> None:
         self._is_over = True
@@ -93,27 +107,25 @@ class Conversation:
     # -- what is heard
 
     def _let_in(self) -> None:
-        while True:
-            try:
-                rank, fds = knocked(self._around.door)
-            except BlockingIOError:
-                return
-            line = self._lines[rank] = Line(socket.socket(fileno=fds[0]))
-            self._select.register(line, selectors.EVENT_READ, partial(self._hear, rank))
+        for rank in self._of.let_in():
+            self._listen_to(rank)
+
+    def _listen_to(self, rank: int) -> None:
+        self._select.register(self._of.lines[rank], selectors.EVENT_READ, partial(self._hear, rank))
 
     def _hear_pytest(self) -> None:
-        messages, open_ = self._around.line.arrived()
+        messages, open_ = self._line.arrived()
         if not open_:
-            self._select.unregister(self._around.line)
+            self._select.unregister(self._line)
         if open_ and messages == [YOURS] and self._debugger is not None:
-            self._reply(self._debugger, True, self._around.terminal)
+            self._of.reply(self._debugger, True, self._terminal)
         elif messages or not open_:
             self._came["stopped"] = True
             self._ending = True
             self._group.kill(wait=False)
 
     def _hear(self, rank: int) -> None:
-        line = self._lines.get(rank)
+        line = self._of.lines.get(rank)
         if line is None:
             return
         messages, open_ = line.arrived()
@@ -121,7 +133,7 @@ class Conversation:
             self._take(rank, kind, value)
         if not open_:
             self._select.unregister(line)
-            del self._lines[rank]
+            del self._of.lines[rank]
             line.close()
 
     def _take(self, rank: int, kind: str, value: Any) -> None:
@@ -140,12 +152,12 @@ class Conversation:
                 threads = any(each["threads"] for each in self._ranks)
                 self._gone_by = time.monotonic() + (LINGER_FOR_THREADS if threads else LINGER)
                 self._note_orphans()
-            self._reply(rank, None)  # so the last rank, and all below, is there until now
+            self._of.reply(rank, None)  # so the last rank, and all below, is there until now
         elif kind == "gather":
             self._gathering[rank] = value
             self._answer_gathering()
         elif kind == "store":
-            self._reply(rank, self._store_port())
+            self._of.reply(rank, self._of.store_port())
         elif kind == "terminal":
             self._lend_terminal(rank)
         elif kind == "debugged":
@@ -153,24 +165,16 @@ class Conversation:
             self._end_others_at = time.monotonic() + PATIENCE
             self._patient_until = time.monotonic() + MORE_PATIENCE
             self._deadline = None  # what was debugged has had its time
-            self._around.line.send(("debugged", rank))
+            self._line.send(("debugged", rank))
 
     def _lend_terminal(self, rank: int) -> None:
         """Give the terminal to the first rank that asks for it, when pytest has let go of it."""
-        if self._ending or self._debugger not in (None, rank) or not self._around.terminal:
-            self._reply(rank, False)
+        if self._ending or self._debugger not in (None, rank) or not self._terminal:
+            self._of.reply(rank, False)
             return
         self._debugger = rank
         self._debugging = True
-        self._around.line.send(("debug", self._group.pids().get(rank, 0)))
-
-    def _reply(self, rank: int, answer: Any, fds: tuple[int, ...] = ()) -> None:
-        line = self._lines.get(rank)
-        if line is not None:
-            try:
-                line.send(answer, fds)
-            except OSError:
-                pass  # it has ended, which is heard of elsewhere
+        self._line.send(("debug", self._group.pids().get(rank, 0)))
 
     def _answer_gathering(self) -> None:
         waiting, done = self._gathering, [r for r, each in enumerate(self._ranks) if each["done"]]
@@ -184,21 +188,11 @@ class Conversation:
             return
         self._gathering = {}
         for rank in waiting:
-            self._reply(rank, answer)
-
-    def _store_port(self) -> int | str:
-        """Give the port of the store of this test's process groups, which lies in this process."""
-        if self._store is None:
-            try:
-                dist: Any = import_module("torch.distributed")
-                self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-            except Exception as e:
-                return f"the store of the process group could not be made: {e}"
-        return int(self._store.port)
+            self._of.reply(rank, answer)
 
     def _note_orphans(self) -> None:
         """Name the processes that ranks have put into the background: nothing may be left."""
-        server = self._around.server
+        server = self._of.server
         if server is None:
             return
         known = set(self._group.pids().values())
@@ -270,6 +264,18 @@ class Conversation:
                 told["crashed_at"] = each.happened_at
             for rank, told in enumerate(self._ranks):
                 if not told["done"]:
-                    told["output"] = self._around.output_of(rank)
+                    told["output"] = self._of.output_of(rank)
         came["ranks"] = self._ranks
+        if self._keep:
+            self.broken = came["renewed"] = self._why_broken()
         return came
+
+    def _why_broken(self) -> str:
+        """Say why no other test may run in these ranks, "" if one may."""
+        if self._is_over:
+            return "ranks were ended"
+        if self._came["left"] or any(told["left"] for told in self._ranks):
+            return "processes were left"
+        if len({place_of_failure(told) for told in self._ranks}) > 1:
+            return "not all ranks failed, or not in the same place"
+        return ""

@@ -6,6 +6,7 @@ fail.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 import pytest
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from procession.pytest.talk import Rank
 
 ours: Rank | None = None
+_groups = 0  # default process groups that this process has made
 
 
 def _rank_of(request: pytest.FixtureRequest) -> Rank:
@@ -97,19 +99,35 @@ def device(request: pytest.FixtureRequest) -> Any:
 def process_group(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The default process group of torch.distributed, with all ranks; gone after the test.
 
-    Its backend is gloo, or what the mark says: `ranks(4, backend="nccl")`.
+    Its backend is gloo, or what the mark says: `ranks(4, backend="nccl")`. In ranks that are kept
+    it lives as long as they do.
     """
     mine = _rank_of(request)
-    from datetime import timedelta
-
     dist: Any = import_module("torch.distributed")
-    limit = timedelta(seconds=mine.timeout or 1800)
-    store = dist.TCPStore("127.0.0.1", mine.store_port(), is_master=False, timeout=limit)
-    dist.init_process_group(
-        mine.backend, store=store, rank=mine.number, world_size=mine.size, timeout=limit
-    )
+    if not (mine.kept and dist.is_initialized()):
+        _make_process_group(dist, mine)
     try:
         yield dist.group.WORLD
     finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        if not mine.kept:
+            end_process_group()
+
+
+def _make_process_group(dist: Any, mine: Rank) -> None:
+    from datetime import timedelta
+
+    global _groups
+    limit = timedelta(seconds=mine.timeout or 1800)
+    store = dist.TCPStore("127.0.0.1", mine.store_port(), is_master=False, timeout=limit)
+    _groups += 1
+    store = dist.PrefixStore(str(_groups), store)
+    dist.init_process_group(
+        mine.backend, store=store, rank=mine.number, world_size=mine.size, timeout=limit
+    )
+
+
+def end_process_group() -> None:
+    """Destroy the default process group, if there is one."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_initialized():
+        dist.destroy_process_group()

@@ -78,6 +78,7 @@ class _Loop:
             raise session.Failed(f"{self._nodeid} was not found again in a rank")
         before = session.config._tmp_path_factory
         try:
+            inrank.begin(session.config, self._request)
             inrank.run_item(self._items[0], self._rank, self._request)
         finally:
             session.config._tmp_path_factory = before  # the session's end is about its own

@@ -32,45 +32,73 @@ def run(session: Any, knock: int) -> None:
     request = json.loads(os.environ.pop(VARIABLE))
     rank = Rank(request, introduced(knock))
     item = session.items[request["item"]]
+    begin(item.config, request)
     with Telling(rank):
         run_item(item, rank, request)
 
 
-class Telling:
-    """Tells at its end that the test is over, and what is left of it."""
+def keep(session: Any, knock: int) -> None:
+    """Be a rank of several tests: run those that the template names, until it names none."""
+    request = json.loads(os.environ.pop(VARIABLE))
+    line = introduced(knock)
+    begin(session.config, request)
+    while request is not None:
+        rank = Rank(request, line)
+        following = None if request["next"] is None else session.items[request["next"]]
+        with Telling(rank, last=following is None):
+            run_item(session.items[request["item"]], rank, request, following)
+        try:
+            request = line.receive()
+        except (EOFError, OSError):
+            request = None
+    session._setupstate.teardown_exact(None)
+    fixtures.end_process_group()
 
-    def __init__(self, rank: Rank) -> None:
+
+class Telling:
+    """Tells at its end that the test is over, and what is left of it.
+
+    last: this process runs no other test.
+    """
+
+    def __init__(self, rank: Rank, last: bool = True) -> None:
         self._rank = rank
+        self._last = last
 
     def __enter__(self) -> None:
         """Begin."""
 
     def __exit__(self, *_: object) -> None:
-        renew.save_measures()
+        renew.save_measures(go_on=not self._last)
         helpers = processes.helpers()
         left = processes.left_behind(os.getpid(), helpers)
         threads = processes.going_on()
         self._rank.tell_done({"left": left, "helpers": helpers, "threads": threads})
 
 
-def run_item(item: Any, rank: Rank, request: dict[str, Any]) -> None:
-    """Run one item, and tell what came of it."""
-    fixtures.ours = rank
-    config = item.config
-    renew.process(config, request, rank.number)
-    reporter = _Reporter(rank)
-    ours = config.pluginmanager.get_plugin("ranks")
-    if ours is not None:
-        config.pluginmanager.unregister(ours)
-    config.pluginmanager.register(reporter, "ranks")
+def begin(config: Any, request: dict[str, Any]) -> None:
+    """Make this process a rank's own, before its first test."""
+    renew.process(config, request["files"], int(os.environ["RANK"]))
     debugger = config.pluginmanager.get_plugin("pdbinvoke")
     if debugger is not None:
         from procession.pytest.postmortem import PostMortem
 
         config.pluginmanager.unregister(debugger)
-        config.pluginmanager.register(PostMortem(debugger, rank), "pdbinvoke")
+        config.pluginmanager.register(PostMortem(debugger), "pdbinvoke")
+
+
+def run_item(item: Any, rank: Rank, request: dict[str, Any], following: Any = None) -> None:
+    """Run one item, and tell what came of it. following: the next one in this process."""
+    fixtures.ours = rank
+    config = item.config
+    renew.use_directory(config, request["tmp"])
+    reporter = _Reporter(rank, following)
+    before = config.pluginmanager.get_plugin("ranks")
+    if before is not None:
+        config.pluginmanager.unregister(before)
+    config.pluginmanager.register(reporter, "ranks")
     try:
-        config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        config.hook.pytest_runtest_protocol(item=item, nextitem=following)
     except pytest.exit.Exception as e:
         rank.tell("report", {"exit": str(e.msg), "code": e.returncode})
         rank.tell("failed", time.monotonic_ns())  # the others need not come to their end
@@ -83,8 +111,9 @@ def run_item(item: Any, rank: Rank, request: dict[str, Any]) -> None:
 class _Reporter:
     """Stands where pytest's process has what reports: it sends on what is reported."""
 
-    def __init__(self, rank: Rank) -> None:
+    def __init__(self, rank: Rank, following: Any) -> None:
         self._rank = rank
+        self._following = following
         self._failed = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -92,7 +121,7 @@ class _Reporter:
         """Run the phases; other plugins that would run them (again) have no part in it."""
         from _pytest.runner import runtestprotocol
 
-        runtestprotocol(item, log=False, nextitem=None)
+        runtestprotocol(item, log=False, nextitem=self._following)
         return True
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -7,11 +7,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 COUNT = "procession_count"  # the parameter of a test that is run with several counts of ranks
-METHODS = ("fork", "spawn")
+METHODS = ("fork", "spawn", "keep")
+SCOPES = ("module", "class")
 MOST = 1024
 FORM = (
     "ranks(4) or ranks([1, 2, 4]), with timeout=SECONDS, backend=NAME, "
-    'method="fork" or method="spawn"'
+    'method="fork", method="spawn" or method="keep" with scope="module" or scope="class"'
 )
 
 
@@ -20,7 +21,7 @@ class Asked:
 
     counts: how many ranks, one test for each. several: whether they were given as a list. timeout:
     seconds, None for what the session says. backend: of `process_group`. method: how ranks come to
-    be.
+    be. scope: of the tests that ranks are kept for.
     """
 
     def __init__(self, mark: Any) -> None:
@@ -40,6 +41,7 @@ class Asked:
         self.timeout: float | None = given.pop("timeout", None)
         self.backend: str = given.pop("backend", "gloo")
         self.method: str = given.pop("method", "fork")
+        self.scope: str = given.pop("scope", "module" if self.method == "keep" else "")
         if self.timeout is not None and (
             type(self.timeout) not in (int, float) or self.timeout < 0
         ):
@@ -48,6 +50,10 @@ class Asked:
             raise ValueError(f"backend must be a name, not {self.backend!r}")
         if self.method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}, not {self.method!r}")
+        if self.scope and self.method != "keep":
+            raise ValueError('scope is for method="keep"')
+        if self.method == "keep" and self.scope not in SCOPES:
+            raise ValueError(f"scope must be one of {', '.join(SCOPES)}, not {self.scope!r}")
         if given:
             raise ValueError(f"ranks knows no {', '.join(sorted(given))}: write {FORM}")
 
@@ -56,3 +62,9 @@ def asked_of(node: Any) -> Asked | None:
     """Read the mark of a test, None if it has none. Raises ValueError for one that is wrong."""
     mark = node.get_closest_marker("ranks")
     return None if mark is None else Asked(mark)
+
+
+def count_of(item: Any, asked: Asked) -> int:
+    """Say how many ranks a test has in this session."""
+    params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    return params.get(COUNT, item.config.getoption("--ranks") or asked.counts[0])

@@ -16,9 +16,11 @@ import pytest
 
 from procession.pytest import spawned, terminal, words
 from procession.pytest.conversation import YOURS
-from procession.pytest.marks import COUNT, Asked, asked_of
+from procession.pytest.keeping import Keeping
+from procession.pytest.marks import Asked, asked_of, count_of
 from procession.pytest.slots import slots_of
 from procession.pytest.stem import Stem
+from procession.pytest.template import LEAVE
 from procession.pytest.verdict import Verdict, merged
 from procession.pytest.wire import Line
 
@@ -46,6 +48,7 @@ class Parent:
         self._number = {item: n for n, item in enumerate(session.items)}
         self._limits: dict[Any, float] = {}
         self._verdicts: dict[Any, Verdict] = {}
+        self._keeping = Keeping(session, marked)
         self._line: Line | None = None
         self._count = 0
         self._slots = slots_of(session.config)
@@ -69,10 +72,10 @@ class Parent:
         self._verdicts.pop(item, None)
         try:
             asked = asked_of(item)
+            assert asked is not None
+            request = self._request(item, asked)
         except ValueError as e:
             pytest.fail(f"@pytest.mark.ranks: {e}", pytrace=False)
-        assert asked is not None
-        request = self._request(item, asked)
         if self._slots is not None:
             self._slots.take(request["nproc"])
         try:
@@ -84,6 +87,9 @@ class Parent:
             verdict = Verdict("failed", headline=came["fault"], certain=True)
         else:
             self._pass_on(came, item)
+            if came["note"]:
+                said = pytest.PytestWarning(came["note"])
+                self._warn(said, str(item.path), 0, "runtest", item.nodeid)
             verdict = merged(came, request["timeout"])
         self._verdicts[item] = verdict
         if verdict.outcome == "skipped":
@@ -100,14 +106,15 @@ class Parent:
 
     def _request(self, item: Any, asked: Asked) -> dict[str, Any]:
         config = self._config
-        params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-        nproc = params.get(COUNT, config.getoption("--ranks") or asked.counts[0])
+        nproc = count_of(item, asked)
         timeout = asked.timeout
         if timeout is None:
             timeout = self._limits.get(item)
         if timeout is None:
             timeout = float(config.getini("ranks_timeout"))
         self._count += 1
+        key = self._keeping.key_of(item, asked, nproc)
+        following = self._keeping.after(item)
         return {
             "item": self._number[item],
             "name": item.name,
@@ -115,6 +122,8 @@ class Parent:
             "timeout": timeout,
             "backend": asked.backend,
             "method": asked.method,
+            "keep": key,
+            "next": following,
             "shown": config.getoption("capture") == "no",
             "tmp": str(self._directory(item)),
         }
@@ -161,17 +170,22 @@ class Parent:
 
     def _stop(self) -> None:
         """Have the ranks of this test ended, and wait until they are."""
-        line, self._line = self._line, None
-        if line is None:
+        self._exchange("stop")
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _exchange(self, message: str) -> None:
+        """Say something to the template, and wait until it has done it, if it is there."""
+        if self._line is None:
             return
-        line.sock.settimeout(ENDING)
+        self._line.sock.settimeout(ENDING)
         try:
-            line.send("stop")
-            while line.receive()[0] != "came":
+            self._line.send(message)
+            while self._line.receive()[0] != "came":
                 pass
         except (EOFError, OSError):
             pass
-        line.close()
 
     def _pass_on(self, came: dict[str, Any], item: Any) -> None:
         """Let the session know what ranks want it to know."""
@@ -205,6 +219,11 @@ class Parent:
         )
 
     # -- hooks
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> None:
+        """Take note of what follows."""
+        self._keeping.is_next(item, nextitem)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
@@ -247,6 +266,8 @@ class Parent:
         self._close()
 
     def _close(self) -> None:
+        if self._keeping.any:
+            self._exchange(LEAVE)
         if self._line is not None:
             self._line.close()
             self._line = None

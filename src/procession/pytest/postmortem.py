@@ -12,25 +12,25 @@ import sys
 from contextlib import contextmanager
 from importlib import import_module
 
+from procession.pytest import fixtures
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from procession.pytest.talk import Rank
-
 
 class PostMortem:
     """Stands in a rank where pytest's debugger is. invoke: pytest's plugin for `--pdb`."""
 
-    def __init__(self, invoke: Any, rank: Rank) -> None:
+    def __init__(self, invoke: Any) -> None:
         self._invoke = invoke
-        self._rank = rank
 
     def pytest_exception_interact(self, node: Any, call: Any, report: Any) -> None:
         """Debug the failure, if this rank gets the terminal."""
-        fds = self._rank.terminal()
-        if not fds:
+        rank = fixtures.ours
+        fds = rank.terminal() if rank is not None else []
+        if rank is None or not fds:
             return
         capture = node.config.pluginmanager.getplugin("capturemanager")
         if capture is not None:
@@ -38,10 +38,10 @@ class PostMortem:
         try:
             with _on_terminal(fds), _writer_of(node.config) as writer:
                 writer.line()
-                writer.sep(">", f"rank {self._rank.number} of {self._rank.size} failed first")
+                writer.sep(">", f"rank {rank.number} of {rank.size} failed first")
                 self._invoke.pytest_exception_interact(node, call, report)
         finally:
-            self._rank.tell("debugged", None)
+            rank.tell("debugged", None)
 
 
 @contextmanager

@@ -14,16 +14,11 @@ if TYPE_CHECKING:
 _kept: list[Any] = []  # objects of the process that this is a fork of: they must not be destroyed
 
 
-def process(config: Any, request: dict[str, Any], rank: int) -> None:
-    """Make the process of a rank its own.
-
-    request: what the template was asked for; `files` is where captured output goes, `tmp` the base
-    of the temporary directories, which the ranks of a test have in common.
-    """
+def process(config: Any, files: str, rank: int) -> None:
+    """Make the process of a rank its own. files: where captured output goes."""
     _measure()
-    _capture(config, request["files"], rank)
+    _capture(config, files, rank)
     _silence(config)
-    _use_directory(config, request["tmp"])
     torch = sys.modules.get("torch")
     if torch is not None:
         # A pool of threads that was used before the fork does not exist here, and would be waited
@@ -67,7 +62,8 @@ def _silence(config: Any) -> None:
         reporter._tw._file = nowhere
 
 
-def _use_directory(config: Any, base: str) -> None:
+def use_directory(config: Any, base: str) -> None:
+    """Have temporary directories of a test below `base`, which its ranks have in common."""
     factory = getattr(config, "_tmp_path_factory", None)
     if factory is not None:
         config._tmp_path_factory = _factory(factory.__class__, base)
@@ -124,11 +120,16 @@ def _measure() -> None:
     measuring.append(mine)
 
 
-def save_measures() -> None:
-    """Write down what coverage has seen in this process, beside what others have."""
+def save_measures(go_on: bool) -> None:
+    """Write down what coverage has seen in this process, beside what others have.
+
+    go_on: and let it see more.
+    """
     for each in measuring:
         each.stop()
         each.save()
+        if go_on:
+            each.start()
 
 
 measuring: list[Any] = []

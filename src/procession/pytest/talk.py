@@ -19,7 +19,7 @@ class Rank:
     """A rank as its fixtures see it.
 
     number, size: which of how many. timeout: seconds that the test has, 0 for no limit. backend: of
-    its process group.
+    its process group. kept: this process runs other tests, too.
     """
 
     def __init__(self, request: dict[str, Any], line: Line) -> None:
@@ -27,6 +27,7 @@ class Rank:
         self.size: int = request["nproc"]
         self.timeout: float = request["timeout"]
         self.backend: str = request["backend"]
+        self.kept: bool = request["method"] == "keep"
         self._line = line
         self._lock = threading.Lock()  # threads of a test may gather, and none may tear a message
 

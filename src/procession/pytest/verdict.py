@@ -76,6 +76,9 @@ def merged(came: Told, limit: float) -> Verdict:
             verdict = found.__replace__(others=lines, sections=verdict.sections)
         else:
             verdict = verdict.__replace__(others=(*verdict.others, *lines))
+    if came.get("renewed"):
+        line = f"new ranks for the next test: {came['renewed']}"
+        verdict = verdict.__replace__(others=(*verdict.others, line))
     return verdict.__replace__(stacks=came.get("stacks", ""), seconds=seconds)
 
 
@@ -119,6 +122,15 @@ def _seconds(told: Told) -> float:
 def _failing(told: Told) -> Told | None:
     """Give the report of the first phase that failed."""
     return next((each for each in phases_of(told) if each["outcome"] == "failed"), None)
+
+
+def place_of_failure(told: Told) -> tuple[str, int] | None:
+    """Say in which file and line a rank failed, None if it did not."""
+    report = _failing(told)
+    crash = None if report is None else _crash(report)
+    if report is None:
+        return None
+    return (crash["path"], crash["lineno"]) if crash else ("", 0)
 
 
 def _failed_at(told: Told) -> int:
