@@ -34,13 +34,16 @@ class Run:
         return {name: outcome for name, (outcome, _) in self.cases.items()}
 
 
-def run(where, *args, env=None, quiet=QUIET, limit=150, **files):
-    """Write files (`test_a` becomes test_a.py) and run pytest on them."""
+def run(where, *args, env=None, quiet=QUIET, limit=150, prefix=(), **files):
+    """Write files (`test_a` becomes test_a.py) and run pytest on them.
+
+    prefix: words before pytest's.
+    """
     for name, text in files.items():
         (where / f"{name}.py").write_text(textwrap.dedent(text))
     (where / "pytest.ini").touch()
     report = where / "report.xml"
-    words = [sys.executable, "-m", "pytest", *quiet, f"--junitxml={report}", "-rA", *args]
+    words = [*prefix, sys.executable, "-m", "pytest", *quiet, f"--junitxml={report}", "-rA", *args]
     words += [f"--basetemp={where}/base"]
     done = subprocess.run(
         words,

@@ -2,4 +2,4 @@
 
 from seams import lazily
 
-__getattr__ = lazily({"procession.pytest.verdict": "merged"})
+__getattr__ = lazily({"procession.pytest.verdict": "merged", "procession.pytest.place": "place_of"})

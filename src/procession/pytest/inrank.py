@@ -89,9 +89,14 @@ def begin(config: Any, request: dict[str, Any]) -> None:
 
 def run_item(item: Any, rank: Rank, request: dict[str, Any], following: Any = None) -> None:
     """Run one item, and tell what came of it. following: the next one in this process."""
+    renew.use_directory(item.config, request["tmp"])
+    run_here(item, rank, following)
+
+
+def run_here(item: Any, rank: Rank, following: Any) -> None:
+    """Run one item in this process, and tell what came of it."""
     fixtures.ours = rank
     config = item.config
-    renew.use_directory(config, request["tmp"])
     reporter = _Reporter(rank, following)
     before = config.pluginmanager.get_plugin("ranks")
     if before is not None:

@@ -18,6 +18,7 @@ from procession.pytest import spawned, terminal, words
 from procession.pytest.conversation import YOURS
 from procession.pytest.keeping import Keeping
 from procession.pytest.marks import Asked, asked_of, count_of
+from procession.pytest.passing import pass_on, warn
 from procession.pytest.slots import slots_of
 from procession.pytest.stem import Stem
 from procession.pytest.template import LEAVE
@@ -86,10 +87,10 @@ class Parent:
         if "fault" in came:
             verdict = Verdict("failed", headline=came["fault"], certain=True)
         else:
-            self._pass_on(came, item)
+            pass_on(self._config, came, item)
             if came["note"]:
                 said = pytest.PytestWarning(came["note"])
-                self._warn(said, str(item.path), 0, "runtest", item.nodeid)
+                warn(self._config, said, str(item.path), 0, "runtest", item.nodeid)
             verdict = merged(came, request["timeout"])
         self._verdicts[item] = verdict
         if verdict.outcome == "skipped":
@@ -186,37 +187,6 @@ class Parent:
                 pass
         except (EOFError, OSError):
             pass
-
-    def _pass_on(self, came: dict[str, Any], item: Any) -> None:
-        """Let the session know what ranks want it to know."""
-        warned: set[str] = set()
-        for told in came["ranks"]:
-            for said in told["reports"]:
-                if "warning" in said:
-                    message, filename, lineno, when, nodeid = said["warning"]
-                    if str(message) + filename + str(lineno) not in warned:
-                        warned.add(str(message) + filename + str(lineno))
-                        self._warn(message, filename, lineno, when, nodeid)
-                elif "exit" in said:
-                    pytest.exit(said["exit"], said["code"])
-                elif "interrupt" in said:
-                    raise KeyboardInterrupt(said["interrupt"])
-        reports = [report for report in came["ranks"][0]["reports"] if "user_properties" in report]
-        if reports:
-            item.user_properties[:] = [tuple(each) for each in reports[-1]["user_properties"]]
-
-    def _warn(self, message: Warning, filename: str, lineno: int, when: str, nodeid: str) -> None:
-        import warnings
-
-        found = warnings.WarningMessage(message, type(message), filename, lineno)
-        self._config.hook.pytest_warning_recorded.call_historic(
-            kwargs={
-                "warning_message": found,
-                "when": when,
-                "nodeid": nodeid,
-                "location": None,
-            }
-        )
 
     # -- hooks
 

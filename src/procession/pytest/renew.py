@@ -18,7 +18,7 @@ def process(config: Any, files: str, rank: int) -> None:
     """Make the process of a rank its own. files: where captured output goes."""
     _measure()
     _capture(config, files, rank)
-    _silence(config)
+    silence(config)
     torch = sys.modules.get("torch")
     if torch is not None:
         # A pool of threads that was used before the fork does not exist here, and would be waited
@@ -53,7 +53,7 @@ def _capture(config: Any, files: str, rank: int) -> None:
         capture.TemporaryFile = original
 
 
-def _silence(config: Any) -> None:
+def silence(config: Any) -> None:
     """Let pytest's terminal write nowhere: pytest's own process writes the report."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:

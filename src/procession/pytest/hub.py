@@ -1,0 +1,249 @@
+"""Where the ranks of a session meet that a launcher has started: a thread of rank 0.
+
+Theory of operation. Rank 0 listens at an abstract socket whose name follows from what the launcher
+has told all of them, so nothing is left when they are gone. Only processes of the same user are let
+in. All ranks run the same items one after the other, and tell here when they are done with one;
+rank 0 goes on first, and says to the others whether they shall. A thread serves them, because rank
+0 runs tests as well: while it waits for the others in a collective, they must be heard.
+
+Nobody can be ended here alone: where a rank has failed and others wait for it, or the time is over,
+the only way out is to end the session, which the launcher notices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+from functools import partial
+from importlib import import_module
+
+from procession.pytest.wire import Line, pair
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from procession.pytest.place import Place
+
+    Told = dict[str, Any]
+
+ALL_THERE = 120.0  # seconds that the ranks may take to begin, and to collect the tests
+AFTER_FAILURE = 20.0  # seconds that others have to end a test that failed in a rank
+PAUSE = 0.05  # seconds between two attempts to meet
+CREDENTIALS = struct.Struct("3i")
+
+
+class NotTogether(Exception):
+    """The ranks do not come together."""
+
+
+def _address(place: Place) -> str:
+    digest = hashlib.sha256(place.name.encode()).hexdigest()[:32]
+    return f"\0procession-pytest-{os.getuid()}-{digest}"
+
+
+def _is_ours(peer: socket.socket) -> bool:
+    said = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return CREDENTIALS.unpack(said)[1] == os.getuid()
+
+
+def joined(place: Place) -> Line:
+    """Join the others as a rank that is not rank 0. Raises NotTogether."""
+    deadline = time.monotonic() + ALL_THERE
+    while True:
+        peer = socket.socket(socket.AF_UNIX)
+        try:
+            peer.connect(_address(place))
+            if _is_ours(peer):
+                line = Line(peer)
+                line.send(("rank", place.number))
+                return line
+        except OSError:
+            pass
+        peer.close()
+        if time.monotonic() > deadline:
+            raise NotTogether(f"rank 0 has not been there for {ALL_THERE:g} s")
+        time.sleep(PAUSE)
+
+
+class Hub:
+    """The meeting place. own: the line of rank 0 itself."""
+
+    def __init__(self, place: Place) -> None:
+        self._size = place.size
+        self._door = socket.socket(socket.AF_UNIX)
+        try:
+            self._door.bind(_address(place))
+        except OSError as e:
+            self._door.close()
+            raise NotTogether(f"somebody else is rank 0 of the same run: {e}") from None
+        self._door.listen(place.size)
+        self._lines: dict[int, Line] = {}
+        self._changed = threading.Condition()
+        self._gathering: dict[int, bytes] = {}
+        self._store: Any = None
+        self._lost: int | None = None
+        self._limit: float | None = None
+        self._give_up: Callable[[Told, str], None] = lambda _came, _said: None
+        self._begin(place.size)
+        self.own, theirs = pair()
+        self._gather_all(theirs)
+        self._thread = threading.Thread(target=self._serve, name="procession-hub", daemon=True)
+        self._thread.start()
+
+    def _gather_all(self, own: Line) -> None:
+        """Wait for all ranks. Raises NotTogether."""
+        self._lines[0] = own
+        deadline = time.monotonic() + ALL_THERE
+        while len(self._lines) < self._size:
+            self._door.settimeout(max(0.1, deadline - time.monotonic()))
+            try:
+                peer, _ = self._door.accept()
+            except TimeoutError:
+                raise NotTogether(
+                    f"{len(self._lines)} of {self._size} ranks came within {ALL_THERE:g} s"
+                ) from None
+            peer.settimeout(None)
+            if not _is_ours(peer):
+                peer.close()
+                continue
+            line = Line(peer)
+            self._lines[line.receive()[1]] = line
+        self._door.close()
+
+    def _begin(self, members: int) -> None:
+        self._members = members
+        self._ranks: list[Told] = [
+            {"reports": [], "done": False, "failed_at": 0, "left": []} for _ in range(self._size)
+        ]
+        self._failed_at: float | None = None
+
+    # -- what rank 0 does
+
+    def begin(self, members: int, timeout: float, give_up: Callable[[Told, str], None]) -> None:
+        """A test begins. members: how many ranks run it. give_up: when others do not end."""
+        with self._changed:
+            self._members = members
+            self._limit = time.monotonic() + timeout if timeout else None
+            self._give_up = give_up
+
+    def came(self) -> Told:
+        """Wait until all ranks are done; gives what they have told."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._lost or all(r["done"] for r in self._ranks))
+            if self._lost is not None:
+                told = self._ranks[self._lost]
+                told["crash"], told["crashed_at"] = "has ended", time.monotonic_ns()
+            came = self._told(timeout=False)
+            self._limit = None
+            self._begin(self._size)
+            return came
+
+    def _told(self, timeout: bool) -> Told:
+        ranks = self._ranks[: self._members]
+        return {"ranks": ranks, "timeout": timeout, "lingered": False, "left": []}
+
+    def release(self, word: Any) -> None:
+        """Let the others go on, and say something to them."""
+        for rank, line in self._lines.items():
+            if rank:
+                try:
+                    line.send(word)
+                except OSError:
+                    pass  # it is gone, which is seen elsewhere
+
+    @property
+    def lost(self) -> int | None:
+        """The rank that has ended before its time, if one has."""
+        return self._lost
+
+    # -- the thread
+
+    def _serve(self) -> None:
+        with selectors.DefaultSelector() as select:
+            for rank, line in self._lines.items():
+                select.register(line, selectors.EVENT_READ, partial(self._hear, rank))
+            while select.get_map():
+                for key, _ in select.select(1.0):
+                    if not key.data():
+                        select.unregister(key.fileobj)
+                self._look_at_clock()
+
+    def _look_at_clock(self) -> None:
+        now = time.monotonic()
+        with self._changed:
+            undone = [r for r in range(self._members) if not self._ranks[r]["done"]]
+            if not undone:
+                return
+            if self._failed_at is not None and now > self._failed_at + AFTER_FAILURE:
+                said = f"had not ended {AFTER_FAILURE:g} s after another had failed"
+            elif self._limit is not None and now > self._limit:
+                said = "had not ended in time"
+            else:
+                return
+            give_up, self._limit, self._failed_at = self._give_up, None, None
+            came = self._told(timeout=True)
+        give_up(came, f"rank {', '.join(map(str, undone))} {said}")
+
+    def _hear(self, rank: int) -> bool:
+        messages, open_ = self._lines[rank].arrived()
+        with self._changed:
+            for kind, value in messages:
+                self._take(rank, kind, value)
+            if not open_ and rank and self._lost is None:
+                self._lost = rank
+            self._changed.notify_all()
+        return open_
+
+    def _take(self, rank: int, kind: str, value: Any) -> None:
+        told = self._ranks[rank]
+        if kind == "report":
+            told["reports"].append(value)
+        elif kind == "failed":
+            told["failed_at"] = value
+            self._failed_at = self._failed_at or time.monotonic()
+        elif kind == "done":
+            told["done"] = True
+            self._answer_gathering()
+        elif kind == "gather":
+            self._gathering[rank] = value
+            self._answer_gathering()
+        elif kind == "store":
+            self._lines[rank].send(self._store_port())
+        else:
+            told[kind] = value
+
+    def _answer_gathering(self) -> None:
+        waiting = self._gathering
+        done = [rank for rank in range(self._members) if self._ranks[rank]["done"]]
+        if len(waiting) == self._members:
+            answer: Any = [waiting[rank] for rank in range(self._members)]
+        elif waiting and done:
+            answer = f"rank {done[0]} has ended its test without gather"
+        else:
+            return
+        self._gathering = {}
+        for rank in waiting:
+            self._lines[rank].send(answer)
+
+    def _store_port(self) -> int | str:
+        if self._store is None:
+            try:
+                dist: Any = import_module("torch.distributed")
+                self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+            except Exception as e:
+                return f"the store of the process group could not be made: {e}"
+        return int(self._store.port)
+
+    def close(self) -> None:
+        """Let all go."""
+        self.own.close()
+        self._thread.join(5)
+        for line in self._lines.values():
+            line.close()

@@ -1,0 +1,43 @@
+"""What ranks want the session to know, besides what their test came to."""
+
+from __future__ import annotations
+
+import pytest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
+    """Let the session know what ranks want it to know."""
+    warned: set[str] = set()
+    for told in came["ranks"]:
+        for said in told["reports"]:
+            if "warning" in said:
+                message, filename, lineno, when, nodeid = said["warning"]
+                if str(message) + filename + str(lineno) not in warned:
+                    warned.add(str(message) + filename + str(lineno))
+                    warn(config, message, filename, lineno, when, nodeid)
+            elif "exit" in said:
+                pytest.exit(said["exit"], said["code"])
+            elif "interrupt" in said:
+                raise KeyboardInterrupt(said["interrupt"])
+    reports = [report for report in came["ranks"][0]["reports"] if "user_properties" in report]
+    if reports:
+        item.user_properties[:] = [tuple(each) for each in reports[-1]["user_properties"]]
+
+
+def warn(config: Any, message: Warning, filename: str, lineno: int, when: str, nodeid: str) -> None:
+    """Let the session know of a warning."""
+    import warnings
+
+    found = warnings.WarningMessage(message, type(message), filename, lineno)
+    config.hook.pytest_warning_recorded.call_historic(
+        kwargs={
+            "warning_message": found,
+            "when": when,
+            "nodeid": nodeid,
+            "location": None,
+        }
+    )

@@ -1,0 +1,272 @@
+"""`--ranks-from-environment`: a session whose ranks a launcher has started, each with this line.
+
+Theory of operation. Each process is a session of pytest that collects the same tests. They run the
+same items in the order of rank 0: a test that is marked with `ranks(n)` in the first n of them, any
+other in rank 0 alone. What the ranks tell is made one verdict as ever (`verdict`), and rank 0
+reports it; the others write nothing. So the ranks are those of the launcher for the whole session,
+with their MPI or CUDA contexts: they are not fresh, and a test that hangs ends the session (`hub`).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from procession.pytest import fixtures, inrank, renew, words
+from procession.pytest.hub import Hub, NotTogether, joined
+from procession.pytest.marks import asked_of, count_of
+from procession.pytest.passing import pass_on
+from procession.pytest.place import of_this_process
+from procession.pytest.talk import Rank
+from procession.pytest.verdict import Verdict, merged, phases_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.pytest.place import Place
+    from procession.pytest.wire import Line
+
+NOT_TOGETHER = {"usepdb": "--pdb", "trace": "--trace", "numprocesses": "-n"}
+WRITERS = ("lfplugin", "nfplugin", "stepwiseplugin")  # of files of the session
+
+
+def begin(config: Any) -> None:
+    """Have the session run as the ranks of a launcher. Raises UsageError where there is none."""
+    for option, name in NOT_TOGETHER.items():
+        if config.getoption(option, None):
+            raise pytest.UsageError(f"--ranks-from-environment and {name} exclude each other")
+    try:
+        place = of_this_process()
+    except ValueError as e:
+        raise pytest.UsageError(f"--ranks-from-environment: {e}") from None
+    if place.number:
+        config.option.xmlpath = None
+    config.pluginmanager.register(Together(config, place), "ranks-together")
+
+
+class Together:
+    """The session in one of its ranks."""
+
+    def __init__(self, config: Any, place: Place) -> None:
+        self._config = config
+        self._place = place
+        self._hub: Hub | None = None
+        self._line: Line | None = None
+        self._own_directory: Any = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Meet the others; rank 0 alone writes."""
+        try:
+            if self._place.number:
+                renew.silence(self._config)
+                self._line = joined(self._place)
+            else:
+                self._hub = Hub(self._place)
+                self._line = self._hub.own
+        except NotTogether as e:
+            raise pytest.UsageError(f"--ranks-from-environment: {e}") from None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: Any) -> None:
+        """Bring the tests into the order of rank 0."""
+        names = [item.nodeid for item in session.items]
+        assert self._line is not None
+        self._line.send(("names", names))
+        self._line.send(("done", None))
+        if self._hub is not None:
+            ranks = self._hub.came()["ranks"]
+            base = str(self._config._tmp_path_factory.getbasetemp())
+            order: Any = (names, base)
+            for number, told in enumerate(ranks):
+                odd = set(told.get("names", ())) ^ set(names)
+                if odd:
+                    order = f"rank {number} and rank 0 have not the same tests: {min(odd)}"
+            self._hub.release(order)
+        else:
+            order = self._hear()
+            for name in WRITERS:
+                plugin = self._config.pluginmanager.get_plugin(name)
+                if plugin is not None:
+                    self._config.pluginmanager.unregister(plugin)
+        if isinstance(order, str):
+            raise pytest.UsageError(f"--ranks-from-environment: {order}")
+        names, self._base = order
+        by_name = {item.nodeid: item for item in session.items}
+        session.items[:] = [by_name[name] for name in names]
+        self._own_directory = self._config._tmp_path_factory
+        renew.use_directory(self._config, os.path.join(self._base, "ranks"))
+
+    def _hear(self) -> Any:
+        assert self._line is not None
+        try:
+            return self._line.receive()
+        except (EOFError, OSError):
+            pytest.exit("rank 0 has ended", returncode=1)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Run all tests, in step with the other ranks."""
+        if session.testsfailed and not session.config.option.continue_on_collection_errors:
+            raise session.Interrupted(f"{session.testsfailed} errors during collection")
+        mine = [item for item in session.items if self._is_mine(item)]
+        # Fixtures of session scope know the number of ranks, so they do not outlive it.
+        following = {a: b for a, b in pairwise(mine) if self._members(a) == self._members(b)}
+        for item in session.items:
+            self._run(item, following.get(item), self._is_mine(item))
+            stop = self._in_step(session)
+            if stop and self._hub is None:
+                break  # rank 0 says why
+            if stop == "fail":
+                raise session.Failed(session.shouldfail)
+            if stop:
+                raise session.Interrupted(session.shouldstop)
+        return True
+
+    def _in_step(self, session: Any) -> str:
+        """Agree whether to go on."""
+        assert self._line is not None
+        if self._hub is None:
+            return self._hear()
+        stop = "fail" if session.shouldfail else "stop" if session.shouldstop else ""
+        self._hub.release(stop)
+        if self._hub.lost is not None:
+            pytest.exit(f"rank {self._hub.lost} has ended", returncode=1)
+        return stop
+
+    def _members(self, item: Any) -> int:
+        """Say how many ranks a test has; 0 if it is none in ranks, -1 if nobody can say."""
+        try:
+            asked = asked_of(item)
+            return 0 if asked is None else count_of(item, asked)
+        except ValueError:
+            return -1
+
+    def _is_mine(self, item: Any) -> bool:
+        members = self._members(item)
+        return members >= 0 and self._place.number < (members or 1) <= self._place.size
+
+    def _run(self, item: Any, following: Any, mine: bool) -> None:
+        """Run one test, or wait while others do."""
+        assert self._line is not None
+        try:
+            asked = asked_of(item)
+            members = self._members(item)
+        except ValueError as e:
+            self._finish(item, Verdict("failed", headline=f"@pytest.mark.ranks: {e}", certain=True))
+            return
+        if asked is None:
+            if mine:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            self._finish(item, None)
+            return
+        if members > self._place.size:
+            reason = f"{members} ranks wanted, and the session has {self._place.size}"
+            self._finish(item, Verdict("skipped", reason=reason))
+            return
+        timeout = asked.timeout
+        if timeout is None:
+            timeout = float(self._config.getini("ranks_timeout"))
+        request = {"nproc": members, "timeout": timeout, "backend": asked.backend, "method": "fork"}
+        if self._hub is not None:
+            item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+            give_up = partial(_give_up, item, timeout)
+            self._hub.begin(members, timeout, give_up)
+        if mine:
+            rank = Rank(request, self._line, self._place.number)
+            try:
+                inrank.run_here(item, rank, following)
+            finally:
+                fixtures.ours = None
+                reporter = self._config.pluginmanager.get_plugin("ranks")
+                self._config.pluginmanager.unregister(reporter)
+        self._finish(item, None, timeout)
+
+    def _finish(self, item: Any, verdict: Verdict | None, timeout: float | None = None) -> None:
+        """Tell that this rank is done; in rank 0, report what all ranks have come to."""
+        assert self._line is not None
+        self._line.send(("done", None))
+        if self._hub is None:
+            return
+        came = self._hub.came()
+        if verdict is None and timeout is None:
+            return  # a test without ranks, which was reported
+        if timeout is None:
+            item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        if verdict is None:
+            verdict = merged(came, timeout or 0.0)
+            pass_on(self._config, came, item)
+        for report in _reports(item, verdict, phases_of(came["ranks"][0])):
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Let pytest remove its own directories."""
+        if self._own_directory is not None:
+            self._config._tmp_path_factory = self._own_directory
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Leave the others."""
+        if self._hub is not None:
+            self._hub.close()
+        elif self._line is not None:
+            self._line.close()
+
+
+def _give_up(item: Any, timeout: float, came: Any, said: str) -> None:
+    """End the session in the middle of a test, and say what is known of it."""
+    reporter = item.config.pluginmanager.get_plugin("terminalreporter")
+    verdict = merged(came, timeout)
+    capture = item.config.pluginmanager.get_plugin("capturemanager")
+    if capture is not None:
+        capture.suspend_global_capture()
+    if reporter is not None:
+        writer = reporter._tw
+        writer.line()
+        writer.sep("_", item.nodeid)
+        words.longrepr_of(item.config, verdict).toterminal(writer)
+        writer.sep("!", f"{said}: the session cannot go on")
+        writer.flush()
+    os._exit(1)  # the main thread may be where no exception reaches it
+
+
+def _reports(item: Any, verdict: Verdict, own: Any) -> list[Any]:
+    """Make the reports of a test. own: what rank 0 says of its phases."""
+    config = item.config
+    if verdict.outcome in ("passed", "xfailed") or (verdict.outcome == "skipped" and own):
+        hook = config.hook.pytest_report_from_serializable
+        reports = [hook(config=config, data=dict(each)) for each in own]
+        for report in reports:
+            if report.when == "call":
+                report.sections, report.duration = list(verdict.sections), verdict.seconds
+        return reports
+    longrepr: Any = None
+    if verdict.outcome == "failed":
+        longrepr = words.longrepr_of(config, verdict)
+    elif verdict.outcome == "skipped":
+        longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {verdict.reason}")
+    outcomes = {"setup": "passed", "call": "passed", "teardown": "passed"}
+    when = "setup" if verdict.outcome == "skipped" else verdict.when
+    outcomes[when] = verdict.outcome
+    if when == "setup":
+        del outcomes["call"]
+    return [
+        pytest.TestReport(
+            nodeid=item.nodeid,
+            location=item.location,
+            keywords=dict.fromkeys(item.keywords, 1),
+            outcome=outcome,  # pyright: ignore[reportArgumentType]
+            longrepr=longrepr if phase == when else None,
+            when=phase,  # pyright: ignore[reportArgumentType]
+            sections=list(verdict.sections) if phase == when else [],
+            duration=verdict.seconds if phase == when else 0.0,
+            user_properties=item.user_properties,
+        )
+        for phase, outcome in outcomes.items()
+    ]

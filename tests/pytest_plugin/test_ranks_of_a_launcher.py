@@ -1,0 +1,155 @@
+"""`--ranks-from-environment`: the ranks of a launcher run one session, with one report."""
+
+import os
+
+import pytest
+from pytestruns import run
+
+from seams.pytest_plugin import place_of
+from support import PROCESSION
+
+CONFTEST = """
+    import os
+    import pytest
+
+    @pytest.fixture(scope="module", autouse=True)
+    def whole():
+        with open(os.environ["NOTES"], "a") as notes:
+            notes.write("made ")
+        yield
+        with open(os.environ["NOTES"], "a") as notes:
+            notes.write("torn ")
+"""
+TESTS = """
+    import os
+    import time
+
+    import pytest
+
+    @pytest.mark.ranks(2)
+    def test_two(rank, world_size, gather, tmp_path):
+        assert gather((rank, world_size)) == [(0, 2), (1, 2)]
+        assert gather(str(tmp_path)) == [str(tmp_path)] * 2
+
+    @pytest.mark.ranks(3)
+    def test_three(gather):
+        assert len(set(gather(os.getpid()))) == 3
+
+    @pytest.mark.ranks(4)
+    def test_four():
+        pass
+
+    def test_alone():
+        assert os.environ["RANK"] == "0"
+
+    @pytest.mark.ranks(3)
+    def test_fails(rank):
+        print("said by", rank)
+        if rank == 1:
+            assert rank == 7
+
+    @pytest.mark.ranks(2)
+    def test_differs(rank):
+        if rank == 1:
+            pytest.skip("only here")
+
+    @pytest.mark.ranks(2)
+    @pytest.mark.xfail(reason="known", strict=True)
+    def test_known(rank):
+        assert rank == 7
+
+    @pytest.mark.ranks("four")
+    def test_wrong():
+        pass
+
+    @pytest.mark.ranks([1, 3])
+    def test_counts(gather, world_size):
+        assert gather(1) == [1] * world_size
+"""
+STUCK = """
+    import time
+
+    import pytest
+
+    @pytest.mark.ranks(2, timeout=2)
+    def test_stuck(rank):
+        if rank == 1:
+            raise ValueError("only this one")
+        time.sleep(600)
+"""
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def launched(ranks):
+    return (*PROCESSION, "run", "-n", str(ranks))
+
+
+def test_a_session_of_three_ranks_has_one_report(tmp_path):
+    notes = tmp_path / "notes"
+    words = ("--ranks-from-environment",)
+    env = {"NOTES": str(notes)}
+    found = run(tmp_path, *words, env=env, prefix=launched(3), conftest=CONFTEST, test_a=TESTS)
+    passed = ["test_two", "test_three", "test_alone", "test_counts[1 rank]", "test_counts[3 ranks]"]
+    assert found.outcomes == {
+        **dict.fromkeys(passed, "passed"),
+        "test_four": "skipped",
+        "test_fails": "failure",
+        "test_differs": "failure",
+        "test_known": "skipped",
+        "test_wrong": "failure",
+    }, found.text
+    assert "4 ranks wanted, and the session has 3" in found.message("test_four")
+    said = found.part("test_fails")
+    assert "rank 1 of 3 failed first: assert 1 == 7" in said
+    assert "said by 1" in said
+    assert "ranks 0,2: passed" in said
+    assert "rank 0 passed; rank 1 skipped it (only here)" in found.message("test_differs")
+    assert found.text.count("test session starts") == 1
+    done = notes.read_text().split()
+    assert done.count("made") == done.count("torn")
+
+
+def test_a_test_that_hangs_ends_the_session(tmp_path):
+    found = run(tmp_path, "--ranks-from-environment", prefix=launched(2), test_a=STUCK)
+    assert "rank 1 of 2 failed first: ValueError: only this one" in found.text
+    assert "rank 0 had not ended in time: the session cannot go on" in found.text
+    assert found.code == 1
+    assert os.listdir(os.environ["TMPDIR"]) == []
+
+
+def test_without_a_launcher_it_is_refused(tmp_path):
+    found = run(tmp_path, "--ranks-from-environment", test_a=TESTS)
+    assert "no launcher has started this process" in found.text
+    assert found.code == pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("said", "number", "size"),
+    [
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "9"}, 1, 2),
+        ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, 3, 4),
+        ({"PMI_RANK": "0", "PMI_SIZE": "4"}, 0, 4),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_NNODES": "1"}, 1, 2),
+    ],
+)
+def test_what_launchers_say(said, number, size):
+    place = place_of(said, 7)
+    assert (place.number, place.size) == (number, size)
+    assert place_of({**said}, 7).name == place.name
+
+
+def test_runs_at_the_same_time_differ():
+    rank = {"RANK": "0", "WORLD_SIZE": "2"}
+    first, second = ({**rank, "MASTER_PORT": port} for port in ("1", "2"))
+    assert place_of(first, 7).name != place_of(second, 7).name
+    mpi = {"PMI_RANK": "0", "PMI_SIZE": "2"}
+    assert place_of(mpi, 7).name != place_of(mpi, 8).name
+
+
+def test_several_machines_are_refused():
+    several = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+    with pytest.raises(ValueError, match="on several machines"):
+        place_of(several, 7)
+    with pytest.raises(ValueError, match="on several machines"):
+        place_of({"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_NNODES": "2"}, 7)
