@@ -41,7 +41,9 @@ class Surroundings:
             trial.problems.append(f"left: {each}")
         for folder in ("tmp", "runtime"):
             for name in _names(trial.place / folder):
-                trial.problems.append(f"left: {folder}/{name}")
+                within = _names(trial.place / folder / name)
+                if folder == "tmp" or within:  # the runtime directory keeps its own, empty
+                    trial.problems.append(f"left: {folder}/{name} {within or ''}".rstrip())
 
     def _left(self, idle: int) -> list[str]:
         own = processes.children(os.getpid())

@@ -5,6 +5,7 @@ A process of its own, so that a trial that hangs, or takes its launcher with it,
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import json
@@ -70,8 +71,11 @@ def make_trial(row: Row, seed: int, place: Path) -> Trial:
     if not kept:
         procession.forkserver.close()
     around.judge(trial, idle=2 if kept else 0)
-    if trial.problems:
+    if trial.problems:  # the next trial is to find nothing of this one
         procession.forkserver.close()
+        for pid in processes.marked(os.environ[processes.MARK]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     return trial
 
 

@@ -10,6 +10,8 @@ NAMES = (
     "ranks_end",
     "two_failures",
     "launcher_killed",
+    "signals",
+    "unruly",
 )
 
 

@@ -44,16 +44,6 @@ def strike(trial: Trial) -> None:
     for path in (trial.place / "runtime").glob("procession/*"):
         if path.is_socket():
             path.unlink()
-    if (trial.place / "runtime" / "procession").exists():
-        _empty(trial)
-
-
-def _empty(trial: Trial) -> None:
-    folder = trial.place / "runtime" / "procession"
-    names = sorted(path.name for path in folder.iterdir())
-    trial.must(not names, f"in the runtime directory: {names}")
-    if not names:
-        folder.rmdir()
 
 
 ROW = Row(
