@@ -20,8 +20,15 @@ from procession.engines.contract import EngineError
 from procession.engines.job import Job
 from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door
-from procession.engines.rendezvous.member import Verdict, make_agent, say_spare, take_part
+from procession.engines.rendezvous.member import (
+    Verdict,
+    make_agent,
+    say_lost,
+    say_spare,
+    take_part,
+)
 from procession.engines.rendezvous.secret import link_key, say_who_may_join, take_secret
+from procession.engines.rendezvous.succession import Succession
 from procession.engines.rendezvous.terms import Terms
 from procession.explain.summary import summary
 from procession.group.group import Group
@@ -64,7 +71,7 @@ def _run(
     if note:
         say_line(f"procession: {note}")
     if door is None:
-        return _join(prog, request, terms, key)
+        return _join(prog, request, on, terms, key, on_event)
     return _host(prog, request, on, terms, door, key, on_event)
 
 
@@ -72,7 +79,14 @@ def _say(text: str) -> None:
     say_line(f"procession: {text}", 0.0)
 
 
-def _join(prog: str, request: Request, terms: Terms, key: bytes) -> tuple[int, Any]:
+def _join(
+    prog: str,
+    request: Request,
+    on: EngineRequest,
+    terms: Terms,
+    key: bytes,
+    on_event: OnEvent | None,
+) -> tuple[int, Any]:
     """Be a launcher that does not host the rendezvous; gives what `_run` gives."""
     try:
         spec = share_of(request.spec, terms)
@@ -83,14 +97,30 @@ def _join(prog: str, request: Request, terms: Terms, key: bytes) -> tuple[int, A
         for number in {*request.signals, *request.notices, *request.forward}
         if signal.getsignal(number) is not signal.SIG_IGN
     ]
-    agent = make_agent(spec, terms, key, hosts=False, signals=signals, say=_say)
     with ExitStack() as open_:
-        _equip(prog, agent, request)
-        if request.status is not None:
-            _say_status(agent, request.status, open_)
-        verdict = take_part(agent, terms, spec.name)
-    _tell(verdict)
-    return verdict.code, agent.last_words.get("result")
+        succession = open_.enter_context(Succession(terms))
+        agent, at = make_agent(spec, terms, key, hosts=False, signals=signals, say=_say), terms
+        while True:
+            succession.introduce(agent)
+            with ExitStack() as round:
+                _equip(prog, agent, request)
+                if request.status is not None:
+                    _say_status(agent, request.status, round)
+                verdict = take_part(agent, at, spec.name)
+            if not succession.goes_on(agent):
+                _tell(verdict)
+                return verdict.code, agent.last_words.get("result")
+            if agent.joined:
+                _say(f"{say_lost(agent, at)}; the machines that are left go on without it")
+            elders = succession.elders
+            if not elders:
+                break
+            at = succession.terms_of_elders()
+            also = [(elder.address, elder.port) for elder in elders[1:]]
+            agent = make_agent(spec, at, key, hosts=False, signals=signals, say=_say, also=also)
+        at, door = succession.take_over()
+        _say(f"this machine hosts the rendezvous now, at {at.at}")
+        return _host(prog, request, on, at, door, key, on_event, succession)
 
 
 def _equip(prog: str, agent: Agent, request: Request) -> None:
@@ -137,8 +167,12 @@ def _host(
     door: socket.socket,
     key: bytes,
     on_event: OnEvent | None,
+    succession: Succession | None = None,
 ) -> tuple[int, Any]:
-    """Host the rendezvous, and drive the job; gives what `_run` gives."""
+    """Host the rendezvous, and drive the job; gives what `_run` gives.
+
+    succession: where the host before is lost.
+    """
     signals: JobSignals
     result: dict[str, Any] = {}
 
@@ -154,6 +188,7 @@ def _host(
         spec = share_of(request.spec, terms)
         agent = make_agent(spec, terms, key, hosts=True, say=_say)
         _equip(prog, agent, request)
+        (succession or Succession(terms, hosts=True)).introduce(agent)
         job = make_hosted_job(
             whole,
             terms,
@@ -161,6 +196,8 @@ def _host(
             key,
             agent=agent,
             last_words=last_words,
+            elects=True,
+            inherits=succession.will if succession is not None else None,
             link_encryption=on.link_encryption,
             on_failure=request.spec.on_failure,
             on_event=on_event,

@@ -34,6 +34,7 @@ from procession.engines.invitation import Invitation, take_invitation
 from procession.engines.link import Link
 from procession.engines.ownnode import OwnNode
 from procession.engines.pump import Pump
+from procession.engines.will import Will, read_will
 from procession.engines.wire import Message
 from procession.system.eventloop import EventLoop
 from procession.system.ports import free_port
@@ -41,6 +42,7 @@ from procession.system.ports import free_port
 CONNECT_SECONDS = 30.0  # for finding the driver
 ADDRESS_SECONDS = 3.0  # for one address of it
 ANSWER_SECONDS = 10.0  # for its answer, when thousands of agents come at the same time
+SURE = 1.5  # leases until both sides of a network that was cut have noticed it
 LAST_GRACE = 1.0  # seconds that ranks have to obey when the driver is lost
 TOLD = tuple(
     getattr(signal, name)
@@ -52,7 +54,8 @@ class Agent:
     """Runs the ranks of one node. `run` returns when the driver has no use for it any more.
 
     own: what it knows where it is a part of this node's launcher. last_words: of the driver, {} if
-    there were none. signalled: the last signal that came, 0 for none.
+    there were none. signalled: the last signal that came, 0 for none. will: what the driver has
+    told in advance, for the time when it is lost; None before the first attempt.
     """
 
     def __init__(self, invitation: Invitation, own: OwnNode | None = None) -> None:
@@ -60,6 +63,7 @@ class Agent:
         self.own = own
         self.last_words: dict[str, Any] = {}
         self.signalled = 0
+        self.will: Will | None = None
         self._lease = invitation.lease
         self._loop = EventLoop()
         self._pump = Pump(self._loop, self._send_log)
@@ -190,6 +194,7 @@ class Agent:
                 # The driver has made this directory, with a random name.
                 "shares": self.own is not None or os.path.isdir(self._invitation.place),
                 **(self.own.greeting if self.own is not None else {}),
+                **self._as_heir(link),
             },
         )
         patience = ANSWER_SECONDS if self.own is None else self.own.answer
@@ -201,6 +206,18 @@ class Agent:
             return faults[0]
         link.on_lost(self._lose)
         return ""
+
+    def _as_heir(self, link: Link) -> dict[str, Any]:
+        """Say how others find this launcher if it takes over."""
+        if self.own is None or self.own.heir is None:
+            return {}
+        name, port, hosts, lost_at = self.own.heir
+        wait = max(0.0, lost_at - time.monotonic())
+        return {"heir": [name, os.uname().nodename, self._own_address(link), port, hosts, wait]}
+
+    def _own_address(self, link: Link) -> str:
+        address = self.own.address if self.own is not None else ""
+        return address or link.address().removeprefix("::ffff:")
 
     def _watch_lease(self) -> None:
         lease = self._lease
@@ -228,6 +245,11 @@ class Agent:
         if self._lost or self._over:
             return
         self._lost = f"the driver is lost: {why}"
+        if self.will is not None and self._link is not None:
+            # When the driver has noticed, too, that this node is lost: see `quorum`.
+            silent = 0.0 if self._link.closed_there else SURE * self._lease
+            since = self._link.heard_at if silent else time.monotonic()
+            self.will = self.will.__replace__(lost_at=since + silent)
         self._pump.give_up()
         if self._attempt is None:
             self._over = True
@@ -317,13 +339,14 @@ class Agent:
 
     def _meet(self, attempt: int) -> None:
         assert self._link is not None
-        address, port = self._link.address().removeprefix("::ffff:"), 0
-        if self.own is not None:
-            address, port = self.own.address or address, self.own.meets[1]
+        port = self.own.meets[1] if self.own is not None else 0
+        address = self._own_address(self._link)
         self._send("met", {"attempt": attempt, "address": address, "port": port or free_port()})
 
     def _launch(self, fields: dict[str, Any], blob: bytes | bytearray) -> None:
         self._cut = False
+        if self.own is not None:
+            self.will = read_will(fields.get("will"))
         self._attempt = Attempt(
             self._loop, self._send, fields, blob, self._is_done, self._invitation.copied, self.own
         )

@@ -68,6 +68,7 @@ from procession.engines.reception import Reception
 from procession.engines.restarts import JobRestarts
 from procession.engines.roster import AgentRecord, Roster
 from procession.engines.shareddirectory import SharedDirectory
+from procession.engines.will import Will
 from procession.engines.wire import KEY_BYTES
 from procession.engines.work import Work
 from procession.forkserver.boot import own_python
@@ -85,6 +86,7 @@ FENCE = 2.0  # seconds from the loss of a node to the next attempt
 FAREWELL = 3.0  # seconds for agents to leave; then the engine kills them
 MARGIN = 5.0  # seconds beyond all deadlines of a group, for its agent's own work
 LAST_WORDS = 2.0  # seconds for the console to take what is left, where nobody is patient
+LAST_GRACE = 1.0  # seconds for ranks to end, where other machines may soon go on with the job
 SETTLE = 0.5  # seconds for further nodes, when one came or went in an elastic job
 SAID_AFTER = (5.0, 25.0, 90.0)  # seconds between two lines that nodes are missing
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
@@ -121,6 +123,7 @@ class Driver:
             replaces=replaces,
             least=reception.least if reception is not None else None,
             open=reception is not None,
+            elects=reception is not None and reception.elects,
         )
         self.end: GroupEnd | None = None
         self.started = Latch()
@@ -145,6 +148,8 @@ class Driver:
         self._loop = EventLoop()
         self._restarts = JobRestarts(work, on_failure, self.journal.handlers, self._loop)
         self.journal.on_fault(self._loop.fail)
+        if reception is not None and reception.inherits is not None:
+            self._inherit(reception.inherits)
         self._actions: deque[Action] = deque()
         try:
             make_room(self.life.count)
@@ -168,6 +173,12 @@ class Driver:
         )
         self.questions = Questions(self._loop, self._roster.tell, self._busy)
         self.agent_events.questions = self.questions
+
+    def _inherit(self, will: Will) -> None:
+        """Go on where a host that was lost had come to."""
+        self.life.inherit(will.attempt + 1, will.regrouped + 1, len(will.world))
+        self._restarts.count(will.attempt - will.regrouped)
+        self.state.lost_at = will.lost_at
 
     # -- from other threads
 
@@ -341,11 +352,16 @@ class Driver:
         if self._reception is not None:
             seconds[DeadlineKind.GATHER] = self._reception.gather
             call = self._reception.last_call
-            seconds[DeadlineKind.LAST_CALL] = min(call, SETTLE) if self.life.attempt else call
+            if self.life.attempt:
+                call = max(min(call, SETTLE), self._fence())
+            seconds[DeadlineKind.LAST_CALL] = call
         self._loop.after(deadline.kind, seconds[deadline.kind], lambda: self._handle(deadline))
 
     def _stop(self, action: Stop) -> None:
+        fields: dict[str, Any]
         fields = {"attempt": self.life.attempt, "kill": action.kill, "failed": action.failed}
+        if self.life.isolated:
+            fields["grace"] = min(LAST_GRACE, self.work.spec.stop.grace)
         fields["hung"] = self.state.failed_by(Outcome.HUNG)
         fields |= {"cut": self._cut, **({} if action.failed else self._stop_how)}
         for slot in action.slots:
@@ -413,7 +429,8 @@ class Driver:
         state, attempt = self.state, self.life.attempt
         end = state.last = state.end_of_attempt()
         began, state.running_since = state.running_since, 0
-        if self.life.stop_wanted or not self._restarts.is_asked_about(end):
+        final = self.life.stop_wanted or self.life.isolated
+        if final or not self._restarts.is_asked_about(end):
             self._handle(Decided(attempt, again=False))
         else:
             self._restarts.decide(end, began, lambda decided: self._decided(attempt, decided))

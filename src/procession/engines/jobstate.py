@@ -10,6 +10,7 @@ from typing import Any
 from procession.engines.jobwords import JobPhase, Slot
 from procession.engines.lifecycle import JobLife
 from procession.engines.outcome import NodePart, job_end
+from procession.engines.will import Heir, Will
 from procession.engines.work import Work
 from procession.explain.ends import not_started
 from procession.explain.facts import facts_of_failure, facts_of_start
@@ -25,6 +26,7 @@ class JobState:
 
     engine: its name. place: the directory of the run's files, "" for none. run_id: what the job is
     called. parts: of this attempt, by node. hosts: of slots, also where agents are gone.
+    heirs: of slots, how a node is found if it takes over.
     said: what the engine said last. encryption: what protects links to agents, in words.
     address: where ranks of this attempt meet, as node 0 has chosen. active_at: when a rank anywhere
     wrote last. lost_at: when a node was lost last, in seconds, 0 for never. running_since: when all
@@ -52,6 +54,7 @@ class JobState:
         self.announce = announce
         self.parts: list[NodePart] = []
         self.hosts: dict[int, str] = {}
+        self.heirs: dict[int, Heir] = {}
         self.said: deque[str] = deque(maxlen=10)
         self.encryption: tuple[str, ...] = ()
         self.address: tuple[str, int] = ("", 0)
@@ -61,6 +64,13 @@ class JobState:
         self.late = False
         self.gather: float | None = None
         self.last: GroupEnd | None = None
+
+    def will(self, slots: Sequence[int]) -> Will | None:
+        """Give what the nodes of an attempt are told, None if they have not said who they are."""
+        heirs = [self.heirs[slot] for slot in slots if slot in self.heirs]
+        if len(heirs) < len(slots):
+            return None
+        return Will(tuple(heirs), self.life.attempt, self.life.regrouped)
 
     # -- as events
 
@@ -110,6 +120,8 @@ class JobState:
         """Say how this attempt ended."""
         spec, work = self.work.spec, self.work
         attempt = self.life.attempt
+        if self.life.isolated:
+            notes = (*notes, f"it does not go on here: {self._apart()}")
         end = job_end(spec.name, work.world, attempt, self.parts, notes, self.place)
         # The change that ended this attempt is counted already, if it is over.
         return end.__replace__(regrouped=min(attempt, self.life.regrouped))
@@ -127,8 +139,18 @@ class JobState:
             return last.__replace__(notes=(*notes, *last.notes))
         return self.end_of_attempt(notes) if self.parts else GroupEnd(name, world)
 
+    def _apart(self) -> str:
+        """Say that others may go on."""
+        world = next(world for world in self.life.worlds if not world.holds)
+        return (
+            f"{len(world.there)} of the last {world.size} machines are in contact, and the others "
+            "may go on"
+        )
+
     def _missing(self) -> str:
         """Say which agents came, where some did not."""
+        if self.life.isolated:
+            return self._apart()
         there = [s for s, state in enumerate(self.life.slots) if state in (Slot.IDLE, Slot.BUSY)]
         by_themselves = self.gather is not None
         what = "machines" if by_themselves else "agents"

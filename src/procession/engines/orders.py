@@ -18,6 +18,8 @@ def orders(state: JobState, action: Launch, *, specs: bool) -> Iterator[tuple[in
     specs: whether nodes are to run what is in the blob; without it, they know what they run.
     """
     work = state.work
+    heirs = state.will(action.slots)
+    will = heirs.plain() if heirs is not None else None
     blobs: dict[int, bytes] = {}
     for node, slot in enumerate(action.slots):
         spec = work.of(node)
@@ -44,4 +46,6 @@ def orders(state: JobState, action: Launch, *, specs: bool) -> Iterator[tuple[in
             "devices": work.devices,
             "gpus": work.gpus,
         }
+        if will is not None:
+            fields["will"] = will
         yield slot, fields, blobs.get(id(spec), b"")

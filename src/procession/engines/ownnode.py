@@ -38,6 +38,8 @@ class OwnNode(Record):
     line. hears: shows one that the driver has said to all. waits: called with the reason, each time
     that the driver was not found. values, errors: what the ranks of the last attempt sent, pickled,
     by local rank; they stay on this machine. first: what number the first of them had.
+    heir: the name of this launcher, the port at which it listens in case that it takes over,
+    whether it is the host, and when the host before was lost; see `will`.
     plan: plans the output of an attempt, in a directory, "" for none, and may give its ranks more
     variables. made: called with the group of each attempt, before it is started.
     """
@@ -55,6 +57,7 @@ class OwnNode(Record):
     values: dict[int, bytearray]
     errors: dict[int, dict[str, Any]]
     first: int = 0
+    heir: tuple[str, int, bool, float] | None = None
     plan: Callable[[Spec, str], tuple[Spec, Output]] = _planned
     made: Callable[[Group], None] = _nothing
     meets: tuple[str, int] = ("", 0)

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from procession.engines.will import Will
 from procession.values.base import Record
 from procession.values.errors import GroupEnd
 
@@ -17,6 +18,8 @@ class Reception(Record):
     seconds in which enough must come. last_call: seconds for more, once enough are there. farewell:
     seconds for them to leave. objection: says why a node cannot be taken, by its greeting, "" if it
     can. last_words: what all nodes are told at the end of the job, which the driver gives it.
+    elects: whether another machine takes over if this one is lost.
+    inherits: of the host that is lost, where the job began elsewhere.
     """
 
     door: socket.socket
@@ -27,3 +30,5 @@ class Reception(Record):
     farewell: float
     objection: Callable[[Mapping[str, Any]], str]
     last_words: Callable[[GroupEnd], dict[str, Any]]
+    elects: bool = False
+    inherits: Will | None = None

@@ -35,6 +35,10 @@ class JobRestarts:
         self._work = work
         self._decider = Decider(work.restart, on_failure, handlers, loop)
 
+    def count(self, used: int) -> None:
+        """Take note of restarts that there were before this driver."""
+        self._decider.count(used)
+
     @property
     def notes(self) -> list[str]:
         """What the report says about restarts, and why there is no further one."""

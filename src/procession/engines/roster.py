@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from procession.engines.clocks import Clocks
 from procession.engines.link import Link
 from procession.engines.pump import CREDIT
+from procession.engines.will import Heir, read_heir
 from procession.engines.wire import Message
 from procession.system.eventloop import EventLoop
 from procession.values.base import Record
@@ -65,7 +66,7 @@ class AgentRecord(Record):
     """What is known of an agent.
 
     order, nproc: where nodes come by themselves, by which they are put in order, and how many ranks
-    each has. owed: bytes of its output
+    each has. heir: how others find it if it takes over. owed: bytes of its output
     shown since its last credit.
     """
 
@@ -79,6 +80,7 @@ class AgentRecord(Record):
     clocks: Clocks
     order: tuple[Any, ...] = ()
     nproc: int = 0
+    heir: Heir | None = None
     owed: int = 0
 
 
@@ -207,6 +209,7 @@ class Roster:
             clocks=Clocks(),
             order=_order(message.fields.get("order")),
             nproc=int(message.fields.get("nproc", 0)),
+            heir=read_heir(message.fields.get("heir")),
         )
         why = self._refusal(agent) or self._listener.objection(message.fields)
         if why:

@@ -13,6 +13,7 @@ from procession.engines.job import Job
 from procession.engines.reception import Reception
 from procession.engines.rendezvous.member import objection_of
 from procession.engines.rendezvous.terms import SPARES, Terms
+from procession.engines.will import Will
 from procession.engines.work import Share, divide
 from procession.values.errors import GroupEnd
 from procession.values.spec import Spec
@@ -67,12 +68,15 @@ def make_hosted_job(
     *,
     agent: Agent,
     last_words: Callable[[GroupEnd], dict[str, Any]],
+    elects: bool = False,
+    inherits: Will | None = None,
     **options: Any,
 ) -> Job:
     """Make the job of all machines, on the one that hosts the rendezvous.
 
     spec: what each machine runs. door: listens at the agreed port. agent: of this machine.
-    last_words: what all launchers are told at the end. options: of `Job`.
+    last_words: what all launchers are told at the end. elects, inherits: see `Reception`.
+    options: of `Job`.
     """
     work = divide(Share(spec), terms.most)
     if not work.restart.node_losses:
@@ -86,6 +90,8 @@ def make_hosted_job(
         farewell=terms.close,
         objection=objection_of(terms),
         last_words=last_words,
+        elects=elects,
+        inherits=inherits,
     )
     return Job(work, Launchers(terms, agent), lease=terms.lease, reception=reception, **options)
 

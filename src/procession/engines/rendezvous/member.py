@@ -89,8 +89,13 @@ def make_agent(
     hosts: bool,
     signals: Sequence[int] = (),
     say: Callable[[str], None],
+    also: Sequence[tuple[str, int]] = (),
 ) -> Agent:
-    """Make the agent of this machine. spec: what each machine runs. hosts: also the rendezvous."""
+    """Make the agent of this machine.
+
+    spec: what each machine runs. hosts: also the rendezvous. also: further addresses and ports at
+    which the host may be.
+    """
     known: dict[str, Any] = {"nproc": spec.nproc, "least": terms.least, "most": terms.most}
     if terms.number is None:
         known["order"] = [terms.local_addr or own_name(), os.getpid()]
@@ -109,7 +114,7 @@ def make_agent(
         errors={},
         meets=(terms.host, terms.ranks_port) if terms.ranks_port else ("", 0),
     )
-    at = ((("127.0.0.1", terms.port),) if hosts else ()) + ((terms.host, terms.port),)
+    at = ((("127.0.0.1", terms.port),) if hosts else ()) + ((terms.host, terms.port), *also)
     slot = ANY_SLOT if terms.number is None else terms.number
     return Agent(Invitation(at, key, terms.lease, slot), own)
 
@@ -146,11 +151,16 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
             1,
             found=False,
         )
-    return Verdict(
-        f"procession: {name} was ended here: the launcher at {terms.at}, which hosts the "
-        f"rendezvous, is lost ({agent.lost.removeprefix('the driver is lost: ') or 'it ended'})",
-        1,
-    )
+    return Verdict(f"procession: {name} was ended here: {say_lost(agent, terms)}", 1)
+
+
+def say_lost(agent: Agent, terms: Terms) -> str:
+    """Say that the host is lost, which node it was, and why."""
+    who = f"the launcher at {terms.at}"
+    if agent.will is not None and agent.will.host:
+        who = f"{agent.will.host}, at {terms.at}"
+    why = agent.lost.removeprefix("the driver is lost: ") or "it ended"
+    return f"{who}, which hosts the rendezvous, is lost ({why})"
 
 
 def say_spare(agent: Agent, name: str) -> str:
