@@ -84,6 +84,8 @@ def test_the_host_is_killed(machines, training):
         first.signal(signal.SIGKILL)
         second.shows(b"rank 0 of 2 from step True, 0", patience=PATIENCE)
         third.shows(b"rank 1 of 2 from step True, 0", patience=PATIENCE)
+        # Until the host knows that the ranks of both run, it needs the others, too.
+        until(lambda: log.read_text().count(" 2\n") > 50, "both run", PATIENCE)
         third.signal(signal.SIGKILL)  # of two machines, the host goes on
         until(lambda: b"rank 0 of 1 from step True, 0" in second.out, "it goes on", PATIENCE)
         log.with_name("log.hold").unlink()
