@@ -35,6 +35,7 @@ from procession.engines.contract import (
     Said,
     SlotGone,
 )
+from procession.engines.deadlines import seconds_of
 from procession.engines.enginethread import EngineThread
 from procession.engines.invitation import Invitation
 from procession.engines.jobstate import JobState
@@ -42,7 +43,6 @@ from procession.engines.jobwords import (
     Action,
     Arm,
     Deadline,
-    DeadlineKind,
     Decide,
     Decided,
     Dismiss,
@@ -61,14 +61,12 @@ from procession.engines.jobwords import (
 from procession.engines.jobwords import Event as JobEvent
 from procession.engines.lifecycle import JobLife
 from procession.engines.orders import orders
-from procession.engines.outcome import NodePart
 from procession.engines.printer import Printer
 from procession.engines.questions import Questions
-from procession.engines.reception import Reception
+from procession.engines.reception import Reception, say_missing
 from procession.engines.restarts import JobRestarts
 from procession.engines.roster import AgentRecord, Roster
 from procession.engines.shareddirectory import SharedDirectory
-from procession.engines.will import Will
 from procession.engines.wire import KEY_BYTES
 from procession.engines.work import Work
 from procession.forkserver.boot import own_python
@@ -84,11 +82,8 @@ from procession.values.policy import StopRequest
 LEASE = 5.0  # seconds of silence after which either side takes the other for lost
 FENCE = 2.0  # seconds from the loss of a node to the next attempt
 FAREWELL = 3.0  # seconds for agents to leave; then the engine kills them
-MARGIN = 5.0  # seconds beyond all deadlines of a group, for its agent's own work
 LAST_WORDS = 2.0  # seconds for the console to take what is left, where nobody is patient
 LAST_GRACE = 1.0  # seconds for ranks to end, where other machines may soon go on with the job
-SETTLE = 0.5  # seconds for further nodes, when one came or went in an elastic job
-SAID_AFTER = (5.0, 25.0, 90.0)  # seconds between two lines that nodes are missing
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
 
 
@@ -149,7 +144,8 @@ class Driver:
         self._restarts = JobRestarts(work, on_failure, self.journal.handlers, self._loop)
         self.journal.on_fault(self._loop.fail)
         if reception is not None and reception.inherits is not None:
-            self._inherit(reception.inherits)
+            self.state.inherit(reception.inherits)
+            self._restarts.count(reception.inherits.restarts)
         self._actions: deque[Action] = deque()
         try:
             make_room(self.life.count)
@@ -168,17 +164,11 @@ class Driver:
             key=self._key,
             lease=lease,
             most=self.life.count,
-            beat=self._beat,
+            beat=self.state.beat,
             encrypted=encrypted,
         )
         self.questions = Questions(self._loop, self._roster.tell, self._busy)
         self.agent_events.questions = self.questions
-
-    def _inherit(self, will: Will) -> None:
-        """Go on where a host that was lost had come to."""
-        self.life.inherit(will.attempt + 1, will.regrouped + 1, len(will.world))
-        self._restarts.count(will.attempt - will.regrouped)
-        self.state.lost_at = will.lost_at
 
     # -- from other threads
 
@@ -272,7 +262,7 @@ class Driver:
             self._roster.watch(self._door)
             known = {JOB: self.state.run_id, DRIVER: os.uname().nodename}
             if self._reception is not None:
-                self._say_missing(SAID_AFTER)
+                say_missing(self.life, self._loop, self._announce)
             self._engine.start(AgentCommand(argv, {**invitation.variables(), **known}))
             while not self.life.phase.final:
                 self.journal.publish()
@@ -280,20 +270,6 @@ class Driver:
             self._conclude()
         finally:
             self.close()
-
-    def _say_missing(self, after: tuple[float, ...]) -> None:
-        """Say now and then that nodes are missing that are to come by themselves."""
-        life = self.life
-
-        def say() -> None:
-            if life.attempt or life.phase is not JobPhase.GATHERING:
-                return
-            there, needs = life.tally[Slot.IDLE], life.least
-            if there < needs:
-                self._announce(f"{there} of {needs} machines came; waiting for the others")
-            self._say_missing(after[1:] or after)
-
-        self._loop.after("missing", after[0], say)
 
     def _handle(self, event: JobEvent) -> None:
         before, missing = (self.life.phase, self.life.attempt), self.life.missing
@@ -339,23 +315,17 @@ class Driver:
             assert isinstance(action, End)
 
     def _arm(self, deadline: Deadline) -> None:
-        stop = self.work.spec.stop
-        grace = self._stop_how.get("grace", stop.grace)
-        notice = self._stop_how.get("notice", stop.notice)
-        seconds = {
-            DeadlineKind.GATHER: self.work.spec.hang.start,
-            DeadlineKind.LAST_CALL: 0.0,
-            DeadlineKind.STOP: notice + grace + stop.reap + MARGIN,
-            DeadlineKind.KILL: stop.reap + MARGIN,
-            DeadlineKind.BACKOFF: self._fence() if self.life.changed else self._delay,
-        }
-        if self._reception is not None:
-            seconds[DeadlineKind.GATHER] = self._reception.gather
-            call = self._reception.last_call
-            if self.life.attempt:
-                call = max(min(call, SETTLE), self._fence())
-            seconds[DeadlineKind.LAST_CALL] = call
-        self._loop.after(deadline.kind, seconds[deadline.kind], lambda: self._handle(deadline))
+        fence = self._fence()
+        seconds = seconds_of(
+            deadline.kind,
+            self.work.spec,
+            self._stop_how,
+            self._reception,
+            backoff=fence if self.life.changed else self._delay,
+            fence=fence,
+            running=bool(self.life.attempt),
+        )
+        self._loop.after(deadline.kind, seconds, lambda: self._handle(deadline))
 
     def _stop(self, action: Stop) -> None:
         fields: dict[str, Any]
@@ -373,12 +343,6 @@ class Driver:
         if self._reception is not None:
             for slot in self._roster.agents:
                 self._roster.tell(slot, "say", {"text": text})
-
-    def _beat(self) -> dict[str, Any]:
-        """Give what heartbeats contain: for how long no rank has written anything."""
-        if self.work.spec.hang.silence is None:
-            return {}
-        return {"quiet": max(0, time.monotonic_ns() - self.state.active_at)}
 
     def _was_shown(self, blocks: list[tuple[object, int]]) -> None:
         self._loop.request(lambda: self._roster.credit(blocks))
@@ -405,12 +369,7 @@ class Driver:
         work = self.work = state.work = self.work.__replace__(nodes=len(agents), sizes=sizes)
         if sizes:
             self.printer.prefixes = work.prefixes()
-        state.active_at = time.monotonic_ns()
-        named = self._reception is not None
-        state.parts = [
-            NodePart(n, agent.host, work.first(n), work.size(n), agent.clocks, {}, named=named)
-            for n, agent in enumerate(agents)
-        ]
+        state.begin_attempt(agents, named=self._reception is not None)
         self._tell_places(action.slots)
         for slot, fields, blob in orders(state, action, specs=self._reception is None):
             self._roster.tell(slot, "launch", fields, blob)

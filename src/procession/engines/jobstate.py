@@ -10,6 +10,7 @@ from typing import Any
 from procession.engines.jobwords import JobPhase, Slot
 from procession.engines.lifecycle import JobLife
 from procession.engines.outcome import NodePart, job_end
+from procession.engines.roster import AgentRecord
 from procession.engines.will import Heir, Will
 from procession.engines.work import Work
 from procession.explain.ends import not_started
@@ -71,6 +72,26 @@ class JobState:
         if len(heirs) < len(slots):
             return None
         return Will(tuple(heirs), self.life.attempt, self.life.regrouped)
+
+    def begin_attempt(self, agents: Sequence[AgentRecord], *, named: bool) -> None:
+        """Begin an attempt with the nodes of these agents. named: see `NodePart`."""
+        self.active_at = time.monotonic_ns()
+        first, size = self.work.first, self.work.size
+        self.parts = [
+            NodePart(n, agent.host, first(n), size(n), agent.clocks, {}, named=named)
+            for n, agent in enumerate(agents)
+        ]
+
+    def inherit(self, will: Will) -> None:
+        """Go on where a host that was lost had come to."""
+        self.life.inherit(will.attempt + 1, will.regrouped + 1, len(will.world))
+        self.lost_at = will.lost_at
+
+    def beat(self) -> dict[str, Any]:
+        """Give what heartbeats contain: for how long no rank has written anything."""
+        if self.work.spec.hang.silence is None:
+            return {}
+        return {"quiet": max(0, time.monotonic_ns() - self.active_at)}
 
     # -- as events
 

@@ -6,9 +6,14 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from procession.engines.jobwords import JobPhase, Slot
+from procession.engines.lifecycle import JobLife
 from procession.engines.will import Will
+from procession.system.eventloop import EventLoop
 from procession.values.base import Record
 from procession.values.errors import GroupEnd
+
+SAID_AFTER = (5.0, 25.0, 90.0)  # seconds between two lines that nodes are missing
 
 
 class Reception(Record):
@@ -32,3 +37,25 @@ class Reception(Record):
     last_words: Callable[[GroupEnd], dict[str, Any]]
     elects: bool = False
     inherits: Will | None = None
+
+
+def say_missing(
+    life: JobLife,
+    loop: EventLoop,
+    announce: Callable[[str], None],
+    after: tuple[float, ...] = SAID_AFTER,
+) -> None:
+    """Say now and then that nodes are missing that are to come by themselves.
+
+    after: seconds until the next line, and those after it; the last of them again and again.
+    """
+
+    def say() -> None:
+        if life.attempt or life.phase is not JobPhase.GATHERING:
+            return
+        there, needs = life.tally[Slot.IDLE], life.least
+        if there < needs:
+            announce(f"{there} of {needs} machines came; waiting for the others")
+        say_missing(life, loop, announce, after[1:] or after)
+
+    loop.after("missing", after[0], say)

@@ -42,6 +42,11 @@ class Will(Value):
                 return f"node {rank} ({heir.host})"
         return ""
 
+    @property
+    def restarts(self) -> int:
+        """How many restarts were used: attempts that began for another reason than a change."""
+        return self.attempt - self.regrouped
+
     def heirs(self, least: int, most: int) -> list[Heir]:
         """Give those who may take over, the first one first; none if the job cannot go on.
 
