@@ -23,7 +23,7 @@ import errno
 import os
 import select
 import time
-from collections import deque
+from _collections import deque  # `collections` around it takes 1 ms to import
 
 from procession.forkserver.programs import Programs
 from procession.system.prctl import die_with_parent

@@ -32,7 +32,6 @@ import _socket as socket  # the module `socket` around it takes 2 ms to import
 import errno
 import os
 import select
-import signal
 import time
 
 from procession.forkserver import protocol
@@ -40,6 +39,7 @@ from procession.forkserver.forking import Forking, close_all, remove_traces
 from procession.forkserver.owner import Owner
 from procession.system import tree
 from procession.system.prctl import become_subreaper, wake_with_parent
+from procession.system.signals import plain as signal
 from procession.system.waking import wake_no_more
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -100,7 +100,7 @@ class Server:
 
     # -- life
 
-    def serve(self, mask: set[signal.Signals] | set[int] | None = None) -> Job | None:
+    def serve(self, mask: set[int] | None = None) -> Job | None:
         """Work until the launcher is gone: None then; in a forked rank its job.
 
         mask: the signals that ranks shall have blocked, those of this thread if None.

@@ -121,6 +121,7 @@ class Exits:
         self._gone: set[int] = set()  # whose exit is known, while it is being decided what follows
         self._refused_one = False
         self._heard_at = 0  # the latest time that a report gave
+        self._woken_in = 0  # the look of the loop in which the forkserver was woken last
         self._oom = OomWatch()
         self._deaths = Deaths(loop, self._seen_dead)
 
@@ -217,7 +218,9 @@ class Exits:
         alone = self.server.lost or self.server.silent
         at = time.monotonic_ns()
         if self.lives(rank):
-            self.server.wake()
+            if self._woken_in != self._loop.looked:  # once, however many are dead
+                self._woken_in = self._loop.looked
+                self.server.wake()
             wait = 0.0 if alone else STATUS_SECONDS
             self._loop.after(("status", rank), wait, lambda: self._find_out(rank, at, alone))
 

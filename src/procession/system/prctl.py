@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 
 from procession.system.facilities import named
+from procession.system.signals import plain as signal
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -1,7 +1,8 @@
 """Signals that wait, and the `signal` module below its enumerations. Standard library only.
 
-`signal.pthread_sigmask` makes a member of an enumeration of every signal that was blocked: that is
-felt where it is called for each rank.
+`signal` itself imports `enum` and much with it, which is felt where a forkserver starts. And its
+`pthread_sigmask` makes a member of an enumeration of every signal that was blocked, which is felt
+where it is called for each rank.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ be another process here.
 from __future__ import annotations
 
 import os
-import signal
 
 from procession.system.files import process_fields
 from procession.system.identity import pids_of, proc_is_ours
+from procession.system.signals import plain as signal
 
 CHILDREN = "/proc/thread-self/children"  # of a process with one thread: all of them
 

@@ -45,6 +45,7 @@ LIBC, THREADS = "libc.so.6", "libpthread.so.0"
 CONTEXT, STACK = 1024, 4096  # bytes; a ucontext_t has 968
 FIRST_STACK = 4096
 LINK, STACK_AT, STACK_SIZE, MASK = 8, 16, 32, 296  # offsets in it
+FIRST, SECOND, THIRD = 104, 112, 136  # those of a call's arguments: rdi, rsi, rdx
 FUNCTIONS = ("setsid", "prctl", "signal", "close", "write", "dup2", "execve", "memcpy", "_exit",
              "setcontext")  # fmt: skip
 ALL = (1 << 64) - 1
@@ -76,13 +77,12 @@ class Chain:
             ("close", (self._reader,)),
             ("write", (self._writer, ctypes.addressof(self._fault), 1)),
         ]
-        varying: list[Call] = [*[("dup2", (0, 0))] * 3, ("execve", (0, 0, 0))]
+        varying: list[Call] = [*(("dup2", (0, to)) for to in range(3)), ("execve", (0, 0, 0))]
         after: list[Call] = [
             ("memcpy", (ctypes.addressof(self._fault), self._errno, 4)),
             ("_exit", (127,)),
         ]
         calls = [*before, *varying, *after]
-        self._varying = len(before)
         self._count = len(calls)
         size = self._count * (CONTEXT + STACK)
         self._memory = ctypes.create_string_buffer(size + FIRST_STACK + 64)
@@ -91,6 +91,11 @@ class Chain:
         for place, (name, args) in enumerate(calls):
             self._lay(place, name, args)
         self._laid = ctypes.string_at(self._base, size)  # a run of the chain uses its stacks up
+        # To lay these calls anew for each program would take a tenth of its start.
+        first = self._base + len(before) * CONTEXT
+        self._streams = [self._word(first + each * CONTEXT + FIRST) for each in range(3)]
+        execve = first + 3 * CONTEXT
+        self._program = [self._word(execve + each) for each in (FIRST, SECOND, THIRD)]
 
     @classmethod
     def make(cls, handlers: dict[int, int], mask: Iterable[int]) -> Chain | None:
@@ -108,6 +113,9 @@ class Chain:
             return chain
         chain.close()
         return None
+
+    def _word(self, at: int) -> ctypes.c_long:
+        return ctypes.c_long.from_address(at)
 
     def _lay(self, place: int, name: str, args: tuple[int, ...]) -> None:
         context = self._base + place * CONTEXT
@@ -134,11 +142,11 @@ class Chain:
         block = (ctypes.c_char_p * (len(env) + 1))(*env, None)
         file = ctypes.create_string_buffer(os.fsencode(path))
         ctypes.memmove(self._base, self._laid, len(self._laid))
-        first = self._varying
-        for target, fd in enumerate(streams):
-            self._lay(first + target, "dup2", (fd, target))
+        for word, fd in zip(self._streams, streams, strict=True):
+            word.value = fd
         program = ctypes.addressof(file), ctypes.addressof(words), ctypes.addressof(block)
-        self._lay(first + 3, "execve", program)
+        for word, address in zip(self._program, program, strict=True):
+            word.value = address
         self._fault.value = 0
         start, context = ctypes.c_void_p(self._at["setcontext"]), ctypes.c_void_p(self._base)
         pid = self._clone(start, self._first_stack, CLONE, context)

@@ -86,6 +86,7 @@ def warm_up(*, preloaded: bool) -> None:
     for name in (
         "faulthandler",
         "fcntl",
+        "importlib.machinery",
         "json",
         "pickle",
         "traceback",
