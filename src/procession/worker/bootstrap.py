@@ -95,6 +95,7 @@ def warm_up(*, preloaded: bool) -> None:
         __import__(name)
     title.find_place()
     if preloaded:
+        __import__("procession.worker.renewal")
         ending.remember()
 
 
