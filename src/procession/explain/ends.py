@@ -15,7 +15,6 @@ from procession.system.procstate import describe
 from procession.values.errors import GroupEnd, Outcome, RankEnd, StartFailed
 from procession.values.exit import signal_name
 from procession.values.program import Function
-from procession.values.shared import name_of
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -234,6 +233,8 @@ def _note(
         return f"its process {describe(record.pid)}"
     notes: list[str] = []
     if record.description.get("shared") and spec.shared is not None:
+        from procession.values.shared import name_of  # it is there: it has checked the set-up
+
         notes.append(f"raised by the shared set-up {name_of(spec.shared)}, before the program")
     if record.refused:
         notes.append(record.refused)

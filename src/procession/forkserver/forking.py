@@ -23,7 +23,6 @@ import errno
 import os
 import select
 import time
-from _collections import deque  # `collections` around it takes 1 ms to import
 
 from procession.forkserver.programs import Programs
 from procession.system.prctl import die_with_parent
@@ -32,6 +31,7 @@ from procession.worker import setup
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterable
     from typing import Any
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from procession.forkserver.preload import Preloaded
 
     Job = dict[str, Any]
+else:
+    from _collections import deque  # `collections` around it takes 1 ms to import
 
 ALL_SIGNALS = signal.valid_signals()
 STAGE_SEPARATOR = b"\0"

@@ -44,7 +44,7 @@ from procession.system.waking import wake_no_more
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from procession.forkserver.contained import Contained
@@ -100,7 +100,7 @@ class Server:
 
     # -- life
 
-    def serve(self, mask: set[int] | None = None) -> Job | None:
+    def serve(self, mask: Iterable[int] | None = None) -> Job | None:
         """Work until the launcher is gone: None then; in a forked rank its job.
 
         mask: the signals that ranks shall have blocked, those of this thread if None.

@@ -18,7 +18,6 @@ from procession.system.identity import own_mark
 from procession.system.ports import free_port
 from procession.values.environment import Place, common_environment, own_environment
 from procession.values.program import Command, Function, Module, Script, words_of
-from procession.values.shared import SharedCall, name_of
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from procession.preload.learned import Learning
     from procession.preload.plan import Plan
     from procession.prepare.results import ResultReader
+    from procession.values.shared import SharedCall
     from procession.warm.launching import Warm
 
 
@@ -189,6 +189,7 @@ class RankJobs:
     def _shared(self, shared: Callable[[], Any] | SharedCall) -> dict[str, Any]:
         """Describe the shared set-up for the forkserver; see `worker.shared`."""
         from procession.preload.choose import common_variables
+        from procession.values.shared import SharedCall, name_of
 
         by_rank = variables_of(self._spec, self._env, self.resources.places.placed)
         called = None

@@ -131,7 +131,10 @@ class Ranks:
         """Take note of a new process; pidfd: -1 if none could be had."""
         if not self.lives(rank):  # it was called back, which its forkserver heard too late
             if pidfd >= 0:
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                try:
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                except OSError:
+                    pass  # gone already
                 os.close(pidfd)
             return
         record = self.records[rank]

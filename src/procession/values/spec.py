@@ -29,15 +29,14 @@ from procession.values.program import (
     programs_by_rank,
 )
 from procession.values.ranks import by_rank, is_by_rank
-from procession.values.shared import SharedCall, check_shared
 from procession.values.typed import cast
-from procession.values.warm import check_warm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
     from procession.values.contain import Contain
+    from procession.values.shared import SharedCall
 
     StartMethod = Literal["forkserver", "spawn", "fork"]
 
@@ -197,9 +196,9 @@ def make_spec(
         node=node,
         on_failure=on_failure,
         placement=placement,
-        shared=check_shared(shared, targets, start_method),
-        warm=check_warm(warm),
         contain=check_contained(check_contain(contain), start_method, placement.memory_limit),
+        shared=_shared(shared, targets, start_method),
+        warm=_warm(warm),
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
 
@@ -263,3 +262,21 @@ def _environment(value: Any) -> dict[str, str | None]:
                 "it must be a string without NUL (or None, to take it away)"
             )
     return env
+
+
+def _shared(
+    shared: Any, programs: list[Program], start_method: str
+) -> Callable[[], Any] | SharedCall | None:
+    if shared is None:
+        return None
+    from procession.values.shared import check_shared
+
+    return check_shared(shared, programs, start_method)
+
+
+def _warm(warm: object) -> float | None:
+    if warm is None:
+        return None
+    from procession.values.warm import check_warm
+
+    return check_warm(warm)

@@ -237,6 +237,7 @@ def run_in_fork(job: Job) -> None:
         from procession.worker.renewal import after_fork
 
         after_fork(*job["imports"])
+        ending.begin()
     code = 0
     try:
         run(job)

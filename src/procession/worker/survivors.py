@@ -50,14 +50,18 @@ def flush_files() -> None:
                 pass  # the interpreter could not report it either
 
 
-def finalizers_left(packages: frozenset[str]) -> bool:
+def finalizers_left(packages: frozenset[str], born: object) -> bool:
     """Whether something is left that does something when it is destroyed.
 
     packages: top-level packages that were there before the fork; their callbacks only free memory.
+    born: a list that was made before the program began: if the collector does not show it any more,
+    the program has hidden its objects (`gc.freeze`), and anything may be left.
     """
     harmless = _harmless()
     looks: dict[type, Callable[[Any], bool] | None] = {}
     objects: list[Any] = gc.get_objects()
+    if not any(each is born for each in objects):
+        return True
     for each in objects:
         kind: type[Any] = type(each)  # pyright: ignore[reportUnknownVariableType]
         if kind in looks:
