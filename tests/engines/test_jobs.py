@@ -683,8 +683,8 @@ def talk(folder, count):
 
 
 def test_output_of_one_node_is_a_sign_of_life_of_all(tmp_path):
-    hang = procession.Hang(silence=2.0)
-    job, _ = start(talk, LocalEngine(2), args=(str(tmp_path), 32), hang=hang, lease=1.0)
+    hang = procession.Hang(silence=4.0)  # the other node is silent for 6.5
+    job, _ = start(talk, LocalEngine(2), args=(str(tmp_path), 26), hang=hang, lease=1.0)
     assert job.wait(40).values == ["done"] * 4
 
 
