@@ -149,6 +149,7 @@ def nothing_left(tmp_path_factory, monkeypatch, request):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     fds, threads, before = descriptors(), set(threading.enumerate()), handlers()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     yield
     procession.forkserver.close()
     deadline = time.monotonic() + PATIENCE
@@ -166,6 +167,8 @@ def nothing_left(tmp_path_factory, monkeypatch, request):
             break
         time.sleep(0.01)
     left += [f"handler of signal {n}" for n, h in handlers().items() if h != before[n]]
+    blocked = signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    left += [f"blocked signal {n}" for n in blocked - mask]
     left += [f"temporary file {name}" for name in os.listdir(scratch)]
     dead_sockets(remove=True)  # of launchers that the test has killed
     left += [f"in the runtime directory: {name}" for name in os.listdir(runtime)]

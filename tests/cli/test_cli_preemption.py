@@ -24,9 +24,10 @@ RUDE = """
 CATCHING = """
     import signal, time
     import procession
-    signal.signal(signal.SIGUSR1, lambda *_: print("caught", flush=True))
+    caught = []
+    signal.signal(signal.SIGUSR1, lambda *_: caught.append(print("caught", flush=True)))
     print("works", flush=True)
-    while not procession.stopping():
+    while not (procession.stopping() and caught):
         time.sleep(0.002)
     """
 FORWARDED = """

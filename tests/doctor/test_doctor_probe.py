@@ -41,6 +41,9 @@ def test_this_process_is_no_subreaper_and_has_its_signal_still():
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_kernel_or_filter_that_refuses(name, monkeypatch):
+    if name == "kill_group" and not probe.try_feature(name).works:
+        pytest.skip("no cgroup (v2) here below which this user may make one")
+
     def refuse(*_args, **_more):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 

@@ -33,12 +33,17 @@ def join(path: str) -> None:
     _write(f"{path}/cgroup.procs", b"0")
 
 
+def kill(path: str) -> None:
+    """Kill all that is in it. Raises OSError."""
+    _write(f"{path}/cgroup.kill", b"1")
+
+
 def end(path: str) -> bool:
     """Kill all that is in it, and remove it; whether that was done. Never raises."""
     until = time.monotonic() + GOING_TIME
     while True:
         try:
-            _write(f"{path}/cgroup.kill", b"1")
+            kill(path)
             os.rmdir(path)
             return True
         except FileNotFoundError:

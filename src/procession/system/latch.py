@@ -53,7 +53,8 @@ class Latch:
 
 def _sleep(lock: _thread.LockType, timeout: float | None) -> None:
     """Wait until the lock is released, or the time is over."""
-    longest = LOOK_UP if threading.current_thread() is threading.main_thread() else -1.0
+    # Not `current_thread`: it lists a thread that `threading` has not started, for ever.
+    longest = LOOK_UP if _thread.get_ident() == threading.main_thread().ident else -1.0
     if timeout is None:
         while not lock.acquire(True, longest):
             pass

@@ -188,7 +188,14 @@ def _namespaces() -> str:
 
 
 def _kill_group() -> str:
-    return "" if killgroup.end(killgroup.make(own_place())) else "it could not be removed"
+    path = killgroup.make(own_place())
+    try:
+        killgroup.kill(path)
+    except OSError as e:
+        return os.strerror(e.errno or 0)
+    finally:
+        os.rmdir(path)
+    return ""
 
 
 def _close_range() -> str:
