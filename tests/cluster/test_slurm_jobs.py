@@ -232,7 +232,9 @@ def test_under_srun_the_tasks_are_one_job(slurm, tmp_path):
 @pytest.mark.parametrize("count", [3, 2])
 def test_under_srun_the_number_of_nodes_may_be_said(slurm, tmp_path, count):
     """With fewer than there are tasks, the others are spare."""
-    script = write(tmp_path / "see.py", "import os\nprint('rank ' + os.environ['RANK'])\n")
+    # It lasts until the spare task has come: one that finds the job over exits with 1.
+    work = "import os, time\nprint('rank ' + os.environ['RANK'])\ntime.sleep(4)\n"
+    script = write(tmp_path / "see.py", work)
     line = ["srun", "-N3", "--ntasks-per-node=1", *PROCESSION, "run", "--nnodes", count, "-n", 2]
     said = slurm.run(*line, script).stdout
     assert sorted(said.splitlines()) == [f"[{n // 2}:{n}] rank {n}" for n in range(2 * count)]
