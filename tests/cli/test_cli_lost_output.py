@@ -107,5 +107,9 @@ def test_a_variable_without_a_name_is_left_out(tmp_path):
     assert (done.returncode, done.stdout.count("started")) == (0, 2), done.stderr
 
 
-def test_a_rank_that_does_not_start_in_time_was_not_terminated():
-    assert in_shell("run", "--start-timeout", "0.001", "sleep", "2").returncode == 1
+def test_a_rank_that_does_not_start_in_time_was_not_terminated(tmp_path, monkeypatch):
+    write(tmp_path / "slow.py", "import time\ntime.sleep(30)\n")
+    script = write(tmp_path / "work.py", "")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    words = ("run", "--start-timeout", "0.5", "--preload", "slow", script)
+    assert in_shell(*words).returncode == 1
