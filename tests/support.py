@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import procession
-from conftest import alive, marked, until
+from conftest import alive, descriptors, marked, until
 
 PYTHON = sys.executable
 PROCESSION = (str(Path(PYTHON).with_name("procession")),)  # what people type: it is installed
@@ -147,6 +147,7 @@ __all__ = [
     "QUICK",
     "Launcher",
     "alive",
+    "descriptors",
     "failure_of",
     "gone",
     "marked",

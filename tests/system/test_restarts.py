@@ -219,9 +219,15 @@ def test_when_there_is_no_more_the_group_ends(tmp_path):
 
 
 def test_a_rank_that_waits_for_its_time_is_stopped_with_the_others(tmp_path):
-    script = program(tmp_path, "time.sleep(600) if rank == '0' else sys.exit(4)")
-    restart = Restart(max=2, scope="rank", backoff=60)
-    group = procession.start(script, nproc=2, restart=restart)
+    source = """
+    while rank == "0" or not (place / "go").exists():
+        time.sleep(0.002)
+    sys.exit(4)
+    """
+    restart = Restart(max=2, scope="rank", backoff=600, longest=600)
+    group = procession.start(program(tmp_path, source), nproc=2, restart=restart)
+    until(lambda: len(lives(tmp_path)) == 2)
+    (tmp_path / "go").touch()  # before, `start` would wait for the rank that starts again
     until(lambda: "restarting" in kinds_now(group))
     group.stop()
     assert group.state is Phase.STOPPED

@@ -1,13 +1,14 @@
 import gc
 import multiprocessing
 import subprocess
+from collections import Counter
 from multiprocessing import shared_memory
 
 import numpy as np
 import pytest
 
 import procession
-from support import PYTHON, run_python, write
+from support import PYTHON, descriptors, run_python, write
 
 SPAWN = multiprocessing.get_context("spawn")
 METHODS = ("forkserver", "spawn", "fork")
@@ -255,8 +256,16 @@ def test_fork_context_is_refused_by_the_drop_in_for_multiprocessing(start, wrap)
     from procession.multiprocessing import start_processes
 
     thing = multiprocessing.get_context("fork").Event()
-    with pytest.raises((procession.SpecError, RuntimeError), match="fork context"):
+    before = eventfds()
+    with pytest.raises((procession.SpecError, RuntimeError), match="fork context") as caught:
         start_processes(wait, args=(wrap(thing),), nprocs=1, start_method=start)
+    assert caught.value  # an exception that is kept, with its frames, keeps nothing open
+    assert eventfds() == before
+
+
+def eventfds():
+    """Count what the drop-in opens for each process that it is to start."""
+    return Counter(descriptors().values())["anon_inode:[eventfd]"]
 
 
 def wait(_, thing):
@@ -286,9 +295,9 @@ def test_fork_context_is_refused_in_one_clear_line(kind, method):
     assert "argument 1" in text
     assert "get_context('spawn')" in text
     assert "start_method='fork'" in text
-    if kind == "Queue":
-        thing.close()
-        thing.join_thread()
+    if kind.endswith("Queue"):  # the exception's frames hold it: it would wait for the collector
+        thing._reader.close()
+        thing._writer.close()
 
 
 @pytest.mark.parametrize("method", METHODS)

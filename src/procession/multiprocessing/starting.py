@@ -48,7 +48,12 @@ def start(
     if multiprocessing.current_process().daemon:
         raise AssertionError("a daemonic process must not have children")
     sentinels = [Sentinel() for _ in processes]
-    group = _begun(fn, args, processes, start_method, env)
+    try:
+        group = _begun(fn, args, processes, start_method, env)
+    except BaseException:
+        for sentinel in sentinels:  # an exception that is kept would keep them
+            sentinel.close()
+        raise
     try:
         left = dict(enumerate(sentinels))  # of ranks that have not ended
         watch = Watch(group, UNKNOWN_STATUS, lambda rank: left.pop(rank).ring())
