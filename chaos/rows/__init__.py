@@ -10,6 +10,8 @@ NAMES = (
     "ranks_end",
     "two_failures",
     "launcher_killed",
+    "forkserver_killed",
+    "both_killed",
     "signals",
     "unruly",
 )

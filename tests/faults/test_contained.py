@@ -203,6 +203,21 @@ def test_a_cgroup_is_removed(tmp_path):
     until(lambda: not groups() - before, "the end of the cgroup", PATIENTLY)
 
 
+def test_a_cgroup_whose_guard_was_killed_as_well_is_removed_by_clean(tmp_path):
+    need("cgroup")
+
+    def groups():
+        mark = f"@{run.launcher.pid}-"
+        return [name for name in os.listdir(own_place()) if mark in name]
+
+    run = Daemons("cgroup", tmp_path)
+    os.kill(run.guard, signal.SIGSTOP)
+    run.kill(run.server, run.guard)
+    assert run_procession("clean", timeout=40).returncode == 0
+    assert groups() == []
+    until(lambda: not run.left(), "the end of all", PATIENTLY)
+
+
 # -- what people see is what they see otherwise
 
 

@@ -11,7 +11,18 @@ import pytest
 
 import procession
 from procession import GroupFailed, Hang, Outcome, Phase, Stop
-from support import OBEDIENT, PYTHON, Launcher, alive, gone, marked, until, write
+from support import (
+    OBEDIENT,
+    PYTHON,
+    Launcher,
+    alive,
+    gone,
+    marked,
+    reader_of,
+    run_procession,
+    until,
+    write,
+)
 
 METHODS = ("forkserver", "spawn", "fork")
 FREEZER = "/sys/fs/cgroup/freezer"
@@ -295,6 +306,47 @@ def test_forkserver_that_hangs_between_two_ranks(tmp_path, monkeypatch):
     assert "does not answer" in str(caught.value)
 
 
+# -- it is stopped while it starts ranks
+
+
+def test_a_forkserver_that_is_stopped_while_a_group_starts_goes_on(tmp_path, monkeypatch):
+    write(tmp_path / "stops.py", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert procession.run(int, nproc=2, preload=["stops"], hang=Hang(start=60)) == [0, 0]
+
+
+def test_a_forkserver_that_stays_stopped_while_a_group_starts_is_named(tmp_path, monkeypatch):
+    """Long before the limit of the start, which is for imports that take their time."""
+    write(
+        tmp_path / "waits.py",
+        f"""
+        import os, time
+        with open({str(tmp_path / "new")!r}, "w") as f:
+            f.write(str(os.getpid()))
+        os.rename({str(tmp_path / "new")!r}, {str(tmp_path / "pid")!r})
+        while not os.path.exists({str(tmp_path / "never")!r}):
+            time.sleep(0.01)
+        """,
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    raised = []
+
+    def launch():
+        with pytest.raises(procession.StartFailed) as caught:
+            procession.run(int, nproc=2, preload=["waits"], hang=Hang(start=60))
+        raised.append(caught.value)
+
+    thread = threading.Thread(target=launch)
+    thread.start()
+    until(lambda: (tmp_path / "pid").exists(), "the import")
+    server = int((tmp_path / "pid").read_text())
+    with traced(server):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert f"its forkserver (pid {server}) is stopped" in str(raised[0])
+    assert procession.run(int, nproc=2) == [0, 0]
+
+
 # -- it is killed
 
 
@@ -390,6 +442,47 @@ def test_launcher_killed_while_its_forkserver_is_in_an_import(tmp_path):
         mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
         until(lambda: not marked(mark), "the end of all processes")
     assert os.listdir(tmp_path / "scratch") == []
+
+
+def test_forks_whose_launcher_and_forkserver_are_killed_are_found_by_clean(tmp_path):
+    """They show their launcher's environment, without its mark; a page of memory has that."""
+    script = write(
+        tmp_path / "main.py",
+        """
+        import os, procession, time
+        def rank():
+            if not os.fork():
+                os.setsid()
+                os.closerange(0, 3)
+                with open("daemon", "w") as f:
+                    print(os.getpid(), file=f)
+            time.sleep(1000)
+        os.chdir(os.path.dirname(os.path.abspath(__file__)))
+        group = procession.start(rank, nproc=1, start_method="fork")
+        with open(f"/proc/{group.pids()[0]}/stat") as f:
+            print("forkserver", f.read().rpartition(")")[2].split()[1], flush=True)
+        group.wait()
+        """,
+    )
+    with Launcher(script) as launcher:
+        (daemon,) = until(reader_of(tmp_path / "daemon"), "the daemon")
+        server = int(launcher.said("forkserver"))
+        launcher.signal(signal.SIGSTOP)
+        os.kill(server, signal.SIGKILL)
+        launcher.signal(signal.SIGKILL)
+        until(lambda: not alive(server), "the end of the forkserver")
+    run_procession("clean", timeout=40)
+    gone([daemon])
+
+
+def test_an_idle_forkserver_that_was_killed_is_reaped_by_the_next_launch():
+    """Also by one that could not have used it, for what it has imported."""
+    first = procession.run(os.getppid, nproc=1, preload=["json", "wave"])
+    os.kill(first[0], signal.SIGKILL)
+    until(lambda: not alive(first[0]), "its end")
+    procession.run(int, nproc=1, preload=["wave"])
+    with pytest.raises(ProcessLookupError):
+        os.kill(first[0], 0)
 
 
 def test_an_idle_forkserver_that_was_stopped_serves_the_next_launch():

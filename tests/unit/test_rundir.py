@@ -10,7 +10,7 @@ from seams.output import open_regular, read_error_file
 
 def error_file(path, data):
     path.write_text(json.dumps(data))
-    return read_error_file(str(path))
+    return read_error_file(str(path)).text
 
 
 def test_error_files(tmp_path):
@@ -21,9 +21,31 @@ def test_error_files(tmp_path):
     assert error_file(path, {"message": "text", "timestamp": 5}) == "text"
     for garbage in ({}, [], 5, None, {"message": 5}, {"message": {"message": [1]}}):
         assert error_file(path, garbage) == ""
-    path.write_text('{"message": "torn')
-    assert read_error_file(str(path)) == ""
-    assert read_error_file(str(tmp_path / "none")) == ""
+    none = read_error_file(str(tmp_path / "none"))
+    assert (none.text, none.ignored) == ("", "")
+
+
+def ignored(path):
+    found = read_error_file(str(path))
+    assert found.text == ""
+    return found.ignored
+
+
+def test_error_files_that_are_ignored(tmp_path):
+    path = tmp_path / "error.json"
+    for text in ("", '{"message": "torn', "\0" * 10, "[" * 100_000):
+        path.write_text(text)
+        assert ignored(path) == "it holds no JSON"
+    path.write_text("{}")
+    assert ignored(path) == "it holds no message"
+    os.truncate(path, 1 << 30)
+    assert ignored(path) == "it is larger than 16 MiB"
+    os.mkfifo(tmp_path / "fifo")
+    assert ignored(tmp_path / "fifo") == "it is no regular file"
+    assert ignored(tmp_path) == "it is no regular file"
+    path.write_text('{"message": "of somebody else"}')
+    (tmp_path / "link").symlink_to(path)
+    assert ignored(tmp_path / "link") == "it is a link"
 
 
 def test_only_regular_files_are_opened(tmp_path):

@@ -19,9 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from procession.control.ask import Connection
 from procession.control.processes import Process, ancestors, below, read_processes
 from procession.control.runs import remove_hidden, remove_socket
+from procession.system import killgroup
+from procession.system.cgroups import highest_place
 from procession.system.directories import Refused, inside, open_runtime
 from procession.system.identity import lives, pid_of, start_of
 from procession.system.processes import Seen, send
+from procession.system.remains import mark_in_page
 
 FORKSERVER_SECONDS = 2.0  # for a forkserver to end its ranks by itself
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL
@@ -51,10 +54,19 @@ def find_left() -> list[Process]:
     """Find what is left, after forkservers had time to end it themselves."""
     until = time.monotonic() + FORKSERVER_SECONDS
     while True:
-        found = left_behind(read_processes(), lives, os.getpid())
+        found = left_behind(_with_marks(read_processes()), lives, os.getpid())
         if not found or time.monotonic() > until:
             return found
         time.sleep(0.05)
+
+
+def _with_marks(processes: Mapping[int, Process]) -> dict[int, Process]:
+    """Add the marks of forks of launchers, whose environment in /proc is that of the launcher."""
+    found = dict(processes)
+    for pid, process in processes.items():
+        if not process.env.get("PROCESSION_LAUNCHER") and (mark := mark_in_page(pid)):
+            found[pid] = process.__replace__(env={**process.env, "PROCESSION_LAUNCHER": mark})
+    return found
 
 
 def end_processes(processes: Sequence[Process]) -> list[Process]:
@@ -101,6 +113,19 @@ def dead_sockets(*, remove: bool) -> list[str]:
                 continue
     finally:
         os.close(directory)
+    return found
+
+
+def dead_groups(*, remove: bool) -> list[str]:
+    """Find the cgroups of dead launchers, and maybe remove them, with all that is in them.
+
+    As a rule a group's guard does that; it stays where the guard was killed as well.
+    """
+    top = highest_place()
+    found = [path for path, mark in killgroup.find(top) if lives(mark) is False] if top else []
+    found = [path for path in found if os.access(path, os.W_OK)]
+    if remove:
+        return [path for path in found if killgroup.end(path)]
     return found
 
 

@@ -251,6 +251,8 @@ def _note(
         notes.append(
             f"it did not exit then; the group ended it by {signal_name(record.exit.signal)}"
         )
+    if left.ignored:
+        notes.append(f"its error file was ignored: {left.ignored}")
     described, limit = record.description, spec.placement.memory_bytes
     if limit is not None and (record.over_limit or _lacked_memory(described)):
         from procession.values.figures import size

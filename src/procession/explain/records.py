@@ -53,13 +53,14 @@ class RankRecord(Record):
 class Left(Value):
     """What a rank has left in files, as far as these were read; "" and () for nothing.
 
-    stdout_log, stderr_log, error_file: paths. traceback: what the error file holds. disk_full: no
-    space is left on the disk of its logs.
+    stdout_log, stderr_log, error_file: paths. traceback: what the error file holds. ignored: why
+    that was not read. disk_full: no space is left on the disk of its logs.
     """
 
     stdout_log: str = ""
     stderr_log: str = ""
     error_file: str = ""
     traceback: str = ""
+    ignored: str = ""
     stderr_tail: tuple[str, ...] = ()
     disk_full: bool = False

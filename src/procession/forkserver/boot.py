@@ -152,7 +152,7 @@ def start(env: Mapping[str, str], *, room: bool = False) -> Started:
                     (os.POSIX_SPAWN_DUP2, high, SOCKET_FD),
                 ],
             )
-            _wake_without_us(theirs.fileno(), pid)
+            wake_without_us(theirs.fileno(), pid)
         finally:
             os.close(high)
     except BaseException:
@@ -163,7 +163,7 @@ def start(env: Mapping[str, str], *, room: bool = False) -> Started:
     return Started(pid, ours, env)
 
 
-def _wake_without_us(theirs: int, pid: int) -> None:
+def wake_without_us(theirs: int, pid: int) -> None:
     """Have the end of this process wake a forkserver that was stopped while it still begins.
 
     It cannot have set its parent-death signal yet. theirs: its end of the socket. What it shares

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from procession.forkserver import boot, protocol
 from procession.system.child import Child
 from procession.system.descriptors import fill_standard
-from procession.system.identity import start_of
+from procession.system.identity import own_mark, start_of
 from procession.system.processes import parents
 from procession.system.remains import page_file
 from procession.system.signals import Held, plain
@@ -35,6 +35,7 @@ JOBS_AT_ONCE, FDS_AT_ONCE = (
     64,
 )  # in one message: the forkserver begins with the first while others are sent
 CONTAIN_TIME = 20.0  # seconds that it may take to begin, and to go inside of something
+WAKE_EVERY = 1.0  # seconds until that is continued, if it was stopped
 GOING_TIME = 10.0  # seconds that a forkserver may take to end what is below it, and go
 DYING_TIME = 1.0  # seconds that it may take to die of SIGKILL; one that is frozen dies later
 
@@ -191,6 +192,7 @@ class ForkServer:
                 if not pid:
                     ours.close()
                     main_forked(theirs, launcher, live, before if mask is None else mask, page)
+                boot.wake_without_us(theirs.fileno(), pid)
         except BaseException:
             ours.close()
             raise
@@ -216,7 +218,7 @@ class ForkServer:
             self._obstacle = e
         self.containing = True
         if self._obstacle is None:
-            self.send(("contain", kind, place), [], [])
+            self.send(("contain", kind, place, own_mark()), [], [])
 
     def await_contained(self) -> None:
         """Wait until it has, if that is not known yet. Raises NotContained."""
@@ -238,7 +240,10 @@ class ForkServer:
         until = time.monotonic() + CONTAIN_TIME
         while not self.lost and (left := until - time.monotonic()) > 0:
             self.flush()
-            for messages, _ in self.receive() if poll.poll(left * 1000) else ():
+            came = poll.poll(min(left, WAKE_EVERY) * 1000)
+            if not came:
+                self.wake()  # it may have been stopped (SIGSTOP)
+            for messages, _ in self.receive() if came else ():
                 for kind, *words in messages:
                     if kind == "contained":
                         number, text, pid, group = words

@@ -61,16 +61,16 @@ class Contained:
         return pid if self._outside is None else self._outside.of(pid, pidfd)
 
 
-def contain(kind: str, place: str) -> Contained:
+def contain(kind: str, place: str, mark: str) -> Contained:
     """Go inside; this process becomes the guard and does not return.
 
-    To be called with no children. place: the directory below which a cgroup is made. Gives, inside,
-    what is to be known there. Raises OSError in the first process if that cannot be done: then the
-    process is of no use any more.
+    To be called with no children. place: the directory below which a cgroup is made. mark: its
+    launcher's. Gives, inside, what is to be known there. Raises OSError in the first process if
+    that cannot be done: then the process is of no use any more.
     """
     of_user = kind == "pidns" and part()
     outside = Outside() if kind == "pidns" else None
-    group = killgroup.make(place) if kind == "cgroup" else ""
+    group = killgroup.make(place, mark) if kind == "cgroup" else ""
     guard = os.pidfd_open(os.getpid())
     read_end, write_end = os.pipe2(os.O_CLOEXEC)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)

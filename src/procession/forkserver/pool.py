@@ -257,18 +257,29 @@ def forget(server: ForkServer) -> None:
 def _take(wanted: Key, preload: Preload) -> Lease | None:
     """Take the idle forkserver that lacks the fewest imports, if one fits."""
     with _lock:
+        for entry in _ended():
+            entry.server.close(IDLE_GOING_TIME)
         fitting = [e for e in _idle if e.key == wanted and preload.covers(e.preload)]
         while fitting:
             entry = max(fitting, key=lambda e: len(e.preload.modules))
             fitting.remove(entry)
             _idle.remove(entry)
-            if entry.server.intact and not entry.server.containing:
-                entry.server.receive()  # notices one that has gone
             if entry.server.intact and not entry.server.lost:
                 entry.server.wake()  # it may have been stopped (SIGSTOP) while it was idle
                 return entry
             entry.server.close(IDLE_GOING_TIME)
     return None
+
+
+def _ended() -> list[Lease]:
+    """Remove the idle ones that have ended, and give them. To be called with the lock."""
+    for entry in _idle:
+        if entry.server.intact and not entry.server.containing:
+            entry.server.receive()  # notices that
+    ended = [entry for entry in _idle if entry.server.lost]
+    for entry in ended:
+        _idle.remove(entry)
+    return ended
 
 
 def adopt(server: ForkServer) -> None:

@@ -310,7 +310,7 @@ class Server:
         self.successor = Server(sock, 0, preloaded, pidfd)
         return True
 
-    def _contain(self, kind: str, place: str) -> None:
+    def _contain(self, kind: str, place: str, mark: str) -> None:
         """Have this process go on inside, with `successor` there."""
         from procession.forkserver import contained
 
@@ -318,7 +318,7 @@ class Server:
         try:
             if self._owner.pidfd < 0:
                 raise OSError(errno.ENOSYS, "there is no pidfd of the launcher")
-            came = contained.contain(kind, place)
+            came = contained.contain(kind, place, mark)
         except OSError as e:
             self._report("contained", e.errno or errno.EIO, e.strerror or str(e), 0, "")
             return

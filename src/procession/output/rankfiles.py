@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 
+from procession.values.base import Value
 from procession.values.typed import cast
 
 TYPE_CHECKING = False
@@ -13,18 +14,42 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
 
-def read_error_file(path: str) -> str:
-    """Read torch's error file: its traceback if it holds one, else its message.
+LARGEST = 1 << 24  # bytes of an error file
 
-    "" if there is no such file, or it is not one.
-    """
+
+class ErrorFile(Value):
+    """What an error file holds. text: "" for nothing. ignored: why it was ignored, "" if not."""
+
+    text: str = ""
+    ignored: str = ""
+
+
+def read_error_file(path: str) -> ErrorFile:
+    """Read torch's error file: its traceback if it holds one, else its message."""
     try:
         import json
 
-        with open_regular(path) as f:
-            data = json.loads(f.read(1 << 24))
-    except (OSError, ValueError, RecursionError):
-        return ""
+        data: object = json.loads(read_regular(path, LARGEST))
+    except FileNotFoundError:
+        return ErrorFile()
+    except OSError as e:
+        link = e.errno == errno.ELOOP
+        return ErrorFile(ignored="it is a link" if link else e.strerror or str(e))
+    except (ValueError, RecursionError):
+        return ErrorFile(ignored="it holds no JSON")
+    text = _text(data)
+    return ErrorFile(text) if text else ErrorFile(ignored="it holds no message")
+
+
+def read_regular(path: str, most: int) -> bytes:
+    """Read such a file whole (see `open_regular`). Raises OSError, also if it is larger."""
+    with open_regular(path) as f:
+        if os.fstat(f.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", path)
+        return f.read(most)
+
+
+def _text(data: object) -> str:
     message = _mapping(data).get("message")
     if isinstance(message, dict):
         inner = _mapping(cast("object", message))
@@ -41,7 +66,7 @@ def open_regular(path: str) -> BinaryIO:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file", path)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
     return open(fd, "rb")
 
 

@@ -10,6 +10,10 @@ the ranks, which would cut their grace period short. A forkserver that wakes up 
 commands whose deadline has passed, so that no rank gets the stop signal twice.
 
 If the forkserver was killed, the launcher does the same from the sweep on.
+
+To start ranks takes as long as it takes: a forkserver imports what they need. But one that is
+stopped (SIGSTOP, a debugger) does nothing. So while ranks are being started, its state is looked at
+each second: it is continued, and if it is still stopped after some seconds, the start has failed.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from procession.rules.tables import WorkerEvent
 from procession.supervise.ranks import Ranks
 from procession.system.eventloop import EventLoop
 from procession.system.identity import own_mark
-from procession.system.procstate import describe
+from procession.system.procstate import STOPPED, describe, state_of
 from procession.system.remains import Remains
 
 TYPE_CHECKING = False
@@ -39,6 +43,8 @@ ANSWER_SECONDS = 1.0  # for the forkserver to carry out a command and to acknowl
 SHARING_SECONDS = 0.1  # the same while it runs a shared set-up, and has no rank
 LATE_SECONDS = 0.1  # more, so that its answer has arrived where it was not too late
 LOOK_EVERY = 0.02  # seconds between two looks for what is left
+STANDS_EVERY = 1.0  # seconds between two looks at a forkserver that starts ranks
+STANDS_MOST = 4  # looks that may find it stopped, one after the other
 _sweeps = itertools.count(1)  # a forkserver goes from group to group: no two may be alike
 
 
@@ -83,6 +89,8 @@ class Link:
         self._sweep = 0  # the number of the last sweep that was asked for
         self._sweep_signal = 0  # of the sweep that is under way, there or here
         self._remains: Remains | None = None  # of a sweep that is under way here
+        self._expects = False  # ranks to be started
+        self._stands = 0  # looks that have found it stopped, one after the other
         self._loop.watch(server.fileno(), self.hear)
 
     def renew(self, server: ForkServer) -> None:
@@ -195,6 +203,32 @@ class Link:
             lambda: self._signal_here(records, number),
             once=number != signal.SIGKILL,
         )
+
+    def expect(self) -> None:
+        """Watch that the forkserver is not stopped, until the ranks that it starts are there."""
+        if not self._expects:
+            self._expects, self._stands = True, 0
+            self._loop.after(("stands", self), STANDS_EVERY, self._look_whether_it_stands)
+
+    def _look_whether_it_stands(self) -> None:
+        late = self._ranks.starting()
+        if not late or self.lost or self.server.silent:
+            self._expects = False
+            return
+        self._loop.after(("stands", self), STANDS_EVERY, self._look_whether_it_stands)
+        state = state_of(self.server.pid)
+        if state is None or state.letter not in STOPPED:
+            self._stands = 0
+            return
+        self._stands += 1
+        if self._stands < STANDS_MOST:
+            self.server.wake()
+            return
+        self._expects = False
+        self._loop.cancel(("stands", self))
+        why = f"its forkserver (pid {self.server.pid}) {describe(self.server.pid)}"
+        gone = self._ranks.records[late[0]].pid is None
+        self._ranks.start_failed(late[0], "start", OSError(0, why), gone=gone)
 
     def cancel(self) -> None:
         """Start none of the ranks that were asked for and have no process yet."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from procession.explain import ends
 from procession.explain.records import Left, RankRecord
-from procession.output.rankfiles import read_error_file
+from procession.output.rankfiles import ErrorFile, read_error_file
 from procession.prepare.resources import Resources
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Ended
@@ -98,11 +98,14 @@ class Outcomes(Record):
         path = run_dir.error_file(attempt, rank)
         log = out or err
         described = bool(record.description.get("traceback"))
+        wanted = failed and not described
+        error_file = read_error_file(path) if wanted else ErrorFile()
         return Left(
             stdout_log=out,
             stderr_log=err,
-            error_file=path if run_dir.kept and os.path.exists(path) else "",
-            traceback=read_error_file(path) if failed and not described else "",
+            error_file=path if run_dir.kept and os.path.lexists(path) else "",
+            traceback=error_file.text,
+            ignored=error_file.ignored,
             stderr_tail=tail,
             disk_full=failed and bool(log) and disk_is_full(log),
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from procession.explain.records import RankRecord
 from procession.forkserver.client import ForkServer
-from procession.rules.lifecycle import Lifecycle
+from procession.rules.lifecycle import NOT_THERE_YET, Lifecycle
 from procession.rules.messages import RankEvent
 from procession.rules.tables import Worker, WorkerEvent
 from procession.supervise.exits import Exits, HeldSignal, Sources
@@ -146,12 +146,23 @@ class Ranks:
             if at <= each.at:
                 self.send_asked(rank, each.number, each.at, only_caught=each.only_caught)
 
-    def start_failed(self, rank: int, stage: str, e: OSError, at: int | None = None) -> None:
-        """Take note of a rank that could not be started: in doing what, and when (None: now)."""
+    def start_failed(
+        self, rank: int, stage: str, e: OSError, at: int | None = None, *, gone: bool = True
+    ) -> None:
+        """Take note of a rank that could not be started: in doing what, and when (None: now).
+
+        gone: it has no process.
+        """
         if self.lives(rank):
             self.records[rank].start_fault = (stage, e.errno or 0, e.strerror or str(e))
             at = time.monotonic_ns() if at is None else at
-            self._handle(RankEvent(WorkerEvent.SPAWN_FAILED, rank, at, ok=False))
+            kind = WorkerEvent.SPAWN_FAILED if gone else WorkerEvent.START_DEADLINE
+            self._handle(RankEvent(kind, rank, at, ok=False))
+
+    def starting(self) -> list[int]:
+        """Give the ranks that were asked for, and are not in their program yet."""
+        each = zip(self._life.ranks, self.sources, strict=True)
+        return [r for r, (k, s) in enumerate(each) if s.asked and k.state in NOT_THERE_YET]
 
     # -- their forkserver
 

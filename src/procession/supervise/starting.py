@@ -159,6 +159,7 @@ class Starts:
                 fault = need.rank, e
                 break
         self._jobs.send(server)
+        self._link.expect()
         if fault is not None:  # which ends what was sent
             rank, e = fault
             self._ranks.start_failed(rank, "make its streams", e)

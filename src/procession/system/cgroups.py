@@ -97,6 +97,12 @@ def own_place(root: str = "/") -> str:
     return os.path.join(root, paths[0].lstrip("/"))
 
 
+def highest_place(root: str = "/") -> str:
+    """Give the highest directory of version 2 that is visible, "" if there is none."""
+    paths = cgroups(root).paths.get("")
+    return os.path.join(root, paths[-1].lstrip("/")) if paths else ""
+
+
 def _below(path: str, top: str) -> str | None:
     """Give the part of a cgroup's path that is below what is mounted; None: it is elsewhere."""
     if path != top and not path.startswith(f"{top}/"):

@@ -11,13 +11,17 @@ import errno
 import os
 import time
 
+PREFIX = "procession_"  # of their names
 LOOK_EVERY = 0.002  # seconds
 GOING_TIME = 5.0  # seconds that killed processes may take to be gone
 
 
-def make(place: str) -> str:
-    """Make a cgroup below another one; gives its directory. place: of that. Raises OSError."""
-    path = os.path.join(place, f"procession_{os.getpid()}_{os.urandom(4).hex()}")
+def make(place: str, mark: str = "") -> str:
+    """Make a cgroup below another one; gives its directory. Raises OSError.
+
+    place: the directory of that other one. mark: of the launcher whose it is.
+    """
+    path = os.path.join(place, f"{PREFIX}{os.getpid()}_{os.urandom(4).hex()}@{mark}")
     try:
         os.mkdir(path, 0o755)
     except OSError as e:
@@ -26,6 +30,15 @@ def make(place: str) -> str:
         os.rmdir(path)
         raise OSError(errno.ENOTSUP, "its cgroups have no cgroup.kill (Linux 5.14)")
     return path
+
+
+def find(top: str) -> list[tuple[str, str]]:
+    """Find all that were made at a directory or below: the directory and the mark of each."""
+    found: list[tuple[str, str]] = []
+    for place, names, _ in os.walk(top):
+        mine = [name for name in names if name.startswith(PREFIX) and "@" in name]
+        found += [(os.path.join(place, name), name.partition("@")[2]) for name in mine]
+    return sorted(found)
 
 
 def join(path: str) -> None:

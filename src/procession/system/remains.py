@@ -33,6 +33,7 @@ import time
 from collections.abc import Collection, Iterable
 
 from procession.system.files import process_fields
+from procession.system.identity import own_mark
 from procession.system.processes import NO_ROOM, Seen, below, parents, processes, seen_in, send
 
 VARIABLE = b"PROCESSION_LAUNCHER="
@@ -53,9 +54,9 @@ def _read(path: str) -> bytes:
 def page_file() -> tuple[int, int]:
     """Make the file of a page that forks are to share: its descriptor and its number.
 
-    Raises OSError.
+    Its name has this process's mark, for who looks when it is gone. Raises OSError.
     """
-    fd = os.memfd_create(PAGE_NAME, os.MFD_CLOEXEC)
+    fd = os.memfd_create(f"{PAGE_NAME}@{own_mark()}", os.MFD_CLOEXEC)
     try:
         os.ftruncate(fd, mmap.PAGESIZE)
         return fd, os.fstat(fd).st_ino
@@ -100,6 +101,16 @@ def _carries(place: str, mark: str, page: int) -> bool | None:
     if not environment:
         return None
     return bool(mark) and VARIABLE + mark.encode() in environment.split(b"\0")
+
+
+def mark_in_page(pid: int) -> str:
+    """Give the mark of the launcher whose fork a process is, "" if it is none, or not shown."""
+    try:
+        maps = _read(f"/proc/{pid}/maps").decode(errors="replace")
+    except OSError:
+        return ""
+    _, found, rest = maps.partition(f"/memfd:{PAGE_NAME}@")
+    return rest.split()[0] if found else ""
 
 
 def _has_page(maps: bytes, number: int) -> bool:

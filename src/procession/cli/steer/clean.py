@@ -7,14 +7,20 @@ import sys
 from procession.cli.option import Option
 from procession.cli.say import say
 from procession.cli.steer.finding import command_line, parser_of, read_alone
-from procession.control.leftover import dead_scratch, dead_sockets, end_processes, find_left
+from procession.control.leftover import (
+    dead_groups,
+    dead_scratch,
+    dead_sockets,
+    end_processes,
+    find_left,
+)
 from procession.control.processes import Process
 from procession.output.escape import shown
 
 EPILOG = """\
 A run's processes are known by their environment, which names the launcher. Only what belongs to a
 launcher that is gone is touched: its processes get SIGTERM, and SIGKILL three seconds later; its
-socket and its scratch directory are removed. What runs is left alone. Nothing is asked.
+socket, its scratch directory and its cgroup are removed. What runs is left alone. Nothing is asked.
 
 exit codes: 0; 1 if something did not go; 2 for a wrong command line.
 """
@@ -33,6 +39,7 @@ def main(words: list[str]) -> int:
     left = [] if dry else end_processes(processes)
     lines = [f"{ended} {_described(p)}" for p in processes if p not in left]
     lines += [f"did not go: {_described(p)}" for p in left]
+    lines += [f"{removed} {path}" for path in dead_groups(remove=not dry)]
     lines += [f"{removed} the socket of {name}" for name in dead_sockets(remove=not dry)]
     lines += [f"{removed} {path}" for path in dead_scratch(remove=not dry)]
     say("".join(f"{line}\n" for line in lines or ["there was nothing to clean"]), sys.stdout)

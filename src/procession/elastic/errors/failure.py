@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
+from procession.output.rankfiles import LARGEST, read_regular
+
 JSON = dict[str, Any]
 
 NOT_AVAILABLE = "<N/A>"
@@ -78,11 +80,10 @@ class ProcessFailure:
 
 def _read(path: str) -> tuple[JSON, Any, int] | None:
     """Read an error file: its data, message and time; None if there is no such file."""
-    if not os.path.isfile(path):
+    if not os.path.lexists(path):
         return None
     try:
-        with open(path) as f:
-            data = cast("JSON", json.load(f))
+        data = cast("JSON", json.loads(read_regular(path, LARGEST)))
         message: Any = data["message"]
         if isinstance(message, str):
             return data, message, int(data.get("timestamp", 0))
