@@ -156,8 +156,6 @@ class Conversation:
         elif kind == "gather":
             self._gathering[rank] = value
             self._answer_gathering()
-        elif kind == "store":
-            self._of.reply(rank, self._of.store_port())
         elif kind == "terminal":
             self._lend_terminal(rank)
         elif kind == "debugged":

@@ -20,7 +20,6 @@ import struct
 import threading
 import time
 from functools import partial
-from importlib import import_module
 
 from procession.pytest.wire import Line, pair
 
@@ -87,7 +86,6 @@ class Hub:
         self._lines: dict[int, Line] = {}
         self._changed = threading.Condition()
         self._gathering: dict[int, bytes] = {}
-        self._store: Any = None
         self._lost: int | None = None
         self._limit: float | None = None
         self._give_up: Callable[[Told, str], None] = lambda _came, _said: None
@@ -214,8 +212,6 @@ class Hub:
         elif kind == "gather":
             self._gathering[rank] = value
             self._answer_gathering()
-        elif kind == "store":
-            self._lines[rank].send(self._store_port())
         else:
             told[kind] = value
 
@@ -231,15 +227,6 @@ class Hub:
         self._gathering = {}
         for rank in waiting:
             self._lines[rank].send(answer)
-
-    def _store_port(self) -> int | str:
-        if self._store is None:
-            try:
-                dist: Any = import_module("torch.distributed")
-                self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-            except Exception as e:
-                return f"the store of the process group could not be made: {e}"
-        return int(self._store.port)
 
     def close(self) -> None:
         """Let all go."""

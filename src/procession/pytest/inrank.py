@@ -79,6 +79,7 @@ class Telling:
 def begin(config: Any, request: dict[str, Any]) -> None:
     """Make this process a rank's own, before its first test."""
     renew.process(config, request["files"], int(os.environ["RANK"]))
+    fixtures.store_file = os.path.join(request["files"], "store")
     debugger = config.pluginmanager.get_plugin("pdbinvoke")
     if debugger is not None:
         from procession.pytest.postmortem import PostMortem

@@ -6,7 +6,6 @@ import array
 import os
 import select
 import socket
-from importlib import import_module
 
 from procession.pytest import processes
 from procession.pytest.stackframes import without_runner
@@ -43,7 +42,6 @@ class Ranks:
         self.key = key
         self.lines: dict[int, Line] = {}
         self.door = door
-        self._store: Any = None
         self.over, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # readable when the group is
 
         def wake_up() -> None:
@@ -71,16 +69,6 @@ class Ranks:
                 line.send(answer, fds)
             except OSError:
                 pass  # it has ended, which is heard of elsewhere
-
-    def store_port(self) -> int | str:
-        """Give the port of the store of their process groups, which lies in this process."""
-        if self._store is None:
-            try:
-                dist: Any = import_module("torch.distributed")
-                self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-            except Exception as e:
-                return f"the store of the process group could not be made: {e}"
-        return int(self._store.port)
 
     def output_of(self, rank: int) -> list[tuple[str, str]]:
         """Read what a rank had written that its report does not have."""
@@ -117,7 +105,6 @@ class Ranks:
         with self.group:
             pass
         os.close(self.over)
-        self._store = None
 
 
 def knocked(door: socket.socket) -> tuple[Any, list[int]]:

@@ -73,10 +73,6 @@ class Rank:
             except (EOFError, OSError):
                 return []
 
-    def store_port(self) -> int:
-        """Give the port of the store for process groups."""
-        return self._ask("store", None)
-
 
 def introduced(knock: int) -> Line:
     """Get a line to the template: one end goes through its door, with our number."""

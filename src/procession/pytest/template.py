@@ -4,11 +4,10 @@ Theory of operation. It is a launcher like any other: each test is a group (`pro
 start method `fork`. The forkserver of that method, a fork of the template, is kept from test to
 test and made anew only when a shared fixture was made since, or when it was lost. Ranks that are
 kept for several tests have one of their own. Ranks talk to the template while they run
-(`conversation`): what each phase of the test came to, as soon as it has; the values of `gather`;
-where the store of a process group is. A rank that fails its test says so and goes on to its
-teardown; the others have `PATIENCE` to come to their own end, then it is noted where they are, and
-they are ended. Whoever ends otherwise (a signal, `os._exit`) is the failure of a group as anywhere
-in procession.
+(`conversation`): what each phase of the test came to, as soon as it has; the values of `gather`.
+A rank that fails its test says so and goes on to its teardown; the others have `PATIENCE` to come
+to their own end, then it is noted where they are, and they are ended. Whoever ends otherwise (a
+signal, `os._exit`) is the failure of a group as anywhere in procession.
 
 What came of a test goes to pytest's process as plain data, see `result_of`.
 """

@@ -116,7 +116,8 @@ class Together:
         mine = [item for item in session.items if self._is_mine(item)]
         # Fixtures of session scope know the number of ranks, so they do not outlive it.
         following = {a: b for a, b in pairwise(mine) if self._members(a) == self._members(b)}
-        for item in session.items:
+        for number, item in enumerate(session.items):
+            fixtures.store_file = os.path.join(self._base, f"store_{number}")
             self._run(item, following.get(item), self._is_mine(item))
             stop = self._in_step(session)
             if stop and self._hub is None:
