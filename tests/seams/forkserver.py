@@ -7,6 +7,7 @@ __getattr__ = lazily(
         "procession.forkserver": "boot",
         "procession.forkserver.observing": "Observer",
         "procession.forkserver.record": "record",
+        "procession.forkserver.resting": "Resting",
         "procession.system.facts": "read_facts",
         "procession.forkserver.unchanged": "reason_against",
         "procession.forkserver.stamps": "clock is_sure",

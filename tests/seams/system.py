@@ -5,7 +5,8 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.system": (
-            "accelerators files inotify killgroup memory memory_groups numa probe processes remains"
+            "accelerators files hugepages inotify killgroup memory memory_groups numa probe "
+            "processes remains"
         ),
         "procession.system.accelerators": "Accelerators",
         "procession.system.cgroups": "Cgroups cgroups own_place",

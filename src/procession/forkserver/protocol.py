@@ -17,7 +17,8 @@ From the launcher:
     ("do", which, by, message)     obey that message and say so, but not later than `by`, if not 0
     ("release",)                   a fork of the launcher: no more ranks; hold nothing of its
     ("rest", seconds)              the group is over; go if nothing comes for so long (None: stay)
-    ("keep", dict) + pidfd         the same; work for a keeper from now on, see `kept`
+    ("gather",)                    put memory into huge pages now, see `resting`
+    ("keep", dict) + pidfd         the same as "rest"; work for a keeper from now on, see `kept`
     ("take", dict) + pidfd         work for another launcher from now on
 From the forkserver (`at` is in nanoseconds of the monotonic clock):
     ("told", [message]) + descriptors   several of these, in order:

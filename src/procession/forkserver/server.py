@@ -37,6 +37,7 @@ import time
 from procession.forkserver import protocol
 from procession.forkserver.forking import Forking, close_all, remove_traces
 from procession.forkserver.owner import Owner
+from procession.forkserver.resting import Resting, gather
 from procession.system import tree
 from procession.system.prctl import become_subreaper, wake_with_parent
 from procession.system.signals import plain as signal
@@ -89,6 +90,7 @@ class Server:
         # Sessions of ranks that start again, in which nothing may be left.
         self._tidied: set[int] = set()
         self._patience: float | None = IDLE_SECONDS  # until something comes
+        self._resting = Resting()
         self._preloaded = preloaded
         self._contained = contained
         self.successor: Server | None = None  # in a fork that is to be a forkserver as well
@@ -152,9 +154,12 @@ class Server:
             busy = forking.due
             if not busy or (self._outgoing and time.monotonic_ns() >= self._send_by):
                 self._send()
-            ready = self._epoll.poll(0 if busy else self._patience)
-            if not ready and not busy and self._patience is not None:
-                return None
+            ready = self._epoll.poll(0 if busy else self._resting.patience(self._patience))
+            if not ready and not busy:
+                if self._resting.work():
+                    continue
+                if self._patience is not None:
+                    return None
             fds = {fd for fd, _ in ready}
             if self._owner.pidfd in fds:
                 return self._hear_the_last()
@@ -232,6 +237,7 @@ class Server:
 
                 self._before = kept.descriptors()
             self._patience = None
+            self._resting.end()
             self._common = message[1]
             self._forking.begin()
             self._groups = set()
@@ -256,6 +262,9 @@ class Server:
         elif kind == "rest":
             self._patience = message[1]
             self._common = {}
+            self._resting.begin()
+        elif kind == "gather":
+            gather()
         elif kind == "contain":
             self._contain(*message[1:])
         elif kind in ("keep", "take"):
@@ -273,6 +282,7 @@ class Server:
             self._patience, self._common = None, {}
             before = (self._before or kept.descriptors()) | {self._owner.pidfd}
             answer = kept.keep(words, fds, *around, self._preloaded, before)
+            self._resting.begin()
         if answer[1]:
             close_all(fds)
         self._report(*answer)
@@ -282,6 +292,7 @@ class Server:
         from procession.forkserver.preload import Preloaded
 
         preloaded = self._preloaded = self._preloaded or Preloaded()
+        self._resting.end()
         for part in preloaded.parts_below(words):
             self._do_at_length(lambda part=part: preloaded.add(**part))
             if not preloaded.fault and self._leave_template(preloaded):
@@ -294,6 +305,7 @@ class Server:
         from procession.forkserver import template
 
         self._send()
+        gather()  # both will be forked often, and share it
         left = template.leave(self._owner.pidfd)
         if left is None:
             return False

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     Told = dict[str, Any]
 
 
+MANY = 8  # tests, after which it is worth some 0.1 s to make the forks of the next ones quicker
 KEPT = "kept"  # the directory of what ranks have written that are kept
 LEAVE = "leave"  # what pytest says when it has no test any more for ranks that are kept
 PATIENCE_WITH_KEPT = 10.0  # seconds that these have to tear down what their tests share
@@ -59,6 +60,7 @@ class Template:
         self._session = session
         self._terminal = terminal
         self._server: ForkServer | None = None
+        self._uses = 0  # tests whose ranks it has forked
         self._kept: Ranks | None = None
         self._files = tempfile.mkdtemp(prefix="procession-pytest-")
         self._door, self._knock = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -142,7 +144,11 @@ class Template:
         elif method == "fork":
             if self._server is None or self._server.lost:
                 self._server = lasting_server(function)
+                self._uses = 0
             server = self._server
+            self._uses += 1
+            if self._uses == MANY:
+                server.send(("gather",), [], [])
         group = start_spec(spec, None, False, server)
         return Ranks(group, server, self._door, files, request["keep"])
 

@@ -1,0 +1,115 @@
+"""Memory of a process that is forked often, in huge pages."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import procession
+from seams.forkserver import Resting
+from seams.system import hugepages
+from support import run_python, until, write
+
+MADE = """
+import mmap, os
+from procession.system import hugepages
+
+size = 64 << 20
+memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_NOHUGEPAGE)  # so that they are small to begin with
+for at in range(0, size, 4096):
+    memory[at : at + 8] = at.to_bytes(8, "big")
+memory.madvise(mmap.MADV_HUGEPAGE)
+
+def intact():
+    return all(memory[at : at + 8] == at.to_bytes(8, "big") for at in range(0, size, 4096))
+"""
+
+
+def in_huge_pages(pid):
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("AnonHugePages")))
+
+
+@pytest.fixture
+def possible(tmp_path):
+    """Skip where the kernel does not put pages together."""
+    done = run_python(write(tmp_path / "try.py", MADE + "print(hugepages.gather())"))
+    if done.stdout == "0\n":
+        pytest.skip("this kernel does not put small pages together (Linux 6.1, not in all VMs)")
+    assert int(done.stdout) >= 60 << 20
+
+
+@pytest.mark.usefixtures("possible")
+def test_what_is_in_memory_stays(tmp_path):
+    source = MADE + "hugepages.gather(); print(intact())"
+    assert run_python(write(tmp_path / "main.py", source)).stdout == "True\n"
+
+
+@pytest.mark.usefixtures("possible")
+def test_what_others_have_as_well_is_left_alone_unless_asked_for(tmp_path):
+    source = (
+        MADE
+        + """
+ask, tell = os.pipe()
+if not os.fork():
+    os.close(tell)
+    os.read(ask, 1)
+    os._exit(0)
+alone = hugepages.gather()
+print(alone < 16 << 20, hugepages.gather(shared=True) >= 60 << 20, intact())
+os.close(tell)
+os.wait()
+"""
+    )
+    assert run_python(write(tmp_path / "main.py", source)).stdout == "True True True\n"
+
+
+def test_what_the_administrator_forbids_is_not_done(tmp_path, monkeypatch):
+    monkeypatch.setattr(hugepages, "SETTINGS", f"{tmp_path}/")
+    (tmp_path / "enabled").write_text("always madvise [never]\n")
+    (tmp_path / "hpage_pmd_size").write_text("2097152\n")
+    assert list(hugepages.steps(shared=True)) == []
+
+
+def test_a_system_without_huge_pages_is_none_to_fail_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(hugepages, "SETTINGS", f"{tmp_path}/missing/")
+    assert hugepages.gather(shared=True) == 0
+
+
+@pytest.mark.usefixtures("possible")
+def test_an_idle_forkserver_does_it(tmp_path, monkeypatch):
+    (tmp_path / "large.py").write_text("numbers = [float(n) for n in range(2_000_000)]\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = procession.run(large, nproc=2, preload=["large"])
+    server = before[0][1]
+    until(lambda: in_huge_pages(server) >= 16 << 10)
+    after = procession.run(large, nproc=2, preload=["large"])
+    assert after == before == [(2_000_000, server)] * 2
+
+
+def large():
+    import large
+
+    return len(large.numbers), os.getppid()
+
+
+def test_work_at_rest_gives_way_to_wishes(monkeypatch):
+    monkeypatch.setattr(hugepages, "steps", lambda: iter([1, 1]))
+    resting = Resting()
+    assert not resting.work()
+    assert resting.patience(300) == 300
+    resting.begin()
+    assert 0 < resting.patience(None) < 1
+    assert resting.work()
+    assert resting.patience(300) == 0
+    resting.end()
+    assert resting.patience(300) == 300
+    assert not resting.work()
+    resting.begin()
+    for _ in range(3):
+        assert resting.work()
+    assert not resting.work()
+    assert resting.patience(None) is None
+    resting.begin()  # nothing was imported since
+    assert not resting.work()
