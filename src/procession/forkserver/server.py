@@ -264,7 +264,7 @@ class Server:
             self._common = {}
             self._resting.begin()
         elif kind == "gather":
-            gather()
+            self._do_at_length(gather)
         elif kind == "contain":
             self._contain(*message[1:])
         elif kind in ("keep", "take"):
@@ -305,7 +305,7 @@ class Server:
         from procession.forkserver import template
 
         self._send()
-        gather()  # both will be forked often, and share it
+        self._do_at_length(gather)  # both will be forked often, and share it
         left = template.leave(self._owner.pidfd)
         if left is None:
             return False
