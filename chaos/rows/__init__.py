@@ -12,6 +12,10 @@ NAMES = (
     "launcher_killed",
     "forkserver_killed",
     "both_killed",
+    "error_files",
+    "output",
+    "disk",
+    "many",
     "signals",
     "unruly",
 )

@@ -1,0 +1,164 @@
+"""Ranks write much and in odd ways; the console is slow, stalled, closed or full."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from chaos import processes
+from chaos.launchers import Launcher
+from chaos.programs import lines
+from chaos.row import SLOW, Row, Trial
+from chaos.runner import ROOT
+
+SIZES = (0, 1000, 300_000, 3_000_000)
+LARGE = 100_000_000
+CONSOLES = ("read", "stalled", "closed", "full", "a file")
+MOST_MEMORY = 250_000  # KiB of the launcher, with what Python and a large report take
+NOTE = b"did not take all output in time"
+DRAIN = 10.0  # seconds in which a launcher ends whose console takes nothing
+
+
+def strike(trial: Trial) -> None:
+    """Run a launcher whose console behaves in some way, and compare the files."""
+    chance, work = trial.chance, trial.place / "work"
+    kind, console = chance.choice(lines.KINDS), chance.choice(CONSOLES)
+    size, large = chance.choice(SIZES), chance.random() < 0.03
+    if large and os.environ.get("CHAOS_SHORT") != "1":
+        size = LARGE
+    child = chance.choice(("", "", "holds", "floods"))
+    mode = chance.choice(("redirect", "tee", "tee", "none"))
+    trial.do(
+        f"{kind}, {size} bytes, {mode}, console {console}" + f", a child {child}" * bool(child)
+    )
+    argv = [sys.executable, lines.__file__, kind, str(size), child, str(work / "logs"), mode]
+    began = time.monotonic()
+    if console == "a file":
+        launcher = Launcher(argv, work)
+        code, memory = _ended(launcher.process, 40 * SLOW)
+        shown = launcher.output.read_bytes()
+    else:
+        code, memory, shown = _with_console(argv, work, console, 40 * SLOW)
+    took = time.monotonic() - began
+    trial.must(code is not None, "it does not end")
+    trial.must(memory < MOST_MEMORY, f"the launcher's memory: {memory} KiB")
+    if console in ("stalled", "closed", "full"):
+        trial.took("until the end, nobody reads", took, DRAIN + 5 + size / 5e6)
+    elif code is not None:
+        trial.must(code == 0, f"exit code {code}: {shown[-600:]!r}")
+    if mode != "none":
+        for rank in range(2):
+            found = [*work.glob(f"logs/*/attempt_0/{rank}/stdout.log")]
+            wanted = lines.content(kind, rank, size)
+            same = len(found) == 1 and found[0].read_bytes() == wanted
+            trial.must(same, f"rank {rank}: {_compared(found, wanted)}")
+    if console in ("read", "a file") and mode != "redirect" and kind == "short lines":
+        for rank in range(2):
+            start = b"[%d] line " % rank
+            of_rank = [line[4:] for line in shown.splitlines(keepends=True) if line[:9] == start]
+            wanted = lines.content(kind, rank, size)
+            given = b"".join(of_rank)
+            # After the end, there is a short time for a console that is slow; then a note.
+            cut = NOTE in shown and wanted.startswith(given)
+            trial.must(given == wanted or cut, f"rank {rank}: {len(of_rank)} lines are shown")
+            trial.count("cut off, with a note" if given != wanted else "all shown")
+    left, _ = processes.wait_gone(os.environ[processes.MARK], 2 * SLOW, _idle())
+    trial.must(not left, f"alive: {processes.named(left)}")
+    trial.count(f"console {console}")
+
+
+def _idle() -> list[int]:
+    return processes.children(os.getpid())
+
+
+def _compared(found: list[Path], wanted: bytes) -> str:
+    if len(found) != 1:
+        return f"{len(found)} files"
+    data = found[0].read_bytes()
+    same = len(os.path.commonprefix([data, wanted]))
+    return f"{len(data)} bytes, not {len(wanted)}; the same up to {same}"
+
+
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> tuple[int | None, int]:
+    """Wait for its end; gives its exit code, None if it did not come, and its memory in KiB."""
+    deadline, most = time.monotonic() + seconds, 0
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            return process.returncode, most
+        most = max(most, _peak_memory(process.pid))
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    return None, most
+
+
+def _peak_memory(pid: int) -> int:
+    """Give the most memory that a process has had, in KiB; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            return next((int(t.split()[1]) for t in f if t.startswith("VmHWM:")), 0)
+    except OSError:
+        return 0
+
+
+def _with_console(
+    argv: list[str], work: Path, console: str, seconds: float
+) -> tuple[int | None, int, bytes]:
+    """Run a launcher whose output is a pipe, or a device that is full."""
+    read_end, write_end = os.pipe()
+    full = os.open("/dev/full", os.O_WRONLY)
+    shown: list[bytes] = []
+
+    def read() -> None:
+        while data := os.read(read_end, 1 << 16):
+            shown.append(data)
+
+    reader = threading.Thread(target=read)
+    try:
+        output = full if console == "full" else write_end
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=work, env=env,
+            start_new_session=True, restore_signals=True,
+        )  # fmt: skip
+    finally:
+        os.close(write_end)
+        os.close(full)
+    if console == "closed":
+        os.close(read_end)
+    if console == "read":
+        reader.start()
+    try:
+        return (
+            (*_ended(process, seconds), b"")
+            if console != "read"
+            else _read(process, reader, shown, seconds)
+        )
+    finally:
+        if console != "closed":
+            os.close(read_end)
+
+
+def _read(
+    process: subprocess.Popen[bytes], reader: threading.Thread, shown: list[bytes], seconds: float
+) -> tuple[int | None, int, bytes]:
+    code, memory = _ended(process, seconds)
+    reader.join(5)
+    return code, memory, b"".join(shown)
+
+
+ROW = Row(
+    fault="ranks write lines of up to 100 MB, NULs, a storm of `\\r`, short lines at full speed, "
+    "bytes that are no text; the console is stalled, closed, full; a grandchild holds or floods "
+    "the output",
+    holds="files hold every byte; a console that reads gets every line, or, 2 s after the end, a "
+    "note; the end is not held up; memory is bounded",
+    trials=200,
+    short=3,
+    strike=strike,
+    limit=400,
+)
