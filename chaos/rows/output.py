@@ -20,6 +20,7 @@ LARGE = 100_000_000
 CONSOLES = ("read", "stalled", "closed", "full", "a file")
 MOST_MEMORY = 250_000  # KiB of the launcher, with what Python and a large report take
 NOTE = b"did not take all output in time"
+PATIENCE = 3.0  # seconds until a launcher is told to end whose ranks wait for the console
 DRAIN = 10.0  # seconds in which a launcher ends whose console takes nothing
 
 
@@ -42,7 +43,9 @@ def strike(trial: Trial) -> None:
         code, memory = _ended(launcher.process, 40 * SLOW)
         shown = launcher.output.read_bytes()
     else:
-        code, memory, shown = _with_console(argv, work, console, 40 * SLOW)
+        # Ranks without files wait for their console, as they would without a launcher.
+        waits = console == "stalled" and mode == "none"
+        code, memory, shown = _with_console(argv, work, console, 40 * SLOW, told=waits)
     took = time.monotonic() - began
     trial.must(code is not None, "it does not end")
     trial.must(memory < MOST_MEMORY, f"the launcher's memory: {memory} KiB")
@@ -83,10 +86,18 @@ def _compared(found: list[Path], wanted: bytes) -> str:
     return f"{len(data)} bytes, not {len(wanted)}; the same up to {same}"
 
 
-def _ended(process: subprocess.Popen[bytes], seconds: float) -> tuple[int | None, int]:
-    """Wait for its end; gives its exit code, None if it did not come, and its memory in KiB."""
-    deadline, most = time.monotonic() + seconds, 0
-    while time.monotonic() < deadline:
+def _ended(
+    process: subprocess.Popen[bytes], seconds: float, *, told: bool = False
+) -> tuple[int | None, int]:
+    """Wait for its end; gives its exit code, None if it did not come, and its memory in KiB.
+
+    told: after a while it gets SIGTERM.
+    """
+    began, most = time.monotonic(), 0
+    while time.monotonic() < began + seconds:
+        if told and time.monotonic() > began + PATIENCE:
+            told = False
+            process.terminate()
         if process.poll() is not None:
             return process.returncode, most
         most = max(most, _peak_memory(process.pid))
@@ -106,7 +117,7 @@ def _peak_memory(pid: int) -> int:
 
 
 def _with_console(
-    argv: list[str], work: Path, console: str, seconds: float
+    argv: list[str], work: Path, console: str, seconds: float, *, told: bool
 ) -> tuple[int | None, int, bytes]:
     """Run a launcher whose output is a pipe, or a device that is full."""
     read_end, write_end = os.pipe()
@@ -133,22 +144,13 @@ def _with_console(
     if console == "read":
         reader.start()
     try:
-        return (
-            (*_ended(process, seconds), b"")
-            if console != "read"
-            else _read(process, reader, shown, seconds)
-        )
+        code, memory = _ended(process, seconds, told=told)
+        if console == "read":
+            reader.join(5)
+        return code, memory, b"".join(shown)
     finally:
         if console != "closed":
             os.close(read_end)
-
-
-def _read(
-    process: subprocess.Popen[bytes], reader: threading.Thread, shown: list[bytes], seconds: float
-) -> tuple[int | None, int, bytes]:
-    code, memory = _ended(process, seconds)
-    reader.join(5)
-    return code, memory, b"".join(shown)
 
 
 ROW = Row(
