@@ -7,45 +7,22 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from figures import Figure, Goal
-from machines import CABLE, Machine, machines
-from measure import PROCESSION, TORCHRUN, alternate, program, until
+from launchers import PORT, WAYS, Line, Node, all_ended
+from machines import Machine, machines
+from measure import PROCESSION, alternate, until
 from script import Plan, main
 
-RANK = program("meeting_rank")
-WAYS = {"ours": PROCESSION, "peer": TORCHRUN}
 BLAMED = {
     "ours": re.compile(r"failed: rank (\d+) of 2"),
     "peer": re.compile(r"Root Cause.*?rank\s*: (\d+)", re.DOTALL),
 }
 CAUSES, QUICK_CAUSES = 20, 2
-PORT = 29400
 TRIES = 5
 SETTLED = 2.0  # seconds after the end of a launcher, in which all of its processes are to be gone
 MANY, QUICK_MANY = 64, 16
-
-
-@dataclass
-class Node:
-    """A launcher that runs. ended_at: when it was seen to have ended, 0 for not yet."""
-
-    launcher: subprocess.Popen[bytes]
-    output: Path
-    ended_at: float = field(default=0.0)
-
-    def ended(self) -> bool:
-        """Tell whether it has ended, and note when."""
-        if not self.ended_at and self.launcher.poll() is not None:
-            self.ended_at = time.monotonic()
-        return bool(self.ended_at)
-
-
-def _all_ended(nodes: list[Node]) -> bool:
-    ended = [node.ended() for node in nodes]  # of each, so that none is noted late
-    return all(ended)
 
 
 class Bench:
@@ -55,46 +32,18 @@ class Bench:
         self.plan, self.hosts = plan, hosts
         self.left: dict[str, list[float]] = {side: [] for side in WAYS}
 
-    def start(self, side: str, host: Machine, at: Path, how: str) -> Node:
-        """Type the line on a machine."""
-        words = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", "J", "--rdzv-backend",
-                 "c10d", "--rdzv-endpoint", f"{self.hosts[0].address}:{PORT}", "--local-addr",
-                 host.address, "--rdzv-conf", f"is_host={int(host.number == 0)}",
-                 RANK, how, str(at)]  # fmt: skip
-        output = at.parent / f"{at.name}_{host.number}.log"
-        command = ["env", f"GLOO_SOCKET_IFNAME={CABLE}", *WAYS[side], *words]
-        with open(output, "wb") as log:
-            launcher = subprocess.Popen(
-                host.command(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        return Node(launcher, output)
-
     @contextmanager
     def job(self, side: str, how: str) -> Iterator[tuple[Path, list[Node], float]]:
         """Have the line run on both: its directory, the launchers, when the last was started."""
         at = self.plan.directory()
-        nodes = [self.start(side, self.hosts[0], at, how)]
-        until(lambda: self._listens(nodes[0]), "the host of the rendezvous")
-        try:
+        line = Line(self.hosts, "2")
+        with line.first(side, at, how) as nodes:
             last = time.monotonic()
-            nodes.append(self.start(side, self.hosts[1], at, how))
+            nodes.append(line.start(side, self.hosts[1], at, how))
             yield at, nodes, last
-            until(lambda: _all_ended(nodes), "the end of all launchers")
+            until(lambda: all_ended(nodes), "the end of all launchers")
             time.sleep(SETTLED)
             self.left[side].append(sum(len(host.processes()) for host in self.hosts))
-        finally:
-            for host in self.hosts:
-                host.kill()
-            for node in nodes:
-                node.launcher.wait()
-
-    def _listens(self, node: Node) -> bool:
-        """Tell whether a launcher listens at the agreed port, without a connection to it."""
-        if node.ended():
-            raise RuntimeError(node.output.read_text()[-2000:])
-        sockets = Path(f"/proc/{node.launcher.pid}/net")
-        lines = [s for name in ("tcp", "tcp6") for s in (sockets / name).read_text().splitlines()]
-        return any(f":{PORT:04X} " in s.split(" 0A ")[0] for s in lines if " 0A " in s)
 
     def first_line(self, side: str) -> float:
         with self.job(side, "first") as (at, _, last):

@@ -1,7 +1,8 @@
 """A rank on one of two machines, which leaves files of times, in ns: meeting_rank.py HOW DIRECTORY.
 
 first: begins, and ends. pair: both ranks fail, the second 5 ms after the first. reduce: reduces
-until `go` is there; then rank 1 fails, or goes on where the file says "stay".
+until `go` is there; then rank 1 fails. elastic: begins, and reduces until it is ended; the files
+have the size of the world in their names.
 """
 
 import os
@@ -14,6 +15,10 @@ APART = 5_000_000  # ns between two failures
 
 def main(how: str, at: Path) -> None:
     rank = int(os.environ["RANK"])
+    if how == "elastic":
+        size = os.environ["WORLD_SIZE"]
+        note(at / f"world_{size}_{rank}_{os.getpid()}", time.monotonic_ns())
+        reduce(rank, at, f"reduces_{size}_{rank}")
     if how != "reduce":
         note(at / f"begun_{rank}", time.monotonic_ns())
     if how == "pair":
@@ -26,10 +31,11 @@ def main(how: str, at: Path) -> None:
         note(at / f"failed_{rank}", time.monotonic_ns())
         raise ValueError(f"failure of rank {rank}")
     if how == "reduce":
-        reduce(rank, at)
+        reduce(rank, at, f"begun_{rank}")
 
 
-def reduce(rank: int, at: Path) -> None:
+def reduce(rank: int, at: Path, first: str) -> None:
+    """Reduce for ever. first: the file that says when this was done for the first time."""
     import torch
     import torch.distributed as dist
 
@@ -37,8 +43,8 @@ def reduce(rank: int, at: Path) -> None:
     go = at / "go"
     while True:
         dist.all_reduce(torch.ones(1))
-        if not (at / f"begun_{rank}").exists():
-            note(at / f"begun_{rank}", time.monotonic_ns())
+        if not (at / first).exists():
+            note(at / first, time.monotonic_ns())
         if rank == 1 and go.exists() and go.read_text() == "fail":
             note(at / "died", time.monotonic_ns())
             os._exit(3)
