@@ -232,12 +232,20 @@ def test_under_srun_the_tasks_are_one_job(slurm, tmp_path):
 @pytest.mark.parametrize("count", [3, 2])
 def test_under_srun_the_number_of_nodes_may_be_said(slurm, tmp_path, count):
     """With fewer than there are tasks, the others are spare."""
-    # It lasts until the spare task has come: one that finds the job over exits with 1.
-    work = "import os, time\nprint('rank ' + os.environ['RANK'])\ntime.sleep(4)\n"
-    script = write(tmp_path / "see.py", work)
+    script = write(tmp_path / "see.py", "import os\nprint('rank ' + os.environ['RANK'])\n")
     line = ["srun", "-N3", "--ntasks-per-node=1", *PROCESSION, "run", "--nnodes", count, "-n", 2]
     said = slurm.run(*line, script).stdout
     assert sorted(said.splitlines()) == [f"[{n // 2}:{n}] rank {n}" for n in range(2 * count)]
+
+
+def test_under_srun_a_spare_task_may_come_too_late(slurm, tmp_path):
+    """It is told that the job is over, and does not make a failure of it."""
+    script = write(tmp_path / "end.py", "import sys\nopen(sys.argv[1], 'w').close()\n")
+    late = 'if [ $SLURM_PROCID = 2 ]; then until [ -e "$0" ]; do sleep 0.1; done; fi; exec "$@"'
+    over = tmp_path / "over"
+    line = ["srun", "-N3", "--ntasks-per-node=1", "sh", "-c", late, over, *PROCESSION]
+    done = slurm.run(*line, "run", "--nnodes", 2, "-n", 1, script, over)
+    assert "found no driver" not in done.stderr
 
 
 def test_under_srun_a_failure_ends_all(slurm, tmp_path):

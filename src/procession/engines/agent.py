@@ -72,6 +72,7 @@ class Agent:
         self._over = False
         self._lost = ""
         self._sent_away = ""
+        self._late = False
         self._cut = False  # the output of this attempt is not wanted any more
         self._attempt: Attempt | None = None
         self._stderr = 2
@@ -104,7 +105,7 @@ class Agent:
         try:
             self._watch_stdin()
             if not self._connect():
-                return 1
+                return 0 if self._late else 1
             self._watch_lease()
             while not self._over:
                 self._loop.turn()
@@ -156,15 +157,19 @@ class Agent:
                     return True
                 self._sent_away = fault
             if refused == len(self._invitation.at) and own is None:
-                break  # the driver listens before any agent is started: so it is gone
+                # The driver listens before any agent is started: so it is gone. How the job ended
+                # is its to say, by its own exit code.
+                self._late = True
+                break
             if own is not None:
                 own.waits(fault)
             self._pause(0.5)
         if not self._over and own is not None:
             self._lost = fault or "nobody listens there"
         elif not self._over:  # else the job has ended meanwhile
+            over = "the job is over, or " if self._late else ""
             self._say(
-                f"cannot reach the driver ({fault}); is a firewall between the nodes, or is "
+                f"cannot reach the driver ({fault}); {over}is a firewall between the nodes, or is "
                 "another version of procession here?"
             )
         return False

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import NoReturn
 
 from procession.engines.contract import (
@@ -38,6 +38,7 @@ class SlurmStep:
         self._closing = threading.Event()
         self._waiter: threading.Thread | None = None
         self._door: Door | None = None
+        self._ends = 0.0  # when tasks that have not come are given up
         self._own: subprocess.Popen[bytes] | None = None
         self._watcher: threading.Thread | None = None
         self._agent = AgentCommand((), {})
@@ -61,6 +62,7 @@ class SlurmStep:
         if self._task.count > 1:
             atexit.unregister(dismiss)
             door = self._door = Door(self._task, agent.env)
+            self._ends = time.monotonic() + COME_WITHIN
             self._waiter = threading.Thread(target=self._wait_for_all, args=(door,), daemon=True)
             self._waiter.start()
         self._start_own()
@@ -81,25 +83,30 @@ class SlurmStep:
             self._own.kill()
 
     def close(self) -> None:
-        """Accept no more tasks, and end the agent of this node."""
+        """Accept no more tasks, and end the agent of this node.
+
+        Tasks that have not come yet are told at the exit of this process that the job is over.
+        """
         self._closing.set()
         if self._waiter is not None:
             self._waiter.join()
         if self._door is not None:
             self._door.close()
+            missing = _others(self._task) - self._door.came
+            left = self._ends - time.monotonic()
+            if missing and left > 0:
+                atexit.register(dismiss, self._task, left, missing)
         self._wait_own(5.0)
         self._tell = None
 
     def _wait_for_all(self, door: Door) -> None:
         """Report tasks that do not come: here nobody learns from srun that one has ended."""
-        others = range(1, self._task.count)
-        ends = time.monotonic() + COME_WITHIN
         while not self._closing.wait(0.1):
-            missing = [number for number in others if number not in door.came]
+            missing = _others(self._task) - door.came
             if not missing:
                 return
-            if time.monotonic() > ends:
-                for number in missing:
+            if time.monotonic() > self._ends:
+                for number in sorted(missing):
                     self._say_gone(
                         number,
                         f"task {number} on {self._task.nodes[number]} has not asked for its part "
@@ -136,6 +143,10 @@ class SlurmStep:
             self._watcher.join()
 
 
+def _others(task: Task) -> set[int]:
+    return set(range(1, task.count))
+
+
 def _check_places(task: Task) -> None:
     most = max(task.tasks_on_nodes)
     if most > 1:
@@ -150,14 +161,18 @@ def dismiss_at_exit(task: Task) -> None:
     atexit.register(dismiss, task)
 
 
-def dismiss(task: Task, seconds: float = COME_WITHIN) -> None:
-    """Tell all other tasks that there will be no job; returns when they know, or time is over."""
+def dismiss(task: Task, seconds: float = COME_WITHIN, those: Set[int] | None = None) -> None:
+    """Tell other tasks that there is no job; returns when they know, or time is over.
+
+    those: their numbers; None: all.
+    """
+    wanted = _others(task) if those is None else those
     try:
         door = Door(task, {DISMISSED: "1"})
     except EngineError:
         return  # they end by themselves when nobody answers
     ends = time.monotonic() + seconds
-    while len(door.came) < task.count - 1 and time.monotonic() < ends:
+    while wanted - door.came and time.monotonic() < ends:
         time.sleep(0.02)
     door.close()
 
