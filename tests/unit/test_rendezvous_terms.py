@@ -39,6 +39,10 @@ def test_settings_of_c10d():
     }  # fmt: skip
     assert conf("timeout=900,key_file=/k", static=True) == {"join": 900.0, "key_file": "/k"}
     assert conf("") == {}
+    for quote in ("'", '"'):  # of a list of words in YAML, or in a line of Python
+        assert conf(f"{quote}join_timeout=60,last_call_timeout=3{quote}") == {
+            "join": 60.0, "last_call": 3.0,
+        }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,7 @@ def test_settings_of_c10d():
     [
         ("join_timeout", "must be NAME=VALUE"),
         ("join_timeout=soon", "join_timeout must be seconds, more than 0, not 'soon'"),
+        ("'", "must be NAME=VALUE"),
         ("join_timeout=0", "must be seconds, more than 0"),
         ("keep_alive_max_attempt=0", "must be a count of 1 or more"),
         ("is_host=perhaps", "is_host must be 1 or 0"),

@@ -69,12 +69,18 @@ def door_of(ranks_port: int) -> int:
 
 
 def parse_conf(text: str, where: str) -> dict[str, str]:
-    """Take `NAME=VALUE,NAME=VALUE,...` apart. where: the option's name, for SpecError."""
+    """Take `NAME=VALUE,NAME=VALUE,...` apart. where: the option's name, for SpecError.
+
+    Quotes around all of it, which no shell has taken off, are none of it.
+    """
     found: dict[str, str] = {}
-    for part in text.strip().split(",") if text.strip() else ():
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        text = text[1:-1]
+    for part in text.split(",") if text else ():
         name, equals, value = (each.strip() for each in part.partition("="))
         if not name or not equals or not value:
-            raise SpecError(f"{where} must be NAME=VALUE,NAME=VALUE,..., not {text.strip()!r}")
+            raise SpecError(f"{where} must be NAME=VALUE,NAME=VALUE,..., not {text!r}")
         found[name] = value
     return found
 
