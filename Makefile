@@ -129,7 +129,8 @@ $(FRAMEWORKS_VENV)/.frameworks: pyproject.toml
 # The peers, in the version that the goals are about; what examples and tests in ranks need.
 $(BENCH_VENV)/.bench: pyproject.toml
 	$(PYTHON) -m venv $(BENCH_VENV)
-	.ci/install $(BENCH_VENV)/bin/python test -e '.[examples]' torch==2.13.0 pytest pytest-timeout
+	.ci/install $(BENCH_VENV)/bin/python test -e '.[examples]' torch==2.13.0 pytest pytest-timeout \
+		expecttest
 	@touch $@
 
 # After the tests have passed with newer versions: PYTHON's newest, in environments made anew.

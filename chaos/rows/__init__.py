@@ -18,6 +18,7 @@ NAMES = (
     "many",
     "signals",
     "unruly",
+    "tests_in_ranks",
 )
 
 

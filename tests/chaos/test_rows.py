@@ -9,15 +9,21 @@ from chaos.rows import NAMES
 from support import run_python
 
 ROOT = Path(__file__).parent.parent.parent
+LIMITS = {"tests_in_ranks": 240}  # a session of 24 tests, some in fresh interpreters
 
 
 def run_chaos(name, **variables):
     """Run a row as `make chaos` does."""
     env = {**os.environ, "CHAOS": name, "CHAOS_SHORT": "1", "CHAOS_SLOW": "8", **variables}
-    return run_python("-m", "chaos", cwd=ROOT, timeout=55, env=env)
+    limit = LIMITS.get(name, 60) - 5
+    return run_python("-m", "chaos", cwd=ROOT, timeout=limit, env=env)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def limited(name):
+    return pytest.param(name, marks=[pytest.mark.timeout(LIMITS[name])] if name in LIMITS else [])
+
+
+@pytest.mark.parametrize("name", map(limited, NAMES))
 def test_a_few_trials(name):
     done = run_chaos(name)
     if "not here: " in done.stdout:

@@ -84,6 +84,12 @@ def test_an_unexpected_success_is_for_the_session_to_judge():
     assert verdict(strict, strict).outcome == "passed"
 
 
+def test_an_error_of_syntax_is_named():
+    said = 'File "made", line 1\n    def\n       ^\nSyntaxError: invalid syntax'
+    found = verdict(rank(report("failed", message=said)))
+    assert found.headline == "rank 0 failed: SyntaxError: invalid syntax"
+
+
 def test_ranks_that_do_not_agree():
     expected = rank(report("skipped", wasxfail="known"))
     found = verdict(skipped("no GPU"), rank(report()), rank(report()), expected)

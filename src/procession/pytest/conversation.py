@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 PATIENCE = 0.3  # seconds that the others have after the first failure, to fail by themselves
 MORE_PATIENCE = 5.0  # seconds that those have who do not wait for anything, but compute
 LOOK_AGAIN = 0.1  # seconds until it is seen again who does
+LOST = 2.0  # seconds that the end of a rank has to be heard of when its line has ended
 LINGER = 30.0  # seconds that a rank may take to end after its test
 LINGER_FOR_THREADS = 2.0  # seconds that its threads may go on then
 YOURS = "yours"  # what pytest says when a rank may have the terminal
@@ -135,6 +136,10 @@ class Conversation:
             self._select.unregister(line)
             del self._of.lines[rank]
             line.close()
+            if not self._ranks[rank]["done"]:
+                self._ranks[rank]["silent_at"] = time.monotonic_ns()
+                if self._end_others_at is None:
+                    self._end_others_at = time.monotonic() + LOST
 
     def _take(self, rank: int, kind: str, value: Any) -> None:
         told = self._ranks[rank]
@@ -151,7 +156,7 @@ class Conversation:
             if all(each["done"] for each in self._ranks):
                 threads = any(each["threads"] for each in self._ranks)
                 self._gone_by = time.monotonic() + (LINGER_FOR_THREADS if threads else LINGER)
-                self._note_orphans()
+                self._note_orphans(rank)
             self._of.reply(rank, None)  # so the last rank, and all below, is there until now
         elif kind == "gather":
             self._gathering[rank] = value
@@ -188,15 +193,19 @@ class Conversation:
         for rank in waiting:
             self._of.reply(rank, answer)
 
-    def _note_orphans(self) -> None:
-        """Name the processes that ranks have put into the background: nothing may be left."""
-        server = self._of.server
-        if server is None:
+    def _note_orphans(self, rank: int) -> None:
+        """Name the processes that ranks have put into the background: nothing may be left.
+
+        They are children of the forkserver then, as `rank` is, which is still there.
+        """
+        pids = self._group.pids()
+        server = processes.parent_of(pids.get(rank, 0))
+        if not server:
             return
-        known = set(self._group.pids().values())
+        known = set(pids.values())
         for told in self._ranks:  # what is to end with a rank may take a little longer than it
             known.update(told["helpers"])
-        self._came["left"] += processes.left_behind(server.pid, known)
+        self._came["left"] += processes.left_behind(server, known)
 
     # -- what is done
 
@@ -263,6 +272,12 @@ class Conversation:
             for rank, told in enumerate(self._ranks):
                 if not told["done"]:
                     told["output"] = self._of.output_of(rank)
+            silent = [told for told in self._ranks if "silent_at" in told]
+            known = end.failures or any(told["failed_at"] for told in self._ranks)
+            if silent and not (known or came["timeout"] or came["stopped"]):
+                told = min(silent, key=_silent_at)
+                told["crash"] = "lost its line to the launcher of the test"
+                told["crashed_at"] = told["silent_at"]
         came["ranks"] = self._ranks
         if self._keep:
             self.broken = came["renewed"] = self._why_broken()
@@ -277,3 +292,7 @@ class Conversation:
         if len({place_of_failure(told) for told in self._ranks}) > 1:
             return "not all ranks failed, or not in the same place"
         return ""
+
+
+def _silent_at(told: Told) -> int:
+    return told["silent_at"]

@@ -56,7 +56,7 @@ class Keeping:
         node = item.getparent(pytest.Class if asked.scope == "class" else pytest.Module)
         if node is None:
             raise ValueError(f'scope="{asked.scope}", and the test is in no {asked.scope}')
-        return node.nodeid, nproc, asked.backend
+        return node.nodeid or str(node.path), nproc, asked.backend
 
     def is_next(self, item: Any, following: Any) -> None:
         """Take note of what pytest runs next, where only that is known."""

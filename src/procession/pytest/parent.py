@@ -202,9 +202,12 @@ class Parent:
         verdict = self._verdicts.get(item)
         if verdict is None or call.when == "setup":
             return report
+        # As ever, the report of the teardown has what was captured in all phases.
+        teardown = call.when == "teardown"
+        found = [each for each in verdict.sections if teardown or " teardown" not in each[0]]
+        report.sections = [*report.sections, *found]
         if call.when == "call":
             report.duration = verdict.seconds
-            report.sections = [*report.sections, *verdict.sections]
         if call.excinfo is not None and isinstance(call.excinfo.value, RanksFailed):
             if verdict.certain and hasattr(report, "wasxfail"):
                 del report.wasxfail

@@ -36,11 +36,20 @@ def described(pid: int) -> str:
 
 def state_of(pid: int) -> str:
     """Give the letter of a process's state, as `ps` shows it; "" if there is none."""
+    return _stat(pid)[0]
+
+
+def parent_of(pid: int) -> int:
+    """Give the parent of a process, 0 if it is gone."""
+    return int(_stat(pid)[1])
+
+
+def _stat(pid: int) -> list[str]:
     try:
         with open(f"/proc/{pid}/stat", "rb") as f:
-            return f.read().rpartition(b")")[2].split()[0].decode()
+            return f.read().rpartition(b")")[2].decode().split()
     except OSError:
-        return ""
+        return ["", "0"]
 
 
 def _is_running(pid: int) -> bool:

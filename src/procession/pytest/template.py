@@ -120,19 +120,20 @@ class Template:
         )
         if method == "spawn":
             function = fresh.run
-            where = f"{item.config.rootpath}/{item.nodeid}"
+            # Of a file outside the root directory, the name of a test does not have the path.
+            where = f"{item.path}::{item.nodeid.partition('::')[2]}"
             knock = Connection(os.dup(self._knock.fileno()), readable=False)
             args = (knock, fresh.options_of(item.config), where, item.nodeid)
         files = self._files
         if keep:
             files = os.path.join(files, KEPT)
-            os.mkdir(files)
+            os.makedirs(files, exist_ok=True)  # of ranks that could not be started
         spec = make_spec(
             function,
             nproc=request["nproc"],
             args=args,
             env={inrank.VARIABLE: json.dumps({**request, "files": files})},
-            name=request["keep"][0] if keep else request["name"],
+            name=_line(request["keep"][0] if keep else request["name"]),
             start_method="spawn" if method == "spawn" else "fork",
             stop=Stop(grace=GRACE, patience=PATIENCE, linger=LINGER),
             hang=Hang(start=60.0),
@@ -210,3 +211,8 @@ class Template:
                 return
             for fd in fds:
                 os.close(fd)
+
+
+def _line(name: str) -> str:
+    """Make of the name of a test one that a group may have."""
+    return "".join(c if c.isprintable() else "?" for c in name)

@@ -202,7 +202,9 @@ def _ranks(numbers: Sequence[int]) -> str:
 def _message(report: Told) -> str:
     crash = _crash(report)
     text = crash["message"] if crash else str(report["longrepr"])
-    return text.strip().partition("\n")[0][:300] if text.strip() else "no message"
+    lines = text.strip().splitlines() or ["no message"]
+    # Of an error of syntax, the place comes first and what it is comes last.
+    return lines[-1 if lines[0].startswith('File "') else 0][:300]
 
 
 def _crash(report: Told) -> Any:
