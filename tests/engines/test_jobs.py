@@ -228,8 +228,10 @@ def test_nothing_is_left_of_a_driver_that_is_killed(tmp_path):
     )
     env = {**os.environ, "PYTHONPATH": IMPORTABLE}
     with subprocess.Popen([sys.executable, script], env=env) as main:
-        pids = all_hold(tmp_path, 6)
-        main.kill()
+        try:
+            pids = all_hold(tmp_path, 6)
+        finally:
+            main.kill()  # `with` would wait for it for ever
     gone(pids)
 
 
