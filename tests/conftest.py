@@ -29,6 +29,7 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 PATIENCE = 10.0  # seconds that what is on its way out may take
+START_PATIENCE = 40.0  # seconds until new interpreters, all at once, are in their programs
 
 
 def until(condition, what="the condition", patience=PATIENCE):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import procession
-from conftest import alive, descriptors, marked, until
+from conftest import START_PATIENCE, alive, descriptors, marked, until
 
 PYTHON = sys.executable
 PROCESSION = (str(Path(PYTHON).with_name("procession")),)  # what people type: it is installed
@@ -84,6 +84,28 @@ def reader_of(file):
     return read
 
 
+# For a script: `say_when_in(names)` says "waits" when its first thread is in all these functions.
+# An interrupt that comes earlier hits the script, and not what is to be tested.
+SAY_WHEN_IN = """
+import sys, threading, time
+
+def say_when_in(*wanted):
+    main = threading.main_thread().ident
+
+    def look():
+        found = set()
+        while not found.issuperset(wanted):
+            time.sleep(0.001)
+            frame, found = sys._current_frames()[main], set()
+            while frame:
+                found.add(frame.f_code.co_name)
+                frame = frame.f_back
+        print("waits", flush=True)
+
+    threading.Thread(target=look).start()
+"""
+
+
 class Launcher:
     """A script in a process of its own that prints what it did, line by line."""
 
@@ -118,7 +140,7 @@ class Launcher:
                 pytest.fail(f"the launcher ended ({self.process.returncode}): {self.lines}")
             return None
 
-        return until(look, f"the launcher's {word!r}")
+        return until(look, f"the launcher's {word!r}", START_PATIENCE)
 
     def signal(self, number):
         os.kill(self.pid, number)
@@ -145,6 +167,8 @@ __all__ = [
     "PROCESSION",
     "PYTHON",
     "QUICK",
+    "SAY_WHEN_IN",
+    "START_PATIENCE",
     "Launcher",
     "alive",
     "descriptors",

@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from support import PROCESSION, until
+from support import PROCESSION, START_PATIENCE, until
 
 # Becomes the command on the terminal that is its standard input, as a login shell would.
 ON_TERMINAL = """
@@ -84,7 +84,7 @@ class Watched:
         while block := os.read(stream.fileno(), 1 << 16):
             into += block
 
-    def shows(self, *parts, patience=15):
+    def shows(self, *parts, patience=START_PATIENCE):
         """Wait until all of these stand on the console."""
 
         def look():
@@ -159,7 +159,7 @@ class Terminal:
                 return
             self.screen += block
 
-    def shows(self, *parts, patience=15):
+    def shows(self, *parts, patience=START_PATIENCE):
         """Wait until all of these have come to the screen."""
 
         def look():

@@ -136,5 +136,8 @@ def _with_child(path):
 
 
 def _is_sleep(pid):
-    with open(f"/proc/{pid}/cmdline", "rb") as f:
-        return f.read().startswith(b"sleep")
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            return f.read().startswith(b"sleep")
+    except OSError:
+        return False  # it is gone

@@ -11,8 +11,9 @@ import pytest
 
 import procession
 from control.clients import connected, sockets
+from engines.jobwork import hold
 from engines.localengine import LocalEngine
-from engines.test_jobs import all_hold, hold
+from engines.test_jobs import all_hold
 from procession import GroupFailed, Logs, Outcome, Phase, Std
 from seams.control import find_run, runs
 from seams.jobs import plain_group
@@ -101,7 +102,7 @@ def test_its_stacks_are_those_of_all_ranks(tmp_path):
         said = command("stacks", job.run_id)
         assert said.returncode == 0
         assert "4 ranks [0-3]" in said.stdout
-        assert "hold (test_jobs.py" in said.stdout
+        assert "hold (jobwork.py" in said.stdout
 
 
 def test_a_signal_to_one_rank(tmp_path):

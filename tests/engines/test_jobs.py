@@ -15,6 +15,18 @@ import jsonschema
 import pytest
 
 import procession
+from engines.jobwork import (
+    beats_and_hangs,
+    big_of_rank_1,
+    hold,
+    in_attempt,
+    in_attempt_or_fail,
+    meet,
+    pids_of,
+    place,
+    talk,
+    wait_for,
+)
 from engines.localengine import LocalEngine
 from eventkinds import schema
 from procession import (
@@ -31,38 +43,16 @@ from procession import (
 )
 from seams.jobs import AgentCommand, EngineGone, Invitation, make_job
 from seams.wire import Message
-from support import OBEDIENT, QUICK, alive, gone, until, write
+from support import OBEDIENT, QUICK, START_PATIENCE, alive, gone, until, write
 
 # For programs that import this module.
 IMPORTABLE = os.pathsep.join(str(Path(__file__).parents[1] / each) for each in (".", "../docs"))
 
 
-def place():
-    names = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_WORLD_SIZE"
-    return tuple(int(os.environ[n]) for n in names.split())
-
-
-def meet():
-    return os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"], os.environ["TORCHELASTIC_RUN_ID"]
-
-
-def hold(folder):
-    """Say that we are there, and stay."""
-    Path(folder, f"rank{os.environ['RANK']}").write_text(str(os.getpid()))
-    while True:
-        signal.pause()
-
-
 def all_hold(folder, ranks):
     """Wait for these ranks (a number: so many); gives their pids."""
     ranks = range(ranks) if isinstance(ranks, int) else ranks
-
-    def there():
-        found = [Path(folder, f"rank{r}") for r in ranks]
-        texts = [f.read_text() if f.exists() else "" for f in found]
-        return [int(t) for t in texts] if all(texts) else None
-
-    return until(there, f"ranks {ranks}")
+    return until(lambda: pids_of(folder, ranks), f"ranks {ranks}", START_PATIENCE)
 
 
 def start(program, engine=None, **options):
@@ -114,7 +104,7 @@ def test_much_output_comes_whole(capfd):
 def test_the_rank_that_failed_is_the_cause(tmp_path):
     def work(folder):
         if os.environ["RANK"] == "3":
-            all_hold(folder, (0, 1, 2, 4, 5))
+            wait_for(folder, (0, 1, 2, 4, 5))
             sys.exit(7)
         hold(folder)
 
@@ -222,7 +212,7 @@ def test_nothing_is_left_of_a_driver_that_is_killed(tmp_path):
         f"""
         import procession
         from engines.localengine import LocalEngine
-        from engines.test_jobs import hold
+        from engines.jobwork import hold
         procession.run(hold, args=({str(tmp_path)!r},), engine=LocalEngine(3), nproc=2)
         """,
     )
@@ -283,6 +273,7 @@ def test_a_handler_for_sigterm_is_left_alone(tmp_path):
             threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
             with pytest.raises(TimeoutError):
                 job.wait(0.5)
+            until(lambda: seen, "the signal")
             assert seen == [1]
             assert job.state is Phase.RUNNING
     finally:
@@ -339,13 +330,6 @@ def test_too_many_failures():
         job.wait(30)
     assert caught.value.end.attempt == 1
     assert "not started again: it was started again once" in str(caught.value)
-
-
-def in_attempt(folder, number):
-    """Hold in the first attempt, return in the others."""
-    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-        hold(folder)
-    return os.environ["GROUP_RANK"], os.getpid()
 
 
 @pytest.mark.parametrize("slots", [3, 2])
@@ -645,23 +629,8 @@ def test_what_only_this_machine_has():
         write_end.close()
 
 
-def beats_and_hangs():
-    """All beat, then rank 2 sleeps in a place of its own while the others wait for it."""
-    for step in range(3):
-        procession.beat(step=step)
-    wait_together() if os.environ["RANK"] != "2" else sleep_alone()
-
-
-def wait_together():
-    time.sleep(1000)
-
-
-def sleep_alone():
-    time.sleep(1000)
-
-
-def test_a_hang_is_blamed_on_the_odd_one_of_all_nodes():
-    job, _ = start(beats_and_hangs, hang=procession.Hang(timeout=1.5))
+def test_a_hang_is_blamed_on_the_odd_one_of_all_nodes(tmp_path):
+    job, _ = start(beats_and_hangs, args=(str(tmp_path),), hang=procession.Hang(timeout=1.5))
     with pytest.raises(GroupFailed) as caught:
         job.wait(40)
     failed = caught.value
@@ -671,17 +640,6 @@ def test_a_hang_is_blamed_on_the_odd_one_of_all_nodes():
     assert "no beat for" in failed.cause.message
     assert "sleep_alone" in failed.cause.message
     assert any("[0-1,3-5]" in line for line in failed.end.stacks), failed.end.stacks
-
-
-def talk(folder, count):
-    """Rank 0 prints now and then; the others say nothing."""
-    for _ in range(count):
-        if os.environ["RANK"] == "0":
-            print("here", flush=True)
-        time.sleep(0.25)
-    if count < 20:
-        hold(folder)
-    return "done"
 
 
 def test_output_of_one_node_is_a_sign_of_life_of_all(tmp_path):
@@ -725,13 +683,6 @@ def test_a_slow_on_failure_holds_up_nothing_but_the_restart(tmp_path):
         lease=1.0,
     )
     assert job.wait(40).values == ["1"] * 4
-
-
-def in_attempt_or_fail():
-    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
-    if attempt == "0":
-        sys.exit(3)
-    return attempt
 
 
 UNREAD = """
@@ -843,7 +794,3 @@ def test_a_value_that_is_too_large_to_be_sent():
         procession.run(big_of_rank_1, engine=engine, nproc=1)
     assert caught.value.cause.rank == 1
     assert "it is too large" in str(caught.value)
-
-
-def big_of_rank_1():
-    return b"x" * 100_000 if os.environ["RANK"] == "1" else b""

@@ -11,39 +11,12 @@ import jsonschema
 import pytest
 
 import procession
+from engines.jobwork import fail_and_hold, fail_often, lives, note_life
 from engines.localengine import LocalEngine
 from eventkinds import schema
 from procession import GroupFailed, Logs, Outcome, Phase, Restart, Std
 from seams.rules import codes_of
-from support import QUICK, gone, until
-
-
-def note_life(folder):
-    """Leave a mark of this life of the rank; gives its number."""
-    life = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-    Path(folder, f"rank{os.environ['RANK']}.{life}").write_text(str(os.getpid()))
-    return life
-
-
-def fail_often(folder, *times):
-    """Fail in the first lives; times: in how many of them, by rank."""
-    if note_life(folder) < times[int(os.environ["RANK"])]:
-        sys.exit(5)
-    return os.environ["TORCHELASTIC_RESTART_COUNT"]
-
-
-def fail_and_hold(folder, rank=3):
-    """Fail, if it is this rank; the others go on until they are ended."""
-    note_life(folder)
-    if int(os.environ["RANK"]) == rank:
-        until(lambda: len(lives(folder)) == 4)
-        sys.exit(5)
-    while True:
-        time.sleep(0.01)
-
-
-def lives(folder):
-    return sorted(p.name for p in Path(folder).glob("rank*.*") if p.read_text())
+from support import QUICK, START_PATIENCE, gone, until
 
 
 def pids(folder):
@@ -164,7 +137,7 @@ def waiting(job_of, folder):
         go_on.wait(60)
 
     job = job_of(on_failure)
-    until(asked.is_set)
+    until(asked.is_set, "the question", START_PATIENCE)
     return job, go_on
 
 
@@ -242,7 +215,7 @@ def test_a_lost_node_is_replaced_where_ranks_start_again_one_by_one(tmp_path):
         restart=Restart(max=1, scope="rank", node_losses=1),
         on_failure=on_failure,
     )
-    until(lambda: len(lives(tmp_path)) == 4)
+    until(lambda: len(lives(tmp_path)) == 4, "all ranks", START_PATIENCE)
     engine.processes[job._driver.life.places[1]].kill()
     assert job.wait(40).values == ["0", "1", "2", "3"]
     assert seen == [(Outcome.NODE_LOST, 1)]

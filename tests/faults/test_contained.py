@@ -185,22 +185,23 @@ def is_daemon(pid):
     return bool(ignored >> (signal.SIGHUP - 1) & 1)
 
 
+def cgroup_of(guard):
+    """Give the cgroup that this guard made; other tests make some beside it."""
+    (found,) = Path(own_place()).glob(f"procession_{guard}_*")
+    return found
+
+
 def test_a_cgroup_is_removed(tmp_path):
     need("cgroup")
-    place = own_place()
-
-    def groups():
-        return {name for name in os.listdir(place) if name.startswith("procession_")}
-
-    before = groups()
-    procession.run(["true"], nproc=2, contain="cgroup")
-    assert groups() - before
+    with procession.start(shell("sleep 1000"), contain="cgroup", stop=OBEDIENT) as group:
+        _, guard = above(group)
+    made = cgroup_of(guard)
     procession.forkserver.close()
-    assert not groups() - before
+    assert not made.exists()
     run = Daemons("cgroup", tmp_path)
-    assert groups() - before
+    made = cgroup_of(run.guard)
     run.kill(run.server)
-    until(lambda: not groups() - before, "the end of the cgroup", PATIENTLY)
+    until(lambda: not made.exists(), "the end of the cgroup", PATIENTLY)
 
 
 def test_a_cgroup_whose_guard_was_killed_as_well_is_removed_by_clean(tmp_path):

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import tempfile
 
 import pytest
 
@@ -201,8 +202,10 @@ def test_data_loader_with_workers(tmp_path):
 
 
 def test_data_loader_of_a_rank_that_is_killed(tmp_path, monkeypatch):
-    # Its workers' sockets lie in directories that only the rank itself would have removed.
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    # Its workers' sockets lie in directories that only the rank itself would have removed; their
+    # paths have room for 108 characters, and that of this test may be long.
+    short = tempfile.TemporaryDirectory(dir="/tmp")
+    monkeypatch.setenv("TMPDIR", short.name)
     script = write(
         tmp_path / "loader.py",
         """
@@ -218,7 +221,8 @@ def test_data_loader_of_a_rank_that_is_killed(tmp_path, monkeypatch):
             signal.pause()
         """,
     )
-    done = run("-n", 2, script)
+    with short:
+        done = run("-n", 2, script)
     assert done.returncode == 137
     assert "rank 0 of 2" in done.stderr
 

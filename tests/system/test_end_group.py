@@ -82,13 +82,19 @@ def test_failure_of_a_command_ends_the_group_while_nobody_waits(tmp_path):
 
 
 def test_ranks_that_finished_are_told_from_those_that_were_ended(tmp_path):
+    go = tmp_path / "go"
     program = shell(
-        "[ $RANK = 0 ] && exit 0; [ $RANK = 1 ] && sleep 0.05 && exit 9; exec sleep 100"
+        "[ $RANK = 0 ] && exit 0; "
+        f"while [ $RANK = 1 ]; do [ -e {go} ] && exit 9; sleep 0.01; done; exec sleep 100"
     )
-    failed = failure_of(program, nproc=3)
-    assert [e.rank for e in failed.finished] == [0]
-    assert [e.rank for e in failed.failures] == [1]
-    assert [e.rank for e in failed.ended] == [2]
+    group = procession.start(program, nproc=3, stop=OBEDIENT)
+    next(e for e in group if e.kind == "exited" and e.rank == 0)
+    go.touch()
+    with pytest.raises(GroupFailed) as caught:
+        group.wait(20)
+    assert [e.rank for e in caught.value.finished] == [0]
+    assert [e.rank for e in caught.value.failures] == [1]
+    assert [e.rank for e in caught.value.ended] == [2]
 
 
 def test_a_failure_is_noticed_in_milliseconds():
@@ -531,21 +537,25 @@ def test_stuck_exit_handler_after_an_exception_is_bounded(method):
     assert [e.rank for e in failed.ended] == [1]
 
 
-def test_others_are_ended_at_once_while_one_is_stuck_in_its_exit():
-    def work(place):
+def test_others_are_ended_at_once_while_one_is_stuck_in_its_exit(tmp_path):
+    def work(go):
         import atexit
         import os
         import signal
         import time
 
         if os.environ["RANK"] == "0":
+            while not os.path.exists(go):
+                time.sleep(0.001)
             atexit.register(time.sleep, 1000)
             raise ValueError
         while True:
             signal.pause()
 
-    group = procession.start(work, args=("",), nproc=2, stop=Stop(grace=1000, linger=1000))
+    go = tmp_path / "go"
+    group = procession.start(work, args=(str(go),), nproc=2, stop=Stop(grace=1000, linger=1000))
     other = group.pids()[1]
+    go.touch()
     gone([other])  # long before linger
     group.kill()
     with pytest.raises(GroupFailed):

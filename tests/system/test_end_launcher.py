@@ -9,7 +9,17 @@ import pytest
 
 import procession
 from procession import GroupFailed, Outcome, Phase
-from support import OBEDIENT, Launcher, alive, gone, marked, run_python, until, write
+from support import (
+    OBEDIENT,
+    SAY_WHEN_IN,
+    Launcher,
+    alive,
+    gone,
+    marked,
+    run_python,
+    until,
+    write,
+)
 
 METHODS = ("forkserver", "spawn", "fork")
 
@@ -80,7 +90,7 @@ def test_killed_launcher(tmp_path, method):
         assert len(family.pids()) == 6
         family.launcher.signal(signal.SIGKILL)
         assert family.launcher.process.wait(10) == -signal.SIGKILL
-        until(lambda: not marked(mark()), "the end of all processes", 3)
+        until(lambda: not marked(mark()), "the end of all processes")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
@@ -95,14 +105,14 @@ def test_launcher_that_dies_of_another_signal(tmp_path, number):
         family.launcher.said("started")
         family.launcher.signal(number)
         assert family.launcher.process.wait(10) == -number
-        until(lambda: not marked(mark()), "the end of all processes", 3)
+        until(lambda: not marked(mark()), "the end of all processes")
 
 
 @pytest.mark.parametrize("how", ["os._exit(7)", "os.execv('/bin/true', ['true'])", "os.abort()"])
 def test_launcher_that_leaves_without_a_word(tmp_path, how):
     with Family(tmp_path, f"launch(); {how}") as family:
         family.launcher.end()
-        until(lambda: not marked(mark()), "the end of all processes", 3)
+        until(lambda: not marked(mark()), "the end of all processes")
         assert len(family.pids()) == 6
 
 
@@ -143,11 +153,12 @@ def test_launcher_and_its_forkserver_killed_in_the_order_that_is_worse(tmp_path)
         os.kill(forkserver, signal.SIGSTOP)
         family.launcher.signal(signal.SIGKILL)
         os.kill(forkserver, signal.SIGKILL)
-        until(lambda: not marked(mark()), "the end of all processes", 3)
+        until(lambda: not marked(mark()), "the end of all processes")
 
 
-INTERRUPTED = """
-    print("started", flush=True)
+INTERRUPTED = f"""
+    {textwrap.indent(SAY_WHEN_IN, " " * 4).strip()}
+    say_when_in("_wait_for")
     try:
         group.wait()
     except KeyboardInterrupt:
@@ -172,7 +183,7 @@ def test_interrupt_stops_the_group_and_is_raised(tmp_path, method):
     with Family(
         tmp_path, source.replace("\n    ", "\n") + INTERRUPTED.replace("\n    ", "\n")
     ) as f:
-        f.launcher.said("started")
+        f.launcher.said("waits")
         pids = [int(p) for p in f.launcher.lines[0].split()]
         f.launcher.signal(signal.SIGINT)
         assert f.launcher.end() == -signal.SIGINT
@@ -181,14 +192,16 @@ def test_interrupt_stops_the_group_and_is_raised(tmp_path, method):
 
 
 def test_second_interrupt_kills_the_group(tmp_path):
-    source = "group = launch(stop=procession.Stop(grace=1000))\n" + INTERRUPTED.replace(
-        "\n    ", "\n"
-    )
+    source = """
+    group = launch(stop=procession.Stop(grace=1000))
+    group.subscribe(lambda e: e.kind == "stop_sent" and print("asked", flush=True))
+    """
+    source = textwrap.dedent(source) + textwrap.dedent(INTERRUPTED)
     with Family(tmp_path, source) as family:
-        family.launcher.said("started")
+        family.launcher.said("waits")
         family.launcher.signal(signal.SIGINT)
         # The ranks ignore the stop signal: only when it was sent is the second one a second one.
-        time.sleep(0.3)
+        family.launcher.said("asked")
         assert alive(family.launcher.pid)
         assert all(alive(p) for p in family.pids())
         before = time.monotonic()
@@ -218,7 +231,7 @@ def test_interrupt_while_a_group_starts(tmp_path):
             launcher.signal(signal.SIGINT)
             assert launcher.end() == -signal.SIGINT
             assert launcher.lines[-1] == "KeyboardInterrupt"
-        until(lambda: not marked(mark()), "the end of all processes", 3)
+        until(lambda: not marked(mark()), "the end of all processes")
 
 
 # -- the forkserver

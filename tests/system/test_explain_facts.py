@@ -121,7 +121,7 @@ def test_memory_of_ranks_is_their_own():
 def test_run_time():
     failed = failure_of(shell("sleep 0.2; exit 1"), nproc=1)
     assert 0.2 <= failed.cause.seconds < 5
-    assert re.search(r"after 0\.\d\d s", str(failed).splitlines()[0])
+    assert re.search(r"after \d\.\d\d s", str(failed).splitlines()[0])
 
 
 def test_other_ranks_in_one_line_each(tmp_path):
@@ -294,7 +294,7 @@ def test_error_file_that_is_no_file_does_no_harm(command, tmp_path):
             print(e.cause.exit)
         """,
     )
-    done = run_python(main, cwd=tmp_path, timeout=10)  # in a process of its own, as it may hang
+    done = run_python(main, cwd=tmp_path)  # in a process of its own, as it may hang
     assert (done.stdout, done.stderr) == ("exit code 5\n", "")
 
 

@@ -16,7 +16,7 @@ PREFIX = procession.Logs(prefix="[{rank}] ")
 
 
 def test_a_rank_that_stops_to_beat_has_hung():
-    hang = procession.Hang(timeout=0.5)
+    hang = procession.Hang(timeout=1.0)
     e = failure_of(beat_until, args=(2,), nproc=4, hang=hang, stop=QUICK)
     assert (e.cause.rank, e.cause.outcome) == (2, procession.Outcome.HUNG)
     assert e.exit_code == HUNG_CODE == 124
@@ -51,9 +51,9 @@ def test_who_has_told_its_outcome_does_not_hang():
         import atexit
 
         procession.beat()
-        atexit.register(time.sleep, 0.6)
+        atexit.register(time.sleep, 1.2)
 
-    hang = procession.Hang(timeout=0.2)
+    hang = procession.Hang(timeout=0.6)
     assert procession.run(work, nproc=2, hang=hang, start_method="spawn") == [None, None]
 
 
@@ -64,7 +64,7 @@ def test_a_hung_group_starts_again(tmp_path):
         once,
         args=(str(place),),
         nproc=2,
-        hang=procession.Hang(timeout=0.4),
+        hang=procession.Hang(timeout=1.0),
         restart=procession.Restart(max=1),
         stop=QUICK,
     ) as group:
@@ -86,8 +86,19 @@ def test_a_hung_rank_that_cannot_be_asked(tmp_path):
 
 
 def test_commands_beat_too(tmp_path):
-    path = write(tmp_path / "a.py", "import procession, time\nprocession.beat(3)\ntime.sleep(99)\n")
-    hang = procession.Hang(timeout=0.3)
+    path = write(
+        tmp_path / "a.py",
+        """
+        import os, pathlib, procession, time
+        place = pathlib.Path(__file__).parent
+        (place / os.environ["RANK"]).touch()
+        while len(list(place.glob("[01]"))) < 2:
+            pass
+        procession.beat(3)
+        time.sleep(99)
+        """,
+    )
+    hang = procession.Hang(timeout=0.6)
     e = failure_of([sys.executable, str(path)], nproc=2, hang=hang, stop=QUICK)
     assert e.cause.outcome is procession.Outcome.HUNG
     assert "(the last one at step 3)" in str(e)
@@ -181,7 +192,7 @@ def test_a_single_rank_that_hangs_starts_again_alone(tmp_path):
     place = tmp_path / "once"
     restart = procession.Restart(max=1, scope="rank")
     options = {"nproc": 2, "restart": restart, "stop": QUICK}
-    hang = procession.Hang(timeout=0.4)
+    hang = procession.Hang(timeout=1.0)
     with procession.start(once, args=(str(place),), hang=hang, **options) as group:
         until(lambda: any(e.kind == "hung" for e in list(group._supervisor.journal.events)))
         pid = group.pids()[1]

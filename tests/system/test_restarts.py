@@ -207,7 +207,12 @@ def test_functions_start_again_one_by_one(method):
 
 
 def test_when_there_is_no_more_the_group_ends(tmp_path):
-    script = program(tmp_path, "time.sleep(600) if rank == '0' else sys.exit(4)")
+    source = """
+    while rank == "0" or not (place / "0.0").exists():
+        time.sleep(0.002)
+    sys.exit(4)
+    """
+    script = program(tmp_path, source)
     logs = procession.Logs(tmp_path / "logs", redirect=procession.Std.ALL)
     with pytest.raises(GroupFailed) as failed:
         procession.run(script, nproc=2, logs=logs, restart=Restart(max=2, scope="rank"))
@@ -321,7 +326,10 @@ def test_a_failure_within_the_notice_is_a_failure():
         time.sleep(600)
 
     group = procession.start(work, args={0: (0,), 1: (1,)}, nproc=2)
-    group.stop(notice=0.5)
+    group.stop(notice=300, wait=False)
+    next(e for e in group if e.kind == "exited" and e.rank == 1)
+    assert "stop_sent" not in kinds_now(group)
+    group.kill()
     with pytest.raises(GroupFailed, match="could not save"):
         group.result()
 

@@ -251,13 +251,18 @@ def test_nothing_is_done_while_nothing_happens():
         with open(f"/proc/{group.pids()[0]}/stat") as f:
             forkserver = int(f.read().rpartition(")")[2].split()[1])
         until(lambda: group.state is Phase.RUNNING)
-        time.sleep(0.1)  # what the start left to do
-        before = switches(forkserver)
-        mine = {t.native_id: t for t in threading.enumerate() if t.name.startswith("procession")}
-        own = {tid: _switches_of(tid) for tid in mine}
-        time.sleep(0.5)  # the span that is looked at
-        assert switches(forkserver) == before
-        assert {tid: _switches_of(tid) for tid in mine} == own
+        mine = [t.native_id for t in threading.enumerate() if t.name.startswith("procession")]
+
+        def all_switches():
+            return switches(forkserver), *map(_switches_of, mine)
+
+        def unchanged(seconds):
+            before = all_switches()
+            time.sleep(seconds)  # the span that is looked at
+            return all_switches() == before
+
+        until(lambda: unchanged(0.1), "the end of what the start left to do")
+        assert unchanged(0.5)
 
 
 def _switches_of(tid):

@@ -141,6 +141,7 @@ class Attempt:
             return
         if event.kind == "running":
             self._tell("ready", {})
+            return  # a single rank that has failed meanwhile may start again
         failure = self._group.failure
         if failure is not None and not self._failed:
             self._failed = True

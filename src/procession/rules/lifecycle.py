@@ -242,7 +242,9 @@ class Lifecycle(Record):
                 self.ranks = [Rank() if r == rank else each for r, each in ranks]
                 return [Spawn(self.attempt, rank)]
             case Do.FAIL_LATE:
-                return self._fail([r for r, k in ranks if k.state in NOT_THERE_YET], at)
+                return self._fail(
+                    [r for r, k in ranks if k.state in NOT_THERE_YET and not k.awaited], at
+                )
             case Do.CANCEL:
                 return [Cancel()] if any(k.state is Worker.PENDING for _, k in ranks) else []
             case Do.ASK:
@@ -258,13 +260,14 @@ class Lifecycle(Record):
             case Do.KILL_IT:
                 return self._signal([rank], kill=True)
             case Do.KILL_FAILED:
-                return self._signal((r for r, k in ranks if k.failed_at is not None), kill=True)
+                failed = (r for r, k in ranks if k.failed_at is not None and not k.awaited)
+                return self._signal(failed, kill=True)
             case Do.GIVE_UP:
                 self._give_up([r for r, k in ranks if not k.gone], at)
                 self.left_behind = True
                 return []
             case Do.GIVE_UP_KILLED:
-                late = [r for r, k in ranks if k.asked and not k.gone]
+                late = [r for r, k in ranks if k.asked and not (k.gone or k.awaited)]
                 self._give_up(late, at)
                 self.left_behind = self.left_behind or bool(late)
                 return self._move(GroupEvent.LOST) if late else []

@@ -11,7 +11,8 @@ class Rank(Record):
     """The state of a rank's process, and the facts from which its ending is known.
 
     asked: whether it was chosen to get a signal. stop_at: when the first signal was sent.
-    failed_nth: its number in the order in which failures were heard of, from 1.
+    failed_nth: its number in the order in which failures were heard of, from 1. awaited: its
+    process is known to be gone, and it is being decided whether it starts again.
     """
 
     state: Worker = Worker.PENDING
@@ -24,6 +25,7 @@ class Rank(Record):
     start_failed: bool = False
     ended: Ended | None = None
     reported_at: int = 0
+    awaited: bool = False
 
     @property
     def gone(self) -> bool:

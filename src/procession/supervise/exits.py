@@ -118,7 +118,6 @@ class Exits:
         self._loop = loop
         self._handle = handle
         self._over_limit = over_limit
-        self._gone: set[int] = set()  # whose exit is known, while it is being decided what follows
         self._refused_one = False
         self._heard_at = 0  # the latest time that a report gave
         self._woken_in = 0  # the look of the loop in which the forkserver was woken last
@@ -249,10 +248,10 @@ class Exits:
         """Take note of an exit; status, CPU seconds and peak memory are None if not known."""
         self._loop.hear_first()  # what ranks reported before, and deaths before, in their order
         self._loop.cancel(("status", rank))
-        if not self.lives(rank) or rank in self._gone:
+        known = self._life.ranks[rank]
+        if not self.lives(rank) or known.awaited:
             return
         record, source = self.records[rank], self.sources[rank]
-        known = self._life.ranks[rank]
         record.exit = Exit() if status is None else Exit.from_wait_status(status)
         record.cpu_seconds, record.peak_memory, record.exited_at = cpu, peak, at
         if record.exit.signal == signal.SIGKILL and known.state is not Worker.KILLING:
@@ -272,10 +271,10 @@ class Exits:
                 doubt -= at - (sent - 1)
                 at = sent - 1
             record.exited_at, record.doubt = at, doubt
-        self._gone.add(rank)
+        known.awaited = True
 
         def decided(again: bool) -> None:
-            self._gone.discard(rank)
+            known.awaited = False
             self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok, again))
 
         if self.decide is None:
