@@ -23,7 +23,7 @@ def limited(name):
     return pytest.param(name, marks=[pytest.mark.timeout(LIMITS[name])] if name in LIMITS else [])
 
 
-@pytest.mark.parametrize("name", map(limited, NAMES))
+@pytest.mark.parametrize("name", [limited(name) for name in NAMES])
 def test_a_few_trials(name):
     done = run_chaos(name)
     if "not here: " in done.stdout:

@@ -6,6 +6,7 @@ import re
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -134,6 +135,12 @@ def test_the_stop_signal_does_not_wait_for_a_disk(tmp_path, hanging):
     assert re.match(CAUSE, str(caught.value))
 
 
+def a_thread_writes():
+    """Tell whether a thread of this process waits in a write to a pipe."""
+    places = [path.read_text() for path in Path("/proc/self/task").glob("*/wchan")]
+    return any("pipe_write" in place for place in places)
+
+
 def test_what_a_disk_takes_late_is_written_in_order(tmp_path, hanging):
     group = procession.start(
         one_dies, args=(str(tmp_path),), nproc=3, stop=OBEDIENT, logs=Logs(tmp_path / "runs")
@@ -144,6 +151,7 @@ def test_what_a_disk_takes_late_is_written_in_order(tmp_path, hanging):
     pipe = hanging(group)
     go(tmp_path)
     seconds_to_stop(tmp_path)
+    until(a_thread_writes)  # else the line would come to the file
     os.dup2(file, run_dir._events)
     os.close(file)
     pipe.drain()
