@@ -1,24 +1,14 @@
 """A launcher whose ranks leave daemons that fork without end. Words: contain, directory, ranks."""
 
 import os
-import signal
 import sys
 import time
+from pathlib import Path
 
 import procession
 
-
-def daemon():
-    """Fork for ever, and hear no signal that can be ignored."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-    while True:
-        if not os.fork():
-            time.sleep(0.3)
-            os._exit(0)
-        time.sleep(0.05)
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+sys.path.insert(0, str(Path(__file__).parent.parent.parent))
+from chaos.programs.forking import daemon
 
 
 def rank(place):
