@@ -3,12 +3,19 @@
 # make test-pythons: run the fast tests on the system's own Python, and on the newest one here
 # make test-cluster: set up, and run the tests on real clusters (Debian: slurm-wlm munge iproute2
 #   openssh-server)
-# make docs: set up, and build the documentation site into site/; a broken link is an error
+# make docs: set up, build the documentation site into site/ (a broken link is an error), and look at
+#   its pages in a browser (Debian: chromium), if there is one
 # make test-package: build what is published, and try it as a user would
 # make lock: note the versions that are installed, for all who set up after you
 # make bench: set up the peers beside procession, and measure; BENCH="lines tee" or BENCH=--quick
-# make chaos: faults by the hundred, and their table in docs/reliability.md; CHAOS=row one row,
-#   CHAOS_TRIALS=n, CHAOS_SEED=s one trial alone; all in chaos/__main__.py
+# make bench-frameworks: accelerate, transformers, Lightning and TorchX by themselves and adopted, in
+#   turn; writes docs/frameworks/
+# make chaos: faults by the hundred, also under other launchers, and their tables in
+#   docs/reliability.md; CHAOS=row one row, CHAOS=peers the other launchers, CHAOS_TRIALS=full;
+#   all of it: .venv/bin/python -m chaos --help
+# make chaos-matrix: a few launches and `procession doctor` in each environment that can be made
+#   here, and their table docs/matrix.md; CELL=name one of them; all in chaos/matrix/
+# make fuzz SECONDS=600: every parser for so long, with whatever may come
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -25,8 +32,8 @@ FAST := tests/unit tests/control tests/faults tests/multiprocessing_face \
 	$(SYSTEM:%=tests/system/test_%.py)
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-pythons test-cluster test-frameworks test-package bench chaos lint format docs \
-	lock clean
+.PHONY: demo test test-pythons test-cluster test-frameworks test-package bench bench-frameworks \
+	chaos chaos-matrix fuzz lint format docs lock clean
 
 demo: $(VENV)/.demo
 	$(BIN)/procession run -n 4 examples/digits.py
@@ -37,7 +44,7 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/cluster \
-		--ignore tests/frameworks
+		--ignore tests/frameworks --ignore tests/browser
 
 test-pythons:
 	.ci/pythons $(FAST)
@@ -53,8 +60,20 @@ bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
 	$(BENCH_VENV)/bin/python benchmarks/table.py --write docs/performance.md
 
-chaos: $(VENV)/.test
+bench-frameworks: $(FRAMEWORKS_VENV)/.frameworks
+	$(FRAMEWORKS_VENV)/bin/python benchmarks/frameworks.py --write $(BENCH)
+
+# Other launchers are set up when rows of theirs are to run: with all rows, or CHAOS=peers...
+PEERS := $(if $(CHAOS),$(filter peers%,$(CHAOS)),peers)
+chaos: $(VENV)/.test $(if $(PEERS),$(BENCH_VENV)/.peers)
 	$(BIN)/python -m chaos --write
+
+chaos-matrix: $(VENV)/.test
+	$(BIN)/python -m chaos.matrix --write
+
+SECONDS ?= 60
+fuzz: $(VENV)/.test
+	PROCESSION_FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest -n 2 -rP tests/fuzz
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -81,6 +100,7 @@ format: $(VENV)/.test
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	PROCESSION_SITE=$(CURDIR)/site $(BIN)/python -m pytest -q -rs tests/browser
 
 test-package: $(VENV)/.package
 	.ci/package
@@ -102,7 +122,7 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
-	$(INSTALL) -e '.[docs]'
+	$(INSTALL) -e '.[docs,test]'
 	@touch $@
 
 $(VENV)/.package: pyproject.toml | $(VENV)/bin/python
@@ -131,6 +151,14 @@ $(BENCH_VENV)/.bench: pyproject.toml
 	$(PYTHON) -m venv $(BENCH_VENV)
 	.ci/install $(BENCH_VENV)/bin/python test -e '.[examples]' torch==2.13.0 pytest pytest-timeout \
 		expecttest
+	@touch $@
+
+# Launchers that only `make chaos` runs. One that cannot be installed is left out.
+$(BENCH_VENV)/.peers: $(BENCH_VENV)/.bench
+	for each in accelerate==1.15.0 loky==3.7.0 honcho==2.0.0; do \
+		$(BENCH_VENV)/bin/python -m pip install --quiet "$$each" \
+			|| echo "no $$each here: its rows will be left out"; \
+	done
 	@touch $@
 
 # After the tests have passed with newer versions: PYTHON's newest, in environments made anew.

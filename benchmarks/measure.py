@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,7 +98,8 @@ def until(condition: Callable[[], T], what: str, patience: float = PATIENCE) -> 
 def launched(command: list[str], ranks: int, directory: Path):
     """Have a launcher run whose ranks each leave a file, named by its pid, in `directory`.
 
-    Gives the launcher's pid and those of the ranks, when all of them are there.
+    Gives the launcher's pid and those of the ranks, when all of them are there. Afterwards all are
+    ended: a peer's ranks may outlive their launcher, and would take the memory of the next sample.
     """
     with open(directory.parent / f"{directory.name}.log", "w+b") as log:
         launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -112,12 +114,16 @@ def launched(command: list[str], ranks: int, directory: Path):
         try:
             yield launcher.pid, until(pids, f"{ranks} ranks")
         finally:
+            all_of_it = below(launcher.pid)
             launcher.terminate()
             try:
                 launcher.wait(20)
             except subprocess.TimeoutExpired:
                 launcher.kill()
                 launcher.wait()
+            for pid in all_of_it - {launcher.pid}:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 # -- what the kernel counts
@@ -163,6 +169,15 @@ def cpu_seconds(pid: int) -> float:
 def pss(pid: int) -> int:
     """Give a process's share of memory in bytes: pages of its own, and its part of shared ones."""
     return _field(Path(f"/proc/{pid}/smaps_rollup"), "Pss") * KIB
+
+
+def pss_of_those_there(pids: Iterable[int]) -> int:
+    """Give the shares of processes together; one that has gone meanwhile has none."""
+    total = 0
+    for pid in pids:
+        with suppress(ProcessLookupError, FileNotFoundError):
+            total += pss(pid)
+    return total
 
 
 def rss(pid: int) -> int:

@@ -1,9 +1,4 @@
-"""python -m chaos: runs rows, prints their table, and writes it.
-
-CHAOS: names of rows, with spaces between them (all). CHAOS_TRIALS: how many trials of each.
-CHAOS_SEED: the seed of the first trial; alone, it is the only one. CHAOS_SHORT=1: few trials.
-CHAOS_SLOW: times may be so many times as long, on a machine that does other things, too.
-"""
+"""python -m chaos: runs rows, prints their table, and writes it (--write). See --help."""
 
 from __future__ import annotations
 
@@ -11,35 +6,88 @@ import os
 import sys
 import time
 
+from chaos import peers
 from chaos.results import keep, line_of, write
+from chaos.row import Row
 from chaos.rows import NAMES, row_of
 from chaos.runner import new_seed, run_row
+
+VARIABLES = """
+CHAOS           names of rows, with spaces between them; all of them if it is not set.
+                peers: other launchers; peers.torchrun: one of them; peers.torchrun.fails: one row
+CHAOS_TRIALS    how many trials of each row; full: as many as the third column says
+CHAOS_SEED      the seed of the only trial: one that failed, again
+CHAOS_SHORT=1   the few trials that the tests make
+CHAOS_SLOW      times may be so many times as long, where the machine does other things, too (1)
+CHAOS_SOAK      how much of its full work the row soak does (0.1; with CHAOS_TRIALS=full 1)
+CHAOS_PEERS     the interpreter whose environment has the other launchers (.venv-bench/bin/python)
+
+--write         keep the results in chaos/results.json, and write the tables of docs/reliability.md
+--tables        write these tables from the results that are kept
+"""
 
 
 def main() -> int:
     """Run what the environment names, and give the exit code: 1 if a trial failed."""
-    names = os.environ.get("CHAOS", "").split() or list(NAMES)
-    given = os.environ.get("CHAOS_SEED")
-    short = os.environ.get("CHAOS_SHORT") == "1"
+    words = sys.argv[1:]
+    if unknown := {*words} - {"--help", "-h", "--write", "--tables"}:
+        print(f"unknown: {' '.join(sorted(unknown))}; see python -m chaos --help", file=sys.stderr)
+        return 2
+    if {"--help", "-h"} & {*words}:
+        print(_help())
+        return 0
+    if "--tables" in words:
+        write()
+        return 0
+    names = _named(os.environ.get("CHAOS", "").split() or [*NAMES, "peers"])
+    given, short = os.environ.get("CHAOS_SEED"), os.environ.get("CHAOS_SHORT") == "1"
+    writes = "--write" in words and not given and not short
     good = True
-    for name in names:
-        row = row_of(name)
-        lack = row.lacks()
-        if lack:
-            print(f"{name}: not here: {lack}", flush=True)
-            continue
-        usual = 1 if given else row.short if short else row.trials
-        trials = int(os.environ.get("CHAOS_TRIALS", usual))
-        seed = int(given) if given else new_seed()
-        print(f"{name}: {trials} trials from seed {seed}", flush=True)
-        told = run_row(name, row, trials, seed)
-        print(line_of(name, told), flush=True)
-        good = good and not told.failed and not told.problems
-        if "--write" in sys.argv[1:] and not given and not short:
-            keep(name, told, seed, time.strftime("%Y-%m-%d", time.gmtime()))
-    if "--write" in sys.argv[1:] and not given and not short:
+    with peers.surroundings(names):
+        for name in names:
+            row = row_of(name)
+            if lack := row.lacks():
+                print(f"{name}: not here: {lack}", flush=True)
+                continue
+            trials = 1 if given else _trials(row, os.environ.get("CHAOS_TRIALS", ""), short=short)
+            seed = int(given) if given else new_seed()
+            print(f"{name}: {trials} trials from seed {seed}", flush=True)
+            told = run_row(name, row, trials, seed)
+            print(line_of(name, told), flush=True)
+            good = good and not told.failed and not told.problems
+            if writes:
+                keep(name, told, seed, time.strftime("%Y-%m-%d", time.gmtime()))
+    if writes:
         write()
     return 0 if good else 1
+
+
+def _named(words: list[str]) -> list[str]:
+    """Give the rows that are named, with those of peers one by one."""
+    names: list[str] = []
+    for word in words:
+        names += peers.names(word) if word.partition(".")[0] == "peers" else [word]
+    return names
+
+
+def _trials(row: Row, asked: str, *, short: bool) -> int:
+    if asked == "full":
+        return row.full
+    return int(asked) if asked else row.short if short else row.trials
+
+
+def _help() -> str:
+    """Say what can be run, with how many trials, and what can be set."""
+    lines = ["python -m chaos [--write]: makes faults at random moments, and judges each.", ""]
+    lines.append(f"{'row':<20}{'trials':>7}{'full':>6}  fault")
+    for name in (*NAMES, *peers.names("peers")[: len(peers.KINDS)]):
+        row = row_of(name)
+        shown = name.replace(f".{peers.PEERS[0]}.", ".PEER.")
+        fault = row.fault.partition(": ")[2] if name != shown else row.fault
+        short = fault if len(fault) < 100 else f"{fault[:97]}..."
+        lines.append(f"{shown:<20}{row.trials:>7}{row.full:>6}  {short}")
+    lines.append(f"\nPEER is one of {', '.join(peers.PEERS)}.\n\nVariables:")
+    return "\n".join(lines) + VARIABLES.rstrip()
 
 
 if __name__ == "__main__":

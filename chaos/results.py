@@ -8,13 +8,13 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from chaos.peers.tables import tables
 from chaos.row import SLOW
 from chaos.rows import NAMES, row_of
 from chaos.runner import Told
 
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parent.parent / "docs" / "reliability.md"
-BEGIN, END = "<!-- chaos:begin -->", "<!-- chaos:end -->"
 HEAD = "| fault | trials | must hold | held | measured |\n|---|---|---|---|---|\n"
 
 
@@ -52,9 +52,8 @@ def line_of(name: str, told: Told) -> str:
     return text.rstrip("; ")
 
 
-def table() -> str:
+def table(results: dict[str, Any]) -> str:
     """Give the table of all results that there are, as Markdown."""
-    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     rows, machines = "", set[str]()
     for name in NAMES:
         row, result = row_of(name), results.get(name)
@@ -75,9 +74,17 @@ def table() -> str:
 
 
 def write() -> None:
-    """Write the table between its markers."""
-    before, found, rest = PAGE.read_text().partition(BEGIN)
-    _, closed, after = rest.partition(END)
+    """Write the tables between their markers."""
+    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    page = _between(PAGE.read_text(), "chaos", table(results))
+    PAGE.write_text(_between(page, "peers", tables(results)))
+
+
+def _between(page: str, name: str, text: str) -> str:
+    """Put a text between the markers of this name."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
     if not found or not closed:
-        raise ValueError(f"{PAGE} must hold {BEGIN} and, below, {END}")
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n{END}{after}")
+        raise ValueError(f"{PAGE} must hold {begin} and, below, {end}")
+    return f"{before}{begin}\n\n{text}\n{end}{after}"

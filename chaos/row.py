@@ -58,13 +58,15 @@ class Row:
     """A kind of fault.
 
     fault, holds: what is done and what must hold, for the table.
-    trials: of a full run; short: of the tests. limit: seconds after which a trial counts as hung.
+    full: trials that show what the project promises; trials: of the usual run; short: of the tests.
+    limit: seconds after which a trial counts as hung.
     strike: makes one trial. whole: judges what all trials counted, and gives problems.
     lacks: tells what this machine lacks for it, "" for nothing.
     """
 
     fault: str
     holds: str
+    full: int
     trials: int
     short: int
     strike: Callable[[Trial], None]

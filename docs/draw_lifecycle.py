@@ -1,4 +1,4 @@
-"""Draw the two machines of the lifecycle into the documentation, from their tables.
+"""Draw the machines of the two lifecycles into the documentation, from their tables.
 
     python docs/draw_lifecycle.py            # write the diagrams into docs/design.md
     python docs/draw_lifecycle.py --check    # exit with 1 if they are not up to date
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from procession.engines.jobwords import JOB_TABLE, JobEvent, JobPhase
 from procession.rules.tables import (
     GONE,
     GROUP_TABLE,
@@ -75,9 +76,11 @@ def diagrams() -> str:
     }
     final = {stage: stage.meaning for stage in Stage if stage.phase.final}
     group = draw(stages, Stage, [*GroupEvent, *DeadlineKind], final)
+    job = draw({"": JOB_TABLE}, JobPhase, JobEvent, {p: p.value for p in JobPhase if p.final})
     return (
         f"A rank:\n\n```mermaid\n{rank}\n```\n\n"
-        f"The group of ranks, which follows them:\n\n```mermaid\n{group}\n```"
+        f"The group of ranks, which follows them:\n\n```mermaid\n{group}\n```\n\n"
+        f"A job over several nodes (`engines/jobwords.py`):\n\n```mermaid\n{job}\n```"
     )
 
 

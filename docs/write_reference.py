@@ -185,11 +185,13 @@ def files() -> str:
 def troubleshooting() -> str:
     """Write the page of messages, from their entries."""
     parts = [
-        f"# Messages\n\n{MARK}\nA refusal, and the report of a failure, carry a code at the end of the "
-        "line that says what is wrong: `[P005]`. Look it up here, or in a terminal:\n\n"
+        f"# Messages\n\n{MARK}\nRefusals, notes and the reports of failures carry a code at the end of the "
+        "line that says what there is: `[P005]`. Look it up here, or in a terminal:\n\n"
         "```sh\nprocession explain P005\nprocession explain \"there is no script 'trian.py'\"\n```\n\n"
         "Refusals begin with P0; nothing was started then. The end of a rank has P1, jobs on several "
-        "machines P2, runs and their files P3. Notes that are no errors have no code.\n"
+        "machines P2, runs and their files P3. P4 is for notes: the run goes on, and something is done "
+        "otherwise than you may expect. Answers to a command, and lines that tell what goes on, have no "
+        "code.\n"
     ]
     for code, entry in entries().items():
         said = "".join(f"- `{phrase.strip()}`\n" for phrase in entry.phrases)

@@ -17,7 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 def checksum(model):
     """The first eight bytes of the hash of all parameters, as a tensor that can be gathered."""
-    data = b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())
+    # Without numpy, which torch does not bring along.
+    parts = [parameter.detach().view(torch.uint8).flatten() for parameter in model.parameters()]
+    data = bytes(torch.cat(parts).tolist())
     return torch.tensor(list(hashlib.sha256(data).digest()[:8]), dtype=torch.uint8)
 
 

@@ -47,15 +47,17 @@ ROOMS = [
     "values",
 ]
 FLOORS = 14  # at most, with rooms as units
+LONGEST = 450  # lines of a file, at most
 IN_EVERY_RANK = (
     "worker/",
+    "forkserver/children",
     "forkserver/contained",
     "forkserver/forked",
     "forkserver/kept",
     "forkserver/main",
     "forkserver/owner",
     "forkserver/server",
-    "forkserver/resting",
+    "forkserver/idle",
     "forkserver/sharing",
     "forkserver/forking",
     "forkserver/programs",
@@ -148,6 +150,11 @@ def cycle_of(arrows):
 
 def test_every_file_stands_in_a_room():
     assert {room_of(name) for name in FILES} == set(ROOMS)
+
+
+def test_no_file_is_too_long_for_one_subject():
+    lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in FILES.items()}
+    assert {name: n for name, n in lines.items() if n > LONGEST} == {}
 
 
 @pytest.mark.parametrize("name", sorted(FILES))

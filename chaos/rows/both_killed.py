@@ -91,7 +91,8 @@ ROW = Row(
     "daemons that fork on; in some trials their guard, too",
     holds="nothing alive after 1 s, no cgroup left; with `cgroup` and the guard killed, nothing "
     "after `procession clean`",
-    trials=200,
+    full=200,
+    trials=33,
     short=2,
     strike=strike,
     limit=60,

@@ -1,24 +1,29 @@
-"""The disk of the logs is full, has no inodes, is read-only, or its directory goes."""
+"""The disk of the logs is full, read-only, breaks, hangs, has no inodes, or its directory goes."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import procession
+from chaos import fuse
 from chaos.programs import diskwork
 from chaos.row import SLOW, Row, Trial
 from chaos.runner import ROOT
 
 GRACE = 0.2
 NPROC = 2
-FAULTS = ("full", "no inodes", "read-only", "removed", "replaced by a link")
-WORDS = ("space", "read-only", "No such file", "disk", "Not a directory", "lost", "link")
+OF_TMPFS = ("full", "no inodes", "read-only", "removed", "replaced by a link")
+OF_FUSE = {"has reached a quota": "EDQUOT", "breaks": "EIO", "hangs": "hang"}
+WORDS = ("space", "read-only", "No such file", "disk", "Not a directory", "lost", "link",
+         "quota", "Input/output error")  # fmt: skip
+REAP = 1.0  # seconds in which what was killed has to go; what hangs in the kernel does not
 
 
 def lacks() -> str:
@@ -33,9 +38,11 @@ def lacks() -> str:
 def strike(trial: Trial) -> None:
     """Run a group whose disk fails before it starts, or while it runs."""
     chance, work = trial.chance, trial.place / "work"
-    fault, early = chance.choice(FAULTS), chance.random() < 0.3
+    faults = (*OF_TMPFS, *OF_FUSE) if os.path.exists("/dev/fuse") else OF_TMPFS
+    fault, early = chance.choice(faults), chance.random() < 0.3
     fails, tee = chance.random() < 0.5, chance.random() < 0.5
     early = early or fault == "read-only"  # the kernel refuses that while files are written
+    early = early and fault != "hangs"  # a start waits for its directory, as any program would
     after = chance.uniform(0, 0.2)
     trial.do(
         f"{fault}, " + ("before the start" if early else f"{after:.3f} s after it")
@@ -43,10 +50,19 @@ def strike(trial: Trial) -> None:
     )  # fmt: skip
     disk = work / "disk"
     disk.mkdir()
-    size = "2m" if fault == "full" else "64m"
+    with (
+        fuse.mounted(disk, work / "command")
+        if fault in OF_FUSE
+        else _mounted(disk, "2m" if fault == "full" else "64m")
+    ):
+        _run(trial, disk, fault, after, early=early, fails=fails, tee=tee)
+
+
+@contextlib.contextmanager
+def _mounted(disk: Path, size: str) -> Iterator[None]:
     _do("mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes=300", "none", str(disk))
     try:
-        _run(trial, disk, fault, after, early=early, fails=fails, tee=tee)
+        yield
     finally:
         _do("umount", "--lazy", str(disk))
 
@@ -71,7 +87,7 @@ def _run(
             nproc=NPROC,
             env={"PYTHONPATH": str(ROOT)},
             logs=procession.Logs(disk / "logs", **std),
-            stop=procession.Stop(grace=GRACE, linger=GRACE),
+            stop=procession.Stop(grace=GRACE, linger=GRACE, reap=REAP),
             learn=False,
         )
         time.sleep(after)
@@ -80,7 +96,10 @@ def _run(
         time.sleep(after)
         (work / "end").touch()
         ended = time.monotonic()
-        group.wait(20 * SLOW)
+        if fault == "hangs":
+            group.stop()  # ranks wait for the disk, and do not come to their end
+        else:
+            group.wait(20 * SLOW)
     except procession.GroupFailed as e:
         failed, said = e, str(e)
     except (OSError, procession.ProcessionError) as e:
@@ -92,6 +111,12 @@ def _run(
         trial.took("until the start failed", time.monotonic() - began, 5)
         trial.must(any(w in said for w in WORDS), f"the reason is not named: {said[:500]}")
         trial.count("not started, with the reason")
+        return
+    if fault == "hangs":
+        trial.took("until the end, the disk hangs", time.monotonic() - ended, GRACE + REAP + 5)
+        told = [*group.notes, *group.losses]
+        trial.must(bool(told), "the disk hangs, and nothing is said")
+        trial.count("hangs, with a note")
         return
     trial.took("until the end", time.monotonic() - ended, GRACE + 2)
     gone = not early and fault in ("removed", "replaced by a link")
@@ -115,7 +140,9 @@ def _judge(trial: Trial, group: Any, failed: Any, said: str, *, fails: bool, gon
 
 def _fail(disk: Path, fault: str) -> None:
     logs = disk / "logs"
-    if fault == "full":
+    if fault in OF_FUSE:
+        (disk.parent / "command").write_text(OF_FUSE[fault])
+    elif fault == "full":
         with open(disk / "filler", "wb", buffering=0) as f:
             _until_refused(lambda number: f.write(b"x" * 65536))
     elif fault == "no inodes":
@@ -138,10 +165,12 @@ def _until_refused(call: Callable[[int], object]) -> None:
 
 
 ROW = Row(
-    fault="the disk of the logs is full, has no inodes, becomes read-only, or the log directory is "
-    "removed or replaced by a link, before the start or while ranks write",
+    fault="the disk of the logs is full, has no inodes, has reached a quota, breaks (EIO), hangs "
+    "so that who writes cannot be killed, becomes read-only, or the log directory is removed or "
+    "replaced by a link, before the start or while ranks write",
     holds="the run goes on, or fails with that reason; it ends at once; what is lost is said",
-    trials=150,
+    full=150,
+    trials=25,
     short=4,
     strike=strike,
     limit=60,

@@ -64,7 +64,8 @@ ROW = Row(
     fault="the error file of a rank is torn, empty, 1 GiB large, no JSON, nested 200,000 deep, a "
     "directory, a FIFO, a link to a file, a FIFO, a device or itself",
     holds="ignored, and the report says why; no link followed; no hang, no memory used",
-    trials=200,
+    full=200,
+    trials=33,
     short=6,
     strike=strike,
 )

@@ -50,7 +50,8 @@ ROW = Row(
     fault="the launcher is killed, or stopped and then killed, at every stage; ranks have children "
     "and daemons that ignore signals",
     holds="nothing alive after 1 s",
-    trials=300,
+    full=500,
+    trials=83,
     short=5,
     strike=strike,
 )

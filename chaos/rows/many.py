@@ -155,7 +155,8 @@ ROW = Row(
     fault="50 to 200 groups at once, from threads, tasks of asyncio, threads that have ended, "
     "ranks of other groups, forks of a launcher; 100 launchers at once",
     holds="each gives its own values; nothing is left, so that resources stay as they were",
-    trials=20,
+    full=20,
+    trials=3,
     short=1,
     strike=strike,
     limit=300,

@@ -159,7 +159,8 @@ ROW = Row(
     "the output",
     holds="files hold every byte; a console that reads gets every line, or, 2 s after the end, a "
     "note; the end is not held up; memory is bounded",
-    trials=200,
+    full=200,
+    trials=33,
     short=3,
     strike=strike,
     limit=400,

@@ -162,7 +162,8 @@ ROW = Row(
     "unpickling, the program, a thread, the return of a value of 1 B to 20 MB, atexit, "
     f"finalisation) in any of {len(ways.WAYS)} ways",
     holds=f"right cause; ended within grace ({GRACE} s) + 1 s; no line lost or torn",
-    trials=600,
+    full=1500,
+    trials=250,
     short=10,
     strike=strike,
 )

@@ -68,7 +68,8 @@ ROW = Row(
     "every stage; nohup",
     holds="exit code 128 + the signal; stopped once, killed on the second; nothing alive; with "
     "nohup, nothing happens",
-    trials=300,
+    full=600,
+    trials=100,
     short=5,
     strike=strike,
 )

@@ -232,7 +232,8 @@ ROW = Row(
     "tests between them",
     holds="each failed test is told of once, with the rank and what it did; the others passed and "
     "found nothing changed",
-    trials=25,
+    full=25,
+    trials=4,
     short=1,
     strike=strike,
     limit=230.0,

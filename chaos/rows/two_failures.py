@@ -120,7 +120,8 @@ ROW = Row(
     fault="two ranks fail 1, 5, 20, 50 ms apart, all kinds mixed; a rank fails and its peers fail "
     "because of it",
     holds="never a wrong rank named alone; at least 99 % named at 5 ms, all from 20 ms",
-    trials=500,
+    full=800,
+    trials=133,
     short=8,
     strike=strike,
     whole=whole,

@@ -64,7 +64,8 @@ ROW = Row(
     fault="ranks that ignore SIGTERM, are stopped, block all signals, fork on, leave their "
     "session, close or overwrite every descriptor, write garbage into each, truncate all",
     holds=f"ended within grace ({GRACE} s) + 1 s; the launcher unharmed, and its next launch works",
-    trials=300,
+    full=300,
+    trials=50,
     short=5,
     strike=strike,
 )

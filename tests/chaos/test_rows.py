@@ -41,7 +41,9 @@ def strike(trial):
     trial.do("something wrong")
     what = os.environ["WRONG"]
     if what == "process":
-        subprocess.Popen(["sleep", "100"], start_new_session=True)
+        left = subprocess.Popen(["sleep", "100"], start_new_session=True)
+        while not open(f"/proc/{left.pid}/environ").read():  # for a moment, its exec has set none
+            pass
     if what == "descriptor":
         os.open("/dev/zero", os.O_RDONLY)
     if what == "handler":
@@ -59,7 +61,7 @@ def strike(trial):
     if what == "launcher":
         os._exit(3)
 
-ROW = Row("fault", "holds", 1, 1, strike, limit=3.0)
+ROW = Row("fault", "holds", 1, 1, 1, strike, limit=3.0)
 worker.row_of = lambda name: ROW
 if sys.argv[1:2] == ["row"]:
     worker.main()

@@ -63,6 +63,9 @@ def test_detached_and_back_again(waiting):
     files = set(os.listdir(row["run_dir"]))
     assert files >= {"console.log", "report.txt", "result.json", "run.json", "events.jsonl"}
     assert "[0] went" in command("logs", run).stdout
+    of_one = command("logs", run, "--rank", "0")
+    assert of_one.returncode == 1
+    assert f"all of its output is in {row['run_dir']}/console.log" in of_one.stderr
     assert command("attach", run).returncode == 0
 
 

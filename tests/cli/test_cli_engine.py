@@ -37,7 +37,7 @@ def script(tmp_path, monkeypatch):
         (["--engine", "ssh", "--hosts", "-oProxyCommand=id"], "'-oProxyCommand=id' is no host"),
         (
             ["--engine", "ssh", "--hosts", "h1", "--nnodes", "2"],
-            "2 nodes are asked for, but 1 hosts",
+            "2 nodes are asked for, but the number of hosts is 1",
         ),
         (["--engine", "ssh", "--hosts", "h1", "--engine-options=-f"], "-f cannot be used here"),
         (["--engine", "slurm", "--node-rank", "1"], "--node-rank is not needed"),

@@ -157,7 +157,7 @@ def test_signal_to_the_command(waiting, nproc, number):
         assert watched.end() == SIGNALS[number]
         gone(ranks)
     assert watched.err.decode().splitlines()[-1] == (
-        f"procession: wait.py was stopped by {number.name}"
+        f"procession: wait.py was stopped by {number.name} [P412]"
     )
 
 

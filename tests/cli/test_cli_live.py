@@ -174,7 +174,7 @@ def test_ctrl_c_says_how_long_it_takes_and_a_second_one_kills(tmp_path):
     assert sum(line.endswith("[0] I stay") for line in text) == 1
     assert sum(line.endswith("[1] I stay") for line in text) == 1
     assert [line for line in text if re.match(r"0 +stopped", line)]
-    assert "procession: stay.py was stopped by SIGINT" in text
+    assert "procession: stay.py was stopped by SIGINT [P412]" in text
     terminal.is_clean()
 
 

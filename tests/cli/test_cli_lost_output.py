@@ -33,7 +33,7 @@ def test_output_of_ranks(tmp_path):
     (line,) = done.stderr.splitlines()
     assert line == (
         "procession: output of ranks is lost: the standard output did not take all of it "
-        "(No space left on device)"
+        "(No space left on device) [P407]"
     )
 
 
@@ -52,7 +52,7 @@ def test_what_the_command_itself_prints(words):
     done = to_full(*words)
     assert done.returncode == LOST
     (line,) = done.stderr.splitlines()
-    assert line == "procession: what was to be printed is lost (No space left on device)"
+    assert line == "procession: what was to be printed is lost (No space left on device) [P307]"
 
 
 def test_a_reader_that_has_gone_is_no_loss():

@@ -13,7 +13,8 @@ EACH = max(1, len(CPUS) // 2)
 
 def threads(count, of=None):
     of = of or f"{len(CPUS)} cores"
-    return f"procession: OMP_NUM_THREADS={count} for each of 2 ranks ({of}; set it to choose)"
+    said = f"OMP_NUM_THREADS={count} for each of 2 ranks ({of}; set it to choose)"
+    return f"procession: {said} [P401]"
 
 
 def test_what_is_set_is_said_in_one_line():

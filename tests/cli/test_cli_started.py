@@ -80,7 +80,7 @@ def test_a_task_of_slurm_is_one_rank(see):
     assert first.stderr == (
         "procession: this is rank 2 of 4, with 2 on this machine, by the variables of srun "
         f"(SLURM_PROCID and others); ranks meet at gpu07:{port}; for a group of its own, write "
-        "--nnodes 1\n"
+        "--nnodes 1 [P414]\n"
     )
 
 
@@ -100,7 +100,10 @@ def test_a_task_on_each_machine_has_the_ranks_of_its_machine(see):
     ("words", "place"),
     [
         (["--nnodes", "2", "--engine", "none"], ("gpu07", "21940")),
-        (["--nnodes", "2", "--master-addr", "head", "--master-port", "4000"], ("head", "4000")),
+        (
+            ["--nnodes", "2", *APART, "--master-addr", "head", "--master-port", "4000"],
+            ("head", "4000"),
+        ),
     ],
 )
 def test_how_many_machines_there_are_does_not_say_which_this_is(see, words, place):
@@ -187,7 +190,7 @@ def test_mpirun_on_several_machines_has_to_be_told_an_address(see):
     assert (
         "does not say where rank 0 is: write --master-addr HOST, or set MASTER_ADDR" in done.stderr
     )
-    done, (seen,) = told(see, **two, MASTER_ADDR="head")
+    done, (seen,) = told(*APART, see, **two, MASTER_ADDR="head")
     assert (seen["RANK"], seen["MASTER_ADDR"], seen["MASTER_PORT"]) == ("1", "head", "29500")
 
 

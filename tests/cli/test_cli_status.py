@@ -64,7 +64,7 @@ def test_live_without_a_terminal_is_a_line_of_status(tmp_path, work):
     assert done.returncode == 0
     assert done.stderr == (
         "procession: no live view: the standard output is no terminal; "
-        "a line of status comes every 60 s\n"
+        "a line of status comes every 60 s [P413]\n"
     )
     assert sorted(done.stdout.splitlines()) == [
         f"[{r}] first half of {r}, second half of {r}" for r in range(2)
@@ -74,7 +74,7 @@ def test_live_without_a_terminal_is_a_line_of_status(tmp_path, work):
 def test_live_without_a_terminal_at_an_interval(tmp_path, work):
     go = tmp_path / "go"
     with Watched("run", "-n", 2, "--live", "--status", 0.1, work, go) as command:
-        command.shows(b"every 0.1 s\n", b"slowest rank 0; ")
+        command.shows(b"every 0.1 s [P413]\n", b"slowest rank 0; ")
         go.touch()
         assert command.end() == 0
 

@@ -218,6 +218,7 @@ def test_signal_cuts_off_what_is_not_read(tmp_path, place, number):
         os.kill(it.pid, number)
         assert it.process.wait(20) == 128 + number
     assert errors.read_text().splitlines()[1:] == [
-        "procession: the console did not take all output in time; the rest of it is not shown",
-        f"procession: talk.py had done its work before {number.name}",
+        "procession: the console did not take all output in time; the rest of it is not shown "
+        "[P407]",
+        f"procession: talk.py had done its work before {number.name} [P412]",
     ]

@@ -10,7 +10,7 @@ from support import write
 WRONG = {
     "a range of nodes": (["--nnodes", "1:4"], "write --rdzv-backend c10d --rdzv-endpoint"),
     "no nodes": (["--nnodes", "0"], "--nnodes must be a count of 1 or more, not '0'"),
-    "a range the wrong way": (["--nnodes", "4:1"], "--nnodes must be a count"),
+    "a range the wrong way": (["--nnodes", "4:1"], "must be LEAST:MOST, the smaller count first"),
     "nodes in words": (["--nnodes", "two"], "--nnodes must be a count of machines, not 'two'"),
     "three numbers of nodes": (["--nnodes", "1:2:3"], "--nnodes must be a count of machines"),
     "etcd over nodes": (
@@ -39,6 +39,8 @@ WRONG = {
     "port that is none": (["--master-port", "http"], "--master-port must be a port"),
     "port too high": (["--master-port", "70000"], "--master-port must be a port from 1 to 65535"),
     "endpoint without a port": (["--rdzv-endpoint", "head"], "--rdzv-endpoint must be HOST:PORT"),
+    "endpoint half in brackets": (["--rdzv-endpoint", "[::1"], "--rdzv-endpoint must be HOST:PORT"),
+    "endpoint without brackets": (["--rdzv-endpoint", "::1"], "brackets, as in [::1]:29400, not"),
     "endpoint without a host": (["--rdzv-endpoint", ":29400"], "--rdzv-endpoint must be HOST:PORT"),
     "rendezvous settings": (["--rdzv-conf", "timeout"], "--rdzv-conf must be NAME=VALUE"),
     "restarts": (["--max-restarts", "-1"], "--max-restarts must be a count, 0 or more, not '-1'"),

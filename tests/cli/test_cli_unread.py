@@ -8,7 +8,7 @@ from commandline import PROCESSION, only
 
 from support import PYTHON, gone, reader_of, until, write
 
-UNREAD = "procession: nobody reads the standard output any more; the group was stopped"
+UNREAD = "procession: nobody reads the standard output any more; the group was stopped [P306]"
 # Says one line, and goes on when it is told to: by then the reader has gone.
 TALK = """
     import os, pathlib, sys, time

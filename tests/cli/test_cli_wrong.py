@@ -36,6 +36,7 @@ def here(tmp_path, monkeypatch):
     write(tmp_path / "secret.py", "print('it ran')").chmod(0)
     (tmp_path / "empty").mkdir()
     (tmp_path / "a file").touch()
+    (tmp_path / "book.ipynb").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -43,6 +44,7 @@ def here(tmp_path, monkeypatch):
 WRONG = {
     "no program": ([], "PROGRAM is missing"),
     "no program after options": (["-n", "2"], "PROGRAM is missing"),
+    "no program but a value": (["--max-restarts", "good.py"], "for the value of --max-restarts"),
     "no program after the end of options": (["-n", "2", "--"], "PROGRAM is missing"),
     "no ranks": (["-n", "0", "good.py"], "-n"),
     "not a count": (["-n", "x", "good.py"], "'x'"),
@@ -54,6 +56,7 @@ WRONG = {
     "no count": (["-n"], "-n/--nproc-per-node needs a value"),
     "no directory": (["--log_dir"], "--log-dir needs a value"),
     "value of a flag": (["--no-python=yes", "good.py"], "--no-python takes no value"),
+    "a notebook": (["book.ipynb"], "'book.ipynb' is a notebook"),
     "missing script": (["missing.py"], "missing.py"),
     "missing script, path": (["./sub/missing.py"], "missing.py"),
     "missing program": (["no-such-program"], "no-such-program"),
@@ -106,7 +109,8 @@ def test_wrong_command_line(here, case):
     assert named in done.stderr
     assert "ARGS" not in done.stderr
     assert not re.search(r"--\w+_", done.stderr)
-    assert sorted(os.listdir(here)) == ["a file", "empty", "good.py", "secret.py"]
+    there = ["a file", "book.ipynb", "empty", "good.py", "secret.py"]
+    assert sorted(os.listdir(here)) == there
 
 
 MODULES = {
@@ -185,11 +189,13 @@ HINTS = {
     "script that is misspelt": (["godo.py"], "did you mean good.py?"),
     "script in another directory": (["empty/../god.py"], "did you mean empty/../good.py?"),
     "script in no directory": (["nowhere/good.py"], "there is no directory 'nowhere'"),
+    "script below a file": (["good.py/good.py"], "'good.py' cannot be read (not a directory)"),
     "command in one word": (["echo hello"], "words of their own"),
     "option that is misspelt": (["--log-dri", "x", "good.py"], "did you mean --log-dir?"),
     "option with underscores": (["--log_dri=x", "good.py"], "did you mean --log-dir?"),
     "beginning of an option": (["--nproc", "2", "good.py"], "did you mean --nproc-per-node?"),
     "option with one dash": (["-log-dir", "x", "good.py"], "did you mean --log-dir?"),
+    "option of mpirun": (["-np", "2", "good.py"], "not 'p'; for -np write -n"),
     "option like no other": (["--quux", "good.py"], "see procession run --help"),
 }
 
@@ -219,6 +225,11 @@ COMMANDS = {
     "misspelt": (
         ["rum", "good.py"],
         "procession: error: there is no command 'rum'; did you mean `procession run`?",
+    ),
+    "of other programs": (
+        ["help"],
+        "procession: error: there is no command 'help'; write `procession --help`, or `procession "
+        "COMMAND --help`",
     ),
     "left out": (
         ["good.py"],

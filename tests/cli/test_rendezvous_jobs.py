@@ -95,6 +95,21 @@ def test_one_cause_everywhere_and_what_cannot_join(tmp_path):
         assert "no secret" not in text
 
 
+def test_a_port_that_is_taken_at_first():
+    """The machine that is to host the rendezvous does so as soon as the port is free."""
+    with contextlib.ExitStack() as open_:
+        other = open_.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
+        line = words(other.getsockname()[1], 2, "--no-python", "true", conf="join_timeout=90")
+        pair = [open_.enter_context(launcher(*line, node=n, **KEY)) for n in range(2)]
+        other.settimeout(PATIENCE)
+        for _ in range(4):  # each comes every half second
+            other.accept()[0].close()
+        other.close()
+        assert [each.end(PATIENCE) for each in pair] == [0, 0]
+        said = [b"this machine hosts the rendezvous now" in each.err for each in pair]
+        assert sorted(said) == [False, True]
+
+
 def test_a_restart_is_of_the_whole_job_and_counts_for_it(tmp_path):
     script = write(tmp_path / "again.py", """
         import os, sys, time
@@ -316,7 +331,7 @@ def test_machines_that_are_not_needed(tmp_path):
             go.touch()
             for each in (first, second, third, fourth):
                 assert each.end(PATIENCE) == 0, each.err
-    unneeded = b"procession: this machine was not needed: %s has ended without it\n"
+    unneeded = b"procession: this machine was not needed: %s has ended without it [P419]\n"
     assert third.err.endswith(unneeded % b"wait.py")
     assert fourth.err.endswith(unneeded % b"work")
     assert fourth.out == b"[]\n"
@@ -324,25 +339,68 @@ def test_machines_that_are_not_needed(tmp_path):
     assert b"not needed" not in first.err + second.err
 
 
-@pytest.mark.parametrize("who", ["host", "member"])
-def test_a_launcher_that_is_killed_ends_the_others(tmp_path, who):
-    script = write(tmp_path / "wait.py", "import time; print('here', flush=True); time.sleep(100)")
-    line = words(free_port(), 2, script)
+SAVES = """
+import signal, sys, time
+
+def save(*_):
+    print("saves", flush=True)
+    time.sleep(float(sys.argv[1]))
+    print("saved", flush=True)
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, save)
+print("here", flush=True)
+time.sleep(100)
+"""
+
+
+@contextlib.contextmanager
+def two_that_save(tmp_path, *words_of_ours, seconds):
+    """A job of two launchers, whose ranks need some seconds to end."""
+    script = write(tmp_path / "save.py", SAVES)
+    line = words(free_port(), 2, *words_of_ours, script, str(seconds))
     with launcher(*line, **KEY) as first:
         until(lambda: _listens(line), "somebody listens", PATIENCE)
         with launcher(*line, node=1, **KEY) as second:
             first.shows(b"here", patience=PATIENCE)
             second.shows(b"here", patience=PATIENCE)
-            killed, other = (first, second) if who == "host" else (second, first)
-            killed.signal(signal.SIGKILL)
-            assert other.end(PATIENCE) == 1
-            assert killed.end(PATIENCE) == -signal.SIGKILL
+            yield first, second
+
+
+@pytest.mark.parametrize("who", ["host", "member"])
+def test_a_launcher_that_is_killed_ends_the_others(tmp_path, who):
+    """Whoever it is, the ranks of the other one have their whole grace period."""
+    with two_that_save(tmp_path, seconds=1.2) as (first, second):
+        killed, other = (first, second) if who == "host" else (second, first)
+        killed.signal(signal.SIGKILL)
+        assert other.end(PATIENCE) == 1
+        assert killed.end(PATIENCE) == -signal.SIGKILL
+    assert b"saved" in other.out
     said = bytes(other.err)
     if who == "host":
         assert b"which hosts the rendezvous, is lost" in said
     else:
         assert b"node 1 (" in said
         assert b"is lost: its connection " in said
+
+
+def test_ranks_that_have_lost_a_host_which_may_go_on_have_a_second(tmp_path):
+    """It may only be cut off, and start again soon with another launcher."""
+    with two_that_save(tmp_path, "--max-restarts", "1", seconds=100) as (first, second):
+        first.signal(signal.SIGKILL)
+        assert second.end(PATIENCE) == 1
+    assert b"saves" in second.out
+    assert b"saved" not in second.out
+
+
+def test_a_second_signal_ends_ranks_that_have_lost_the_host(tmp_path):
+    with two_that_save(tmp_path, "--shutdown-timeout", "90", seconds=100) as (first, second):
+        first.signal(signal.SIGKILL)
+        second.shows(b"saves", patience=PATIENCE)
+        second.signal(signal.SIGINT)  # two of one kind might come as one
+        second.signal(signal.SIGTERM)
+        assert second.end(PATIENCE) == 143
+    assert b"saved" not in second.out
 
 
 def _listens(line):

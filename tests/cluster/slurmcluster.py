@@ -57,6 +57,15 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
+def _path():
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
+
+
+def missing_programs():
+    """Give what is not installed of all that a cluster needs."""
+    return [p for p in PROGRAMS if shutil.which(p, path=_path()) is None]
+
+
 class SlurmCluster:
     """The cluster.
 
@@ -66,8 +75,7 @@ class SlurmCluster:
     """
 
     def __init__(self, count=4, *, cpus=4, gpus=2, hosts=None, proctrack="linuxproc"):
-        path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
-        missing = [p for p in PROGRAMS if shutil.which(p, path=path) is None]
+        path, missing = _path(), missing_programs()
         if missing:
             pytest.skip(f"there is no {', '.join(missing)} (Debian packages slurm-wlm and munge)")
         self.nodes = [f"n{n + 1}" for n in range(count)]

@@ -107,7 +107,7 @@ def test_an_interrupt_cancels_a_job_that_waits(slurm, here):
 
 
 def test_sbatch_says_what_is_wrong(slurm, here):
-    with pytest.raises(EngineError, match=r"sbatch failed: .*[Ii]nvalid partition"):
+    with pytest.raises(EngineError, match=r"sbatch ended with an error: .*[Ii]nvalid partition"):
         submit(["true"], partition="nosuch")
 
 

@@ -11,6 +11,7 @@ from clients import WAIT, connected, directory, raw, sockets, start
 
 import procession
 from seams.control import Connection, Door, NotAnswered, Refused, open_runtime, runtime_directory
+from seams.system import directories
 from support import QUICK, gone, until, write
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
@@ -279,6 +280,13 @@ def link(place):
     os.symlink(place + ".real", place)
 
 
+def test_a_directory_that_has_no_place_is_named(tmp_path, monkeypatch):
+    place = f"{tmp_path}/nowhere/procession"
+    monkeypatch.setattr(directories, "runtime_directory", lambda: place)
+    with pytest.raises(Refused, match=f"there is no directory {tmp_path}/nowhere$"):
+        open_runtime(make=True)
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -312,6 +320,8 @@ def test_where_the_directory_is(monkeypatch, tmp_path):
     assert runtime_directory() in wanted
     monkeypatch.setenv("XDG_RUNTIME_DIR", "relative")
     assert runtime_directory() in wanted
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))  # as `tempfile` takes it
+    assert runtime_directory() in {f"/run/user/{uid}/procession", f"/tmp/procession-{uid}"}
 
 
 def test_ranks_are_gone_after_a_stop_from_outside():

@@ -62,6 +62,7 @@ def test_json():
             "rank_cgroups"} <= data["groups"]["kernel"].keys()  # fmt: skip
     assert {"open_files", "processes", "pid_max", "core", "core_pattern", "memory", "shm", "tmp",
             "memory_available", "cgroup_memory"} <= data["groups"]["limits"].keys()  # fmt: skip
+    assert {"control", "state"} == data["groups"]["directories"].keys()
     assert {"cores", "affinity", "quota"} <= data["groups"]["cores"].keys()
     assert data["groups"]["cores"]["affinity"]["data"] == sorted(os.sched_getaffinity(0))
     assert data["groups"]["python"]["executable"]["value"] == sys.executable
@@ -102,7 +103,7 @@ def test_exit_code_1_without_what_is_needed(name, monkeypatch, capsys):
     monkeypatch.setattr(probe, "try_feature", lambda n: refused if n == name else whole(n))
     code, text = call(capsys)
     assert code == 1
-    assert text.splitlines()[-1].startswith("procession does not work here, for want of: ")
+    assert text.splitlines()[-1].startswith("procession does not work here; missing: ")
     assert "missing" in text
     assert "Operation not permitted" in text
     code, text = call(capsys, as_json=True)
@@ -134,7 +135,7 @@ def test_a_machine_without_proc_and_sys(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(accelerators, "find", list)
     code, text = call(capsys)
     assert code == 1  # ranks' environment and follower need /proc
-    assert text.splitlines()[-1] == "procession does not work here, for want of: /proc"
+    assert text.splitlines()[-1] == "procession does not work here; missing: /proc"
     assert text.count("unknown") >= 6
 
 

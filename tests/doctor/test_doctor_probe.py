@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from seams.system import probe
+from seams.system import directories, probe
 
 FEATURES = [*probe.HERE, *probe.IN_CHILD]
 NEEDED = [f for f in FEATURES if f not in ("namespaces", "close_range", "proc_children")]
@@ -48,7 +48,7 @@ def test_a_kernel_or_filter_that_refuses(name, monkeypatch):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     for owner, names in (
-        (os, ("pidfd_open", "memfd_create", "eventfd", "waitid", "open")),
+        (os, ("pidfd_open", "memfd_create", "eventfd", "waitid", "open", "mkdir")),
         (signal, ("pidfd_send_signal",)),
         (probe, ("become_subreaper", "die_with_parent", "Inotify")),
         (probe.ctypes, ("CDLL",)),
@@ -56,6 +56,43 @@ def test_a_kernel_or_filter_that_refuses(name, monkeypatch):
         for attribute in names:
             monkeypatch.setattr(owner, attribute, refuse)
     assert probe.try_feature(name) == probe.Tried(False, "Function not implemented")
+
+
+@pytest.mark.parametrize("name", ["namespaces", "kill_group"])
+def test_ranks_are_contained_only_where_the_launcher_can_be_watched(name, monkeypatch):
+    def refuse(_pid):
+        raise OSError(errno.EPERM, "no pidfd")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    assert probe.try_feature(name) == probe.Tried(False, "no pidfd")
+
+
+def test_a_directory_for_sockets_that_others_may_enter(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert probe.try_feature("control").works
+    assert not os.listdir(tmp_path)
+    (tmp_path / "procession").mkdir(mode=0o755)
+    assert "others may enter" in probe.try_feature("control").why
+
+
+def test_records_are_tried_where_they_are_kept(monkeypatch, tmp_path):
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert probe.try_feature("state").works
+    assert not os.listdir(tmp_path)
+    monkeypatch.setenv("HOME", "/proc/nowhere")
+    assert not probe.try_feature("state").works
+
+
+def test_a_user_without_a_home(monkeypatch, tmp_path):
+    """As in a container that runs as a number which nobody knows."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4242424)
+    assert probe.try_feature("state").why == "this user has no home directory"
+    assert directories.state_directory() == ""
+    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["pidfd_open", "memfd_create", "eventfd"])

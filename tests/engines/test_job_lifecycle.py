@@ -192,7 +192,7 @@ def test_who_is_not_taken_uses_up_no_place(how):
     events = AgentEvents(
         JobState(None, life, None, "", "J", "", lambda _: None), life.handle, None, None
     )
-    events.reception = object()
+    events.reception = types.SimpleNamespace(sealed="")
     for _ in range(3):
         slot = events.seat()
         assert slot == 2
@@ -206,12 +206,40 @@ def test_who_is_not_taken_uses_up_no_place(how):
     assert life.phase is JobPhase.RUNNING
 
 
+def test_who_is_refused_where_no_other_one_comes_leaves_its_place_empty():
+    """A job that cannot begin without it ends at once."""
+    life = JobLife.of(2, 3, replaces=False, least=2, open=True, sealed=True)
+    work = divide(Share(make_spec(["true"], nproc=1)), 2)
+    state = JobState(work, life, None, "", "J", "", lambda _: None)
+    events = AgentEvents(state, life.handle, None, None)
+    state.reception = events.reception = types.SimpleNamespace(sealed="none comes", gather=9.0)
+    life.handle(told("JOINED", 0))
+    for phase in (JobPhase.GATHERING, JobPhase.FAILED):
+        events.refused(types.SimpleNamespace(slot=events.seat()), "it has another version")
+        assert life.phase is phase
+    assert state._missing() == "1 of 2 machines came: it has another version"
+
+
 def test_a_node_that_is_lost_by_an_elastic_job_is_no_failure_and_ranks_are_dense_again():
     life = elastic(1, 3, 3)
     assert life.handle(told("GONE", 1))[0] == Stop((0, 2), failed=True)
     assert life.handle(told("FAILED", 0)) == []  # it has lost its peer
     assert next_attempt(life)[-1] == Launch(1, (2, 0))
     assert [life.node_of(slot) for slot in (2, 0, 1)] == [0, 1, None]
+
+
+def test_a_place_for_which_nobody_comes_stays_empty():
+    """A spare node takes it; without one the job ends at once, and waits for nobody."""
+    life = elastic(2, 2, 2, sealed=True)
+    assert life.handle(told("JOINED", 2)) == []
+    life.handle(told("GONE", 1))
+    life.handle(told("ENDED", 0))
+    life.handle(Decided(0, again=True))
+    again = copied(life)
+    assert life.handle(Deadline(DeadlineKind.BACKOFF, 0))[-1] == Meet(2)
+    again.handle(told("GONE", 2))
+    assert again.handle(Deadline(DeadlineKind.BACKOFF, 0)) == [End(JobPhase.FAILED)]
+    assert again.missing
 
 
 def test_the_host_ends_a_job_that_others_may_go_on_with():
@@ -400,6 +428,7 @@ def copied(life):
         (2, 3, {"replaces": False}),
         (2, 2, {"open": True}),
         (2, 2, {"open": True, "least": 1}),
+        (2, 3, {"open": True, "sealed": True}),
         (2, 2, {"open": True, "least": 1, "elects": True}),
     ],
 )

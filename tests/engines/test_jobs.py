@@ -492,7 +492,7 @@ def test_an_agent_that_is_signalled_tells_the_driver(tmp_path):
     heard = []
     job.on_signal(lambda number, agent: heard.append((number, agent)))
     engine.processes[1].send_signal(signal.SIGUSR1)
-    until(lambda: heard == [(signal.SIGUSR1, f"agent 1 on {os.uname().nodename}")])
+    until(lambda: heard == [(signal.SIGUSR1, f"the agent on {os.uname().nodename}")])
     assert job.state is Phase.RUNNING
     job.stop()
 
@@ -613,6 +613,8 @@ def test_a_run_takes_what_concerns_links():
 def test_nodes_without_an_engine():
     with pytest.raises(SpecError, match="needs an engine"):
         procession.run(place, nnodes=2)
+    with pytest.raises(SpecError, match="rendezvous must be 'HOST:PORT'"):
+        procession.run(place, nnodes=2, rendezvous=29400)
     with pytest.raises(SpecError, match="there is no engine 'lsf'; there are slurm, ray, ssh"):
         procession.run(place, engine="lsf")
 

@@ -1,67 +1,13 @@
-"""How Slurm's engine hears of tasks, and how task 0 of srun treats the others; without Slurm."""
+"""How Slurm's engine hears of tasks; without Slurm."""
 
-import base64
-import json
 import subprocess
 import threading
 
 import pytest
 
-from seams.jobs import AgentCommand, SlotGone
-from seams.slurm import BECOME, DISMISSED, Allocation, Slurm, SlurmStep, Step, Task, dismiss, join
-from seams.slurm import meeting as slurm_meeting
-from seams.slurm import step as slurm_step
-from support import PYTHON, until
-
-TASK = Task("7", "2", 0, 3, ("127.0.0.1", "n2", "n3"), (1, 1, 1))
-
-
-class Munge:
-    """Believes everybody."""
-
-    def seal(self, said):
-        return base64.b64encode(json.dumps(said).encode())
-
-    def open(self, credential):
-        return json.loads(base64.b64decode(credential))
-
-
-@pytest.fixture(autouse=True)
-def no_slurm(monkeypatch):
-    monkeypatch.setattr(slurm_meeting, "Munge", Munge)
-    monkeypatch.setattr(slurm_step, "Munge", Munge)
-    monkeypatch.setattr(slurm_meeting, "address_of", lambda node: node)
-
-
-def test_tasks_are_let_go_where_there_is_no_job():
-    told = {}
-
-    def ask(number):
-        told[number] = join(TASK.__replace__(number=number), seconds=10)
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in (1, 2)]
-    for thread in threads:
-        thread.start()
-    dismiss(TASK)
-    for thread in threads:
-        thread.join()
-    assert told == {number: {DISMISSED: "1"} for number in (1, 2)}
-
-
-def test_a_task_that_does_not_come_is_told_of(monkeypatch):
-    """As where procession is not installed on its node: srun tells nobody that it has ended."""
-    monkeypatch.setattr(slurm_step, "COME_WITHIN", 0.3)
-    told = []
-    engine = SlurmStep(TASK)
-    engine.start(AgentCommand((PYTHON, "-c", "import signal; signal.pause()"), {}), told.append)
-    try:
-        join(TASK.__replace__(number=1), seconds=10)
-        until(lambda: told, "the news")
-    finally:
-        engine.kill()
-        engine.close()
-    assert told[0].slot == 2
-    assert told[0].why.startswith("task 2 on n3 has not asked for its part within 0.3 s")
+from seams.jobs import SlotGone
+from seams.slurm import BECOME, Allocation, Slurm, Step
+from support import until
 
 
 def test_a_program_that_a_node_does_not_have_is_named():

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 import procession
-from seams.explain import OUTCOMES, code_of, code_of_end, entries, with_code
+from seams.explain import OUTCOMES, code_of, code_of_end, entries, noted, with_code
 from seams.values import Exit, Outcome, RankEnd
 from support import run_procession
 
 SOURCE = Path(procession.__file__).parent
 HOLE = "\0"  # where a value stands in a message
+NOBODY = "could not be started, nor any other rank: 0 of 2 agents came:"
+INSTALL = "install procession there, or name the right Python with --remote-python"
 
 
 def texts():
@@ -43,10 +45,21 @@ def test_an_entry(entry, source):
     assert entry.cause[-1] == entry.cure[-1] == "."
 
 
-def test_no_code_is_used_twice():
-    from seams.explain import ENDS, MACHINES, REQUESTS, RUNS
+def test_a_phrase_is_no_common_words():
+    """What a note quotes might have them, and would get the code of another message."""
+    common = [
+        phrase
+        for entry in entries().values()
+        for phrase in entry.phrases
+        if phrase[0] == phrase[-1] == " " and len(phrase.split()) < 3
+    ]
+    assert set(common) <= {" must be ", " raised ", " chips, which "}, "say more words"
 
-    codes = [entry.code for entry in (*REQUESTS, *ENDS, *MACHINES, *RUNS)]
+
+def test_no_code_is_used_twice():
+    from seams.explain import ENDS, MACHINES, NOTES, REQUESTS, RUNS, VALUES
+
+    codes = [entry.code for entry in (*REQUESTS, *VALUES, *ENDS, *MACHINES, *RUNS, *NOTES)]
     assert len(codes) == len(set(codes))
 
 
@@ -70,6 +83,22 @@ def test_the_code_of_a_message(message, code):
     assert code_of(message) == code
 
 
+@pytest.mark.parametrize(
+    ("note", "code"),
+    [
+        ("attempt 0 failed: rank 1 of 2 raised ValueError: x must be 3; attempt 1 starts", "P101"),
+        ("early raised OSError: each rank gets a fresh interpreter, and more", "P403"),
+        ("t.py could not be started: no rendezvous at h:1 within 5 s: refused", "P221"),
+    ],
+)
+def test_the_code_of_a_note_that_quotes_others(note, code):
+    assert noted(note) == f"{note} [{code}]"
+
+
+def test_what_nobody_has_written_down_has_no_code():
+    assert noted("logs in runs/t.py_1") == "logs in runs/t.py_1"
+
+
 def test_a_refusal_always_has_a_code():
     assert with_code("something else").endswith(" [P001]")
 
@@ -81,6 +110,22 @@ def test_every_failure_has_a_code():
     killed = RankEnd(0, 1, Outcome.SIGNALLED, exit=Exit(signal=9), out_of_memory=True)
     assert entries()[code_of_end(killed)].title == "A rank was killed, likely out of memory"
     assert code_of_end(RankEnd(0, 1, Outcome.RETURNED)) == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("could not start its program: No such file: './it cannot be reached'", "P106"),
+        ("could not be started, nor any other rank: Too many open files", "P106"),
+        (f"{NOBODY} host h1: its name cannot be resolved (Could not resolve it)", "P210"),
+        (f"{NOBODY} host h1: ssh does not take its options (h1: Bad option)", "P210"),
+        (f"{NOBODY} the connection to h1 ended with code 255: Can't open user config file", "P210"),
+        (f"{NOBODY} no Python with procession: /p (which is not there) on h1: {INSTALL}", "P211"),
+        (f"{NOBODY[:-1]} (of h1) within 5 s", "P106"),
+    ],
+)
+def test_machines_that_do_not_come_have_the_code_of_why(message, code):
+    assert code_of_end(RankEnd(0, None, Outcome.NOT_STARTED, message=message)) == code
 
 
 def test_the_command(tmp_path):

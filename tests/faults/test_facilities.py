@@ -70,10 +70,10 @@ WORK = """
 """
 
 
-def denied(tmp_path, facility, error, script):
+def denied(tmp_path, facility, error, script, *words):
     deny = write(tmp_path / "deny.py", DENY)
     done = subprocess.run(
-        [PYTHON, str(deny), str(NUMBERS[facility]), str(error), str(script)],
+        [PYTHON, str(deny), str(NUMBERS[facility]), str(error), str(script), *words],
         capture_output=True,
         text=True,
         timeout=40,
@@ -101,6 +101,38 @@ def test_what_is_needed_is_named(tmp_path, facility):
     assert "procession doctor" in done.stderr
 
 
+LINES = """
+    import os, sys, procession
+
+    def two():
+        return os.getpid()
+
+    for program, method in ((["true"], "forkserver"), (two, "forkserver"), (two, "fork")):
+        try:
+            procession.run(program, nproc=2, start_method=method)
+        except (procession.StartFailed, procession.SpecError) as e:
+            print(str(e).count("\\n"), sys.argv[1] in str(e), "procession doctor" in str(e))
+"""
+
+
+@pytest.mark.parametrize("facility", ["memfd_create", "eventfd", "prctl"])
+def test_a_refusal_is_one_line(tmp_path, facility):
+    script = write(tmp_path / "work.py", LINES)
+    done = denied(tmp_path, facility, EPERM, script, facility)
+    assert done.stdout == "0 True True\n" * 3, done.stdout + done.stderr
+
+
+def test_the_command_says_it_in_one_line_too(tmp_path, monkeypatch):
+    """Its forkserver is started before all else, and has said so before it is asked for ranks."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # or a line would say how many there are
+    entry = "from procession.cli import command; command()"
+    script = write(tmp_path / "main.py", entry)
+    done = denied(tmp_path, "prctl", EPERM, script, "run", "-n", "2", "true")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "prctl(PR_SET_CHILD_SUBREAPER) is missing or refused here" in line
+
+
 def test_killed_launcher_without_pidfds(tmp_path):
     """The forkserver hears of it by its parent-death signal, and by its socket."""
     deny = write(tmp_path / "deny.py", DENY)
@@ -126,10 +158,12 @@ def test_killed_launcher_without_pidfds(tmp_path):
         gone([holder])
 
 
-def test_without_proc(tmp_path):
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_without_proc(tmp_path, method):
     if os.geteuid():
         pytest.skip("only root may hide /proc")
-    script = write(tmp_path / "work.py", 'import procession\nprocession.run(["true"], nproc=2)\n')
+    source = f'import os, procession\nprocession.run(os.getpid, nproc=2, start_method="{method}")\n'
+    script = write(tmp_path / "work.py", source)
     command = f"mount -t tmpfs none /proc && exec {PYTHON} {script}"
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", command],

@@ -246,6 +246,24 @@ def test_next_attempt_has_another_forkserver(tmp_path):
     gone(pids_in(tmp_path))
 
 
+def test_rank_that_starts_again_is_not_taken_for_its_former_process():
+    """The forkserver tells of that when the launcher has seen its end long ago."""
+    group = procession.start(
+        ["sleep", "100"], nproc=2, restart=procession.Restart(max=1, scope="rank")
+    )
+    server, old, events = forkserver_of(group), group.pids()[0], []
+    group.subscribe(events.append)
+    with traced(server):
+        os.kill(old, signal.SIGKILL)
+        until(lambda: "restarting" in [e.kind for e in events], "the decision")
+    until(lambda: [e.attempt for e in events if e.kind == "ready" and e.rank == 0] == [0, 1], "it")
+    assert group.pids()[0] != old
+    assert group.state is Phase.RUNNING
+    group.stop()
+    assert group.state is Phase.STOPPED
+    assert sorted(e.rank for e in events if e.kind == "exited") == [0, 0, 1]
+
+
 # -- it hangs while it starts ranks
 
 
@@ -418,6 +436,69 @@ def test_launcher_killed_while_its_forkserver_is_stopped_before_it_has_begun(tmp
         until(lambda: state(server) == "T", "the stop")
         launcher.signal(signal.SIGKILL)
         until(lambda: not marked(mark), "the end of all processes")
+
+
+FORKS = """
+import os, signal
+from procession.forkserver.client import ForkServer
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGSTOP))
+"""
+
+
+def test_launcher_killed_while_its_fork_is_stopped_before_it_has_begun(tmp_path):
+    """It still has a copy of the launcher's end of the socket, which is thus not closed."""
+    end = "server = ForkServer.fork(None)\nprint('forked', server.pid, flush=True)\nsignal.pause()"
+    with Launcher(write(tmp_path / "main.py", f"{FORKS}{end}")) as launcher:
+        server = int(launcher.said("forked"))
+        until(lambda: state(server) == "T", "the stop")
+        launcher.signal(signal.SIGKILL)
+        gone([server])
+
+
+def test_clean_ends_a_stopped_fork_that_its_launcher_could_not_care_for_any_more(tmp_path):
+    """The launcher dies before it knows the number of its fork: nobody wakes that."""
+    end = """
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGKILL))
+ForkServer.fork(None)
+"""
+    mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
+    with Launcher(write(tmp_path / "main.py", f"{FORKS}{end}")) as launcher:
+        assert launcher.process.wait(20) == -signal.SIGKILL
+        [server] = marked(mark)
+        until(lambda: state(server) == "T", "the stop")
+        assert f"ended pid {server} " in run_procession("clean", timeout=40).stdout
+        gone([server])
+
+
+def test_clean_ends_a_forkserver_that_was_stopped_before_its_exec(tmp_path):
+    """Its launcher, which waits for the exec, is killed; the mark is not in its environment yet."""
+    os.mkfifo(tmp_path / "waits")
+    script = write(
+        tmp_path / "main.py",
+        """
+        import os
+        from procession.forkserver import boot
+        start = os.posix_spawn
+        waits = os.path.dirname(os.path.abspath(__file__)) + "/waits"
+        wait = (os.POSIX_SPAWN_OPEN, 9, waits, os.O_RDONLY, 0)
+        os.posix_spawn = lambda *words, file_actions, setsid: start(
+            *words, file_actions=[wait, *file_actions], setsid=setsid
+        )
+        print("begins", flush=True)
+        boot.start(dict(os.environ))
+        """,
+    )
+    mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
+    with Launcher(script) as launcher:
+        launcher.said("begins")
+        until(lambda: len(marked(mark)) == 2, "the start")
+        [server] = set(marked(mark)) - {launcher.pid}
+        os.kill(server, signal.SIGSTOP)
+        until(lambda: state(server) == "T", "the stop")
+        launcher.signal(signal.SIGKILL)
+        assert launcher.process.wait(20) == -signal.SIGKILL
+        assert f"ended pid {server} " in run_procession("clean", timeout=40).stdout
+        gone([server])
 
 
 def test_launcher_killed_while_its_forkserver_is_in_an_import(tmp_path):

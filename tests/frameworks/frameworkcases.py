@@ -45,9 +45,42 @@ PROGRAMS = {
             both = accelerator.gather(weights)
             same = "same" if both[0] == both[1] else "other"
             say(accelerator.process_index, accelerator.num_processes, f"{same} weights")
+            accelerator.end_training()  # else gloo's threads abort some ranks at their exit
 
         if __name__ == "__main__":
             main()
+    """,
+    "ddp.py": """
+        import os, torch
+        from say import say
+
+        torch.distributed.init_process_group("gloo")
+        torch.manual_seed(int(os.environ["RANK"]))
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+        model(torch.randn(8, 4)).pow(2).mean().backward()
+        total = model.module.weight.grad.sum()[None]
+        both = [torch.zeros(1), torch.zeros(1)]
+        torch.distributed.all_gather(both, total)
+        same = "same" if both[0] == both[1] else "other"
+        say(int(os.environ["RANK"]), torch.distributed.get_world_size(), f"{same} gradients")
+        torch.distributed.destroy_process_group()
+    """,
+    "fsdp.py": """
+        import os, torch
+        from torch.distributed.fsdp import fully_shard
+        from say import say
+
+        torch.distributed.init_process_group("gloo")
+        mesh = torch.distributed.init_device_mesh("cpu", (2,))
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
+        fully_shard(model, mesh=mesh)
+        model(torch.randn(8, 4)).pow(2).mean().backward()
+        held = sum(p.to_local().numel() for p in model.parameters())
+        whole = sum(p.full_tensor().numel() for p in model.parameters())
+        part = "part" if held < whole else "all"
+        say(int(os.environ["RANK"]), torch.distributed.get_world_size(), f"{part} of {whole}")
+        torch.distributed.destroy_process_group()
     """,
     "notebook.py": """
         import sys
@@ -60,6 +93,7 @@ PROGRAMS = {
             accelerator = Accelerator(cpu=True)
             total = accelerator.reduce(torch.tensor([accelerator.process_index + 1.0]))
             say(accelerator.process_index, accelerator.num_processes, f"sum {total.item()}")
+            accelerator.end_training()
 
         if __name__ == "__main__":
             notebook_launcher(main, (), num_processes=2, use_port=sys.argv[1])
@@ -173,13 +207,14 @@ ACCELERATE = (
     f"accelerate launch --multi_gpu --num_processes {RANKS} --num_machines 1 --mixed_precision no "
     "--dynamo_backend no --main_process_port 0"
 ).split()
+TORCHRUN = ["torchrun", "--nproc-per-node", "2"]
 CASES = {
+    "torchrun, DDP": Case([*TORCHRUN, "ddp.py"], "torch", "same gradients"),
+    "torchrun, FSDP": Case([*TORCHRUN, "fsdp.py"], "torch", "part of 49"),
     "accelerate launch": Case([*ACCELERATE, "accelerated.py"], "accelerate", "same weights"),
     "notebook_launcher": Case(["python", "notebook.py", "{port}"], "accelerate", "sum 3.0"),
     "debug_launcher": Case(["python", "debugged.py"], "accelerate", "test_ops", fails=None),
-    "transformers Trainer": Case(
-        ["torchrun", "--nproc-per-node", "2", "trainer.py"], "transformers", "step 2"
-    ),
+    "transformers Trainer": Case([*TORCHRUN, "trainer.py"], "transformers", "step 2"),
     "Lightning ddp": Case(
         ["python", "lightning_trainer.py", "ddp"], "lightning", "step 2", ours=False, fails=None
     ),

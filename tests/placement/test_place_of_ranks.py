@@ -125,7 +125,8 @@ def test_which_limit_of_memory_is_in_force_is_said_once(caplog):
     procession.run(placework.place, nproc=2, placement=Placement(memory_limit="1G"))
     said = [r.message for r in caplog.records if "memory limit" in r.message]
     assert said == [
-        "procession: memory limit: 1G for each process by RLIMIT_DATA; no cgroup can be made here"
+        "procession: memory limit: 1G for each process by RLIMIT_DATA; no cgroup can be made here "
+        "[P404]"
     ]
 
 

@@ -144,7 +144,7 @@ def test_what_is_unfit_falls_back_and_is_forgotten(tmp_path, package, cache, cap
         assert caplog.messages == []
         second = launch(it, tmp_path)
         assert len(caplog.messages) == 1
-        assert caplog.messages[0].endswith(LINE)
+        assert caplog.messages[0].endswith(f"{LINE} [P403]")
         third, fourth = launch(it, tmp_path), launch(it, tmp_path)
         assert len(caplog.messages) == 1
     assert known(cache) == []

@@ -53,6 +53,20 @@ PROCESSES = """
         assert (count, value, process.exitcode) == (0, [1, 2], 0)
         assert parent != os.getpid()
 
+    def told_variables(queue):
+        queue.put((os.environ.get("COLOUR"), os.environ.get("LINES"), time.tzname[0]))
+
+    def test_variables_are_those_of_now(monkeypatch):
+        monkeypatch.setenv("COLOUR", "blue")
+        monkeypatch.setenv("TZ", "HERE+3")
+        monkeypatch.delenv("LINES")
+        spawn = multiprocessing.get_context("spawn")
+        queue = spawn.SimpleQueue()
+        process = spawn.Process(target=told_variables, args=(queue,))
+        process.start()
+        assert queue.get() == ("blue", None, "HERE")
+        process.join()
+
     def test_exit_code():
         process = multiprocessing.get_context("spawn").Process(target=fails)
         process.start()
@@ -100,9 +114,9 @@ def test_ranks_that_are_fresh_interpreters(tmp_path):
 
 
 def test_processes_of_tests_come_from_the_template(tmp_path):
-    found = run(tmp_path, "--ranks-template", test_a=PROCESSES)
+    found = run(tmp_path, "--ranks-template", env={"LINES": "50"}, test_a=PROCESSES)
     assert set(found.outcomes.values()) == {"passed"}, found.text
-    assert len(found.outcomes) == 3
+    assert len(found.outcomes) == 4
 
 
 def test_workers_together_run_so_many_ranks_at_a_time(tmp_path):

@@ -5,8 +5,8 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.cli": "completion counts doctor main options readers",
+        "procession.cli.commands": "COMMANDS",
         "procession.cli.completion": "parsers",
-        "procession.cli.jobsignals": "JobSignals",
         "procession.cli.kubernetes.objects": "literal",
         "procession.cli.kubernetes.objects_text": "as_json as_yaml",
         "procession.cli.kubernetes.patch_files": "applied",
@@ -14,7 +14,8 @@ __getattr__ = lazily(
         "procession.cli.option": "Option",
         "procession.cli.preemption": "divided read_preemption seconds_left",
         "procession.cli.request": "make_parser make_request read_line",
-        "procession.cli.starters": "FIRST_PORT PORTS read_started",
+        "procession.cli.signals": "RunSignals",
+        "procession.cli.starters": "read_started",
         "procession.cli.where": "read_engine",
     }
 )

@@ -4,11 +4,14 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.explain.messages": "OUTCOMES code_of code_of_end entries with_code",
+        "procession.explain": "ends",
+        "procession.explain.messages": "OUTCOMES code_of code_of_end entries noted with_code",
         "procession.explain.messages.ends": "ENDS",
         "procession.explain.messages.machines": "MACHINES",
+        "procession.explain.messages.notes": "NOTES",
         "procession.explain.messages.requests": "REQUESTS",
         "procession.explain.messages.runs": "RUNS",
+        "procession.explain.messages.values": "VALUES",
         "procession.explain.records": "RankRecord",
         "procession.explain.report": "FOLD_ABOVE FULL_TRACEBACKS format_report headline",
         "procession.explain.stacks": "merge outside",

@@ -4,10 +4,11 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.forkserver": "boot",
+        "procession.forkserver": "boot children",
+        "procession.forkserver.children": "Children",
         "procession.forkserver.observing": "Observer",
         "procession.forkserver.record": "record",
-        "procession.forkserver.resting": "Resting",
+        "procession.forkserver.idle": "Idle",
         "procession.system.facts": "read_facts",
         "procession.forkserver.unchanged": "reason_against",
         "procession.forkserver.stamps": "clock is_sure",

@@ -8,6 +8,6 @@ __getattr__ = lazily(
         "procession.prepare.board": "Board",
         "procession.prepare.jobs": "fresh_interpreter",
         "procession.prepare.placing": "Places place",
-        "procession.prepare.results": "OF_COMMAND OF_FUNCTION OF_SCRIPT ResultReader",
+        "procession.prepare.results": "OF_COMMAND OF_FUNCTION OF_SCRIPT Report ResultReader",
     }
 )

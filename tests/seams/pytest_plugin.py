@@ -2,4 +2,10 @@
 
 from seams import lazily
 
-__getattr__ = lazily({"procession.pytest.verdict": "merged", "procession.pytest.place": "place_of"})
+__getattr__ = lazily(
+    {
+        "procession.pytest.hub": "Hub joined",
+        "procession.pytest.place": "Place place_of",
+        "procession.pytest.verdict": "merged",
+    }
+)

@@ -4,7 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.engines.slurm": "Slurm meeting step",
+        "procession.engines.slurm": "Slurm",
         "procession.engines.slurm.allocation": (
             "Allocation Task counts expand read_allocation read_task"
         ),
@@ -12,10 +12,7 @@ __getattr__ = lazily(
             "BECOME Needs batch_command batch_script read_ends read_line read_lost "
             "step_command step_environment"
         ),
-        "procession.engines.slurm.meeting": "Door join ports",
-        "procession.engines.slurm.munge": "Munge",
         "procession.engines.slurm.processes": "Step",
-        "procession.engines.slurm.step": "DISMISSED SlurmStep dismiss",
         "procession.engines.slurm.submit": "read_facts submit",
     }
 )

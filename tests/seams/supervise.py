@@ -4,9 +4,12 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.supervise": "journal lastlook plugins",
+        "procession.supervise": (
+            "conclusion deciding exits hangs journal lastlook limits link plugins ranks supervisor"
+        ),
         "procession.supervise.exits": "Exits Sources",
         "procession.supervise.journal": "LATE_SECONDS",
         "procession.supervise.ranks": "Ranks",
+        "procession.supervise.supervisor": "Supervisor",
     }
 )

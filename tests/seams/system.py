@@ -5,8 +5,8 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.system": (
-            "accelerators files hugepages inotify killgroup memory memory_groups numa probe "
-            "processes remains"
+            "accelerators deaths directories eventloop files hugepages inotify killgroup memory "
+            "memory_groups numa probe processes remains tree"
         ),
         "procession.system.accelerators": "Accelerators",
         "procession.system.cgroups": "Cgroups cgroups own_place",
@@ -19,6 +19,7 @@ __getattr__ = lazily(
         "procession.system.numa": "read_cpus",
         "procession.system.origin": "same_session slurm_ids",
         "procession.system.ports": "free_port",
+        "procession.system.processes": "Seen",
         "procession.system.procstate": "state_of",
         "procession.system.remains": "Remains",
         "procession.system.vfork": "Chain",

@@ -12,6 +12,7 @@ __getattr__ = lazily(
         "procession.warm.launching": "obstacle_to",
         "procession.warm.limits": "read_limits",
         "procession.warm.shelf": "Shelf check",
+        "procession.warm.wire": "Broken decode",
         "procession.worker.mark": "_room",
     }
 )

@@ -117,16 +117,17 @@ def do(names, place=""):
     """Do what the name of this rank says; "fail" fails when all others have begun."""
     rank = int(os.environ["RANK"])
     name = names[rank]
+    files = f"{place}/attempt_{os.environ['TORCHELASTIC_RESTART_COUNT']}_rank_"
     if name == "fail":
-        while sum(os.path.exists(f"{place}/{r}") for r in range(len(names))) < len(names) - 1:
+        while sum(os.path.exists(f"{files}{r}") for r in range(len(names))) < len(names) - 1:
             time.sleep(0.005)
-        while any(_runs(f"{place}/{r}", n) for r, n in enumerate(names) if r != rank):
+        while any(_runs(f"{files}{r}", n) for r, n in enumerate(names) if r != rank):
             time.sleep(0.005)
         raise ValueError("meant to fail")
     if place:
-        with open(f"{place}/{rank}.new", "w") as f:
+        with open(f"{files}{rank}.new", "w") as f:
             f.write(str(os.getpid()))
-        os.rename(f"{place}/{rank}.new", f"{place}/{rank}")
+        os.rename(f"{files}{rank}.new", f"{files}{rank}")
     procession.beat(1)
     WORK[NUMBERS[name]]()
 

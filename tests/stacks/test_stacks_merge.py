@@ -87,6 +87,15 @@ def test_without_one_that_is_odd(names):
     assert merge.odd_one([dumped(r, name) for r, name in enumerate(names)]) is None
 
 
+@pytest.mark.parametrize("letter", "DTt")
+def test_who_is_held_from_outside_is_the_odd_one(letter):
+    held = stack(1, state="is held", letter=letter)
+    assert merge.odd_one([dumped(0, "sleep"), held]) == 1
+    assert merge.odd_one([dumped(0, "sleep", letter), dumped(1, "lock")]) is None  # it has shown it
+    assert merge.odd_one([held, stack(2, state="is held", letter=letter)]) is None
+    assert merge.odd_one([held]) is None
+
+
 def test_who_works_does_not_wait():
     assert merge.said_of(dumped(0, "barrier", "R")) == "is in barrier (train.py:41)"
     both = [dumped(0, "barrier", "R"), dumped(1, "barrier", "S")]

@@ -83,6 +83,8 @@ def test_every_start_method(method):
 
 def test_threads_are_told():
     with procession.start(stackwork.do, args=(["threads"],), nproc=1, stop=QUICK) as group:
+        tasks = f"/proc/{group.pids()[0]}/task"
+        until(lambda: len(os.listdir(tasks)) == 6)  # CPython can crash if it looks as one begins
         found = settled(group, 0, "threads")
         assert len(found["threads"]) == 6
         assert sum(t["frames"][0][2] == "sleep" for t in found["threads"]) == 5

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -199,3 +200,36 @@ def test_a_single_rank_that_hangs_starts_again_alone(tmp_path):
         until(lambda: group._supervisor.records[0].attempt == 1)
         assert group.pids()[1] == pid
         assert group.state is procession.Phase.RUNNING
+
+
+SEEN_BY_NOBODY = """
+import sys, procession
+from hangwork import beat_until
+group = procession.start(beat_until, args=(None,), nproc=2, hang=procession.Hang(timeout=1.5),
+                         control=False)
+while not all(each["step"] for each in group.look()["ranks"]):
+    pass
+print(*group.pids().values(), flush=True)
+try:
+    group.wait(0.1 + float(sys.argv[1]))
+except TimeoutError:
+    print("it goes on", flush=True)
+    group.kill()
+"""
+
+
+def test_ranks_that_were_stopped_with_their_launcher_do_not_hang(tmp_path):
+    """As when a machine is suspended, or a cgroup frozen."""
+    path = write(tmp_path / "launcher.py", SEEN_BY_NOBODY)
+    env = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
+    with subprocess.Popen(
+        [sys.executable, str(path), "4"], env=env, stdout=subprocess.PIPE, text=True
+    ) as launcher:
+        pids = [launcher.pid, *map(int, launcher.stdout.readline().split())]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        for pid, seconds in zip(pids, (2.5, 0.3, 0.0), strict=True):  # no beat comes meanwhile
+            later = time.monotonic() + seconds
+            until(lambda later=later: time.monotonic() > later)
+            os.kill(pid, signal.SIGCONT)
+        assert launcher.stdout.readline() == "it goes on\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import procession
-from seams.forkserver import Resting
+from seams.forkserver import Idle
 from seams.system import hugepages
 from support import run_python, until, write
 
@@ -94,22 +94,52 @@ def large():
     return len(large.numbers), os.getppid()
 
 
-def test_work_at_rest_gives_way_to_wishes(monkeypatch):
+def test_idle_work_gives_way_to_commands(monkeypatch):
     monkeypatch.setattr(hugepages, "steps", lambda: iter([1, 1]))
-    resting = Resting()
-    assert not resting.work()
-    assert resting.patience(300) == 300
-    resting.begin()
-    assert 0 < resting.patience(None) < 1
-    assert resting.work()
-    assert resting.patience(300) == 0
-    resting.end()
-    assert resting.patience(300) == 300
-    assert not resting.work()
-    resting.begin()
+    idle = Idle()
+    assert not idle.work()
+    assert idle.patience(300) == 300
+    idle.begin()
+    assert 0 < idle.patience(None) < 1
+    assert idle.work()
+    assert idle.patience(300) == 0
+    idle.end()
+    assert idle.patience(300) == 300
+    assert not idle.work()
+    idle.begin()
     for _ in range(3):
-        assert resting.work()
-    assert not resting.work()
-    assert resting.patience(None) is None
-    resting.begin()  # nothing was imported since
-    assert not resting.work()
+        assert idle.work()
+    assert not idle.work()
+    assert idle.patience(None) is None
+    idle.begin()  # nothing was imported since
+    assert not idle.work()
+
+
+def test_memory_is_gone_over_again_only_when_more_was_loaded(monkeypatch):
+    gone_over = []
+    monkeypatch.setattr(hugepages, "steps", lambda: iter(gone_over.append(1) or [1]))
+    idle = Idle()
+    for _ in range(3):  # three launches, which load nothing
+        idle.begin()
+        while idle.work():
+            pass
+        idle.end()
+    assert len(gone_over) == 1
+    idle.loaded()
+    assert not idle.work()  # not before the group that it was loaded for is over
+    idle.begin()
+    while idle.work():
+        pass
+    assert len(gone_over) == 2
+
+
+@pytest.mark.usefixtures("possible")
+def test_an_idle_forkserver_does_it_again_when_more_was_imported(tmp_path, monkeypatch):
+    (tmp_path / "large.py").write_text("numbers = [float(n) for n in range(2_000_000)]\n")
+    (tmp_path / "more.py").write_text("numbers = [float(n) for n in range(1_000_000)]\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    server = procession.run(large, nproc=1, preload=["large"])[0][1]
+    until(lambda: in_huge_pages(server) >= 16 << 10)
+    first = in_huge_pages(server)
+    assert procession.run(large, nproc=1, preload=["large", "more"])[0][1] == server
+    until(lambda: in_huge_pages(server) >= first + (8 << 10))

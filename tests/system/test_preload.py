@@ -126,7 +126,7 @@ def test_what_no_fork_survives_gives_fresh_interpreters(tmp_path, modules, caplo
     assert outs == ["False\n"] * 3
     assert len(importers(path)) == 4
     assert caplog.messages == [
-        f"procession: {why}: each rank gets a fresh interpreter, and nothing is preloaded"
+        f"procession: {why}: each rank gets a fresh interpreter, and nothing is preloaded [P403]"
     ]
 
 

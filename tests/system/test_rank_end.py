@@ -212,22 +212,37 @@ def test_a_full_disk_has_the_interpreters_exit_code(tmp_path):
     assert "No space left on device" in done.stderr
 
 
-def test_a_library_that_is_not_known_is_given_the_interpreters_end(tmp_path):
-    """It may have exit handlers of its own, which only the C library runs."""
+NATIVE = "native handler"
+
+
+def end_with(library, tmp_path):
+    """Run two ranks that load a native library with an exit handler; gives what they print."""
     source = write(
         tmp_path / "late.c",
-        """
+        f"""
         #include <stdio.h>
-        static void last(void) { fputs("native handler\\n", stdout); }
+        static void last(void) {{ fputs("{NATIVE}\\n", stdout); }}
         int atexit(void (*)(void));
-        void set(void) { atexit(last); }
+        void set(void) {{ atexit(last); }}
         """,
     )
-    library = tmp_path / "late.so"
     try:
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     except FileNotFoundError:
         pytest.skip("no C compiler here")
-    script = write(tmp_path / "main.py", f"import ctypes; ctypes.CDLL({str(library)!r}).set()")
-    done = run_procession("run", "-n", "2", script)
-    assert sorted(done.stdout.splitlines()) == ["[0] native handler", "[1] native handler"]
+    script = write(
+        tmp_path / "main.py",
+        f"import ctypes, json; ctypes.CDLL({str(library)!r}).set(); print('main')",
+    )
+    return sorted(run_procession("run", "-n", "2", script).stdout.splitlines())
+
+
+def test_a_library_that_is_not_known_is_given_the_interpreters_end(tmp_path):
+    """It may have exit handlers of its own, which only the C library runs."""
+    said = end_with(tmp_path / "late.so", tmp_path)
+    assert said == ["[0] main", f"[0] {NATIVE}", "[1] main", f"[1] {NATIVE}"]
+
+
+def test_what_looks_up_names_for_the_c_library_does_not_keep_a_rank(tmp_path):
+    """Whoever opens a connection by name has it loaded, and has no part in it."""
+    assert end_with(tmp_path / "libnss_late.so.2", tmp_path) == ["[0] main", "[1] main"]

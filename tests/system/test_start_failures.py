@@ -333,7 +333,7 @@ def test_limit_of_descriptors(tmp_path, limit, program):
         tmp_path / "main.py",
         f"""
         import os, resource, signal, procession, procession.api.launch, cloudpickle, threading
-        import procession.forkserver
+        import procession.forkserver, time
         def sleeping():
             while True:
                 signal.pause()
@@ -349,6 +349,9 @@ def test_limit_of_descriptors(tmp_path, limit, program):
             print(type(e).__name__)
             print(str(e).replace("\\n", "|"))
         procession.forkserver.close()
+        deadline = time.monotonic() + 10
+        while threading.active_count() > 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
         print(threading.active_count(), fds() == before, flush=True)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(40, {limit}), most))
         print(procession.run(lambda: 5, nproc=2))

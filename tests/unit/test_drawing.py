@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from seams.jobs import JOB_TABLE
 from seams.rules import GROUP_TABLE, WORKER_TABLE
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -33,7 +34,7 @@ def test_diagrams_are_written_between_the_markers(drawing, page):
     assert text.startswith(f"# Über uns\n\n{drawing.BEGIN}\n")
     assert text.endswith(f"{drawing.END}\n\nrest\n")
     assert "old" not in text
-    assert text.count("stateDiagram-v2") == 2
+    assert text.count("stateDiagram-v2") == 3
 
 
 def test_writing_twice_changes_nothing(drawing, page):
@@ -69,7 +70,7 @@ def test_a_page_that_is_not_there(drawing, tmp_path, capsys):
     )
 
 
-@pytest.mark.parametrize(("number", "table"), [(0, WORKER_TABLE), (1, GROUP_TABLE)])
+@pytest.mark.parametrize(("number", "table"), [(0, WORKER_TABLE), (1, GROUP_TABLE), (2, JOB_TABLE)])
 def test_every_step_between_two_states_is_drawn_once(drawing, number, table):
     diagram = drawing.diagrams().split("```mermaid")[number + 1]
     lines = [line.strip() for line in diagram.splitlines() if "-->" in line]

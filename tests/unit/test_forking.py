@@ -35,8 +35,8 @@ def test_a_rank_whose_descriptors_were_dropped_fails_alone():
     with select.epoll() as epoll:
         waiting = forking(epoll)
         waiting.ask([job(3, 1), job(4, 0)], [read_end, -1])
-        [(kind, rank, stage, *_)] = waiting.fork({}, None)
-        assert (kind, rank, stage) == ("failed", 3, "make its pipes")
+        [(kind, rank, began, stage, *_)] = waiting.fork({}, None)
+        assert (kind, rank, began, stage) == ("failed", 3, 0, "make its pipes")
         assert is_open(read_end)
         assert waiting.cancel() == [4]
     assert not is_open(read_end)

@@ -5,20 +5,27 @@ import threading
 
 import pytest
 
+from seams.jobs import EngineError
 from seams.rendezvous import (
+    Roll,
     Terms,
+    Trust,
+    find_trust,
     is_own,
     link_key,
     make_agent,
     objection_of,
     open_door,
     parse_conf,
+    ports,
     say_who_may_join,
     take_part,
     take_secret,
     terms_of_conf,
+    terms_of_task,
     why_none,
 )
+from seams.slurm import Task
 from seams.values import SpecError, make_spec
 
 TERMS = Terms("node0", 29400, "J", 2, 2)
@@ -58,6 +65,8 @@ def test_settings_of_c10d():
         ("heartbeat=5", "keep_alive_interval and keep_alive_max_attempt"),
         ("rank=1", "write --node-rank NUMBER"),
         ("join_timeuot=5", "did you mean join_timeout?"),
+        ("join_timeout=1,timeout=2", "two values for one thing: join_timeout and timeout"),
+        ("join_timeout=1,join_timeout=2", "has two values for join_timeout: 1 and 2"),
     ],
 )
 def test_settings_that_cannot_be_obeyed_are_refused(text, said):
@@ -101,6 +110,58 @@ def test_secrets_that_are_none(tmp_path, monkeypatch):
         take_secret(TERMS.__replace__(key_file=str(path)))
 
 
+def test_a_secret_counts_more_than_munge(monkeypatch):
+    monkeypatch.setenv("PROCESSION_JOB_KEY", "x" * 20)
+    trust = find_trust(TERMS)
+    assert (trust.key, trust.note, trust.admits) == (link_key(b"x" * 20, "J"), "", None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(EngineError, match="munge is not on the PATH"):
+        find_trust(TERMS.__replace__(munge=True))
+
+
+def test_munge_that_does_not_work_is_told_of_at_once(tmp_path, monkeypatch):
+    for name in ("munge", "unmunge"):
+        command = tmp_path / name
+        command.write_text("#!/bin/sh\necho no daemon here >&2; exit 6\n")
+        command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EngineError, match="no daemon here"):
+        find_trust(TERMS.__replace__(munge=True))
+
+
+def test_munge_that_fails_on_one_machine_is_told_of(tmp_path, monkeypatch):
+    """That machine does not find the others, which trust each other by MUNGE."""
+    for name, value in (
+        ("JOB_ID", 7), ("STEP_ID", 0), ("PROCID", 0), ("STEP_NUM_TASKS", 2),
+        ("STEP_NODELIST", "n[1-2]"), ("STEP_TASKS_PER_NODE", "1(x2)"),
+    ):  # fmt: skip
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_trust(TERMS).note.startswith("no secret is set: ")
+    for name in ("munge", "unmunge"):
+        command = tmp_path / name
+        command.write_text("#!/bin/sh\necho no daemon here >&2; exit 6\n")
+        command.chmod(0o755)
+    note = find_trust(TERMS).note
+    assert note.startswith("MUNGE does not work here (munge ended with an error: no daemon here)")
+    assert "no secret is set: " in note
+
+
+def test_why_a_launcher_was_not_believed_is_told_instead_of_a_guess():
+    def admit(_):
+        raise EngineError("unmunge ended with an error: Expired credential")
+
+    roll = Roll(TERMS.__replace__(together=("n0", "n1")))
+    roll.came.add(0)
+    assert roll.absent() == "nothing came from n1: is procession installed there?"
+    with pytest.raises(EngineError):
+        roll.asking(admit)(b"words")
+    assert roll.absent() == (
+        "n1 did not get in; who came last was not believed: unmunge ended with an error: Expired "
+        "credential"
+    )
+
+
 def test_who_is_the_host():
     assert is_own("localhost")
     assert is_own("127.0.0.2")
@@ -118,6 +179,35 @@ def test_a_port_that_is_taken():
         assert open_door(terms) is None
         with pytest.raises(SpecError, match="cannot listen on port "):
             open_door(terms.__replace__(is_host=True))
+
+
+def test_tasks_of_a_step_have_several_ports():
+    """One that is taken is passed over, by the host, and by those that look for it."""
+    task = Task("7", "0", 0, 3, ("127.0.0.1", "n2", "n3"), (1, 1, 1))
+    terms = terms_of_task(task, 2, 2, munge=False)
+    assert [terms.port, *terms.further] == ports(task)
+    assert ports(task) != ports(task.__replace__(step="1"))
+    assert (terms.tells, terms.own_number, terms.is_host) == (True, 0, True)
+    other = terms_of_task(task.__replace__(number=2), 2, 2)
+    assert (other.tells, other.own_number, other.is_host) == (False, 2, False)
+    with socket.create_server(("", 0)) as taken, socket.create_server(("", 0)) as free:
+        first, second = (each.getsockname()[1] for each in (taken, free))
+        terms = terms.__replace__(port=first, further=(second,))
+        all_of_them = rf"at 127.0.0.1:{first} \(or {second}\), and cannot .*start the step again"
+        with pytest.raises(SpecError, match=all_of_them):
+            open_door(terms)
+        free.close()
+        door = open_door(terms)
+    with door:
+        assert door.getsockname()[1] == second
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("said", [True, False])
+def test_srun_says_who_hosts_the_rendezvous_of_its_tasks(number, said):
+    task = Task("7", "0", number, 2, ("n1", "n2"), (1, 1))
+    with pytest.raises(SpecError, match="the first of srun's tasks hosts the rendezvous"):
+        terms_of_task(task, 2, 2, is_host=said)
 
 
 def test_who_cannot_be_taken():
@@ -146,8 +236,20 @@ def test_who_was_sent_away_says_so_also_when_that_job_has_ended_meanwhile():
         thread.start()
         terms = TERMS.__replace__(host="127.0.0.1", port=door.getsockname()[1], join=1.5)
         spec = make_spec(["true"], nproc=1)
-        agent = make_agent(spec, terms, b"k" * 32, hosts=False, say=lambda _: None)
+        agent = make_agent(spec, terms, Trust(b"k" * 32), hosts=False, say=lambda _: None)
         verdict = take_part(agent, terms, "true")
         thread.join()
     assert (verdict.code, verdict.found) == (1, False)
     assert "sent us away (its connection " in verdict.said
+
+
+def test_one_who_listens_and_says_nothing_is_not_waited_for_longer_than_agreed():
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        terms = Terms("127.0.0.1", port, "J", 2, 2, join=0.5, read=600.0)
+        spec = make_spec(["true"], nproc=1)
+        trust = Trust(link_key(b"x" * 20, "J"))
+        agent = make_agent(spec, terms, trust, hosts=False, say=print)
+        verdict = take_part(agent, terms, "true")
+    assert verdict.code == 1
+    assert "within 0.5 s: it does not answer" in verdict.said

@@ -27,6 +27,25 @@ def test_the_most_is_the_most():
     assert rules.count == 2
 
 
+def test_none_is_left_when_no_failure_of_any_kind_leads_to_one():
+    rules = restarts(max=1, node_losses=1)
+    assert not rules.none_left
+    fail(rules)
+    assert not rules.none_left
+    assert rules.decide_for_lost_node().again
+    assert rules.none_left
+    assert not fail(rules).again
+    assert not rules.decide_for_lost_node().again
+    assert restarts().none_left
+
+
+def test_with_a_window_there_may_always_be_one_later():
+    rules = restarts(max=1, window=60)
+    fail(rules, 0)
+    assert not rules.none_left
+    assert fail(rules, 61).again
+
+
 def test_only_those_in_the_window_count():
     rules = restarts(max=2, window=60)
     assert [fail(rules, now).again for now in (0, 30, 59, 60, 61, 90)] == [

@@ -59,7 +59,7 @@ def test_a_rank_is_what_a_child_of_its_caller_would_be(kept):
     # Each change is taken back by the next one, but for the last, which needs a privilege for that.
     settable = [name for name in CHANGES if name not in COLD]
     first, *others = changed(*settable)
-    assert first["said"] == ["procession: warm: this run starts cold: nothing is kept yet"]
+    assert first["said"] == ["procession: warm: this run starts cold: nothing is kept yet [P406]"]
     template = first["rank"]["parent"]
     is_like_a_child(first)
     assert [said["change"] for said in others] == settable[1:]

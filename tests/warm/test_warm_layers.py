@@ -52,7 +52,7 @@ def test_a_shared_set_up_is_used_again_while_nothing_changes(tmp_path, kept):
         cold = done.stderr.partition("starts cold: ")[2].strip()
         return lines, len(calls.read_text().splitlines()), cold
 
-    assert said() == ({"a as of 1 shared"}, 1, "nothing is kept yet")
+    assert said() == ({"a as of 1 shared"}, 1, "nothing is kept yet [P406]")
     assert sorted(map(modules_of, kept.list())) == [(["decimal"], False), (["decimal"], True)]
     assert said() == ({"a as of 1 shared"}, 1, "")
     # The script alone: nothing has to be loaded.
@@ -87,7 +87,7 @@ def test_own_modules_are_above_those_that_are_installed(tmp_path, kept):
         return int(what), int(pid), done.stderr.partition("starts cold: ")[2].strip()
 
     what, first, why = said()
-    assert (what, why) == (1, "nothing is kept yet")
+    assert (what, why) == (1, "nothing is kept yet [P406]")
     assert said() == (1, first, "")
     below = next(each for each in kept.list() if each["modules"] == ["decimal"])
     write(own, "WHAT = 22\n")

@@ -147,7 +147,7 @@ def _replace(module: ModuleType) -> None:
         import logging
 
         logging.getLogger("procession.adoption").warning(
-            "%s.%s of this torch is not a function that procession knows: it stays torch's",
+            "%s.%s of this torch is not a function that procession knows: it stays torch's [P415]",
             module.__name__,
             name,
         )

@@ -196,7 +196,7 @@ def start_on(
     lease: seconds without a word after which a node counts as lost, and ends its ranks.
     link_encryption: "auto": the links to nodes are encrypted (TLS 1.3) where Python is 3.13 or
         later at both ends, else authenticated only; "required": a node that cannot is refused.
-    options: what `start` takes, but for start method "fork". Ranks are numbered
+    options: what `start` takes, except start method "fork". Ranks are numbered
         throughout the job, also in mappings by rank; `devices` are dealt out on each node.
 
     Returns a `Job`, which has the methods of a `Group` that make sense for several machines, when
@@ -246,6 +246,7 @@ def _without_engine(given: dict[str, Any]) -> dict[str, Any]:
     if links:
         raise SpecError(f"{' and '.join(links)} need {needs}")
     if of_engine["nnodes"] not in (None, 1):
+        needs += ', or rendezvous="HOST:PORT"'
         raise SpecError(f"nnodes={of_engine['nnodes']!r} needs {needs}")
     return given
 

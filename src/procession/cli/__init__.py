@@ -80,7 +80,7 @@ def _with_loss(code: int) -> int:
     if saying is None or not saying.fault:
         return code
     why, saying.fault = saying.fault, ""
-    saying.say(f"procession: what was to be printed is lost ({why})\n", sys.stderr)
+    saying.say_note(f"what was to be printed is lost ({why})")
     return code or saying.LOST
 
 
@@ -170,6 +170,8 @@ def _unknown(command: str) -> NoReturn:
 
     meant = near(command, COMMANDS, 0.6)
     hint = f"to run a program, write `procession run {command}`"
-    if meant:
+    if command == "help":
+        hint = "write `procession --help`, or `procession COMMAND --help`"
+    elif meant:
         hint = f"did you mean `procession {meant}`?"
     refuse("procession", f"there is no command {command!r}; {hint}")

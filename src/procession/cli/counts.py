@@ -29,7 +29,8 @@ def count_ranks(text: str, where: str) -> int:
             raise SpecError(f"{where} {text}: this machine shows no {kinds} device to this process")
         return count
     words = ", ".join(("auto", "cpu", *ACCELERATORS))
-    raise SpecError(f"{where} must be a count of 1 or more, or {words}, not {text!r}")
+    hint = "; for -np write -n" if text == "p" else ""  # -np 4 is -n with the value p
+    raise SpecError(f"{where} must be a count of 1 or more, or {words}, not {text!r}{hint}")
 
 
 def _count(word: str, where: str) -> int:

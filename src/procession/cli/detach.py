@@ -53,7 +53,7 @@ def _tell(heard: bytes, launcher: subprocess.Popen[bytes]) -> int:
     except ValueError:  # it has printed what was wrong, or was killed
         code = launcher.wait()
         if code < 0:
-            say(f"procession: the launcher was killed by signal {-code}\n", sys.stderr)
+            say(f"procession: the launcher was killed by signal {-code} [P313]\n", sys.stderr)
         return 128 - code if code < 0 else code or 1
     if "code" in told:
         if told["said"]:

@@ -24,6 +24,7 @@ from procession.cli.say import say
 from procession.cli.words import Parser
 from procession.system import accelerators, files, memory_groups, numa, probe
 from procession.system.cgroups import cgroups
+from procession.system.directories import runtime_directory, state_directory
 from procession.system.memory import OomWatch
 from procession.values.cpusets import format_cpus
 
@@ -102,8 +103,8 @@ FEATURES = (
         LINUX.format("5.3"),
     ),
     ("waitid", "waitid(P_PIDFD)", "waits by number", LINUX.format("5.4")),
-    ("subreaper", "child subreaper", "", LINUX.format("3.4")),
-    ("parent_death_signal", "parent-death signal", "", LINUX.format("2.6")),
+    ("subreaper", "prctl(PR_SET_CHILD_SUBREAPER)", "", LINUX.format("3.4")),
+    ("parent_death_signal", "prctl(PR_SET_PDEATHSIG)", "", LINUX.format("2.6")),
     ("memfd_create", "memfd_create", "", LINUX.format("3.17")),
     ("eventfd", "eventfd", "", LINUX.format("2.6.27")),
     ("close_range", "close_range", "closes descriptors one by one", "Linux 5.9, a newer Python"),
@@ -138,7 +139,7 @@ def kernel() -> list[Finding]:
 def _oom_kills(watch: OomWatch) -> Finding:
     key, thing, where = "oom_kill", "count of OOM kills", "of this process's cgroup"
     if watch.source is None:
-        instead = "does not tell whether a rank that got SIGKILL was killed for want of memory"
+        instead = "does not tell whether a rank that got SIGKILL was killed because memory ran out"
         return feature(key, thing, probe.Tried(False, "none"), instead, LINUX.format("4.13"))
     if watch.whole_machine:
         instead = "may take the OOM kill of another program for that of a rank"
@@ -176,6 +177,19 @@ def limits() -> list[Finding]:
         return [*found, feature("tmp", "TMPDIR", probe.Tried(False, why), "", advice)]
     instead, advice = "cannot keep what ranks write there", "make room, or set TMPDIR"
     return [*found, _space("tmp", place, 100 * MIB, instead, advice)]
+
+
+def directories() -> list[Finding]:
+    """Try the user's directories: for sockets of runs, and for their records."""
+    instead = "runs all the same, but `procession ps`, `stacks`, `attach` and `stop` do not see it"
+    advice = "set XDG_RUNTIME_DIR, or TMPDIR, to a directory of this user's own"
+    place = runtime_directory()
+    tried = probe.try_feature("control")
+    found = [feature("control", "sockets of runs", tried, instead, advice, place)]
+    instead = "keeps no list of runs that are over, and needs --log-dir for --detach"
+    advice = "set HOME, or XDG_STATE_HOME, to a directory that this user may write to"
+    place, tried = state_directory(), probe.try_feature("state")
+    return [*found, feature("state", "records of runs", tried, instead, advice, place)]
 
 
 def _open_files(cores: int) -> Finding:
@@ -269,7 +283,7 @@ def python() -> list[Finding]:
 
 
 GROUPS: dict[str, Callable[[], list[Finding]]] = {
-    "python": python, "kernel": kernel, "limits": limits,
+    "python": python, "kernel": kernel, "limits": limits, "directories": directories,
     "cores": cores, "accelerators": devices, "environment": surroundings,
 }  # fmt: skip
 
@@ -327,7 +341,7 @@ def main(words: list[str]) -> int:
     else:
         last = "Everything that procession needs is there."
         if missing:
-            last = f"procession does not work here, for want of: {', '.join(missing)}"
+            last = f"procession does not work here; missing: {', '.join(missing)}"
         text = "\n".join([*show(groups), last])
     say(f"{text}\n", sys.stdout)
     return 1 if missing else 0

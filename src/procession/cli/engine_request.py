@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 
-from procession.cli.nodes import NUMBERING
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
 from procession.engines.contract import EngineError, EngineOption
 from procession.engines.driver import LEASE
 from procession.engines.registry import NAMES, NO_OPTIONS, find_kind
 from procession.engines.rendezvous.terms import Terms
-from procession.engines.slurm.allocation import Task, read_allocation, read_task
+from procession.engines.slurm.allocation import read_allocation
 from procession.values.base import Value
 from procession.values.errors import SpecError
 
@@ -28,8 +26,7 @@ class EngineRequest(Value):
     nodes: how many, None for all that it has. spares: how many more are held ready. lease: seconds.
     link_encryption: "auto" or "required". devices: the kind of which each rank gets one. counted:
     whether the number of ranks is the number of CPUs or devices of each node. options: the engine's
-    own that were given. task: of srun's step, if this command is one of several tasks. terms: of
-    the rendezvous, where launchers find each other instead.
+    own that were given. terms: of the rendezvous, where launchers find each other instead.
     """
 
     name: str
@@ -40,7 +37,6 @@ class EngineRequest(Value):
     devices: str = ""
     counted: bool = False
     options: Mapping[str, str] = NO_OPTIONS
-    task: Task | None = None
     terms: Terms | None = None
 
     @property
@@ -60,48 +56,25 @@ def find_options(name: str) -> Sequence[EngineOption]:
 
 
 def read_engine(s: Settings) -> EngineRequest | None:
-    """Give what is asked of an engine, by --engine or by srun, which has started this command.
+    """Give what is asked of an engine by --engine, which is said; None for none.
 
     Options that do not apply to the kind of run are dealt with. Raises SpecError.
     """
     try:
-        task = read_task(os.environ)
-        if task is not None and task.count < 2:
-            task = None  # a shell, or a launcher of its own
-        if not s.said("engine") and _is_for_agents(s, task):
-            s.add("engine", SLURM, "srun")
-        if not s.said("engine") or s.text("engine") == NO_ENGINE:
+        if s.text("engine") == NO_ENGINE:
             s.keep_applicable("", "")
             return None
-        request = _read(s, task)
+        request = _read(s)
         if request.name == "ssh":
             return _with_hosts(s, request)
-        if request.name == SLURM and task is None:
+        if request.name == SLURM:
             _take_allocation(s)
     except EngineError as e:
         raise SpecError(str(e)) from None
     return request
 
 
-def _is_for_agents(s: Settings, task: Task | None) -> bool:
-    """Tell whether srun's tasks are to be one group although no engine is named."""
-    if task is None or max(task.tasks_on_nodes) > 1 or _is_numbered(s):
-        return False  # `nodes` reads the machine's number
-    return shutil.which("munge") is not None  # else tasks cannot find each other
-
-
-def _is_numbered(s: Settings) -> bool:
-    """Tell whether this machine has a number already, or this command runs in a rank of a group.
-
-    A count of several nodes is no number.
-    """
-    several = s.said("nnodes") and s.text("nnodes") != "1"
-    names = [name for name in NUMBERING if not (several and name == "nnodes")]
-    said = any(key in s.keys for key in (*names, "master_addr", "master_port"))
-    return said or "MASTER_ADDR" in os.environ or "PROCESSION_RUN" in os.environ
-
-
-def _read(s: Settings, task: Task | None) -> EngineRequest:
+def _read(s: Settings) -> EngineRequest:
     """Read the options about engines."""
     name, chosen = s.text("engine"), s.where("engine")
     if name not in NAMES:
@@ -120,7 +93,6 @@ def _read(s: Settings, task: Task | None) -> EngineRequest:
         devices=s.text("devices"),
         counted=counted,
         options=s.fields("options"),
-        task=task if name == SLURM else None,
         **s.fields("engine"),
     )
 
@@ -139,10 +111,16 @@ def _check_submission(s: Settings, name: str) -> None:
         return
     if os.environ.get(SENT):  # these were for the command that sent this one
         return
-    for key in s.keys:
-        if name == SLURM and SLURM in s.option(key).scope.engines:
-            s.does_not_apply(key, "is for a job that is sent: this is in an allocation already")
+    if name == SLURM:
+        refuse_submission(s)
     s.does_not_apply("detach", "does not go with --engine: only a job that is sent goes on alone")
+
+
+def refuse_submission(s: Settings) -> None:
+    """Refuse options for a job that is sent, in an allocation. Raises SpecError."""
+    for key in s.keys:
+        if SLURM in s.option(key).scope.engines:
+            s.does_not_apply(key, "is for a job that is sent: this is in an allocation already")
 
 
 def _take_allocation(s: Settings) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 
 from procession.cli.engine_request import SENT, EngineRequest
-from procession.cli.jobsignals import JobSignals
 from procession.cli.request import Request
 from procession.cli.run import exit_code, settled
-from procession.cli.say import refuse, say
-from procession.cli.signals import woken_by_signals
+from procession.cli.say import refuse, say_note
+from procession.cli.signals import RunSignals, woken_by_signals
 from procession.engines.contract import EngineError
 from procession.engines.job import Job
 from procession.engines.registry import choose
-from procession.engines.slurm.allocation import Task, is_in_job
+from procession.engines.slurm.allocation import is_in_job
 from procession.engines.slurm.commands import Needs
 from procession.engines.work import Share, divide
 from procession.forkserver.boot import own_python
@@ -27,23 +25,6 @@ from procession.values.spec import Spec
 OnEvent = Callable[[Event], object]
 
 OF_GPUS = ("cuda", "rocm", "intel")  # what is dealt out of Slurm's GPUs
-
-
-def join_step(task: Task) -> None:
-    """Take part in a step of srun, of whose tasks there is one on each node.
-
-    Only the first one returns: it is the driver. The others become its agents, and end where it
-    comes to no job. Raises SpecError.
-    """
-    from procession.engines.slurm.step import become_agent, dismiss_at_exit
-
-    try:
-        if task.number:
-            become_agent(task)
-    except EngineError as e:
-        raise SpecError(str(e)) from None
-    if max(task.tasks_on_nodes) == 1:  # else all of them refuse it by themselves
-        dismiss_at_exit(task)
 
 
 def first_node(request: Request) -> Spec:
@@ -65,13 +46,23 @@ def run_job(
     """Run what was asked for on an engine; gives the exit code, and the job."""
     os.environ.pop(SENT, "")
     job = _made(prog, request, on, on_event)
-    signals = JobSignals(
-        job, request.signals, request.notices, request.forward, repeated=is_in_job(os.environ)
-    )
+    signals = job_signals(job, request)
     return conducted(job, signals), job
 
 
-def conducted(job: Job, signals: JobSignals) -> int:
+def job_signals(job: Job, request: Request) -> RunSignals:
+    """Give what signals mean for a job, to its driver and to its agents."""
+    return RunSignals(
+        job,
+        request.signals,
+        request.notices,
+        request.forward,
+        say=job.say,
+        repeated=is_in_job(os.environ),
+    )
+
+
+def conducted(job: Job, signals: RunSignals) -> int:
     """Drive a job to its end, and say how it ended; gives the exit code."""
     job.tell_place()
     job.drain_patiently()
@@ -142,7 +133,7 @@ def submit_job(prog: str, request: Request, on: EngineRequest, words: list[str])
             arguments=options,
             detach=request.detach,
             grace=stop.notice + stop.grace + stop.reap,
-            say=lambda text: say(f"procession: {text}\n", sys.stderr),
+            say=say_note,
         )
     except (EngineError, SpecError, ValueError) as e:
         refuse(prog, str(e))

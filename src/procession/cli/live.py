@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 from procession.cli.request import Request
 from procession.cli.signals import handled
+from procession.explain.messages import noted
 from procession.group.group import Group
 from procession.output.console import Console
 from procession.rules.tables import Phase
@@ -39,7 +40,8 @@ def shown(group: Group, request: Request, note: Callable[[str], None]) -> Genera
             console, why = find_terminal()
             if console is None:
                 every = every or EVERY
-                note(f"procession: no live view: {why}; a line of status comes every {every:g} s")
+                said = f"no live view: {why}; a line of status comes every {every:g} s"
+                note(f"procession: {noted(said)}")
             else:
                 open_.callback(console.close)
         group.lead_through(console)
@@ -110,7 +112,7 @@ def viewing(
     def crashed(e: Exception) -> None:
         what = (str(e).splitlines() or [""])[0]
         failed = f"the live view failed and is gone ({type(e).__name__}: {what})"
-        say(f"procession: {failed}; the group goes on")
+        say(f"procession: {noted(f'{failed}; the group goes on')}")
 
     encoding = str(getattr(sys.stdout, "encoding", "")).lower().replace("-", "")
     view = View(look, console, on_crash=crashed, unicode=encoding == "utf8")

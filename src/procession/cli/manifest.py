@@ -14,7 +14,7 @@ from procession.cli.kubernetes.options import OPTIONS
 from procession.cli.option import Option
 from procession.cli.options import OPTIONS as RUN_OPTIONS
 from procession.cli.request import make_parser as run_parser
-from procession.cli.say import say, say_line
+from procession.cli.say import say, say_note
 from procession.cli.settings import Settings
 from procession.cli.words import Given, Parser, near
 from procession.values.errors import SpecError
@@ -97,7 +97,7 @@ def main(words: list[str]) -> int:
     except SpecError as e:
         PARSER.error(str(e))
     if wanted.nnodes > 1 and "max_restarts" not in of_run:
-        say_line(f"procession: {NO_IN_PLACE}")
+        say_note(NO_IN_PLACE)
     say(text, sys.stdout)
     return 0
 

@@ -236,7 +236,11 @@ def node_range(s: Settings) -> tuple[int, int]:
     if not is_number(least) or (colon and not is_number(most)):
         raise SpecError(f"{s.where('nnodes')} must be a count of machines, not {text!r}")
     low, high = int(least), int(most or least)
-    if low < 1 or high < low:
+    if low >= 1 and high < low:
+        raise SpecError(
+            f"{s.where('nnodes')} must be LEAST:MOST, the smaller count first, not {text!r}"
+        )
+    if low < 1:
         raise SpecError(f"{s.where('nnodes')} must be a count of 1 or more, not {text!r}")
     return low, high
 
@@ -272,7 +276,13 @@ def endpoint(s: Settings, default_port: int | None) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon and default_port is not None:
         host, port = text, str(default_port)
-    if not host or not is_number(port) or not 0 < int(port) <= 65535:
+    closed = host.startswith("[") == host.endswith("]")
+    if ":" in host and "[" not in text:
+        raise SpecError(
+            f"{s.where('rdzv_endpoint')} must be HOST:PORT, an IPv6 address in brackets, as in "
+            f"[::1]:{default_port or 29400}, not {text!r}"
+        )
+    if not host or not closed or not is_number(port) or not 0 < int(port) <= 65535:
         raise SpecError(
             f"{s.where('rdzv_endpoint')} must be HOST:PORT, with a port from 1 to 65535, "
             f"not {text!r}"

@@ -286,7 +286,7 @@ OF_ENGINES = (
     Option(("--engine",), "NAME",
         "run N ranks on each of --nnodes machines of slurm, ray or ssh, as one group from "
         "here; outside an allocation of Slurm, send a job that does so. One task of srun on each "
-        "machine is an agent of such a group by itself; none: not so. Installed packages may add "
+        "machine is part of such a group by itself; none: not so. Installed packages may add "
         "engines",
         target="engine.name", words=("slurm", "ray", "ssh", "none")),
     Option(("--hosts",), "HOSTS",

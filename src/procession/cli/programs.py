@@ -124,7 +124,8 @@ def _begins_part(word: str) -> bool:
 def _part(s: Settings, words: list[str], *, only_python: bool = False) -> Part:
     nproc = _count(s.text("nproc_per_node"), s.where("nproc_per_node"))
     if not words:
-        raise SpecError("PROGRAM is missing: say what to run, as in: procession run -n 4 train.py")
+        what = s.takes_a_file() or "say what to run, as in: procession run -n 4 train.py"
+        raise SpecError(f"PROGRAM is missing: {what}")
     _check_kind(s, words[0], only_python=only_python)
     return Part(
         nproc=nproc,
@@ -239,9 +240,13 @@ def choose_program(word: str, args: list[str], *, module: bool, no_python: bool)
         return Module(word, tuple(args))
     if not no_python:
         if os.path.isdir(word):
+            if not os.access(word, os.X_OK):
+                raise SpecError(f"the directory {word!r} cannot be read (permission denied)")
             if not os.path.exists(os.path.join(word, "__main__.py")):
                 raise SpecError(f"{word!r} is a directory without a __main__.py")
             return Script(word, tuple(args))
+        if word.endswith(".ipynb") and not os.access(word, os.X_OK):
+            raise SpecError(f"{word!r} is a notebook: jupyter nbconvert --to script makes a script")
         ends = word.endswith(SCRIPT_ENDINGS)
         if not ends and _is_foreign(word):
             raise SpecError(f"{word!r} is not executable; chmod +x it, or name its interpreter")
@@ -279,8 +284,10 @@ def _similar(word: str) -> str:
     place, name = os.path.split(word)
     try:
         found = [each for each in os.listdir(place or ".") if each.endswith(SCRIPT_ENDINGS)]
-    except OSError:
+    except FileNotFoundError:
         return f": there is no directory {place!r}"
+    except OSError as e:
+        return f": {place!r} cannot be read ({str(e.strerror).lower()})"
     meant = near(name, found)
     return f"; did you mean {os.path.join(place, meant)}?" if meant else ""
 

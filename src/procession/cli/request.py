@@ -219,7 +219,7 @@ def _named(s: Settings, engine: EngineRequest) -> Node:
     if terms is not None and terms.number is not None:
         place = terms.number, terms.most, terms.host, terms.ranks_port
         return Node(*place, role=s.text("role"), run_id=terms.run_id)
-    run_id = s.text("rdzv_id") if terms is None else terms.run_id
+    run_id = s.text("rdzv_id") if terms is None or terms.order is not None else terms.run_id
     return Node(role=s.text("role"), run_id=run_id)
 
 
@@ -254,7 +254,10 @@ def _detached(s: Settings, logs: Logs) -> Logs:
         return logs
     from procession.system.directories import state_directory
 
-    return logs.__replace__(dir=os.path.join(state_directory(), "runs"))
+    directory = state_directory()
+    if not directory:
+        raise SpecError("--detach: this user has no home directory: set HOME, or say --log-dir")
+    return logs.__replace__(dir=os.path.join(directory, "runs"))
 
 
 def _signals(s: Settings) -> tuple[Sequence[int], Sequence[int], Mapping[int, float]]:

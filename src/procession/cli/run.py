@@ -6,10 +6,11 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 from procession.cli.request import Request
-from procession.cli.say import LOST, refuse, say_line
-from procession.cli.signals import forwarded, stopped_by_signals, suspended, woken_by_signals
+from procession.cli.say import LOST, refuse, say_line, say_note
+from procession.cli.signals import RunSignals, suspended, woken_by_signals
 from procession.group.group import Group
 from procession.group.handle import CONTROL
 from procession.prepare.placing import THREADS, Placed
@@ -56,9 +57,10 @@ def run_group(
     except OSError as e:
         where = f"{request.where('log_dir')} {spec.logs.dir!r}: " if spec.logs.dir else ""
         refuse(prog, f"{where}cannot prepare the run: {e}")
-    threads = _threads(spec, group.placed) if not request.json else ""
-    for note in filter(None, (threads, *group.notes)):
-        say_line(f"procession: {note}")
+    if threads := _threads(spec, group.placed) if not request.json else "":
+        say_line(f"procession: {threads}")
+    for note in group.notes:
+        say_note(note)
     if group.run_dir and output is None and waiter is None:
         what = "logs" if _keeps_output(spec) else "no logs (see -t, -r), but events and report,"
         say_line(f"procession: {what} in {group.run_dir}")
@@ -79,15 +81,17 @@ def run_group(
                 viewed = watching.enter_context(shown(group, request, say_line))
             if not viewed:
                 watching.enter_context(suspended(group))
-            with (
-                woken_by_signals(group),
-                forwarded(group, request.forward),
-                stopped_by_signals(
-                    group, request.signals, request.notices, told=not viewed
-                ) as received,
-            ):
+            signals = RunSignals(
+                group,
+                request.signals,
+                request.notices,
+                request.forward,
+                say=partial(say_line, patience=0.0),
+                patient=not viewed,
+            )
+            with woken_by_signals(group), signals.taken():
                 group.drive()
-        code = exit_code(group, received)
+        code = exit_code(group, signals.received)
     finally:
         code = settled(group, code)
         if waiter is not None:
@@ -103,7 +107,7 @@ def _keeps_output(spec: Spec) -> bool:
 
 def _say_restart(event: Event) -> None:
     if event.kind in ("backoff", "restarting"):
-        say_line(f"procession: {event.detail}", 0.0)
+        say_note(event.detail, 0.0)
 
 
 def _threads(spec: Spec, placed: Placed) -> str:
@@ -113,14 +117,14 @@ def _threads(spec: Spec, placed: Placed) -> str:
     least, most = min(placed.threads), max(placed.threads)
     count = f"{least}" if least == most else f"{least} to {most}"
     of = "the CPUs of each" if placed.cpus else f"{placed.cores} cores"
-    return f"{THREADS}={count} for each of {spec.nproc} ranks ({of}; set it to choose)"
+    return f"{THREADS}={count} for each of {spec.nproc} ranks ({of}; set it to choose) [P401]"
 
 
 def settled(run: Handle, code: int) -> int:
     """Record how the run ended, and say what could not be written; gives the exit code."""
     run.conclude(code)
     for each in run.losses:
-        say_line(f"procession: {each}")
+        say_note(each)
     return code or (LOST if run.losses else 0)
 
 
@@ -136,14 +140,15 @@ def exit_code(run: Handle, received: list[int]) -> int:
     if received:
         run.stopper = f"{signal.Signals(received[0]).name} to its launcher (pid {os.getpid()})"
         how = "was stopped by" if stopped else "had done its work before"
-        say_line(f"procession: {run.spec.name} {how} {signal.Signals(received[0]).name}", patience)
+        name = signal.Signals(received[0]).name
+        say_line(f"procession: {run.spec.name} {how} {name} [P412]", patience)
         return 128 + received[0]
     if stopped and run.stopped_by:
         name = signal.Signals(run.stopped_by).name
-        say_line(f"procession: {run.spec.name} was stopped from another terminal ({name})")
+        say_note(f"{run.spec.name} was stopped from another terminal ({name})")
         return 128 + run.stopped_by
     if stopped and run.unread:
         run.stopper = "its launcher: nobody reads the standard output any more"
-        say_line("procession: nobody reads the standard output any more; the group was stopped")
+        say_note("nobody reads the standard output any more; the group was stopped")
         return 128 + signal.SIGPIPE
     return LOST if run.losses else 0

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 
-LOST = 74  # the exit code where all is well, but for what could not be written (EX_IOERR)
+LOST = 74  # the exit code where all is well, except that output could not be written (EX_IOERR)
 fault = ""  # why a message of this command is lost, "" if none is
 
 
@@ -36,6 +36,13 @@ def say_line(text: str, patience: float | None = None) -> None:
     import sys
 
     say(text.rstrip("\n") + "\n", sys.stderr, patience)
+
+
+def say_note(text: str, patience: float | None = None) -> None:
+    """Write a line with the code by which `procession explain` knows it. patience: see `say`."""
+    from procession.explain.messages import noted
+
+    say_line(f"procession: {noted(text)}", patience)
 
 
 def refuse(command: str, text: str) -> NoReturn:

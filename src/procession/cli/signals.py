@@ -1,4 +1,13 @@
-"""What signals to this command do to the group on this machine."""
+"""What signals to this command, and to the agents of its job, mean for a run.
+
+Theory of operation. The first signal stops the run, a second one from the user kills it. An engine
+that ends a job signals many processes: Slurm signals each agent, the driver where it runs on a node
+of the job, and at a time limit each of them twice. That is one event. So a signal that some process
+of the job has had already is a copy of it when it comes from another one, and says nothing new.
+Only a second signal from the user to this very process kills the ranks. Signals to agents never do,
+nor does a SIGTERM that Slurm may have sent here, since Slurm sends SIGKILL itself when its time is
+over (KillWait).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +16,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 
 from procession.cli import leaving
-from procession.cli.say import say_line
 from procession.group.group import Group
 
 TYPE_CHECKING = False
@@ -22,9 +30,10 @@ if TYPE_CHECKING:
 
     Handler = Callable[[int, Any], object]
 
+HERE = ""  # this process, among the names of those that got a signal
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
-_kept: list[object] = []  # to the end of the process: what is forgotten would be put back
 NO_NOTICES: Mapping[int, float] = MappingProxyType({})
+_kept: list[object] = []  # to the end of the process: what is forgotten would be put back
 
 
 @contextmanager
@@ -88,83 +97,154 @@ def woken_by_signals(run: Handle) -> Generator[None]:
         yield
 
 
-def forwarded(run: Handle, signals: Iterable[int]) -> AbstractContextManager[None]:
-    """Let every rank get these signals while the block runs."""
-    return handled(dict.fromkeys(signals, lambda number, _: run.signal_all(number)))
+class RunSignals:
+    """Takes signals for a group or a job, in the main thread.
 
-
-@contextmanager
-def stopped_by_signals(
-    run: Handle,
-    signals: Iterable[int],
-    notices: Mapping[int, float] = NO_NOTICES,
-    *,
-    told: bool = True,
-) -> Generator[list[int]]:
-    """Let the first of these signals stop the run, and a further one kill it.
-
-    notices: signals that announce the end, with the seconds that are left then: ranks can see it by
-    `procession.stopping()`, and those with a handler for the signal get it. A notice does not kill.
-    Kubernetes sends its SIGTERM once (Slurm several times): a second one comes from a person, and
-    is like any other of `signals`. told: say so if ranks take long to end.
-
-    A signal after the end of all ranks cuts off output that is still to be shown. Gives the list of
-    signals that came. A signal that was ignored (nohup) stays ignored. After the block, where only
-    the exit of this process is left, further ones (somebody pressed Ctrl-C five times) do not keep
-    it from ending in order; only if that takes longer than `PATIENCE`, they end it at once.
+    signals: those that end the run. notices: those that announce the end, with the seconds that are
+    left then: ranks can see it by `procession.stopping()`, and those with a handler for the signal
+    get it. A notice does not kill. Kubernetes sends its SIGTERM once: a second one comes from a
+    person, and is like any other of `signals`. forward: those that each rank gets. repeated:
+    whether an engine signals this process, too, so that SIGTERM may come several times. say: writes
+    a line. patient: say so if ranks take long to end. received: the signals that were obeyed.
     """
-    received: list[int] = []
-    stopping = False
-    over: float | None = None
 
-    def explain() -> None:
-        if not run.state.final:
-            name = signal.Signals(received[-1]).name
-            say_line(f"procession: {name}: waiting for ranks to end; once more kills them", 0.0)
+    def __init__(
+        self,
+        run: Handle,
+        signals: Iterable[int],
+        notices: Mapping[int, float] = NO_NOTICES,
+        forward: Iterable[int] = (),
+        *,
+        say: Callable[[str], object],
+        repeated: bool = False,
+        patient: bool = True,
+    ) -> None:
+        self.received: list[int] = []
+        self._run = run
+        self._signals = frozenset(signals)
+        self._notices = notices
+        self._forward = frozenset(forward)
+        self._say_line = say
+        self._repeated = repeated
+        self._patient = patient
+        self._heard: dict[int, set[str]] = {}  # signal -> the processes that got it as one event
+        self._own: list[int] = []  # signals to this process that end the run
+        self._ignored: set[int] = set()
+        self._stopping = False  # more than a notice has come
+        self._over: float | None = None  # since when only the exit of this process is left
+        self._patience = threading.Timer(PATIENCE, self._explain)
+        self._patience.daemon = True
 
-    patience = threading.Timer(PATIENCE, explain)
-    patience.daemon = True
+    @contextmanager
+    def taken(self) -> Generator[None]:
+        """Take signals of this process while the block runs. What was ignored (nohup) stays so.
 
-    def take(number: int, _: object) -> None:
-        nonlocal stopping
-        if over is not None:
-            if time.monotonic() > over + PATIENCE:
-                os._exit(128 + received[0])
+        A signal after the end of all ranks cuts off output that is still to be shown. After the
+        block handlers are put back. But where a signal has come and only the exit of this process
+        is left, further ones (somebody pressed Ctrl-C five times) do not keep it from ending in
+        order; only if that takes longer than `PATIENCE`, they end it at once.
+        """
+        handlers = dict.fromkeys(self._forward, self._got)
+        for number in {*self._signals, *self._notices} - self._forward:
+            if signal.getsignal(number) is signal.SIG_IGN:
+                self._ignored.add(number)
+            else:
+                handlers[number] = self._got
+        watching = handled(handlers)
+        watching.__enter__()
+        try:
+            yield
+        finally:
+            self._patience.cancel()
+            if self.received and leaving.surely:
+                self._over = time.monotonic()
+                _kept.append(watching)
+            else:
+                watching.__exit__(None, None, None)
+
+    def _got(self, number: int, _: object) -> None:
+        if self._over is None:
+            self._take(number, HERE)
+        elif time.monotonic() > self._over + PATIENCE:
+            os._exit(128 + self.received[0])
+
+    def agent_got(self, number: int, who: str) -> None:
+        """Take a signal that an agent got. who: which one, with the name of its machine."""
+        name = signal.Signals(number).name
+        known = number in {*self._signals, *self._notices, *self._forward} - self._ignored
+        if not known and number != signal.SIGTERM:
+            if not self._is_copy(number, who):
+                self._say(f"{who} got {name}, which does nothing here: see --forward, --preempt")
             return
-        received.append(number)
-        if number in notices and len(received) == 1:
-            preempt(run, number, notices[number])
-        elif number in notices and (number not in signals or len(notices) > 1):
-            pass  # announces the same end again
-        elif stopping:
-            run.kill(wait=False)
-        else:
-            stopping = True
-            run.stop(signal=number, notice=0.0, wait=False)
-            if told:
-                patience.start()
+        if self._take(number, who):
+            self._say_line(f"procession: {who} got {name} [P412]")
 
-    watching = handled(dict.fromkeys({*signals, *notices}, take), ignored=False)
-    watching.__enter__()
-    try:
-        yield received
-    finally:
-        patience.cancel()
-        if received and leaving.surely:
-            over = time.monotonic()
-            _kept.append(watching)
-        else:
-            watching.__exit__(None, None, None)
+    def _take(self, number: int, who: str) -> bool:
+        """Obey a signal; gives whether it was new."""
+        copy = self._is_copy(number, who)
+        if number in self._forward:
+            if not copy:
+                self._run.signal_all(number)
+            return not copy
+        if number in self._notices:
+            if not self.received:
+                self.received.append(number)
+                self._preempt(number)
+                return True
+            person = who == HERE and not copy and not self._repeated
+            if not person or number not in self._signals or len(self._notices) > 1:
+                return False  # announces the same end again
+        return self._stop(number, who)
 
+    def _is_copy(self, number: int, who: str) -> bool:
+        heard = self._heard.setdefault(number, set())
+        if who in heard:  # each process hears of an event once: this is another one
+            heard.clear()
+        copy = bool(heard)
+        heard.add(who)
+        return copy
 
-def preempt(run: Handle, number: int, said: float) -> None:
-    """Let a run end within the time that is left. said: seconds, by the command line."""
-    from procession.cli.preemption import divided, seconds_left
+    def _preempt(self, number: int) -> None:
+        """Let the run end within the time that is left."""
+        from procession.cli.preemption import divided, seconds_left
 
-    notice, grace = divided(seconds_left(said, number), run.spec.stop.grace)
-    run.stop(notice=notice, grace=grace, wait=False)
-    run.signal_all(number, only_caught=True)
-    name = signal.Signals(number).name
-    say_line(
-        f"procession: {name}: {notice:.0f} s for ranks to end by themselves, then SIGTERM", 0.0
-    )
+        left = seconds_left(self._notices[number], number)
+        notice, grace = divided(left, self._run.spec.stop.grace)
+        self._run.stop(notice=notice, grace=grace, wait=False)
+        self._run.signal_all(number, only_caught=True)
+        name = signal.Signals(number).name
+        self._say(f"{name}: {notice:.0f} s for ranks to end by themselves, then SIGTERM")
+
+    def _stop(self, number: int, who: str) -> bool:
+        if who == HERE:
+            again = self._repeated and number == signal.SIGTERM and number in self._own
+            if not again:
+                self._own.append(number)
+            if len(self._own) > 1:
+                self.received.append(number)
+                self._run.kill(wait=False)
+                return True
+        if self._stopping:
+            return False
+        self._stopping = True
+        self.received.append(number)
+        self._run.stop(signal=number, notice=0.0, wait=False)
+        if self._patient:
+            self._patience.start()
+        return True
+
+    def _explain(self) -> None:
+        if self._run.state.final:
+            return
+        name = signal.Signals(self.received[-1]).name
+        how = "once more kills them"
+        if not self._own:
+            how = "SIGINT to this command, twice, kills them"
+        elif self._repeated and self._own == [signal.SIGTERM]:
+            how = "SIGINT kills them"
+        self._say(f"{name}: waiting for ranks to end; {how}")
+
+    def _say(self, text: str) -> None:
+        from procession.explain.messages import noted
+
+        self._say_line(f"procession: {noted(text)}")

@@ -18,13 +18,10 @@ from zlib import crc32
 
 from procession.engines.contract import EngineError
 from procession.engines.slurm.allocation import read_task
+from procession.system.ports import FIRST, LAST
 from procession.values.base import Value
 from procession.values.errors import SpecError
 
-FIRST_PORT, PORTS = (
-    20_000,
-    12_000,
-)  # below those that Linux gives to processes that ask for any port
 OWN = "for a group of its own, write --nnodes 1"
 
 
@@ -58,7 +55,7 @@ class Started(Value):
     @property
     def port(self) -> int | None:
         """A port made of the job's name: the same in all its processes, None without a name."""
-        return FIRST_PORT + crc32(self.job.encode()) % PORTS if self.job else None
+        return FIRST + crc32(self.job.encode()) % (LAST - FIRST) if self.job else None
 
 
 def read_started(env: Mapping[str, str]) -> Started | None:

@@ -11,24 +11,26 @@ from contextlib import ExitStack
 from typing import Any
 
 from procession.cli.engine_request import EngineRequest
-from procession.cli.job import conducted
-from procession.cli.jobsignals import JobSignals
+from procession.cli.job import conducted, job_signals
 from procession.cli.request import Request
-from procession.cli.say import refuse, say_line
+from procession.cli.say import refuse, say_line, say_note
+from procession.cli.signals import RunSignals
 from procession.engines.agent import Agent
 from procession.engines.contract import EngineError
 from procession.engines.job import Job
-from procession.engines.rendezvous.host import make_hosted_job, share_of
+from procession.engines.rendezvous.closed import dismiss
+from procession.engines.rendezvous.host import Roll, make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door
 from procession.engines.rendezvous.member import (
-    Verdict,
+    Waiting,
     make_agent,
     say_lost,
     say_spare,
     take_part,
 )
-from procession.engines.rendezvous.secret import link_key, say_who_may_join, take_secret
+from procession.engines.rendezvous.secret import Trust, find_trust
 from procession.engines.rendezvous.succession import Succession
+from procession.engines.rendezvous.tasks import with_address
 from procession.engines.rendezvous.terms import Terms
 from procession.explain.summary import summary
 from procession.group.group import Group
@@ -40,6 +42,8 @@ from procession.values.events import Event
 from procession.values.policy import Logs
 
 OnEvent = Callable[[Event], object]
+COME_WITHIN = 60.0  # seconds for launchers that one command has started, from its start on
+ANOTHERS: dict[str, Any] = {}  # in the place of a result that another launcher prints
 
 
 def run_together(prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None) -> int:
@@ -51,7 +55,8 @@ def run_together(prog: str, request: Request, on: EngineRequest, on_event: OnEve
     began = time.monotonic()
     with console_on_stderr():
         code, result = _run(prog, request, on, on_event)
-    print_json(result or summary(request.spec, Phase.FAILED, None, code, began))
+    if result is not ANOTHERS:
+        print_json(result or summary(request.spec, Phase.FAILED, None, code, began))
     return code
 
 
@@ -59,24 +64,39 @@ def _run(
     prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
 ) -> tuple[int, Any]:
     """Take part in the job; gives the exit code, and the result of the whole job if it is known."""
-    terms = on.terms
-    assert terms is not None
+    assert on.terms is not None
+    began = time.monotonic()
+    terms = with_address(on.terms)
     try:
-        secret = take_secret(terms)
-        key = link_key(secret, terms.run_id)
+        trust = find_trust(terms)
         door = open_door(terms)
     except (SpecError, EngineError) as e:
         refuse(prog, str(e))
-    note = say_who_may_join(secret, terms)
-    if note:
-        say_line(f"procession: {note}")
+    if trust.note and terms.tells:
+        say_note(trust.note)
     if door is None:
-        return _join(prog, request, on, terms, key, on_event)
-    return _host(prog, request, on, terms, door, key, on_event)
+        waiting = Waiting(terms, _say if terms.tells else _say_nothing, may_host=True)
+        joined = _join(prog, request, on, terms, trust, on_event, waiting)
+        if waiting.door is None:
+            return joined
+        door, terms = waiting.door, terms.__replace__(join=waiting.left)
+        _say(f"this machine hosts the rendezvous now, at {terms.at}: its port is free")
+    roll = Roll(terms)
+    try:
+        at = terms.__replace__(port=door.getsockname()[1], further=())
+        return _host(prog, request, on, at, door, trust, on_event, roll=roll)
+    finally:
+        door.close()
+        left = began + min(COME_WITHIN, terms.join) - time.monotonic()
+        dismiss(terms, trust, roll.missing - {0}, left)
 
 
 def _say(text: str) -> None:
-    say_line(f"procession: {text}", 0.0)
+    say_note(text, 0.0)
+
+
+def _say_nothing(_: str) -> None:
+    """Another launcher says it on this console."""
 
 
 def _join(
@@ -84,10 +104,14 @@ def _join(
     request: Request,
     on: EngineRequest,
     terms: Terms,
-    key: bytes,
+    trust: Trust,
     on_event: OnEvent | None,
+    waiting: Waiting,
 ) -> tuple[int, Any]:
-    """Be a launcher that does not host the rendezvous; gives what `_run` gives."""
+    """Be a launcher that does not host the rendezvous; gives what `_run` gives.
+
+    waiting: has a door after this if this launcher is to host the rendezvous after all.
+    """
     try:
         spec = share_of(request.spec, terms)
     except SpecError as e:
@@ -99,7 +123,10 @@ def _join(
     ]
     with ExitStack() as open_:
         succession = open_.enter_context(Succession(terms))
-        agent, at = make_agent(spec, terms, key, hosts=False, signals=signals, say=_say), terms
+        agent, at = (
+            make_agent(spec, terms, trust, hosts=False, signals=signals, say=_say, waiting=waiting),
+            terms,
+        )
         while True:
             succession.introduce(agent)
             with ExitStack() as round:
@@ -107,9 +134,14 @@ def _join(
                 if request.status is not None:
                     _say_status(agent, request.status, round)
                 verdict = take_part(agent, at, spec.name)
+            if waiting.door is not None:
+                return 0, None
             if not succession.goes_on(agent):
-                _tell(verdict)
-                return verdict.code, agent.last_words.get("result")
+                if verdict.said:
+                    say_line(verdict.said)
+                if verdict.said and not verdict.found and not terms.tells and trust.note:
+                    _say(trust.note)  # perhaps the others trust each other by something else
+                return verdict.code, agent.last_words.get("result") if terms.tells else ANOTHERS
             if agent.joined:
                 _say(f"{say_lost(agent, at)}; the machines that are left go on without it")
             elders = succession.elders
@@ -117,10 +149,10 @@ def _join(
                 break
             at = succession.terms_of_elders()
             also = [(elder.address, elder.port) for elder in elders[1:]]
-            agent = make_agent(spec, at, key, hosts=False, signals=signals, say=_say, also=also)
+            agent = make_agent(spec, at, trust, hosts=False, signals=signals, say=_say, also=also)
         at, door = succession.take_over()
         _say(f"this machine hosts the rendezvous now, at {at.at}")
-        return _host(prog, request, on, at, door, key, on_event, succession)
+        return _host(prog, request, on, at, door, trust, on_event, succession)
 
 
 def _equip(prog: str, agent: Agent, request: Request) -> None:
@@ -154,26 +186,22 @@ def _say_status(agent: Agent, every: float, open_: ExitStack) -> None:
     agent.own.made = made
 
 
-def _tell(verdict: Verdict) -> None:
-    if verdict.said:
-        say_line(verdict.said)
-
-
 def _host(
     prog: str,
     request: Request,
     on: EngineRequest,
     terms: Terms,
     door: socket.socket,
-    key: bytes,
+    trust: Trust,
     on_event: OnEvent | None,
     succession: Succession | None = None,
+    roll: Roll | None = None,
 ) -> tuple[int, Any]:
     """Host the rendezvous, and drive the job; gives what `_run` gives.
 
-    succession: where the host before is lost.
+    succession: where the host before is lost. roll: takes note of who comes.
     """
-    signals: JobSignals
+    signals: RunSignals
     result: dict[str, Any] = {}
 
     def last_words(end: GroupEnd) -> dict[str, Any]:
@@ -186,15 +214,16 @@ def _host(
         whole = whole.__replace__(logs=Logs(prefix=whole.logs.prefix))
     try:
         spec = share_of(request.spec, terms)
-        agent = make_agent(spec, terms, key, hosts=True, say=_say)
+        agent = make_agent(spec, terms, trust, hosts=True, say=_say)
         _equip(prog, agent, request)
         (succession or Succession(terms, hosts=True)).introduce(agent)
         job = make_hosted_job(
             whole,
             terms,
             door,
-            key,
+            trust,
             agent=agent,
+            roll=roll,
             last_words=last_words,
             elects=True,
             inherits=succession.will if succession is not None else None,
@@ -207,7 +236,7 @@ def _host(
         refuse(prog, str(e))
     except OSError as e:
         refuse(prog, f"cannot prepare the run: {e}")
-    signals = JobSignals(job, request.signals, request.notices, request.forward, repeated=False)
+    signals = job_signals(job, request)
     with ExitStack() as open_:
         if request.status is not None:
             from procession.view.status import Status
@@ -216,6 +245,8 @@ def _host(
             open_.callback(status.close)
             status.start()
         code = conducted(job, signals)
+    if signals.received and roll is not None:
+        roll.expect_nobody()  # who has stopped this launcher stops the others as well
     spare = say_spare(agent, spec.name)
     if spare:
         say_line(spare)
@@ -240,7 +271,7 @@ def _words_for_others(job: Job, end: GroupEnd, received: list[int]) -> dict[str,
     if number:
         how = "was stopped by" if stopped else "had done its work before"
         return {
-            "said": f"procession: {name} {how} {signal.Signals(number).name}",
+            "said": f"procession: {name} {how} {signal.Signals(number).name} [P412]",
             "code": 128 + number,
         }
     return {"said": "", "code": 1 if stopped else 0}

@@ -56,7 +56,7 @@ def main(words: list[str]) -> int:
         kept = []
     except Unusable as e:
         pid = f"; what it keeps goes with it: kill -9 {e.pid}" if e.pid else ""
-        say(f"procession warm: error: the keeper cannot be used: {e}{pid}\n", sys.stderr)
+        say(f"procession warm: error: the keeper cannot be used: {e}{pid} [P314]\n", sys.stderr)
         return 1
     if options.json:
         say(json.dumps(kept, indent=2) + "\n", sys.stdout)

@@ -14,8 +14,8 @@ from contextlib import ExitStack
 
 from procession.cli.commands import TOLD
 from procession.cli.options import RUN, TORCHRUN
-from procession.cli.request import Request, make_request, read_line
-from procession.cli.say import refuse, say, say_line
+from procession.cli.request import OF_STARTERS, Request, make_request, read_line
+from procession.cli.say import refuse, say, say_note
 from procession.values.errors import SpecError
 
 TYPE_CHECKING = False
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     OnEvent = Callable[[Event], object]
 
 NO_OTEL = "OpenTelemetry is missing: pip install 'procession[otel]'"
-SRUN = "SLURM_STEP_ID"  # is there in what srun starts
 
 
 def main(words: list[str], *, torchrun: bool = False) -> int:
@@ -40,11 +39,6 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
     try:
         line = read_line(words, torchrun=torchrun)
         engine = read_engine(line)
-        if engine is not None and engine.task is not None:
-            from procession.cli.job import join_step
-
-            _collect_garbage()
-            join_step(engine.task)
         request = make_request(line, engine)
         if request.dry:
             return _describe(request)
@@ -60,7 +54,7 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
 
         waiter = take_waiter()
     for note in request.notes:
-        say_line(f"procession: {note}")
+        say_note(note)
     if not request.otel:
         return _run(prog, request, words, None, waiter)
     try:
@@ -80,13 +74,20 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
 def read_engine(line: Line) -> EngineRequest | None:
     """Give what is asked of an engine, None for a run on this machine. Raises SpecError."""
     s = line.settings
-    if s.said("nnodes") and not s.said("engine"):
+    started = not line.torchrun and any(name in os.environ for name in OF_STARTERS)
+    if (s.said("nnodes") or started) and not s.said("engine"):
         from procession.cli.rendezvous_options import read_rendezvous
 
         found = read_rendezvous(s, torchrun=line.torchrun)
         if found is not None:
             return found
-    if s.said("engine") or (SRUN in os.environ and not line.torchrun):
+    if s.said("engine"):
+        if s.text("engine") == "slurm" and started:
+            from procession.cli.rendezvous_options import by_tasks
+
+            found = by_tasks(s)
+            if found is not None:
+                return found
         from procession.cli import engine_request
 
         return engine_request.read_engine(s)
@@ -99,12 +100,14 @@ def _describe(request: Request) -> int:
     from procession.cli.dry_run import describe
 
     spec, engine = request.spec, request.engine
+    if engine is not None and engine.terms is not None and not engine.terms.tells:
+        return 0  # another launcher describes the same on this console
     if engine is not None and (engine.terms is None or engine.terms.number is None):
         from procession.cli.job import first_node
 
         spec = first_node(request)
     for note in request.notes:
-        say_line(f"procession: {note}")
+        say_note(note)
     say(describe(spec, request.elsewhere), sys.stdout)
     return 0
 

@@ -116,6 +116,6 @@ def open_door(run: str) -> Door | None:
 
         said = str(e) if isinstance(e, Refused) else f"{e.strerror or e}"
         logging.getLogger("procession").warning(
-            "procession: this run cannot be seen from other terminals: %s", said
+            "procession: this run cannot be seen from other terminals: %s [P303]", said
         )
         return None

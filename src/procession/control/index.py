@@ -22,8 +22,9 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def index_path() -> str:
-    """Name the file; it need not be there."""
-    return os.path.join(state_directory(), "runs.jsonl")
+    """Name the file; it need not be there. "" where it has no place."""
+    directory = state_directory()
+    return os.path.join(directory, "runs.jsonl") if directory else ""
 
 
 def note_run(run: str, directory: str, name: str) -> None:

@@ -236,7 +236,7 @@ def choose(word: str, runs: Sequence[Run], here: Mapping[str, str] = NOWHERE) ->
         if len(alive or found) == 1:
             return (alive or found)[0]
         if found:
-            raise NotFound(f"{word!r} may be {_listed(alive or found, ' or ')}")
+            raise NotFound(f"{word!r} fits several runs: {_listed(alive or found, ' or ')}")
     there = f"; there is {_listed(runs, ', ')}" if runs else "; there is none at all"
     raise NotFound(f"there is no run {word!r}{there}")
 

@@ -161,11 +161,12 @@ def _of_rank(
     )
 
 
-def deal_shares(spec: Spec, count: int, inherited: Mapping[str, str] = os.environ) -> Spec:
-    """Give each rank `count` of the GPUs that `inherited` names, in their order.
+def deal_shares(spec: Spec, count: int) -> Spec:
+    """Give each rank `count` of the GPUs that the environment names, in their order.
 
     With one each, as `deal`. Raises SpecError if there are too few, or none is named.
     """
+    inherited = os.environ
     names = {"cuda": (kinds.CUDA,), "rocm": (kinds.ROCR, kinds.HIP)}
     for kind, variables in names.items():
         for name in variables:

@@ -110,7 +110,7 @@ def _behind(seat: Seat, name: str, device: str, filter_name: str, left: list[str
         return device
     if int(device) >= len(left):
         raise SpecError(
-            f"{name}={seat.given(name)!r} names {device}, but "
+            f"{name}={seat.given(name)!r} names a device that is hidden: {device}; "
             f"{filter_name}={seat.given(filter_name)!r} leaves {len(left)}"
         )
     return left[int(device)]

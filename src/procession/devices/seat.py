@@ -10,6 +10,7 @@ from procession.values.errors import SpecError
 
 Variables = dict[str, str | None]  # to add to a rank's environment; None takes one away
 
+LONGEST_NUMBER = 18  # digits
 NO_DEVICES = "nodevfiles"  # what Slurm writes where it gives a job no GPU
 
 
@@ -91,14 +92,14 @@ def read_devices(variable: str, text: str) -> list[str]:
     for word in devices:
         key = str(int(word)) if is_number(word) else word.casefold()
         if key in seen:
-            raise SpecError(f"{variable}={text!r} names {word} twice")
+            raise SpecError(f"{variable}={text!r} names the same device twice: {word}")
         seen.add(key)
     return devices
 
 
 def is_number(word: str) -> bool:
     """Tell whether a device is named by its number."""
-    return word.isascii() and word.isdecimal()
+    return word.isascii() and word.isdecimal() and len(word) <= LONGEST_NUMBER
 
 
 def read_count(variable: str, text: str) -> int:

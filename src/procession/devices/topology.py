@@ -105,9 +105,7 @@ def make_topology(
             "TPU_CHIPS_PER_HOST_BOUNDS"
         )
     named = tuple(hosts) if len(hosts) > 1 else ("localhost",)
-    if not (worker.isascii() and worker.isdecimal()) or (
-        len(named) > 1 and int(worker) >= len(named)
-    ):
+    if not _is_number(worker) or (len(named) > 1 and int(worker) >= len(named)):
         raise SpecError(f"TPU worker {worker!r}: the workers are 0 to {len(named) - 1}")
     if math.prod(chips) % len(named):
         raise SpecError(
@@ -134,10 +132,14 @@ def _bounds(
     return None
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
 def read_shape(name: str, text: str) -> Shape:
     """Read three counts such as `2,2,1`. Raises SpecError."""
     parts = [p.strip() for p in text.split(",")]
-    if len(parts) != 3 or not all(p.isascii() and p.isdecimal() and int(p) for p in parts):
+    if len(parts) != 3 or not all(_is_number(p) and int(p) for p in parts):
         raise SpecError(f"{name}={text!r} is not three counts, such as 2,2,1")
     return int(parts[0]), int(parts[1]), int(parts[2])
 

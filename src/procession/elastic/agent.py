@@ -54,7 +54,7 @@ def launch_agent(
     why = why_not(torchs.__globals__, config, entrypoint, health_check_server)
     if not why:
         return launch(torchs.__globals__, config, entrypoint, args)
-    log.warning("this launch is left to torch's agent: %s", why)
+    log.warning("this launch is left to torch's agent: %s [P415]", why)
     more = () if health_check_server is None else (health_check_server,)
     return torchs(config, entrypoint, args, *more)
 

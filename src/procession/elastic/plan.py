@@ -28,7 +28,7 @@ STOP = Stop(patience=None)
 def environment(given: Mapping[str, str | None], dest: LogsDest, rank: int) -> Environment:
     """Give a rank's variables: those of this process and those given.
 
-    The variables that a group sets for its ranks are left out, but for two: the error file, and
+    The variables that a group sets for its ranks are left out, except two: the error file, and
     PYTHONUNBUFFERED for ranks with a log file. (On the console, Python buffers: ranks that write
     there piece by piece would mix their lines.)
     """

@@ -6,10 +6,16 @@ group in a thread of its own, so that nothing that a group does delays a heartbe
 that concern more than this node are the driver's.
 
 The agent holds a lease on its driver. When the link ends, or nothing has come on it for the time of
-the lease, or (where an engine asks for that) standard input ends, the agent gives its ranks a
-second at most to end, kills the rest, and exits. It needs no help for that: on a host that is cut
-off, no engine could end ranks in time. If the agent itself is killed, the forkserver ends the
-ranks: see `forkserver.server`.
+the lease, or (where an engine asks for that) standard input ends, the agent ends its ranks, kills
+those that do not obey in time, and exits. It needs no help for that: on a host that is cut off, no
+engine could end ranks in time. If the agent itself is killed, the forkserver ends the ranks: see
+`forkserver.server`.
+
+How long ranks have to obey then: the driver may live, and go on with other nodes soon, and nobody
+can know that here. So it is a second at most, unless the driver has said that this attempt is the
+last one, whatever happens: then nobody waits for the end of these ranks, and they have their whole
+grace period. Where an engine holds an agent by its standard input, it is always a second, since
+such an engine kills what does not end.
 
 Run by engines as `contract.AGENT`; its exit code has no meaning. Where a launcher was started on
 each node, the agent is a part of it (see `ownnode`): it runs what its own launcher was asked for,
@@ -42,6 +48,7 @@ from procession.system.ports import free_port
 CONNECT_SECONDS = 30.0  # for finding the driver
 ADDRESS_SECONDS = 3.0  # for one address of it
 ANSWER_SECONDS = 10.0  # for its answer, when thousands of agents come at the same time
+LAST_TRY_SECONDS = 1.0  # for a try that begins just before the time for finding it is over
 SURE = 1.5  # leases until both sides of a network that was cut have noticed it
 LAST_GRACE = 1.0  # seconds that ranks have to obey when the driver is lost
 TOLD = tuple(
@@ -74,6 +81,8 @@ class Agent:
         self._sent_away = ""
         self._late = False
         self._cut = False  # the output of this attempt is not wanted any more
+        self._last = False  # no other attempt follows this one, whatever happens
+        self._hurried = False
         self._attempt: Attempt | None = None
         self._stderr = 2
 
@@ -94,7 +103,12 @@ class Agent:
 
     def let_go(self) -> None:
         """Have it end as if its driver were lost; from any thread."""
-        self._loop.request(lambda: self._lose("it is not wanted any more"))
+
+        def lose() -> None:
+            self._last = False
+            self._lose("it is not wanted any more")
+
+        self._loop.request(lose)
 
     def run(self) -> int:
         """Find the driver, and do what it says until the job is over."""
@@ -146,13 +160,19 @@ class Agent:
         while time.monotonic() < ends and not self._over:
             refused = 0
             for host, port in self._invitation.at:
+                left = max(LAST_TRY_SECONDS, ends - time.monotonic())
                 try:
-                    sock = socket.create_connection((host, port), ADDRESS_SECONDS)
+                    sock = socket.create_connection((host, port), min(ADDRESS_SECONDS, left))
                 except OSError as e:
                     fault = f"{host}:{port}: {e.strerror or e}"
                     refused += isinstance(e, ConnectionRefusedError)
                     continue
-                fault = self._greet(sock) or fault
+                try:
+                    answer = ANSWER_SECONDS if own is None else min(own.answer, left)
+                    fault = self._greet(sock, self._introduced(sock), answer) or fault
+                except (OSError, EngineError) as e:
+                    sock.close()
+                    fault = str(e)
                 if self._welcome:
                     return True
                 self._sent_away = fault
@@ -161,8 +181,8 @@ class Agent:
                 # is its to say, by its own exit code.
                 self._late = True
                 break
-            if own is not None:
-                own.waits(fault)
+            if own is not None and own.waits(fault):
+                break
             self._pause(0.5)
         if not self._over and own is not None:
             self._lost = fault or "nobody listens there"
@@ -180,12 +200,21 @@ class Agent:
         while not (passed or self._over):
             self._loop.turn()
 
-    def _greet(self, sock: socket.socket) -> str:
-        """Introduce this agent to the driver; gives why that failed, "" if it did not."""
+    def _introduced(self, sock: socket.socket) -> bytes:
+        """Give the key of a link, after an introduction if there is one."""
+        if self.own is None or self.own.introduces is None:
+            return self._invitation.key
+        key, words = self.own.introduces()
+        sock.sendall(words)
+        return key
+
+    def _greet(self, sock: socket.socket, key: bytes, patience: float) -> str:
+        """Introduce this agent to the driver; gives why that failed, "" if it did not.
+
+        patience: seconds to wait for an answer.
+        """
         faults: list[str] = []
-        link = self._link = Link(
-            self._loop, sock, self._invitation.key, "agent", self._take, faults.append
-        )
+        link = self._link = Link(self._loop, sock, key, "agent", self._take, faults.append)
         from procession.values.version import __version__
 
         link.send(
@@ -202,7 +231,6 @@ class Agent:
                 **self._as_heir(link),
             },
         )
-        patience = ANSWER_SECONDS if self.own is None else self.own.answer
         self._loop.after("greeting", patience, lambda: link.lose("it does not answer"))
         while not (faults or self._welcome or self._over):
             self._loop.turn()
@@ -260,7 +288,7 @@ class Agent:
             self._over = True
         else:
             self._say(f"{self._lost}; its ranks are ended")
-            self._attempt.stop(grace=min(LAST_GRACE, self._attempt.spec.stop.grace))
+            self._attempt.stop(None if self._last else LAST_GRACE)
 
     def _watch_stdin(self) -> None:
         if not self._invitation.on_stdin:
@@ -293,6 +321,9 @@ class Agent:
         self.signalled = number
         if self._link is None or self._link.closed or not self._welcome:
             self._over = self._attempt is None
+            if self._attempt is not None and self._hurried:
+                self._attempt.kill()
+            self._hurried = True  # ranks are being ended already: the second signal kills
         else:
             self._send("signal", {"number": number})
 
@@ -350,6 +381,7 @@ class Agent:
 
     def _launch(self, fields: dict[str, Any], blob: bytes | bytearray) -> None:
         self._cut = False
+        self._last = bool(fields.get("last")) and not self._invitation.on_stdin
         if self.own is not None:
             self.will = read_will(fields.get("will"))
         self._attempt = Attempt(

@@ -114,11 +114,12 @@ class AgentEvents:
         """Take note that an agent came and was sent away.
 
         An engine has started it for its slot, which has none now. Where nodes come by themselves,
-        the slot is free for another one.
+        the slot is free for another one, if one may come.
         """
         self._state.said.append(why)
         self._state.announce(why)
-        if self.reception is None and self._life.slots[agent.slot] is Slot.AWAITED:
+        another = self.reception is not None and not self.reception.sealed
+        if not another and self._life.slots[agent.slot] is Slot.AWAITED:
             self._handle(Happened(SlotEvent.GONE, agent.slot))
 
     def lost(self, agent: AgentRecord, why: str) -> None:
@@ -216,9 +217,9 @@ class AgentEvents:
             self._handle(Leaves(agent.slot))
             return
         if self.on_signal is not None:
-            self.on_signal(number, f"agent {agent.slot} on {agent.host}")
+            self.on_signal(number, f"the agent on {agent.host}")
         elif number == signal.SIGTERM and not self._life.stop_wanted:
-            state.announce(f"agent {agent.slot} on {agent.host} got SIGTERM: the job ends")
+            state.announce(f"the agent on {agent.host} got SIGTERM: the job ends")
             self._handle(StopWanted())
 
 

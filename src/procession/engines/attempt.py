@@ -207,9 +207,17 @@ class Attempt:
 
     # -- ending it
 
-    def stop(self, grace: float) -> None:
-        """Stop the ranks; returns at once."""
-        self._when_made(lambda group: group.stop(wait=False, grace=grace))
+    def stop(self, most: float | None) -> None:
+        """Stop the ranks; returns at once. most: seconds that they have; None: all of theirs."""
+        if most is None:
+            self._when_made(lambda group: group.stop(wait=False))
+            return
+        grace = min(most, self.spec.stop.grace)
+        self._when_made(lambda group: group.stop(wait=False, grace=grace, notice=0.0))
+
+    def kill(self) -> None:
+        """Kill the ranks; returns at once."""
+        self._when_made(lambda group: group.kill(wait=False))
 
     def obey(self, fields: Fields) -> None:
         """Stop as the driver says: kill, signal, grace, notice; failed: other ranks failed."""

@@ -20,7 +20,7 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from procession.engines.addresses import listen, make_room, own_addresses
@@ -43,6 +43,7 @@ from procession.engines.jobwords import (
     Action,
     Arm,
     Deadline,
+    DeadlineKind,
     Decide,
     Decided,
     Dismiss,
@@ -58,12 +59,11 @@ from procession.engines.jobwords import (
     Stop,
     StopWanted,
 )
-from procession.engines.jobwords import Event as JobEvent
-from procession.engines.lifecycle import JobLife
+from procession.engines.jobwords import Event as LifeEvent
 from procession.engines.orders import orders
 from procession.engines.printer import Printer
 from procession.engines.questions import Questions
-from procession.engines.reception import Reception, say_missing
+from procession.engines.reception import Reception, life_of, say_missing
 from procession.engines.restarts import JobRestarts
 from procession.engines.roster import AgentRecord, Roster
 from procession.engines.shareddirectory import SharedDirectory
@@ -92,8 +92,8 @@ class Driver:
 
     directory: of its files, None for none. run_id: what the job is called. say: shows people a
     line. reception: where nodes come by themselves. state: what is known of the job. printer: shows
-    the output of ranks. questions: for agents. agent_events: hears agents. tells_place: whether to
-    say where the files of ranks are, also where all machines share that directory.
+    the output of ranks. questions: for agents. agent_events: hears agents. shared: which machines
+    share that directory.
     """
 
     def __init__(
@@ -111,27 +111,17 @@ class Driver:
     ) -> None:
         self.work = work
         self.engine = engine
-        replaces = work.restart.node_losses > 0
-        self.life = JobLife.of(
-            work.nodes,
-            max(work.nodes, engine.slots),
-            replaces=replaces,
-            least=reception.least if reception is not None else None,
-            open=reception is not None,
-            elects=reception is not None and reception.elects,
-        )
+        self.life = life_of(work, engine.slots, reception)
         self.end: GroupEnd | None = None
         self.started = Latch()
         self.journal = Journal(directory)
         self._drain_seconds: float | None = LAST_WORDS
-        self.tells_place = False
         place = directory.path if directory is not None else ""
         self._say = say
         self.state = JobState(
             work, self.life, self.journal, engine.name, run_id, place, self._announce
         )
-        if reception is not None:
-            self.state.gather = reception.gather
+        self.state.reception = reception
         self._directory = directory
         self._lease = lease
         self._reception = reception
@@ -139,7 +129,7 @@ class Driver:
         self._delay = 0.0
         self._stop_how: dict[str, Any] = {}
         self._cut = False
-        self._shared = SharedDirectory(place)
+        self.shared = SharedDirectory(place)
         self._loop = EventLoop()
         self._restarts = JobRestarts(work, on_failure, self.journal.handlers, self._loop)
         self.journal.on_fault(self._loop.fail)
@@ -166,6 +156,7 @@ class Driver:
             most=self.life.count,
             beat=self.state.beat,
             encrypted=encrypted,
+            admits=reception.admits if reception is not None else None,
         )
         self.questions = Questions(self._loop, self._roster.tell, self._busy)
         self.agent_events.questions = self.questions
@@ -271,11 +262,11 @@ class Driver:
         finally:
             self.close()
 
-    def _handle(self, event: JobEvent) -> None:
+    def _handle(self, event: LifeEvent) -> None:
         before, missing = (self.life.phase, self.life.attempt), self.life.missing
         actions = self.life.handle(event)
         if self.life.missing and not missing:
-            self.state.late = isinstance(event, Deadline)
+            self.state.late = isinstance(event, Deadline) and event.kind is DeadlineKind.GATHER
         if (self.life.phase, self.life.attempt) != before:
             if self.life.changed and before[0] in WORKING:
                 self.state.announce(self.state.say_change())
@@ -370,19 +361,18 @@ class Driver:
         if sizes:
             self.printer.prefixes = work.prefixes()
         state.begin_attempt(agents, named=self._reception is not None)
-        self._tell_places(action.slots)
-        for slot, fields, blob in orders(state, action, specs=self._reception is None):
+        hosts = ((agent.host, agent.shares) for agent in agents)
+        where = self.shared.take(hosts, first=not self.life.attempt)
+        if where:
+            self._say(where)
+        # An elastic job goes on with other nodes, without a restart.
+        last = self._restarts.none_left and self.life.least == self.life.most
+        specs = self._reception is None
+        for slot, fields, blob in orders(state, action, specs=specs, last=last):
             self._roster.tell(slot, "launch", fields, blob)
         for slot, agent in self._roster.agents.items():
             if slot not in action.slots:
                 self.agent_events.is_spare(agent)
-
-    def _tell_places(self, slots: Sequence[int]) -> None:
-        """Say where the files of ranks are: at first, and when a machine does not share them."""
-        agents = [self._roster.agents[slot] for slot in slots]
-        more = self._shared.take((agent.host, agent.shares) for agent in agents)
-        if more or (self.tells_place and self.state.place and not self.life.attempt):
-            self._say(self._shared.say())
 
     def _decide(self) -> None:
         state, attempt = self.state, self.life.attempt
@@ -415,7 +405,7 @@ class Driver:
         self.end = self.state.final_end(self._restarts.notes)
         for note in self.journal.settle():
             self.note(note)
-        self.note(self._shared.say() if self._shared.apart else "")
+        self.note(self.shared.say() if self.shared.apart else "")
         # Agents that are lost, or have not come, may still run, or start later.
         doubtful = any(s in (Slot.AWAITED, Slot.GONE) for s in self.life.slots)
         words = self._reception.last_words(self.end) if self._reception is not None else {}
@@ -423,7 +413,8 @@ class Driver:
             spare = bool(self.life.places) and self.life.node_of(slot) is None
             self._roster.tell(slot, "bye", {**words, "spare": True} if spare else words)
         self._farewell(doubtful)
-        if not self.printer.close(LAST_WORDS if self._cut else self._drain_seconds):
+        patience = LAST_WORDS if self._cut else self._drain_seconds
+        if not self.printer.close(patience, hurry=self._cut):
             note = "the console did not take all output in time; the rest was cut off"
             self.end = self.end.__replace__(notes=(*self.end.notes, note))
 
@@ -443,7 +434,7 @@ class Driver:
         """Give everything back."""
         self._roster.close()
         self._door.close()
-        self.printer.close(0.0)
+        self.printer.close(0.0, hurry=True)
         self._engine.close()
         self._loop.close()
         self.started.set()

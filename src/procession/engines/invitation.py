@@ -31,7 +31,7 @@ class Invitation(Value):
         return f"Invitation(at={self.at!r}, lease={self.lease:g}, slot={self.slot})"
 
     def variables(self) -> dict[str, str]:
-        """Give the variables for an agent, but for its slot."""
+        """Give the variables for an agent, without its slot."""
         at = [list(each) for each in self.at]
         said = {"at": at, "lease": self.lease, "place": self.place}
         return {INVITATION: json.dumps(said), KEY: self.key.hex()}
@@ -54,7 +54,7 @@ def take_invitation(env: MutableMapping[str, str]) -> Invitation:
             copied,
             str(said["place"]),
         )
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         raise EngineError(
             f"{INVITATION} does not say where the driver is: agents are started by `procession run "
             "--engine`, not by hand"

@@ -15,6 +15,7 @@ from procession.engines.reception import Reception
 from procession.engines.sigterm import orderly_sigterm
 from procession.engines.tunnel import check
 from procession.engines.work import Work
+from procession.explain.messages import noted
 from procession.forkserver.boot import check_python
 from procession.group.handle import Handle
 from procession.group.result import failed_by
@@ -99,7 +100,7 @@ class Job(Handle):
                 on_failure=on_failure,
                 directory=directory if directory.kept else None,
                 reception=reception,
-                say=lambda text: self.say(f"procession: {text}"),
+                say=lambda text: self.say(f"procession: {noted(text)}"),
             )
         except BaseException:
             directory.close()
@@ -121,7 +122,7 @@ class Job(Handle):
 
     def tell_place(self) -> None:
         """Say where the files of ranks are, when that is known. To be used before `start`."""
-        self._driver.tells_place = True
+        self._driver.shared.always = True
 
     def on_signal(self, call: Callable[[int, str], None]) -> None:
         """Have `call` called with each signal that an agent got, and which agent."""

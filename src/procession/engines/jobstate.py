@@ -10,6 +10,7 @@ from typing import Any
 from procession.engines.jobwords import JobPhase, Slot
 from procession.engines.lifecycle import JobLife
 from procession.engines.outcome import NodePart, job_end
+from procession.engines.reception import Reception
 from procession.engines.roster import AgentRecord
 from procession.engines.will import Heir, Will
 from procession.engines.work import Work
@@ -31,9 +32,9 @@ class JobState:
     said: what the engine said last. encryption: what protects links to agents, in words.
     address: where ranks of this attempt meet, as node 0 has chosen. active_at: when a rank anywhere
     wrote last. lost_at: when a node was lost last, in seconds, 0 for never. running_since: when all
-    ranks of this attempt ran, 0 if not yet. late: not all agents came in time. gather: the
-    seconds that they had, where they come by themselves, else None. last: the end of the
-    last attempt about which a restart was decided.
+    ranks of this attempt ran, 0 if not yet. late: not all agents came in time. reception: where
+    they come by themselves, else None. last: the end of the last attempt about which a restart was
+    decided.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class JobState:
         self.lost_at = 0.0
         self.running_since = 0
         self.late = False
-        self.gather: float | None = None
+        self.reception: Reception | None = None
         self.last: GroupEnd | None = None
 
     def will(self, slots: Sequence[int]) -> Will | None:
@@ -173,9 +174,12 @@ class JobState:
         if self.life.isolated:
             return self._apart()
         there = [s for s, state in enumerate(self.life.slots) if state in (Slot.IDLE, Slot.BUSY)]
-        by_themselves = self.gather is not None
-        what = "machines" if by_themselves else "agents"
-        seconds = self.gather if by_themselves else self.work.spec.hang.start
+        reception = self.reception
+        what = "machines" if reception is not None else "agents"
+        seconds = reception.gather if reception is not None else self.work.spec.hang.start
+        refused = self.said and not self.life.attempt
+        if not self.late and reception is not None and reception.sealed and not refused:
+            return f"{len(there)} of {self.life.least} machines are left: {reception.sealed}"
         came = f"{len(there)} of {self.life.least} {what} came"
         if not self.late:
             return f"{came}: {self.said[-1]}" if self.said else came
@@ -184,4 +188,5 @@ class JobState:
         more = ", ..." if len(there) > SHOWN else ""
         there_of = f" (of {hosts}{more})" if hosts else ""
         last = f"; {self.engine} said last: {self.said[-1]}" if self.said else ""
-        return f"{came}{there_of} within {seconds:g} s{last}"
+        absent = reception.absent() if reception is not None else ""
+        return f"{came}{there_of} within {seconds:g} s{f'; {absent}' if absent else last}"

@@ -46,6 +46,21 @@ class JobPhase(enum.Enum):
         return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.STOPPED)
 
 
+class JobEvent(enum.Enum):
+    """What can happen to a job as a whole."""
+
+    GATHER = "agents come, or are to come"
+    ENOUGH = "enough agents are there"
+    MET = "node 0 has chosen where ranks meet"
+    ALL_READY = "every rank runs"
+    STOP = "ranks are to end"
+    FAILED = "all have ended, and a rank had failed"
+    AGAIN = "another attempt follows"
+    WELL = "it ends, and every rank finished"
+    BADLY = "it ends, and cannot go on"
+    ASKED = "it ends on request"
+
+
 class DeadlineKind(enum.Enum):
     """What a deadline is for."""
 
@@ -69,7 +84,37 @@ SLOT_TABLE: dict[tuple[Slot, SlotEvent], Slot] = {
 }
 
 
-# -- events: what the caller tells
+_P, _J = JobPhase, JobEvent
+JOB_TABLE: dict[tuple[JobPhase, JobEvent], JobPhase] = {
+    (_P.GATHERING, _J.GATHER): _P.GATHERING,
+    (_P.GATHERING, _J.ENOUGH): _P.MEETING,
+    (_P.GATHERING, _J.BADLY): _P.FAILED,
+    (_P.GATHERING, _J.ASKED): _P.STOPPED,
+    (_P.MEETING, _J.GATHER): _P.GATHERING,  # an agent went, or another one came
+    (_P.MEETING, _J.MET): _P.STARTING,
+    (_P.MEETING, _J.BADLY): _P.FAILED,
+    (_P.MEETING, _J.ASKED): _P.STOPPED,
+    (_P.STARTING, _J.ALL_READY): _P.RUNNING,
+    (_P.STARTING, _J.STOP): _P.STOPPING,
+    (_P.STARTING, _J.WELL): _P.SUCCEEDED,  # the last report of a node may overtake "all ready"
+    (_P.RUNNING, _J.STOP): _P.STOPPING,
+    (_P.RUNNING, _J.WELL): _P.SUCCEEDED,
+    (_P.STOPPING, _J.STOP): _P.STOPPING,
+    (_P.STOPPING, _J.FAILED): _P.DECIDING,
+    (_P.STOPPING, _J.AGAIN): _P.BACKOFF,  # a node came or went: nobody is asked
+    (_P.STOPPING, _J.WELL): _P.SUCCEEDED,
+    (_P.STOPPING, _J.BADLY): _P.FAILED,
+    (_P.STOPPING, _J.ASKED): _P.STOPPED,
+    (_P.DECIDING, _J.AGAIN): _P.BACKOFF,
+    (_P.DECIDING, _J.BADLY): _P.FAILED,
+    (_P.DECIDING, _J.ASKED): _P.STOPPED,
+    (_P.BACKOFF, _J.GATHER): _P.GATHERING,
+    (_P.BACKOFF, _J.BADLY): _P.FAILED,
+    (_P.BACKOFF, _J.ASKED): _P.STOPPED,
+}
+
+
+# -- events: what the caller reports
 
 
 class Happened(Value):

@@ -1,13 +1,14 @@
 """The lifecycle of a job over several nodes: every rule, and nothing else.
 
 Theory of operation. This is like `rules.lifecycle` for ranks, one level up: one state machine per
-slot, which an engine fills with an agent, and one for the job, which couples them.
-`JobLife.handle(event)` changes a slot, then the job, and returns what the caller must do. It knows
-no socket, clock or engine, so that an exhaustive walk can prove that nothing gets stuck. An event
-that the table does not hold raises `IllegalEvent` and changes nothing. An event about one slot
-looks at no other slot, so that the cost does not grow with the number of nodes: see `tally`.
+slot, which an engine fills with an agent, and one for the job, which couples them; their tables
+are in `jobwords`. `JobLife.handle(event)` changes a slot, then the job, and returns what the caller
+must do. It knows no socket, clock or engine, so that an exhaustive walk can prove that nothing gets
+stuck. An event that the table of slots does not hold raises `IllegalEvent` and changes nothing. An
+event about one slot looks at no other slot, so that the cost does not grow with the number of
+nodes: see `tally`.
 
-Rules that the table rests on:
+The rules:
 
 - A job begins when as many agents are there as it has nodes; slots beyond that are spare. A node
   keeps its slot from attempt to attempt as long as its agent lives; a lost one's place is taken by
@@ -17,7 +18,8 @@ Rules that the table rests on:
 - An attempt is over when no slot is busy. The caller decides whether another one follows.
 - A stop that is asked for and not obeyed becomes a kill, and then the loss of the node: a job ends,
   whatever its nodes do.
-- Where nodes come by themselves (`open`), a slot whose agent is gone waits for the next node.
+- Where nodes come by themselves (`open`), a slot whose agent is gone waits for the next node,
+  unless it is known that none comes for it (`sealed`).
 - An elastic job has `least` to `most` nodes. It begins with all of them, or with fewer after the
   last call. A node that comes or goes later stops the ranks, and the next attempt begins with the
   nodes that are there. This is no failure, so no restart rule is asked. If ranks fail while a node
@@ -30,6 +32,7 @@ from __future__ import annotations
 from typing import Any
 
 from procession.engines.jobwords import (
+    JOB_TABLE,
     SLOT_TABLE,
     Action,
     Arm,
@@ -41,6 +44,7 @@ from procession.engines.jobwords import (
     End,
     Event,
     Happened,
+    JobEvent,
     JobPhase,
     Launch,
     Leaves,
@@ -58,19 +62,19 @@ from procession.values.base import Record
 
 
 class JobLife(Record):
-    """The joint state of a job. Tell it events with `handle`; do what it returns.
+    """The joint state of a job. Pass events to `handle`; do what it returns.
 
     nodes: how many it has in this attempt; least, most: how many it may have. slots: how many the
     engine fills. tally: how many of them are in each
     state. places: the slot of each node in this attempt, () while they are not known; node_at: the
     node of each such slot. kept: places of the attempt before. ready: slots whose ranks all run.
     failed: slots whose ranks failed in this attempt, in the order of the reports. lost: nodes that
-    were lost in it while they had ranks. missing: agents were too few. open: see above. keys: by
-    which nodes of an open job are put in order, by slot. changed: a node came or went in this
-    attempt; regrouped: after how many attempts that was so. leaving: slots that are to go. called:
-    whether the last call has passed, None while there was none. elects: whether another machine
-    takes over an elastic job if this one is lost. worlds: then, those of which enough nodes must be
-    there.
+    were lost in it while they had ranks. missing: agents were too few. open, sealed: see above.
+    keys: by which nodes of an open job are put in order, by slot. changed: a node came or went in
+    this attempt; regrouped: after how many attempts that was so. leaving: slots that are to go.
+    called: whether the last call has passed, None while there was none. elects: whether another
+    machine takes over an elastic job if this one is lost. worlds: then, those of which enough nodes
+    must be there.
     """
 
     nodes: int
@@ -93,6 +97,7 @@ class JobLife(Record):
     least: int = 0
     most: int = 0
     open: bool = False
+    sealed: bool = False
     changed: bool = False
     regrouped: int = 0
     leaving: frozenset[int] = frozenset()
@@ -110,18 +115,20 @@ class JobLife(Record):
         least: int | None = None,
         open: bool = False,
         elects: bool = False,
+        sealed: bool = False,
     ) -> JobLife:
         """Make the life of a job for `nodes` nodes, where an engine has so many slots.
 
         replaces: the engine is asked for other agents before the first attempt, too. least: of an
-        elastic job, how many nodes are enough. open: nodes come by themselves. elects: see above.
+        elastic job, how many nodes are enough. open: nodes come by themselves. elects, sealed: see
+        above.
         """
         tally = {**dict.fromkeys(Slot, 0), Slot.AWAITED: slots}
         slots_of = [Slot.AWAITED] * slots
         return cls(
             nodes, slots, slots_of, tally, node_at={}, ready=set(), replaces=replaces,
             least=least or nodes, most=nodes, open=open, keys={},
-            elects=elects and bool(least) and least < nodes,
+            elects=elects and bool(least) and least < nodes, sealed=sealed,
         )  # fmt: skip
 
     def inherit(self, attempt: int, regrouped: int, size: int) -> None:
@@ -172,9 +179,16 @@ class JobLife(Record):
         if self.phase is not JobPhase.DECIDING:
             return []
         if not event.again or self.stop_wanted or self.isolated:
-            return self._end(JobPhase.FAILED)
-        self.phase = JobPhase.BACKOFF
+            return self._end(JobEvent.BADLY)
+        self._move(JobEvent.AGAIN)
         return [self._arm(DeadlineKind.BACKOFF)]
+
+    def _move(self, event: JobEvent) -> None:
+        """Take the job to its next phase."""
+        after = JOB_TABLE.get((self.phase, event))
+        if after is None:
+            raise IllegalEvent(f"a job that is {self.phase.name} cannot take {event.name}")
+        self.phase = after
 
     # -- slots
 
@@ -183,7 +197,7 @@ class JobLife(Record):
         after = SLOT_TABLE.get((before, event.kind))
         if after is None:
             raise IllegalEvent(f"slot {slot} is {before.name}: {event.kind.name} cannot be")
-        if self.open and before is Slot.IDLE and after is Slot.GONE:
+        if self.open and not self.sealed and before is Slot.IDLE and after is Slot.GONE:
             after = Slot.AWAITED  # a spare node leaves its place to the next one
         self._put(slot, after)
         if event.kind is SlotEvent.GONE and slot not in self.leaving:
@@ -219,7 +233,7 @@ class JobLife(Record):
     def _is_ready(self, slot: int) -> list[Action]:
         self.ready.add(slot)
         if self.phase is JobPhase.STARTING and len(self.ready) == self.nodes:
-            self.phase = JobPhase.RUNNING
+            self._move(JobEvent.ALL_READY)
             self.worlds = self.worlds[-1:]  # all nodes know it
         return []
 
@@ -228,7 +242,7 @@ class JobLife(Record):
             self.failed = (*self.failed, slot)
         if self.phase is JobPhase.STOPPING:
             return []
-        self.phase = JobPhase.STOPPING
+        self._move(JobEvent.STOP)
         others = tuple(s for s in self.busy if s != slot)
         stop: list[Action] = [Stop(others, failed=True)] if others else []
         return [*stop, self._arm(DeadlineKind.STOP)]
@@ -244,7 +258,7 @@ class JobLife(Record):
         self.changed = True
         if self.phase is JobPhase.STOPPING:
             return []
-        self.phase = JobPhase.STOPPING
+        self._move(JobEvent.STOP)
         busy = self.busy
         return [*([Stop(busy, failed=True)] if busy else []), self._arm(DeadlineKind.STOP)]
 
@@ -274,7 +288,7 @@ class JobLife(Record):
         """Let those go that are to leave, and have no ranks."""
         gone = tuple(s for s in sorted(self.leaving) if self.slots[s] is Slot.IDLE)
         for slot in gone:
-            self._put(slot, Slot.AWAITED if self.open else Slot.GONE)
+            self._put(slot, Slot.AWAITED if self.open and not self.sealed else Slot.GONE)
         self.leaving -= {*gone}
         again = self._gather() if self.phase in (JobPhase.GATHERING, JobPhase.MEETING) else []
         return [*([Dismiss(gone)] if gone else []), *again]
@@ -283,21 +297,21 @@ class JobLife(Record):
         if self.tally[Slot.BUSY]:
             return []
         if self.changed and not (self.stop_wanted or self.isolated) and self.tally[Slot.IDLE]:
-            self.phase = JobPhase.BACKOFF
+            self._move(JobEvent.AGAIN)
             self.regrouped += 1
             return [*self._dismiss(), self._arm(DeadlineKind.BACKOFF)]
         if self.failed:
-            self.phase = JobPhase.DECIDING
+            self._move(JobEvent.FAILED)
             return [Decide(self.attempt)]
         if self.changed and self.isolated and not self.stop_wanted:
             return self._too_few()
-        return self._end(JobPhase.STOPPED if self.stop_wanted else JobPhase.SUCCEEDED)
+        return self._end(JobEvent.ASKED if self.stop_wanted else JobEvent.WELL)
 
     # -- beginning
 
     def _gather(self) -> list[Action]:
         """Choose the slots of this attempt, if there are enough; else ask for more."""
-        self.phase = JobPhase.GATHERING
+        self._move(JobEvent.GATHER)
         self._place(())
         there = self.tally[Slot.IDLE]
         heir = bool(self.worlds) and self.worlds[-1].inherited
@@ -307,13 +321,15 @@ class JobLife(Record):
         if enough and (self.called or (there >= self.most and not heir)):  # see `succession`
             self.nodes = min(there, self.most)
             self._place(self._placed())
-            self.phase = JobPhase.MEETING
+            self._move(JobEvent.ENOUGH)
             return [Meet(self.places[0])]
         actions: list[Action] = []
         if self.open:
-            for slot in range(self.count):
+            for slot in () if self.sealed else range(self.count):
                 if self.slots[slot] is Slot.GONE:
                     self._put(slot, Slot.AWAITED)
+            if there + self.tally[Slot.AWAITED] < self.least:
+                return self._too_few()
             if not enough:
                 self.called = None
             elif self.called is None:
@@ -329,13 +345,12 @@ class JobLife(Record):
                 self._put(slot, Slot.AWAITED)
                 actions.append(Replace(slot))
         if not self._enough:
-            self.missing = True
-            return self._end(JobPhase.FAILED)
+            return self._too_few()
         return actions
 
     def _too_few(self) -> list[Action]:
         self.missing = True
-        return self._end(JobPhase.FAILED)
+        return self._end(JobEvent.BADLY)
 
     @property
     def _enough(self) -> bool:
@@ -358,7 +373,7 @@ class JobLife(Record):
         return tuple(s if self.slots[s] is Slot.IDLE else next(spare) for s in self.kept)
 
     def _launch(self) -> list[Action]:
-        self.phase = JobPhase.STARTING
+        self._move(JobEvent.MET)
         self.kept = self.places
         if self.elects:
             self.worlds = (*self.worlds, World(self.nodes, frozenset(self.places)))
@@ -374,12 +389,12 @@ class JobLife(Record):
         first = not self.stop_wanted
         self.stop_wanted = True
         if self.phase in (JobPhase.GATHERING, JobPhase.MEETING):
-            return self._end(JobPhase.STOPPED)
+            return self._end(JobEvent.ASKED)
         if self.phase in (JobPhase.DECIDING, JobPhase.BACKOFF):
-            return self._end(JobPhase.STOPPED if self.changed else JobPhase.FAILED)
+            return self._end(JobEvent.ASKED if self.changed else JobEvent.BADLY)
         if not (first or kill):
             return []
-        self.phase = JobPhase.STOPPING
+        self._move(JobEvent.STOP)
         kind = DeadlineKind.KILL if kill else DeadlineKind.STOP
         return [Stop(self.busy, kill=kill), self._arm(kind)]
 
@@ -394,8 +409,7 @@ class JobLife(Record):
         ):
             return []  # the last call comes: enough are there
         if kind is DeadlineKind.GATHER and self.phase in (JobPhase.GATHERING, JobPhase.MEETING):
-            self.missing = True
-            return self._end(JobPhase.FAILED)
+            return self._too_few()
         if kind is DeadlineKind.BACKOFF and self.phase is JobPhase.BACKOFF:
             self.attempt += 1
             self.ready = set()
@@ -410,9 +424,9 @@ class JobLife(Record):
             return [Drop(self.busy)]
         return []
 
-    def _end(self, phase: JobPhase) -> list[Action]:
-        self.phase = phase
-        return [End(phase)]
+    def _end(self, event: JobEvent) -> list[Action]:
+        self._move(event)
+        return [End(self.phase)]
 
     def _arm(self, kind: DeadlineKind) -> Arm:
         return Arm(Deadline(kind, self.attempt))

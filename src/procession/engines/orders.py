@@ -12,10 +12,13 @@ from procession.engines.jobwords import Launch
 from procession.values.environment import Node
 
 
-def orders(state: JobState, action: Launch, *, specs: bool) -> Iterator[tuple[int, Any, bytes]]:
+def orders(
+    state: JobState, action: Launch, *, specs: bool, last: bool
+) -> Iterator[tuple[int, Any, bytes]]:
     """Give the slot, the fields and the blob of each message.
 
     specs: whether nodes are to run what is in the blob; without it, they know what they run.
+    last: whether no other attempt follows, whatever happens; see `agent`.
     """
     work = state.work
     heirs = state.will(action.slots)
@@ -45,6 +48,7 @@ def orders(state: JobState, action: Launch, *, specs: bool) -> Iterator[tuple[in
             "place": os.path.join(state.place, f"node_{node}") if state.place else "",
             "devices": work.devices,
             "gpus": work.gpus,
+            "last": last,
         }
         if will is not None:
             fields["will"] = will

@@ -143,7 +143,7 @@ def ended_unasked(end: GroupEnd) -> GroupEnd:
 
 
 def _together(parts: Sequence[NodePart], out: Collection[int]) -> list[merge.Together]:
-    """Say where the ranks of all nodes were, but for those in `out`, grouped by place."""
+    """Say where the ranks of all nodes were, except those in `out`, grouped by place."""
     groups: list[merge.Together] = []
     for part in parts:
         for each in part.stacks:

@@ -31,16 +31,17 @@ class OwnNode(Record):
     Its ranks run what this launcher was asked for, and write to its console.
 
     spec: what its ranks run. devices: the kind of which each gets one. greeting: further fields of
-    its greeting. address: where ranks of other nodes find this one, "" for that of the link.
-    meets: where all ranks meet, as this launcher was told; ("", 0) where node 0 chooses it.
-    patience: seconds in which the driver must be found. answer: seconds for its answer. signals:
-    those that are passed on to the driver; none unless it runs in the main thread. say: shows a
-    line. hears: shows one that the driver has said to all. waits: called with the reason, each time
-    that the driver was not found. values, errors: what the ranks of the last attempt sent, pickled,
-    by local rank; they stay on this machine. first: what number the first of them had.
-    heir: the name of this launcher, the port at which it listens in case that it takes over,
-    whether it is the host, and when the host before was lost; see `will`.
-    plan: plans the output of an attempt, in a directory, "" for none, and may give its ranks more
+    its greeting. address: where ranks of other nodes find this one, "" for that of the link. meets:
+    where all ranks meet, as this launcher was told; ("", 0) where node 0 chooses it. patience:
+    seconds in which the driver must be found. answer: seconds for its answer. signals: those that
+    are passed on to the driver; none unless it runs in the main thread. say: shows a line. hears:
+    shows one that the driver has said to all. waits: called with the reason, each time that the
+    driver was not found; tells whether to look no further. values, errors: what the ranks of the
+    last attempt sent, pickled, by local rank; they stay on this machine. first: what number the
+    first of them had. heir: the name of this launcher, the port at which it listens in case that it
+    takes over, whether it is the host, and when the host before was lost; see `will`. introduces:
+    where each link has a key of its own, gives one, and what to send first; see `anteroom`. plan:
+    plans the output of an attempt, in a directory, "" for none, and may give its ranks more
     variables. made: called with the group of each attempt, before it is started.
     """
 
@@ -53,7 +54,7 @@ class OwnNode(Record):
     signals: tuple[int, ...]
     say: Callable[[str], None]
     hears: Callable[[str], None]
-    waits: Callable[[str], None]
+    waits: Callable[[str], bool]
     values: dict[int, bytearray]
     errors: dict[int, dict[str, Any]]
     first: int = 0
@@ -61,6 +62,7 @@ class OwnNode(Record):
     plan: Callable[[Spec, str], tuple[Spec, Output]] = _planned
     made: Callable[[Group], None] = _nothing
     meets: tuple[str, int] = ("", 0)
+    introduces: Callable[[], tuple[bytes, bytes]] | None = None
 
     def place(self, said: str) -> str:
         """Give the directory of a run's files here. said: that of the driver, "" for none.

@@ -46,6 +46,10 @@ class Printer:
         """What output was lost on our own streams, and why."""
         return lost_on(*self._consoles)
 
+    @property
+    def _taken(self) -> int:
+        return sum(console.taken for console in self._consoles)
+
     def tap(self) -> None:
         """Keep what is shown last in `recent`, for other terminals."""
         from procession.output.recent import Recent
@@ -95,14 +99,23 @@ class Printer:
                 shown.append((whose, len(data)))
         return stream, b"".join(found), shown
 
-    def close(self, patience: float | None) -> bool:
-        """Show what is left, within `patience` seconds (None: however long); False if cut off."""
+    def close(self, patience: float | None, *, hurry: bool = False) -> bool:
+        """Show what is left; False if it was cut off.
+
+        patience: seconds in which the consoles may take nothing; None: however long. hurry: no more
+            seconds than that, though they take what is shown.
+        """
         with self._changed:
             if self._closing:
                 return True
             self._closing = True
             self._changed.notify()
-        self._thread.join(patience)
+        taken = -1
+        while self._thread.is_alive() and taken != self._taken:
+            taken = self._taken
+            self._thread.join(patience)
+            if hurry:
+                break
         whole = not self._thread.is_alive()
         if not whole:
             os.write(self._write, b"x")  # wakes the thread that waits for the console

@@ -6,14 +6,20 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from procession.engines.anteroom import Admits
 from procession.engines.jobwords import JobPhase, Slot
 from procession.engines.lifecycle import JobLife
 from procession.engines.will import Will
+from procession.engines.work import Work
 from procession.system.eventloop import EventLoop
 from procession.values.base import Record
 from procession.values.errors import GroupEnd
 
 SAID_AFTER = (5.0, 25.0, 90.0)  # seconds between two lines that nodes are missing
+
+
+def _unknown() -> str:
+    return ""
 
 
 class Reception(Record):
@@ -24,7 +30,9 @@ class Reception(Record):
     seconds for them to leave. objection: says why a node cannot be taken, by its greeting, "" if it
     can. last_words: what all nodes are told at the end of the job, which the driver gives it.
     elects: whether another machine takes over if this one is lost.
-    inherits: of the host that is lost, where the job began elsewhere.
+    inherits: of the host that is lost, where the job began elsewhere. admits: where links have no
+    common key, see `anteroom`. sealed: why no other node comes for one that is lost, "" where one
+    may. absent: says which nodes have not come, "" where that is not known.
     """
 
     door: socket.socket
@@ -37,6 +45,25 @@ class Reception(Record):
     last_words: Callable[[GroupEnd], dict[str, Any]]
     elects: bool = False
     inherits: Will | None = None
+    admits: Admits | None = None
+    sealed: str = ""
+    absent: Callable[[], str] = _unknown
+
+
+def life_of(work: Work, slots: int, reception: Reception | None) -> JobLife:
+    """Make the life of a job. slots: of its engine. reception: None where nodes are started."""
+    count, replaces = max(work.nodes, slots), work.restart.node_losses > 0
+    if reception is None:
+        return JobLife.of(work.nodes, count, replaces=replaces)
+    return JobLife.of(
+        work.nodes,
+        count,
+        replaces=replaces,
+        least=reception.least,
+        open=True,
+        elects=reception.elects,
+        sealed=bool(reception.sealed),
+    )
 
 
 def say_missing(

@@ -40,6 +40,11 @@ class JobRestarts:
         self._decider.count(used)
 
     @property
+    def none_left(self) -> bool:
+        """Whether no attempt follows one that fails from now on, however it fails."""
+        return self._decider.none_left
+
+    @property
     def notes(self) -> list[str]:
         """What the report says about restarts, and why there is no further one."""
         return self._decider.notes

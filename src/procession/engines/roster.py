@@ -10,11 +10,13 @@ something that cannot be read.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from procession.engines.anteroom import Admits, Anteroom
 from procession.engines.clocks import Clocks
 from procession.engines.link import Link
 from procession.engines.pump import CREDIT
@@ -87,6 +89,7 @@ class AgentRecord(Record):
 class Roster:
     """The agents that are there, by slot. All methods are for the loop's thread.
 
+    key: of all links; admits: makes one for each from its introduction instead, see `anteroom`.
     lease: seconds. most: how many there can be. beat: gives further fields for heartbeats.
     encrypted: whether links must be; agents that cannot encrypt are refused.
     """
@@ -101,6 +104,7 @@ class Roster:
         most: int,
         beat: Callable[[], dict[str, Any]],
         encrypted: bool = False,
+        admits: Admits | None = None,
     ) -> None:
         self.agents: dict[int, AgentRecord] = {}
         self._loop = loop
@@ -110,6 +114,9 @@ class Roster:
         self._most = most
         self._beat = beat
         self._encrypted = encrypted
+        self._anteroom: Anteroom | None = None
+        if admits is not None:
+            self._anteroom = Anteroom(loop, admits, self._greet, most)
         self._strangers: dict[Link, float] = {}
         self._leaving: dict[Link, float] = {}  # of agents that were dismissed
         self._beat_at = time.monotonic()
@@ -162,6 +169,8 @@ class Roster:
             link.close()
         self.agents.clear()
         self._strangers.clear()
+        if self._anteroom is not None:
+            self._anteroom.close()
 
     # -- coming
 
@@ -171,24 +180,27 @@ class Roster:
                 sock, _ = door.accept()
             except OSError:
                 return  # no other one waits; or no descriptor is left, and they will try again
-            if len(self._strangers) + len(self.agents) >= STRANGERS + self._most:
-                next(iter(self._strangers)).lose("others came")
-            self._greet(sock)
+            if self._anteroom is not None:
+                self._anteroom.receive(sock)
+            else:
+                self._greet(sock, self._key)
 
-    def _greet(self, sock: socket.socket) -> None:
+    def _greet(self, sock: socket.socket, key: bytes) -> None:
+        if len(self._strangers) + len(self.agents) >= STRANGERS + self._most:
+            next(iter(self._strangers)).lose("others came")
         link: Link
 
         def take(message: Message) -> None:
             del self._strangers[link]
             try:
                 self._join(link, message)
-            except (KeyError, ValueError, TypeError):
+            except (KeyError, ValueError, TypeError, OverflowError):
                 link.close()
 
         def lost(_: str) -> None:
             self._strangers.pop(link, None)
 
-        link = Link(self._loop, sock, self._key, "driver", take, lost)
+        link = Link(self._loop, sock, key, "driver", take, lost)
         self._strangers[link] = time.monotonic()
 
     def _join(self, link: Link, message: Message) -> None:
@@ -211,7 +223,12 @@ class Roster:
             nproc=int(message.fields.get("nproc", 0)),
             heir=read_heir(message.fields.get("heir")),
         )
-        why = self._refusal(agent) or self._listener.objection(message.fields)
+        why = self._refusal(agent)
+        if not why:
+            why = self._listener.objection(message.fields)
+        else:
+            with contextlib.suppress(KeyError, ValueError, TypeError):  # of another version
+                self._listener.objection(message.fields)  # it takes note of who came
         if why:
             link.send("bye", {"why": why})
             link.close()
@@ -247,7 +264,7 @@ class Roster:
                 at, own = int(message.fields["at"]), int(message.fields["own"])
                 agent.clocks.take(at, own, time.monotonic_ns())
             self._listener.heard(agent, message)
-        except (KeyError, ValueError, TypeError) as e:
+        except (KeyError, ValueError, TypeError, OverflowError) as e:
             self.drop(agent.slot, f"what it tells ({message.kind}) cannot be read: {e!r}")
 
     def _beating(self) -> dict[str, Any]:

@@ -13,21 +13,25 @@ class SharedDirectory:
     Each node writes to the same path. Unless all machines share it (`--log-dir`), each has its own
     files there.
 
-    place: the path of the directory, "" for none.
+    path: of the directory, "" for none. always: whether people are told where files are also when
+    all machines share the directory.
     """
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.always = False
         self._apart: dict[str, None] = {}
 
-    def take(self, hosts: Iterable[tuple[str, bool]]) -> bool:
-        """Take note of machines, and whether each sees our directory; tells whether there is a new
-        one that does not.
+    def take(self, hosts: Iterable[tuple[str, bool]], *, first: bool) -> str:
+        """Take note of the machines of an attempt; gives where files are if that is to be said now.
+
+        hosts: each with whether it sees our directory. first: this is the first attempt.
         """
         known = len(self._apart)
-        if self._place:
+        if self._path:
             self._apart |= {host: None for host, shares in hosts if not shares}
-        return len(self._apart) > known
+        more = len(self._apart) > known
+        return self.say() if more or (first and self.always and self._path) else ""
 
     @property
     def apart(self) -> bool:
@@ -37,13 +41,13 @@ class SharedDirectory:
     def say(self) -> str:
         """Say where files are."""
         if not self._apart:
-            return f"logs in {self._place}"
+            return f"logs in {self._path}"
         hosts = [*self._apart]
         named = ", ".join(hosts[:MOST_NAMED])
         if len(hosts) > MOST_NAMED:
             named += f" and {len(hosts) - MOST_NAMED} others"
         whose = "their own disks" if len(hosts) > 1 else "its own disk"
         return (
-            f"logs in {self._place}; those of {named} are on {whose}, at the same path: name a "
+            f"logs in {self._path}; those of {named} are on {whose}, at the same path: name a "
             "directory that all machines share (--log-dir) to have them in one place"
         )

@@ -9,6 +9,8 @@ from procession.engines.quorum import can_succeed
 from procession.values.base import Value
 from procession.values.typed import cast
 
+MOST_WAIT = 1e9  # seconds
+
 
 class Heir(Value):
     """A node as it describes itself. name: that it has given itself, at random. host: its machine.
@@ -67,9 +69,11 @@ def read_heir(said: Any) -> Heir | None:
     if said is None:
         return None
     name, host, address, port, hosts, *wait = said
-    if not 0 <= int(port) < 65536:
+    if not 0 <= _whole(port) < 65536:
         raise ValueError("no port")
-    return Heir(str(name), str(host), str(address), int(port), bool(hosts), *map(float, wait[:1]))
+    if wait and not 0 <= wait[0] < MOST_WAIT:
+        raise ValueError("no time to wait")
+    return Heir(str(name), str(host), str(address), port, bool(hosts), *map(float, wait[:1]))
 
 
 def read_will(said: Any) -> Will | None:
@@ -80,4 +84,10 @@ def read_will(said: Any) -> Will | None:
         return None
     heirs = [read_heir(each) for each in cast("Sequence[Any]", said["world"])]
     world = tuple(heir for heir in heirs if heir is not None)
-    return Will(world, int(said["attempt"]), int(said["regrouped"]))
+    return Will(world, _whole(said["attempt"]), _whole(said["regrouped"]))
+
+
+def _whole(said: Any) -> int:
+    if type(said) is not int:  # JSON has infinite numbers, too
+        raise ValueError("no whole number")
+    return said

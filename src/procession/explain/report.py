@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from procession.explain.messages import code_of_end
+from procession.explain.messages import code_of_end, noted
 from procession.values.errors import GroupEnd, Outcome, RankEnd
 from procession.values.exit import UNKNOWN_EXIT, signal_name
 from procession.values.figures import duration, size
@@ -42,7 +42,7 @@ def format_report(end: GroupEnd) -> str:
     lines += _others("finished", end.finished, cause, _finish)
     if end.attempt:
         lines += ["", f"this was attempt {end.attempt}, after {_before(end)}"]
-    lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
+    lines += ["", *(f"note: {noted(note)}" for note in end.notes)] if end.notes else []
     if end.run_dir:
         lines += ["", f"run directory: {end.run_dir}"]
     return "\n".join(lines)

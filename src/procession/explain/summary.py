@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from procession.explain.ends import harmless_report
+from procession.explain.messages import noted
 from procession.rules.tables import Phase
 from procession.values.errors import GroupEnd, RankEnd
 from procession.values.exit import signal_name
@@ -101,7 +102,7 @@ def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
         alike.setdefault(_fate(each), []).append(each)
     for fate, group in alike.items():
         lines.append(f"  {format_ranks([end.first + e.rank for e in group])} {fate}{_used(group)}")
-    lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
+    lines += ["", *(f"note: {noted(note)}" for note in end.notes)] if end.notes else []
     lines += ["", f"run directory: {end.run_dir}"] if end.run_dir else []
     return "\n".join(lines)
 

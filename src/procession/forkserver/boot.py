@@ -13,7 +13,7 @@ import os
 import sys
 
 from procession.system.facilities import named
-from procession.system.identity import own_mark
+from procession.system.identity import marked_file, own_mark
 from procession.worker.mark import ROOM as MARK_ROOM
 from procession.worker.mark import ROOM_BYTES
 from procession.worker.title import TITLE_ROOM
@@ -92,6 +92,12 @@ def check_python() -> None:
         raise OSError(errno.ENOTSUP, f"sys.executable ({sys.executable}) {what}: {advice}")
 
 
+def check_proc() -> None:
+    """Refuse a machine without /proc. Raises OSError."""
+    if not os.path.exists("/proc/self/fd"):
+        raise named("/proc", OSError(errno.ENOSYS, "not mounted"))
+
+
 # An interpreter that was started with PYTHONINSPECT does not obey `sys.exit`. Ranks find it set.
 NOT_ITS_OWN = (LAUNCHER, "PYTHONINSPECT")
 
@@ -114,7 +120,7 @@ def own_python_here(command: Sequence[str]) -> list[str]:
 
 
 def fresh_interpreter() -> list[str]:
-    """Give the command that runs one job in a new interpreter, but for the job's descriptor."""
+    """Give the command that runs one job in a new interpreter, without the job's descriptor."""
     run_fresh = "procession.worker.bootstrap:run_fresh"
     return own_python(run_fresh, flags=[*interpreter_flags(), "-u"])
 
@@ -125,15 +131,16 @@ def start(env: Mapping[str, str], *, room: bool = False) -> Started:
     Raises OSError.
     """
     check_python()
-    if not os.path.exists("/proc/self/fd"):
-        raise named("/proc", OSError(errno.ENOSYS, "not mounted"))
+    check_proc()
     ours, theirs = socket.socketpair()
     try:
         main = "procession.forkserver.main:main"
         words = str(SOCKET_FD), str(os.getpid()), " " * TITLE_ROOM
         command = own_python(main, *words, flags=interpreter_flags())
         high = _duplicate_above(theirs.fileno(), SOCKET_FD)
+        known_by = -1
         try:
+            known_by = marked_file()  # for `procession clean`, if it is stopped before its exec
             pid = os.posix_spawn(
                 sys.executable,
                 command,
@@ -155,6 +162,8 @@ def start(env: Mapping[str, str], *, room: bool = False) -> Started:
             wake_without_us(theirs.fileno(), pid)
         finally:
             os.close(high)
+            if known_by >= 0:
+                os.close(known_by)
     except BaseException:
         ours.close()
         raise

@@ -24,16 +24,15 @@ from procession.system.identity import own_mark, start_of
 from procession.system.processes import parents
 from procession.system.remains import page_file
 from procession.system.signals import Held, plain
+from procession.system.waking import Bell
 from procession.values.base import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-JOBS_AT_ONCE, FDS_AT_ONCE = (
-    32,
-    64,
-)  # in one message: the forkserver begins with the first while others are sent
+# In one message: the forkserver begins with the first while others are sent.
+JOBS_AT_ONCE, FDS_AT_ONCE = 32, 64
 CONTAIN_TIME = 20.0  # seconds that it may take to begin, and to go inside of something
 WAKE_EVERY = 1.0  # seconds until that is continued, if it was stopped
 GOING_TIME = 10.0  # seconds that a forkserver may take to end what is below it, and go
@@ -118,10 +117,11 @@ class ForkServer:
         self._queue: deque[_Waiting] = deque()
         self._process = Child(pid, own=own)  # the one to be reaped
         self._inside: Child | None = None  # itself, where that is its guard
+        self._bell = Bell()  # for a fork that was stopped before it has begun
         self._group = ""  # its cgroup
         self._obstacle: OSError | None = None  # to its going there
         self.containing = False
-        self.lost = False
+        self.lost, self.crash = False, ""  # what it reported of its own failure
         self.silent = False
         self.importing: tuple[str, ...] = ()
         self.sharing = ""
@@ -192,7 +192,7 @@ class ForkServer:
                 if not pid:
                     ours.close()
                     main_forked(theirs, launcher, live, before if mask is None else mask, page)
-                boot.wake_without_us(theirs.fileno(), pid)
+                bell = Bell(pid)
         except BaseException:
             ours.close()
             raise
@@ -201,7 +201,7 @@ class ForkServer:
             if page >= 0:
                 os.close(page)
         server = cls(pid, ours)
-        server.page = number
+        server.page, server._bell = number, bell
         return server
 
     # -- going inside of something
@@ -303,13 +303,13 @@ class ForkServer:
         return [f.message for f in dropped]
 
     def receive(self) -> list[tuple[list[protocol.Message], list[int]]]:
-        """Read what there is: messages, and the descriptors that go with them.
-
-        `lost` is set if the forkserver is gone.
-        """
-        frames = self._receiver.receive()
+        """Read messages, and the descriptors that go with them; `lost` is set if it is gone."""
+        came = [(messages, fds) for (_, messages), fds in self._receiver.receive()]
+        self._bell.close()
         self.lost = self.lost or self._receiver.ended
-        return [(messages, fds) for (_, messages), fds in frames]
+        crashed = [str(m[1]) for messages, _ in came for m in messages if m[0] == "crashed"]
+        self.crash = "".join(crashed) or self.crash
+        return came
 
     # -- end
 
@@ -342,6 +342,7 @@ class ForkServer:
         self.lost = True
         self.drop_unsent()
         self._receiver.close()
+        self._bell.close()
         if self.intact:
             self._sock.close()
         else:

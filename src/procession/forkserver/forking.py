@@ -81,9 +81,9 @@ class Forking:
         """Take note that another attempt begins."""
         self._failed_set_up = None
 
-    def rest(self) -> None:
+    def forget(self) -> None:
         """Keep nothing of the group that is over."""
-        self._programs.rest()
+        self._programs.forget()
         self._faults.clear()
         self._failed_set_up = None
 
@@ -166,7 +166,7 @@ class Forking:
             text = f"{os.strerror(started.fault)}: {started.path!r}"
             self._faults[rank] = _said(START_PROGRAM, started.fault, text)
         else:
-            messages.append(("ready", rank, time.monotonic_ns()))
+            messages.append(("ready", rank, started.at, time.monotonic_ns()))
         return messages
 
     def _forked(self, common: Job, job: Job, fds: list[int]) -> Job | list[protocol.Message]:
@@ -276,7 +276,7 @@ class Forking:
 
 def _failed(rank: int, stage: str, e: OSError) -> list[protocol.Message]:
     text = e.strerror or str(e)
-    return [("failed", rank, stage, e.errno or 0, text, time.monotonic_ns())]
+    return [("failed", rank, 0, stage, e.errno or 0, text, time.monotonic_ns())]
 
 
 def _said(stage: str, number: int, text: str) -> bytes:

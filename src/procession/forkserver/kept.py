@@ -17,6 +17,7 @@ import sys
 
 from procession.forkserver.owner import Owner
 from procession.system import tree
+from procession.system.files import descriptors
 from procession.worker.mark import show_mark
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -27,18 +28,6 @@ if TYPE_CHECKING:
 
     from procession.forkserver import protocol
     from procession.forkserver.preload import Preloaded
-
-
-def descriptors() -> set[int]:
-    """List the open descriptors of this process."""
-    found: set[int] = set()
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            os.fstat(int(name))
-            found.add(int(name))
-        except OSError:
-            pass  # the listing's own
-    return found
 
 
 def keep(

@@ -10,6 +10,7 @@ import sys
 
 from procession.forkserver.forking import close_all
 from procession.forkserver.server import Server
+from procession.system.files import descriptors
 from procession.worker.mark import ROOM
 
 # What ranks need; see `bootstrap.warm_up`.
@@ -23,7 +24,7 @@ def main() -> None:
     """Be the forkserver; in its ranks, be the rank. `sys.argv`: its socket, its launcher's pid."""
     gc.disable()  # what is imported stays: to look through it for garbage takes milliseconds
     sock_fd, launcher = map(int, sys.argv[1:3])
-    close_all([fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > sock_fd])
+    close_all([fd for fd in descriptors() if fd > sock_fd])
     os.set_inheritable(sock_fd, False)
     os.environ.pop(ROOM, None)  # it is there for its place in memory
     os.chdir("/")

@@ -295,7 +295,7 @@ def release(lease: Lease) -> None:
         return
     with _lock:
         _working.discard(lease.server)
-        lease.server.send(("rest", IDLE_SECONDS), [], [])
+        lease.server.send(("idle", IDLE_SECONDS), [], [])
         surplus = _keep(lease)
     for each in surplus:
         each.close(IDLE_GOING_TIME)

@@ -63,7 +63,7 @@ class Preloaded:
         watched: list[str] | None = None,
         reads: list[str] | None = None,
     ) -> None:
-        """Import modules in order, but for those already imported.
+        """Import modules in order, except those already imported.
 
         late: modules to import after these; the program itself imports them after its beginning.
         env: the variables that all ranks have. path: where to look for modules, `sys.path` if None.

@@ -128,7 +128,7 @@ class Programs:
             self._inside = False
             os.chdir("/")
 
-    def rest(self) -> None:
+    def forget(self) -> None:
         """Keep nothing of the group that is over: neither its variables nor its arguments."""
         self.done()
         self.close()

@@ -14,14 +14,15 @@ From the launcher:
     ("cancel",)                    start none of those that have not been started
     ("signal", number, [rank])     signal the processes of these ranks
     ("sweep", number, which)       signal whatever is left, and say when nothing is
+    ("clean", pid)                 kill what this rank, which has ended, left in its session
     ("do", which, by, message)     obey that message and say so, but not later than `by`, if not 0
     ("release",)                   a fork of the launcher: no more ranks; hold nothing of its
-    ("rest", seconds)              the group is over; go if nothing comes for so long (None: stay)
-    ("gather",)                    put memory into huge pages now, see `resting`
-    ("keep", dict) + pidfd         the same as "rest"; work for a keeper from now on, see `kept`
+    ("idle", seconds)              the group is over; go if nothing comes for so long (None: stay)
+    ("gather",)                    put memory into huge pages now, see `idle`
+    ("keep", dict) + pidfd         the same as "idle"; work for a keeper from now on, see `kept`
     ("take", dict) + pidfd         work for another launcher from now on
 From the forkserver (`at` is in nanoseconds of the monotonic clock):
-    ("told", [message]) + descriptors   several of these, in order:
+    ("reports", [message]) + descriptors   several of these, in order:
     ("contained", errno, text, pid, group)   0 and "", its own number, its cgroup's directory or "";
                                    or why not: then it is of no use any more
     ("preloaded", fault, [module]) why ranks are not forked, or ""; what could not be imported
@@ -30,11 +31,13 @@ From the forkserver (`at` is in nanoseconds of the monotonic clock):
     ("sharing", name)              the shared set-up begins: nothing is heard until it has ended
     ("shared", fault)              it has ended; fault as above
     ("spawned", rank, pid, at, -1 unless its pidfd is the next of the descriptors)
-    ("failed", rank, stage, errno, text, at)   the process did not reach its program, and is gone
+                                   what follows of the same process has this time as `began`
+    ("failed", rank, began, stage, errno, text, at)   it did not reach its program, and is gone;
+                                   began: 0 if there was no process
     ("cancelled", [rank], at)      never started, and will not be
-    ("ready", rank, at)
-    ("signalled", number, [rank], at)          sent to these; the others were gone already
-    ("exited", rank, wait status, cpu seconds, peak memory in bytes, at)
+    ("ready", rank, began, at)
+    ("signalled", number, [(rank, began)], at)   sent to these; the others were gone already
+    ("exited", rank, began, wait status, cpu seconds, peak memory in bytes, at)
     ("swept", which)               of the last sweep that was asked for
     ("done", which)                obeyed
     ("late", which)                not obeyed: it was too late, and the launcher has acted by itself

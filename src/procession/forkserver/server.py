@@ -2,9 +2,9 @@
 
 Theory of operation. A small single-threaded process that the launcher starts by exec (or, for the
 start method `fork`, by forking itself). Over its socket it gets commands: fork ranks, signal them,
-end what they leave behind; and it reports what happened, above all exits. It has no policy and no
-clock of its own. As a child subreaper it is the parent of everything that its ranks orphan, so
-that "nothing is left" has an exact meaning: waitpid says ECHILD.
+end what they leave behind; and it reports what happened, above all exits (`children`). It has no
+policy and no clock of its own. As a child subreaper it is the parent of everything that its ranks
+orphan, so that "nothing is left" has an exact meaning: waitpid says ECHILD.
 
 It waits in one epoll for its socket, for SIGCHLD (through the signal module's wake-up descriptor),
 for the status pipes of ranks on their way to their program, and for the launcher's own pidfd. When
@@ -14,16 +14,11 @@ While ranks are to be forked (`forking`), each turn of the loop forks one, and d
 signals, exits and a cancellation are noticed between two forks. Messages are then collected, and
 sent together a moment later (`SEND_WITHIN_NS`); before every wait, all are sent at once.
 
-Before each round of signals everything that is dead is reaped and reported, so that a rank that
-died by itself is never taken for one that was signalled.
-
 A forked rank must finish like any interpreter (atexit, threads, buffers), so the child does not run
 inside this loop: `serve` returns the job in the child, and the caller's frames are the only ones
 below the user's program.
 
-Rejected: pidfds for the children (orphans come unannounced, and SIGCHLD is needed for them anyway);
-walking the process tree before killing it (not atomic: processes were lost); a thread that waits
-(a fork in a process with threads is not sound).
+Rejected: a thread that waits (a fork in a process with threads is not sound).
 """
 
 from __future__ import annotations
@@ -32,13 +27,15 @@ import _socket as socket  # the module `socket` around it takes 2 ms to import
 import errno
 import os
 import select
+import sys
 import time
 
 from procession.forkserver import protocol
+from procession.forkserver.children import Children, kill_all
 from procession.forkserver.forking import Forking, close_all, remove_traces
+from procession.forkserver.idle import Idle, gather
 from procession.forkserver.owner import Owner
-from procession.forkserver.resting import Resting, gather
-from procession.system import tree
+from procession.system.files import descriptors
 from procession.system.prctl import become_subreaper, wake_with_parent
 from procession.system.signals import plain as signal
 from procession.system.waking import wake_no_more
@@ -80,17 +77,9 @@ class Server:
         self._heard: list[tuple[protocol.Message, list[int]]] = []  # and not carried out yet
         self._owner = Owner(launcher, pidfd)
         self._pid = os.getpid()
-        self._pids: dict[int, int] = {}  # rank -> pid, until it is reaped
-        self._ranks: dict[int, int] = {}  # pid -> rank, until it is reaped
         self._common: Job = {}
-        self._sweep = 0  # the signal of a sweep in progress
-        self._sweep_of = 0  # its number
-        self._swept: set[int] = set()  # pids that got it
-        self._groups: set[int] = set()  # process groups that got the stop signal as ranks
-        # Sessions of ranks that start again, in which nothing may be left.
-        self._tidied: set[int] = set()
         self._patience: float | None = IDLE_SECONDS  # until something comes
-        self._resting = Resting()
+        self._idle = Idle()
         self._preloaded = preloaded
         self._contained = contained
         self.successor: Server | None = None  # in a fork that is to be a forkserver as well
@@ -123,6 +112,7 @@ class Server:
         self._epoll.register(self.sock.fileno(), select.EPOLLIN)
         self._epoll.register(self._woken, select.EPOLLIN)
         self._forking = Forking(self._epoll, mask, handlers, self._leave)
+        self._children = Children(self._forking, self._report)
         try:
             become_subreaper()
             # One that is stopped when its launcher is killed is to notice that.
@@ -154,9 +144,9 @@ class Server:
             busy = forking.due
             if not busy or (self._outgoing and time.monotonic_ns() >= self._send_by):
                 self._send()
-            ready = self._epoll.poll(0 if busy else self._resting.patience(self._patience))
+            ready = self._epoll.poll(0 if busy else self._idle.patience(self._patience))
             if not ready and not busy:
-                if self._resting.work():
+                if self._idle.work():
                     continue
                 if self._patience is not None:
                     return None
@@ -164,10 +154,10 @@ class Server:
             if self._owner.pidfd in fds:
                 return self._hear_the_last()
             for fd in fds & forking.status.keys():
-                self._read_status(fd)
+                self._children.read_status(fd)
             if self._woken in fds:
                 self._clear_wakeups()
-                self._reap()
+                self._children.reap()
                 if self._owner.pidfd < 0 and self._owner.gone:
                     return self._hear_the_last()
             if self.sock.fileno() in fds:
@@ -205,15 +195,8 @@ class Server:
 
     def _end_everything(self) -> None:
         """Kill and reap until nothing is left below; then remove the run's scratch directory."""
-        self._sweep = 0
         deadline = time.monotonic() + 10.0
-        while time.monotonic() < deadline:
-            tree.signal_children(signal.SIGKILL, set(), set())
-            try:
-                while os.wait4(-1, os.WNOHANG)[0]:
-                    pass
-            except ChildProcessError:
-                break
+        while time.monotonic() < deadline and not kill_all():
             # SIGCHLD wakes this; the time-out is for a child whose signal was taken just before.
             poll = select.poll()
             poll.register(self._woken, select.POLLIN)
@@ -233,14 +216,12 @@ class Server:
             self._report("late" if late else "done", which)
         elif kind == "begin":
             if self._patience is not None and message[1].get("warm"):
-                from procession.forkserver import kept
-
-                self._before = kept.descriptors()
+                self._before = descriptors()
             self._patience = None
-            self._resting.end()
+            self._idle.end()
             self._common = message[1]
             self._forking.begin()
-            self._groups = set()
+            self._children.begin()
         elif kind == "preload":
             self._preload(message[1])
         elif kind == "spawn":
@@ -248,21 +229,18 @@ class Server:
         elif kind == "cancel":
             self._report("cancelled", self._forking.cancel(), time.monotonic_ns())
         elif kind == "signal":
-            self._signal(message[1], message[2])
+            if self._children.signal_ranks(message[1], message[2]):
+                self._send()  # before a rank has something to say to it
         elif kind == "sweep":
-            if self._sweep:  # a second one, in a hurry: for all
-                self._groups = set()
-            self._sweep, self._sweep_of, self._swept = message[1], message[2], set[int]()
-            self._reap()
-        elif kind == "tidy":
-            self._tidied.add(message[1])
-            self._reap()
+            self._children.sweep(message[1], message[2])
+        elif kind == "clean":
+            self._children.clean(message[1])
         elif kind == "release":
             self._releasing = True
-        elif kind == "rest":
+        elif kind == "idle":
             self._patience = message[1]
             self._common = {}
-            self._resting.begin()
+            self._idle.begin()
         elif kind == "gather":
             self._do_at_length(gather)
         elif kind == "contain":
@@ -278,11 +256,11 @@ class Server:
         if kind == "take":
             answer = kept.take(words, fds, *around, self._preloaded)
         else:
-            self._forking.rest()
+            self._forking.forget()
             self._patience, self._common = None, {}
-            before = (self._before or kept.descriptors()) | {self._owner.pidfd}
+            before = (self._before or descriptors()) | {self._owner.pidfd}
             answer = kept.keep(words, fds, *around, self._preloaded, before)
-            self._resting.begin()
+            self._idle.begin()
         if answer[1]:
             close_all(fds)
         self._report(*answer)
@@ -292,12 +270,15 @@ class Server:
         from procession.forkserver.preload import Preloaded
 
         preloaded = self._preloaded = self._preloaded or Preloaded()
-        self._resting.end()
+        self._idle.end()
+        before = len(sys.modules)
         for part in preloaded.parts_below(words):
             self._do_at_length(lambda part=part: preloaded.add(**part))
             if not preloaded.fault and self._leave_template(preloaded):
                 return
         self._do_at_length(lambda: preloaded.add(**words))
+        if len(sys.modules) > before:
+            self._idle.loaded()
         self._report("preloaded", preloaded.fault, preloaded.failed)
 
     def _leave_template(self, preloaded: Preloaded) -> bool:
@@ -366,13 +347,14 @@ class Server:
         """Fork the next rank, and report what came of it; gives the job in the rank."""
         if "shared" in self._common:
             self._share()
+        self._children.make_way(self._forking.next[0]["rank"])
         came = self._forking.fork(self._common, self._preloaded)
         if isinstance(came, dict):
             return came
         for message in came:
             if message[0] == "spawned":
                 _, rank, pid, at, pidfd = message
-                self._pids[rank], self._ranks[pid] = pid, rank
+                self._children.add(rank, pid, at)
                 if self._contained is not None:
                     pid = self._contained.number(pid, pidfd)
                 if pidfd >= 0:
@@ -392,6 +374,7 @@ class Server:
             self._report("sharing", self._common["shared"]["name"])
             self._send()
             self._do_at_length(lambda: sharing.share(preloaded, self._common, job, fds))
+            self._idle.loaded()
             self._report("shared", preloaded.fault)
 
     def _release(self) -> None:
@@ -404,72 +387,9 @@ class Server:
         own = {self.sock.fileno(), self._epoll.fileno(), self._woken, self._wake}
         own.add(self._owner.pidfd)
         own.update(self._contained.fds if self._contained is not None else ())
-        for name in os.listdir("/proc/self/fd"):
-            fd = int(name)
-            if fd > 2 and fd not in own and fd not in self._forking.status:
-                try:
-                    os.fstat(fd)
-                    os.dup2(0, fd, inheritable=False)
-                except OSError:
-                    pass  # the listing's own
-
-    def _signal(self, number: int, ranks: list[int]) -> None:
-        self._reap()
-        at = time.monotonic_ns()
-        reached: list[int] = []
-        for rank in ranks:
-            pid = self._pids.get(rank)
-            if pid is None:
-                continue
-            if number != signal.SIGKILL:
-                self._groups.add(pid)
-            try:
-                tree.signal_group(pid, number)
-            except OSError:
-                pass
-            reached.append(rank)
-        if reached:
-            self._report("signalled", number, reached, at)
-            self._send()  # before a rank has something to say to it
-
-    def _reap(self) -> None:
-        """Take all exits, report those of ranks, and go on with a sweep."""
-        while True:
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                self._tidied.clear()
-                if self._sweep:
-                    self._sweep = 0
-                    self._report("swept", self._sweep_of)
-                return
-            if not pid:
-                break
-            at = time.monotonic_ns()
-            rank = self._ranks.pop(pid, None)
-            if rank is None:
-                continue
-            for fd in self._forking.status_of(rank):
-                self._read_status(fd)
-            del self._pids[rank]
-            fault = self._forking.fault_of(rank)
-            if fault is not None:
-                self._report("failed", rank, *fault, at)
-            else:
-                seconds = usage.ru_utime + usage.ru_stime
-                self._report("exited", rank, status, seconds, usage.ru_maxrss * 1024, at)
-        if self._tidied:
-            self._tidied = tree.kill_sessions(self._tidied)
-        if self._sweep == signal.SIGKILL:
-            tree.signal_children(self._sweep, set(), set())
-        elif self._sweep:
-            # Not again to what got it with its rank: a second one may mean an order to hurry.
-            tree.signal_children(self._sweep, self._swept, self._groups)
-
-    def _read_status(self, fd: int) -> None:
-        rank = self._forking.read_status(fd)
-        if rank is not None:
-            self._report("ready", rank, time.monotonic_ns())
+        for fd in descriptors() - own - self._forking.status.keys():
+            if fd > 2:
+                os.dup2(0, fd, inheritable=False)
 
     def _report(self, *message: Any) -> None:
         if not self._outgoing:
@@ -483,7 +403,7 @@ class Server:
         messages, fds = self._outgoing, self._outgoing_fds
         self._outgoing, self._outgoing_fds = [], []
         try:
-            protocol.send(self.sock, ("told", messages), fds)
+            protocol.send(self.sock, ("reports", messages), fds)
         except OSError:
             pass  # the launcher is gone: the loop sees it next
         close_all(fds)

@@ -18,6 +18,8 @@ import os
 import stat
 import time
 
+from procession.system.files import process_fields
+
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
@@ -48,8 +50,7 @@ def clock() -> int:
 
 def started() -> int:
     """Give the time, as `clock` does, before which this process was not there."""
-    with open("/proc/self/stat", "rb") as f:
-        ticks = int(f.read().rpartition(b")")[2].split()[19])
+    ticks = int(process_fields("self")[19])
     age = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * _SECOND // os.sysconf("SC_CLK_TCK")
     return clock() - age - 20_000_000
 

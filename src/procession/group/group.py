@@ -104,9 +104,9 @@ class Group(Handle):
         """
         self._supervisor.request_suspension()
 
-    def expire(self, patience: float = 0.0) -> None:
-        """Give a failed group that is patient (see `Stop`) `patience` seconds more."""
-        self._supervisor.request_patience(patience)
+    def expire(self) -> None:
+        """Have a group that is patient (see `Stop`) end as soon as a rank has failed."""
+        self._supervisor.request_impatience()
 
     # -- looking
 

@@ -101,7 +101,9 @@ class Handle(Waiting):
             for each in self.losses:
                 import logging
 
-                logging.getLogger("procession").warning("procession: %s", each)
+                from procession.explain.messages import noted
+
+                logging.getLogger("procession").warning("procession: %s", noted(each))
         except Exception as e:
             self._crash = self._crash or e
 

@@ -179,8 +179,10 @@ class _Making:
         if group.notes:
             import logging
 
+            from procession.explain.messages import noted
+
             for note in group.notes:
-                logging.getLogger("procession").warning("procession: %s", note)
+                logging.getLogger("procession").warning("procession: %s", noted(note))
         if self._unwanted:
             group.kill(wait=False)
         self._made.set()

@@ -128,7 +128,7 @@ class SpawnContext(ProcessContext):
 
     def __init__(self, processes: Sequence[Process], error_files: Sequence[str]) -> None:
         warnings.warn(
-            "SpawnContext is renamed to ProcessContext since 1.4 release: use the new name",
+            "SpawnContext is renamed to ProcessContext since 1.4 release: use the new name [P423]",
             stacklevel=2,
         )
         super().__init__(processes, error_files)
@@ -227,7 +227,7 @@ def spawn(
     if start_method != "spawn":
         warnings.warn(
             f"This method only supports start_method=spawn, not {start_method!r}, which is not "
-            "followed; start_processes(..., start_method=...) has the other methods",
+            "followed; start_processes(..., start_method=...) has the other methods [P423]",
             FutureWarning,
             stacklevel=2,
         )

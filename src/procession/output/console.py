@@ -65,6 +65,7 @@ class Console:
     fault: why something that was to be shown is lost, "" if nothing is: a full disk behind it, for
         example. That nobody reads any more is no fault.
     midline: the last byte that it took was not a newline.
+    taken: how many bytes it has taken so far.
 
     A replaced object is called as it is: if its write() blocks, so does `write`.
     """
@@ -79,8 +80,8 @@ class Console:
         self._fd = -1
         self._socket: socket.socket | None = None
         self._closing = False
+        self.taken = 0
         self._owed = b""  # of what `aside` was given
-        self._taken = 0  # by the last call that wrote
         self._lock = threading.Lock()
         self._put: _Put | None = None
         self.place: tuple[object, ...] = ("object", id(stream))
@@ -183,9 +184,9 @@ class Console:
         return bool(self._owed)
 
     def _pay(self, put: _Put, abandon: int | None, timeout: float | None) -> bool:
-        midline = self.midline
+        midline, before = self.midline, self.taken
         paid = self._write_all(put, self._owed, abandon, timeout)
-        self._owed = b"" if paid else self._owed[self._taken :]
+        self._owed = b"" if paid else self._owed[self.taken - before :]
         self.midline = midline
         return paid
 
@@ -211,6 +212,7 @@ class Console:
                         self._on_quiet()
                     return True
                 done += taken
+                self.taken += taken
                 if done == len(view):
                     return True
                 left = None if deadline is None else deadline - time.monotonic()
@@ -228,7 +230,6 @@ class Console:
                     return False
             return True
         finally:
-            self._taken = done
             if done:
                 self.midline = data[done - 1] != 0x0A
 
@@ -239,6 +240,7 @@ class Console:
             except TypeError:
                 self._stream.write(data)  # it was opened for bytes
             self.midline = not data.endswith(b"\n")
+            self.taken += len(data)
             flush = getattr(self._stream, "flush", None)
             if flush is not None:
                 flush()

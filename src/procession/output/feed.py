@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import stat
@@ -282,7 +283,8 @@ class Feed:
         """Close the descriptors; may be called again."""
         for fd in (self.fd, self.spare, self.copy):
             if fd >= 0:
-                os.close(fd)
+                with contextlib.suppress(OSError):  # of a disk that is broken; it is closed
+                    os.close(fd)
         self.fd = self.spare = self.copy = -1
 
 

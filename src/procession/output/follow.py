@@ -169,6 +169,11 @@ class Follower:
             loop.begin_end(ended)
 
     @property
+    def shown(self) -> int:
+        """How many bytes the consoles have taken so far."""
+        return sum(console.taken for console in self._consoles)
+
+    @property
     def fault(self) -> Exception | None:
         """The error in our own thread after which nothing was shown any more, None: none."""
         loop = self._loop

@@ -48,7 +48,7 @@ _PAUSE_FILES_MS = 4
 _BUSY = 16 << 10  # bytes in one read of a pipe: its writer is fast, and may wait for us
 _AFTER_FAULT = 0.05  # seconds between two attempts to read
 _GIVEN_UP = 1.0  # seconds that a loop that was given up has to come back
-_NOTE = b"the console did not take all output in time; the rest of it is not shown"
+_NOTE = b"the console did not take all output in time; the rest of it is not shown [P407]"
 
 
 class Loop:
@@ -382,7 +382,7 @@ def log_fault(e: Exception) -> None:
 
     logging.getLogger("procession").error(
         "procession: the output of the ranks is not shown any more (%s: %s); they go on, and files "
-        "have all that they write",
+        "have all that they write [P407]",
         type(e).__name__,
         e,
         exc_info=e,

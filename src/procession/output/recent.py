@@ -70,8 +70,8 @@ class Recent:
     ) -> tuple[tuple[int, int], int, list[tuple[bytes, str]]]:
         """Read on from a position; gives the new one, how many lines were missed, and blocks.
 
-        most: bytes, but for the last block. If there is no more, there will be a wake-up when there
-        is; see `wake_by`.
+        most: bytes, which the last block may exceed. If there is no more, there will be a wake-up
+        when there is; see `wake_by`.
         """
         number, lines = position
         with self._lock:

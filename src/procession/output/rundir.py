@@ -289,7 +289,11 @@ def temporary_directory() -> str:
             pass  # there are other places
     import tempfile
 
-    return tempfile.gettempdir()
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:
+        text = "there is no temporary directory: set TMPDIR to one that this user may write to"
+        raise FileNotFoundError(errno.ENOENT, text) from None
 
 
 def _new_directory(where: str, name: str) -> str:

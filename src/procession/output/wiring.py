@@ -225,6 +225,11 @@ class Wiring:
         else:
             self._follower.finish(ended)
 
+    @property
+    def shown(self) -> int:
+        """How many bytes the consoles have taken so far."""
+        return 0 if self._follower is None else self._follower.shown
+
     def drain(self, timeout: float) -> bool:
         """Show what is still to be shown, within `timeout` seconds; False if it was cut off."""
         shown = self._follower is None or self._follower.drain(timeout)

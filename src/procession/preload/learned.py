@@ -139,8 +139,8 @@ def store(
         value (None: none), how many of the modules had been loaded by then. Nothing is kept of
         those that came after the first write, since they may have seen it. What listed modules
         write when they are imported does not count.
-    known: what was kept of it before, and so was imported before it began. It stays, but for what
-        reads a variable that the program now writes.
+    known: what was kept of it before, and so was imported before it began. It stays, except for
+        what reads a variable that the program now writes.
     """
     by_program = [(n, at) for n, value, at in writes if not safe.set_by_import(n, value)]
     early = list(modules)

@@ -1,7 +1,7 @@
 """The list of modules that are safe to import before a fork, and what has to be known of each.
 
 Safe means, after the import: no thread but those that end themselves before a fork (OpenBLAS's), no
-child process, socket or device; nothing that tells ranks apart was read, but for the variables that
+child process, socket or device; nothing that tells ranks apart was read, except the variables that
 are named here; and importing it a little earlier than the program does makes no difference that the
 program could see. `tests/preload/test_safe.py` shows it for each entry that is installed. Of the
 other entries it was shown once, with the versions that stand beside them.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from procession.forkserver import pool
-from procession.forkserver.boot import fresh_interpreter
+from procession.forkserver.boot import check_proc, fresh_interpreter
 from procession.forkserver.client import ForkServer, SpawnRequest
 from procession.output.plan import Output
 from procession.output.wiring import Streams
@@ -306,7 +306,7 @@ class RankJobs:
         elif server is not None and not (server.lasting and clean and not server.waiting):
             pool.discard(server)
         elif server is not None:
-            server.send(("rest", None), [], [])
+            server.send(("idle", None), [], [])
         if self._learning is not None and self._first is not None:
             self._learning.take(self._first.modules)
         self._close_all()
@@ -319,7 +319,8 @@ class RankJobs:
         if why:
             import logging
 
-            logging.getLogger("procession").warning("procession: warm: nothing is kept: %s", why)
+            said = f"procession: warm: nothing is kept: {why} [P406]"
+            logging.getLogger("procession").warning("%s", said)
 
     def _close_warm(self) -> None:
         if self._warm is not None:
@@ -341,6 +342,7 @@ class RankJobs:
 def fork_server(spec: Spec, mask: set[Any] | None = None) -> ForkServer:
     """Fork this process to be the forkserver of a function; see `ForkServer.fork`."""
     assert isinstance(spec.program, Function)
+    check_proc()
     server = ForkServer.fork((spec.program.call, list(spec.args), list(spec.kwargs)), mask)
     pool.adopt(server)
     return server

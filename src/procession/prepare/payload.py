@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from procession.prepare.named import Named
 from procession.system.descriptors import fill_standard
+from procession.system.facilities import named
 from procession.values.base import Value
 from procession.values.errors import SpecError
 from procession.values.program import Function, Module, Program, Script
@@ -201,7 +202,10 @@ class Payload:
     def _memory_file(self, body: bytes) -> int:
         """Make a memory file that cannot be changed: the next attempt reads it again."""
         flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
-        fd = self._own_new(os.memfd_create, "procession-arguments", flags)
+        try:
+            fd = self._own_new(os.memfd_create, "procession-arguments", flags)
+        except OSError as e:
+            raise named("memfd_create", e) from None
         view = memoryview(body)
         while view:
             view = view[os.write(fd, view) :]

@@ -1,7 +1,7 @@
-"""What a template and the ranks of one test tell each other, until their group has ended.
+"""The messages between a template and the ranks of one test, until their group has ended.
 
-Ranks that are kept (`method="keep"`) are done when all have told what the test came to; then the
-group goes on. `broken` says why it must not: the next test shall find what it would have found.
+Ranks that are kept (`method="keep"`) are done when all have reported the outcome of the test; their
+group goes on. `broken` says why it cannot be used for the next test.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ LOST = 2.0  # seconds that the end of a rank has to be heard of when its line ha
 LINGER = 30.0  # seconds that a rank may take to end after its test
 LINGER_FOR_THREADS = 2.0  # seconds that its threads may go on then
 YOURS = "yours"  # what pytest says when a rank may have the terminal
+LONGEST_WAIT = 3600.0  # seconds that a selector is asked for; the kernel takes 24 days at most
 GRACE = 1.0  # seconds from SIGTERM to SIGKILL, for what is ended
 
 
 class Conversation:
-    """What a template and the ranks of one test tell each other, until the group has ended.
+    """The messages between a template and the ranks of one test, until the group has ended.
 
     line: to pytest's process. terminal: what the rank is given that failed first, () if none is.
     began: when the ranks were asked to run the test, by the monotonic clock.
@@ -213,7 +214,9 @@ class Conversation:
         if self._ending or self._debugging:
             return None
         times = [t for t in (self._deadline, self._end_others_at, self._gone_by) if t is not None]
-        return max(0.0, min(times) - time.monotonic()) if times else None
+        if not times:
+            return None
+        return min(max(0.0, min(times) - time.monotonic()), LONGEST_WAIT)
 
     def _look_at_clock(self) -> None:
         if self._ending or self._debugging:

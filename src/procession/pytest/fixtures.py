@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ours: Rank | None = None
 store_file = ""  # where the ranks' process groups meet; the same in all ranks
+LONGEST = 365 * 86400  # seconds; torch's clocks count nanoseconds in 64 bits
 _groups: Counter[str] = Counter()  # by file, the default process groups that this process has made
 
 
@@ -122,7 +123,7 @@ def process_group(request: pytest.FixtureRequest) -> Iterator[Any]:
 def _make_process_group(dist: Any, mine: Rank) -> None:
     from datetime import timedelta
 
-    limit = timedelta(seconds=mine.timeout or 1800)
+    limit = timedelta(seconds=min(mine.timeout or 1800, LONGEST))
     _groups[store_file] += 1
     store = dist.FileStore(store_file)
     store.set_timeout(limit)

@@ -1,13 +1,13 @@
-"""Where the ranks of a session meet that a launcher has started: a thread of rank 0.
+"""Where the ranks of a session that a launcher has started meet: a thread of rank 0.
 
-Theory of operation. Rank 0 listens at an abstract socket whose name follows from what the launcher
-has told all of them, so nothing is left when they are gone. Only processes of the same user are let
-in. All ranks run the same items one after the other, and tell here when they are done with one;
-rank 0 goes on first, and says to the others whether they shall. A thread serves them, because rank
-0 runs tests as well: while it waits for the others in a collective, they must be heard.
+Theory of operation. Rank 0 listens at an abstract socket, so that no file is left. Its name is made
+of variables that the launcher gives to all ranks. Only processes of the same user may connect. All
+ranks run the same items one after the other, and report here when they are done with one; rank 0
+goes on first, and says whether the others go on, too. A thread serves them, because rank 0 runs
+tests as well: while it waits for the others in a collective, their messages must be read.
 
-Nobody can be ended here alone: where a rank has failed and others wait for it, or the time is over,
-the only way out is to end the session, which the launcher notices.
+No rank can be ended alone: if a rank has failed and others wait for it, or the time is over, the
+only way is to end the session, which the launcher notices.
 """
 
 from __future__ import annotations
@@ -117,6 +117,7 @@ class Hub:
 
     def _begin(self, members: int) -> None:
         self._members = members
+        self._begun = False  # others may be ahead of rank 0, which says how many run a test
         self._ranks: list[Told] = [
             {"reports": [], "done": False, "failed_at": 0, "left": []} for _ in range(self._size)
         ]
@@ -128,11 +129,13 @@ class Hub:
         """A test begins. members: how many ranks run it. give_up: when others do not end."""
         with self._changed:
             self._members = members
+            self._begun = True
             self._limit = time.monotonic() + timeout if timeout else None
             self._give_up = give_up
+            self._answer_gathering()
 
     def came(self) -> Told:
-        """Wait until all ranks are done; gives what they have told."""
+        """Wait until all ranks are done; gives what they have reported."""
         with self._changed:
             self._changed.wait_for(lambda: self._lost or all(r["done"] for r in self._ranks))
             if self._lost is not None:
@@ -216,6 +219,8 @@ class Hub:
             told[kind] = value
 
     def _answer_gathering(self) -> None:
+        if not self._begun:
+            return
         waiting = self._gathering
         done = [rank for rank in range(self._members) if self._ranks[rank]["done"]]
         if len(waiting) == self._members:

@@ -1,4 +1,4 @@
-"""A rank: it runs one test with pytest's own protocol, and tells the template what came of it.
+"""A rank: it runs one test with pytest's own protocol, and reports the outcome to the template.
 
 Theory of operation. The process is a fork of one that has collected and run nothing, so pytest's
 session, its plugins and the item are in memory. What belongs to one process is made anew (`renew`);
@@ -56,7 +56,7 @@ def keep(session: Any, knock: int) -> None:
 
 
 class Telling:
-    """Tells at its end that the test is over, and what is left of it.
+    """Reports at its end that the test is over, and what is left of it.
 
     last: this process runs no other test.
     """
@@ -89,22 +89,18 @@ def begin(config: Any, request: dict[str, Any]) -> None:
 
 
 def run_item(item: Any, rank: Rank, request: dict[str, Any], following: Any = None) -> None:
-    """Run one item, and tell what came of it. following: the next one in this process."""
+    """Run one item, and report its outcome. following: the next one in this process."""
     renew.use_directory(item.config, request["tmp"])
     run_here(item, rank, following)
 
 
 def run_here(item: Any, rank: Rank, following: Any) -> None:
-    """Run one item in this process, and tell what came of it."""
+    """Run one item in this process, and report its outcome."""
     fixtures.ours = rank
-    config = item.config
-    reporter = _Reporter(rank, following)
-    before = config.pluginmanager.get_plugin("ranks")
-    if before is not None:
-        config.pluginmanager.unregister(before)
-    config.pluginmanager.register(reporter, "ranks")
+    report_here(item.config)
+    _reporter.begin(rank, following)
     try:
-        config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
     except pytest.exit.Exception as e:
         rank.tell("report", {"exit": str(e.msg), "code": e.returncode})
         rank.tell("failed", time.monotonic_ns())  # the others need not come to their end
@@ -114,13 +110,40 @@ def run_here(item: Any, rank: Rank, following: Any) -> None:
         rank.tell("failed", time.monotonic_ns())
 
 
+def prepare(config: Any) -> None:
+    """Do in a template what each of its ranks would have to do otherwise."""
+    report_here(config)
+    renew.prepare(config)
+
+
+def report_here(config: Any) -> None:
+    """Have the tests of this process, and of what is forked from it, report to a template."""
+    manager = config.pluginmanager
+    before = manager.get_plugin("ranks")
+    if before is _reporter:
+        return
+    if before is not None:
+        manager.unregister(before)
+    manager.register(_reporter, "ranks")
+
+
 class _Reporter:
     """Stands where pytest's process has what reports: it sends on what is reported."""
 
-    def __init__(self, rank: Rank, following: Any) -> None:
+    def __init__(self) -> None:
+        self._rank: Rank | None = None
+        self._following: Any = None
+        self._failed = False
+
+    def begin(self, rank: Rank, following: Any) -> None:
+        """A test begins, and another one follows it."""
         self._rank = rank
         self._following = following
         self._failed = False
+
+    def _tell(self, kind: str, value: Any) -> None:
+        if self._rank is not None:
+            self._rank.tell(kind, value)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: Any) -> bool:
@@ -136,10 +159,10 @@ class _Reporter:
         report = yield
         data = item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
         data["monotonic"] = time.monotonic_ns()
-        self._rank.tell("report", data)
+        self._tell("report", data)
         if report.failed and not self._failed:
             self._failed = True
-            self._rank.tell("failed", data["monotonic"])
+            self._tell("failed", data["monotonic"])
         return report
 
     def pytest_warning_recorded(
@@ -150,11 +173,12 @@ class _Reporter:
             return  # what came before the test, pytest's own process has said
         said: Any = warning_message.message
         try:
-            pickle.dumps(said)
+            body = pickle.dumps(said)
         except Exception:
-            said = UserWarning(f"{type(said).__name__}: {said}")
+            body = b""
+        words = f"{type(said).__name__}: {said}"
         where = (warning_message.filename, warning_message.lineno)
-        self._rank.tell("report", {"warning": (said, *where, when, nodeid)})
+        self._tell("report", {"warning": (body, words, *where, when, nodeid)})
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self) -> bool:
@@ -165,3 +189,6 @@ class _Reporter:
     def pytest_timeout_cancel_timer(self) -> bool:
         """There is no timer."""
         return True
+
+
+_reporter = _Reporter()

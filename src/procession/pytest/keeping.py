@@ -1,4 +1,4 @@
-"""Which tests have their ranks in common (`method="keep"`), as pytest's process knows it.
+"""Which tests run in the same ranks (`method="keep"`), as pytest's process knows it.
 
 Ranks tear a module's fixtures down when no other test of theirs needs them, so each is run with the
 one that follows in the same ranks. With several workers only the next test of all is known: there,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -38,14 +40,11 @@ class Asked:
         if not counts:
             raise ValueError(f"an empty list of counts: write {FORM}")
         self.counts: list[int] = counts
-        self.timeout: float | None = given.pop("timeout", None)
+        limit = given.pop("timeout", None)
+        self.timeout: float | None = None if limit is None else seconds_of(limit, "timeout")
         self.backend: str = given.pop("backend", "gloo")
         self.method: str = given.pop("method", "fork")
         self.scope: str = given.pop("scope", "module" if self.method == "keep" else "")
-        if self.timeout is not None and (
-            type(self.timeout) not in (int, float) or self.timeout < 0
-        ):
-            raise ValueError(f"timeout must be seconds, 0 for no limit, not {self.timeout!r}")
         if not isinstance(self.backend, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"backend must be a name, not {self.backend!r}")
         if self.method not in METHODS:
@@ -56,6 +55,27 @@ class Asked:
             raise ValueError(f"scope must be one of {', '.join(SCOPES)}, not {self.scope!r}")
         if given:
             raise ValueError(f"ranks knows no {', '.join(sorted(given))}: write {FORM}")
+
+
+def seconds_of(value: Any, name: str) -> float:
+    """Check a time limit. name: who gave it. Raises ValueError; so also for nan and infinity."""
+    if type(value) in (int, float) and value >= 0:
+        try:
+            if math.isfinite(value):
+                return float(value)
+        except OverflowError:
+            raise ValueError(f"{name} must be seconds, 0 for no limit: this is too many") from None
+    raise ValueError(f"{name} must be seconds, 0 for no limit, not {value!r}")
+
+
+def usual_limit(config: Any) -> float:
+    """Give the time limit of tests for which nothing else says one. Raises ValueError."""
+    said: str = config.getini("ranks_timeout")
+    try:
+        value: Any = float(said)
+    except ValueError:
+        value = said
+    return seconds_of(value, "the ini option ranks_timeout")
 
 
 def asked_of(node: Any) -> Asked | None:

@@ -17,10 +17,10 @@ import pytest
 from procession.pytest import spawned, terminal, words
 from procession.pytest.conversation import YOURS
 from procession.pytest.keeping import Keeping
-from procession.pytest.marks import Asked, asked_of, count_of
+from procession.pytest.marks import Asked, asked_of, count_of, seconds_of, usual_limit
+from procession.pytest.meeting import stem_of
 from procession.pytest.passing import pass_on, warn
 from procession.pytest.slots import slots_of
-from procession.pytest.stem import Stem
 from procession.pytest.template import LEAVE
 from procession.pytest.verdict import Verdict, merged
 from procession.pytest.wire import Line
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 ENDING = 30.0  # seconds that a template may take to end the ranks of a test, beyond its time limit
+
+TRIES = 4  # templates that are asked for, where other workers' fixtures may end what makes them
 
 
 class RanksFailed(Exception):
@@ -51,10 +53,12 @@ class Parent:
         self._verdicts: dict[Any, Verdict] = {}
         self._keeping = Keeping(session, marked)
         self._line: Line | None = None
+        self._waiting = False  # for a template that is in a row with those of other workers
+        self._making = ""  # the shared fixture that was begun last
         self._count = 0
         self._slots = slots_of(session.config)
         self._terminal = terminal.descriptors(session.config)
-        self._stem = Stem(session, tuple(self._terminal))
+        self._stem = stem_of(session, marked, tuple(self._terminal))
         debugger = self._config.pluginmanager.get_plugin("pdbinvoke")
         if debugger is not None:
             self._config.pluginmanager.unregister(debugger)
@@ -111,8 +115,10 @@ class Parent:
         timeout = asked.timeout
         if timeout is None:
             timeout = self._limits.get(item)
+            if timeout is not None:
+                timeout = seconds_of(timeout, "the limit of pytest-timeout")
         if timeout is None:
-            timeout = float(config.getini("ranks_timeout"))
+            timeout = usual_limit(config)
         self._count += 1
         key = self._keeping.key_of(item, asked, nproc)
         following = self._keeping.after(item)
@@ -137,11 +143,32 @@ class Parent:
 
     def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
         """Have the template run a test; gives what came of it."""
-        making = ""
+        self._making = ""
+        for _ in range(TRIES):
+            try:
+                came = self._exchanged(request)
+                if "lacks" not in came:
+                    return came
+                self._exchange(LEAVE)
+                self._drop()
+            except (EOFError, OSError):
+                self._drop()
+                if self._making or not self._waiting:
+                    break
+                # The fixture of another worker has ended what this one was waiting for.
+            except BaseException:
+                self._stop()
+                raise
+        what = f"the shared fixture {self._making} has" if self._making else "somebody has"
+        return {"fault": f"{what} ended the process that ranks are forked from"}
+
+    def _exchanged(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Talk with the template until it says what came of a test. Raises EOFError, OSError."""
         lent: terminal.Lent | None = None
         try:
             if self._line is None:
-                self._line = self._stem.template()
+                self._waiting = self._stem.is_common
+                self._line = self._stem.template(request["item"])
             line = self._line
             line.send(request)
             while True:
@@ -149,32 +176,28 @@ class Parent:
                 if kind == "came":
                     return value
                 if kind == "making":
-                    making = value
+                    self._making = value
+                elif kind == "ready":
+                    self._waiting = False
                 elif kind == "debug":
                     lent = terminal.Lent(self._terminal, value)
                     line.send(YOURS)
                 elif lent is not None:
                     lent.take_back()
                     lent = None
-        except (EOFError, OSError):
-            if self._line is not None:
-                self._line.close()
-            self._line = None
-            what = f"the shared fixture {making} has ended" if making else "somebody has ended"
-            return {"fault": f"{what} the process that ranks are forked from"}
-        except BaseException:
-            self._stop()
-            raise
         finally:
             if lent is not None:
                 lent.take_back()
 
-    def _stop(self) -> None:
-        """Have the ranks of this test ended, and wait until they are."""
-        self._exchange("stop")
+    def _drop(self) -> None:
         if self._line is not None:
             self._line.close()
             self._line = None
+
+    def _stop(self) -> None:
+        """Have the ranks of this test ended, and wait until they are."""
+        self._exchange("stop")
+        self._drop()
 
     def _exchange(self, message: str) -> None:
         """Say something to the template, and wait until it has done it, if it is there."""
@@ -241,9 +264,7 @@ class Parent:
     def _close(self) -> None:
         if self._keeping.any:
             self._exchange(LEAVE)
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        self._drop()
         spawned.end()
         self._stem.close()
         while self._terminal:

@@ -1,6 +1,8 @@
-"""What ranks want the session to know, besides what their test came to."""
+"""What ranks pass on to the session, besides the outcome of their test."""
 
 from __future__ import annotations
+
+import pickle
 
 import pytest
 
@@ -15,10 +17,10 @@ def pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
     for told in came["ranks"]:
         for said in told["reports"]:
             if "warning" in said:
-                message, filename, lineno, when, nodeid = said["warning"]
-                if str(message) + filename + str(lineno) not in warned:
-                    warned.add(str(message) + filename + str(lineno))
-                    warn(config, message, filename, lineno, when, nodeid)
+                body, words, filename, lineno, when, nodeid = said["warning"]
+                if words + filename + str(lineno) not in warned:
+                    warned.add(words + filename + str(lineno))
+                    warn(config, _warning_of(body, words), filename, lineno, when, nodeid)
             elif "exit" in said:
                 pytest.exit(said["exit"], said["code"])
             elif "interrupt" in said:
@@ -26,6 +28,15 @@ def pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
     reports = [report for report in came["ranks"][0]["reports"] if "user_properties" in report]
     if reports:
         item.user_properties[:] = [tuple(each) for each in reports[-1]["user_properties"]]
+
+
+def _warning_of(body: bytes, words: str) -> Warning:
+    """Make the warning of a rank again. Its class may be one that cannot travel: then its words."""
+    try:
+        found = pickle.loads(body)
+    except Exception:
+        found = None
+    return found if isinstance(found, Warning) else UserWarning(words)
 
 
 def warn(config: Any, message: Warning, filename: str, lineno: int, when: str, nodeid: str) -> None:

@@ -1,4 +1,4 @@
-"""Which rank this process is, of those that a launcher has started, by what it says of that."""
+"""Which rank this process is, according to the variables of the launcher that started it."""
 
 from __future__ import annotations
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
+
+from procession.system.files import process_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
+
+EXEC_SECONDS = 0.2  # in which a process that is just being replaced (exec) has a command again
+EXEC_LOOKS = 20
 
 
 def children_of(pid: int) -> list[int]:
@@ -26,17 +32,22 @@ def children_of(pid: int) -> list[int]:
 
 def described(pid: int) -> str:
     """Name a process: its number and its command."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            words = f.read().replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        words = ""
+    words = ""
+    for _ in range(EXEC_LOOKS):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                words = f.read().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            pass  # it is gone
+        if words or not _is_running(pid):
+            break
+        time.sleep(EXEC_SECONDS / EXEC_LOOKS)
     return f"pid {pid} ({words[:200] or 'a process that has ended by now'})"
 
 
 def state_of(pid: int) -> str:
     """Give the letter of a process's state, as `ps` shows it; "" if there is none."""
-    return _stat(pid)[0]
+    return _stat(pid)[0].decode()
 
 
 def parent_of(pid: int) -> int:
@@ -44,12 +55,11 @@ def parent_of(pid: int) -> int:
     return int(_stat(pid)[1])
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid: int) -> list[bytes]:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as f:
-            return f.read().rpartition(b")")[2].decode().split()
+        return process_fields(pid) or [b"", b"0"]
     except OSError:
-        return ["", "0"]
+        return [b"", b"0"]
 
 
 def _is_running(pid: int) -> bool:

@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_factory_kind: Any = None  # the class of what makes temporary directories in ranks
 _kept: list[Any] = []  # objects of the process that this is a fork of: they must not be destroyed
 
 
@@ -54,34 +55,50 @@ def _capture(config: Any, files: str, rank: int) -> None:
 
 
 def silence(config: Any) -> None:
-    """Let pytest's terminal write nowhere: pytest's own process writes the report."""
+    """Let pytest's terminal write nowhere: pytest's own process writes the report.
+
+    Nor may pytest-xdist's reporter talk to the session's controller: this process has inherited the
+    pipe of a worker, who sends on what ranks report.
+    """
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         nowhere = open(os.devnull, "w")  # noqa: SIM115 - to the end of the process
         _kept.append(nowhere)
         reporter._tw._file = nowhere
+    for plugin in config.pluginmanager.get_plugins():
+        if type(plugin).__name__ == "WorkerInteractor":
+            config.pluginmanager.unregister(plugin)
 
 
 def use_directory(config: Any, base: str) -> None:
     """Have temporary directories of a test below `base`, which its ranks have in common."""
+    prepare(config)
+    if _factory_kind is not None:
+        config._tmp_path_factory = _factory_kind(base)
+
+
+def prepare(config: Any) -> None:
+    """Make what all ranks can have in common, where it is not made yet."""
+    global _factory_kind
     factory = getattr(config, "_tmp_path_factory", None)
-    if factory is not None:
-        config._tmp_path_factory = _factory(factory.__class__, base)
+    if factory is not None and _factory_kind is None:
+        _factory_kind = _common(factory.__class__)
 
 
-def _factory(kind: Any, base: str) -> Any:
-    """Make a factory of temporary directories that gives all ranks of a test the same ones."""
+def _common(kind: Any) -> Any:
+    """Give the class of factories of temporary directories that are the same in all ranks."""
 
     class CommonDirectories(kind):
         """The n-th directory of a name is the same in all ranks."""
 
-        def __init__(self) -> None:
+        def __init__(self, base: str) -> None:
+            self._base = base
             self._retention_policy = "all"  # pytest's process removes what is to be removed
             self._count: dict[str, int] = {}
 
         def getbasetemp(self) -> Path:
             """Give the directory of this test."""
-            path = Path(base)
+            path = Path(self._base)
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             return path
 
@@ -97,7 +114,7 @@ def _factory(kind: Any, base: str) -> Any:
             path.mkdir(mode=0o700, exist_ok=True)
             return path
 
-    return CommonDirectories()
+    return CommonDirectories
 
 
 def _measure() -> None:

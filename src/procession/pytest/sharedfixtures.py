@@ -9,6 +9,7 @@ function.
 
 from __future__ import annotations
 
+import gc
 import inspect
 from functools import wraps
 
@@ -55,6 +56,43 @@ def shared(function: Callable[..., Any]) -> Any:
 def shared_of(definitions: Iterable[Any]) -> list[Any]:
     """Choose of fixture definitions those that are shared."""
     return [each for each in definitions if hasattr(each.func, "procession_shared")]
+
+
+def wanted_by(item: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Give the definitions of the shared fixtures of a test, and those of all its fixtures."""
+    by_name = {
+        name: definitions[-1]
+        for name, definitions in item._fixtureinfo.name2fixturedefs.items()
+        if definitions
+    }
+    return shared_of(by_name.values()), by_name
+
+
+def lacking(item: Any) -> list[str]:
+    """Name the shared fixtures of a test that were not made yet."""
+    found: list[str] = []
+    for definition in wanted_by(item)[0]:
+        function = definition.func.procession_shared
+        if function not in values and function not in failures:
+            found.append(definition.argname)
+    return found
+
+
+def make_for(item: Any, tell: Callable[[str], None]) -> bool:
+    """Make the shared fixtures of a test; says whether there are more than before.
+
+    tell: is called with the name of each before that is made, for it may end the process.
+    """
+    before = len(values) + len(failures)
+    wanted, by_name = wanted_by(item)
+    for definition in wanted:
+        tell(definition.argname)
+        make(definition, by_name)
+    if len(values) + len(failures) == before:
+        return False
+    gc.collect()
+    gc.freeze()  # a collection in a rank must not touch, and so copy, what all share
+    return True
 
 
 def make(definition: Any, by_name: dict[str, Any]) -> None:

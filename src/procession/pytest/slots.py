@@ -1,9 +1,9 @@
-"""How many ranks run at a time where pytest-xdist has several workers: together at most so many.
+"""The limit for the ranks that all workers of pytest-xdist run at the same time.
 
 Theory of operation. Each rank that may run is a file of a directory that all workers have in
 common, and is in use while somebody holds its lock (flock). A test takes as many as it has ranks,
-one after the other, and only one worker takes at a time, who holds the lock of the file `turn`: so
-none has half of what it needs while another has the other half. The kernel gives back the locks of
+one after the other, and only the worker that holds the lock of the file `turn` may take any: so two
+workers never wait for each other with half of what they need. The kernel gives back the locks of
 a worker that dies. A test with more ranks than there are takes all of them.
 """
 

@@ -1,4 +1,4 @@
-"""`--ranks-template`: processes that tests start by `spawn` come from the stem instead.
+"""`--ranks-template`: processes that tests start by `spawn` are forks of the stem.
 
 Theory of operation. `multiprocessing.get_context("spawn").Process` is what
 `torch.multiprocessing.spawn`, `start_processes` and torch's `MultiProcessTestCase` start their
@@ -17,6 +17,8 @@ import io
 import os
 from importlib import import_module
 from multiprocessing import popen_forkserver, reduction, spawn
+
+from procession.pytest.identity import use_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,12 +114,13 @@ def told_pid(status_write: int, pid: int) -> None:
         pass
 
 
-def be_process(fds: list[int]) -> int:
+def be_process(fds: list[int], variables: dict[str, str]) -> int:
     """Be the process that `_launch` asked for, in a fork of the stem; gives its exit code.
 
     fds: where its description is read, its status pipe, the resource tracker's, and those that
-    its arguments refer to.
+    its arguments refer to. variables: its environment.
     """
+    use_variables(variables)
     from procession.system.prctl import die_with_parent
 
     described, status_write, tracker, *inherited = fds

@@ -1,4 +1,4 @@
-"""Leaving pytest's own frames out of stacks: what a test has called is what people look for."""
+"""Leaving pytest's own frames out of stacks: people look for what the test has called."""
 
 from __future__ import annotations
 

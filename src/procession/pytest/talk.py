@@ -32,7 +32,7 @@ class Rank:
         self._lock = threading.Lock()  # threads of a test may gather, and none may tear a message
 
     def tell(self, kind: str, value: Any) -> None:
-        """Tell the template something. That it is gone shows elsewhere."""
+        """Send the template a message. If it is gone, that is noticed elsewhere."""
         with self._lock:
             try:
                 self._line.send((kind, value))
@@ -40,7 +40,7 @@ class Rank:
                 pass
 
     def tell_done(self, left: dict[str, Any]) -> None:
-        """Tell that the test is over, and what it has left; wait until that is taken note of.
+        """Report that the test is over, and what it has left; wait until the template knows it.
 
         When the last rank has ended, so does everything below the ranks: nobody could name it.
         """

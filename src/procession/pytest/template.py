@@ -6,10 +6,10 @@ test and made anew only when a shared fixture was made since, or when it was los
 kept for several tests have one of their own. Ranks talk to the template while they run
 (`conversation`): what each phase of the test came to, as soon as it has; the values of `gather`.
 A rank that fails its test says so and goes on to its teardown; the others have `PATIENCE` to come
-to their own end, then it is noted where they are, and they are ended. Whoever ends otherwise (a
-signal, `os._exit`) is the failure of a group as anywhere in procession.
+to their own end, then it is noted where they are, and they are ended. A rank that ends otherwise (a
+signal, `os._exit`) is a failure of its group, as anywhere in procession.
 
-What came of a test goes to pytest's process as plain data, see `result_of`.
+The outcome of a test goes to pytest's process as plain data.
 """
 
 from __future__ import annotations
@@ -52,11 +52,15 @@ PATIENCE_WITH_KEPT = 10.0  # seconds that these have to tear down what their tes
 class Template:
     """The loop. line: to pytest's process. session: pytest's, with all items.
 
-    terminal: what a rank is given that is debugged, see `terminal`.
+    terminal: what a rank is given that is debugged, see `terminal`. in_common: shared fixtures are
+    not made here, but in the process that the templates of all workers are forks of, see `maker`.
     """
 
-    def __init__(self, line: Line, session: Any, terminal: tuple[int, ...]) -> None:
+    def __init__(
+        self, line: Line, session: Any, terminal: tuple[int, ...], in_common: bool = False
+    ) -> None:
         self._line = line
+        self._in_common = in_common
         self._session = session
         self._terminal = terminal
         self._server: ForkServer | None = None
@@ -69,7 +73,9 @@ class Template:
     def serve(self) -> None:
         """Launch what is asked for until pytest is gone."""
         os.setpgid(0, 0)
+        inrank.prepare(self._session.config)
         try:
+            self._line.send(("ready", None))
             while True:
                 request = self._line.receive()
                 came = self._run(request) if request != LEAVE else self._end_kept()
@@ -85,7 +91,10 @@ class Template:
     def _run(self, request: Told) -> Told:
         item = self._session.items[request["item"]]
         if request["method"] != "spawn":
-            self._make_shared(item)
+            if not self._in_common:
+                self._make_shared(item)
+            elif not self._has_kept(request) and sharedfixtures.lacking(item):
+                return {"lacks": True}
         note = ""
         began = time.monotonic()
         try:
@@ -153,6 +162,9 @@ class Template:
         group = start_spec(spec, None, False, server)
         return Ranks(group, server, self._door, files, request["keep"])
 
+    def _has_kept(self, request: Told) -> bool:
+        return self._kept is not None and self._kept.key == request["keep"] is not None
+
     def _kept_for(self, request: Told) -> tuple[Ranks, str]:
         """Have the ranks of these tests run one; gives them, and what is to be said of them."""
         kept, note = self._kept, ""
@@ -181,23 +193,10 @@ class Template:
 
     def _make_shared(self, item: Any) -> None:
         """Make the shared fixtures that a test needs; ranks are forks of what is there then."""
-        by_name = {
-            name: definitions[-1]
-            for name, definitions in item._fixtureinfo.name2fixturedefs.items()
-            if definitions
-        }
-        before = len(sharedfixtures.values) + len(sharedfixtures.failures)
-        for definition in sharedfixtures.shared_of(by_name.values()):
-            self._line.send(("making", definition.argname))
-            sharedfixtures.make(definition, by_name)
-        if len(sharedfixtures.values) + len(sharedfixtures.failures) > before:
-            import gc
-
-            gc.collect()
-            gc.freeze()
-            if self._server is not None:
-                self._server.close()
-                self._server = None
+        made = sharedfixtures.make_for(item, lambda name: self._line.send(("making", name)))
+        if made and self._server is not None:
+            self._server.close()
+            self._server = None
 
     def _clear(self) -> None:
         """Remove the files of a test's ranks, and hear nobody who comes too late."""

@@ -1,10 +1,10 @@
 """The terminal of a session with `--pdb`, which pytest's process lends to the rank that failed.
 
 Theory of operation. A rank is in a session of its own, so the terminal is not its controlling one;
-whoever holds a descriptor of it may read and write nevertheless. The descriptors are taken before
-the stem is forked, so the template has them, and hands them to the rank that failed first, on its
-line (`postmortem` is what happens there). Meanwhile pytest's process writes nothing, and passes
-Ctrl-C on, which the kernel sends to it.
+a process that has a descriptor of it can read and write nevertheless. The descriptors are taken
+before the stem is forked, so the template has them, and hands them to the rank that failed first,
+over its connection (`postmortem` is what happens there). Meanwhile pytest's process writes nothing,
+and passes Ctrl-C on, which the kernel sends to it.
 """
 
 from __future__ import annotations

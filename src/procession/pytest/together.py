@@ -2,7 +2,7 @@
 
 Theory of operation. Each process is a session of pytest that collects the same tests. They run the
 same items in the order of rank 0: a test that is marked with `ranks(n)` in the first n of them, any
-other in rank 0 alone. What the ranks tell is made one verdict as ever (`verdict`), and rank 0
+other in rank 0 alone. What the ranks report is made one verdict as usual (`verdict`), and rank 0
 reports it; the others write nothing. So the ranks are those of the launcher for the whole session,
 with their MPI or CUDA contexts: they are not fresh, and a test that hangs ends the session (`hub`).
 """
@@ -17,7 +17,7 @@ import pytest
 
 from procession.pytest import fixtures, inrank, renew, words
 from procession.pytest.hub import Hub, NotTogether, joined
-from procession.pytest.marks import asked_of, count_of
+from procession.pytest.marks import asked_of, count_of, usual_limit
 from procession.pytest.passing import pass_on
 from procession.pytest.place import of_this_process
 from procession.pytest.talk import Rank
@@ -157,6 +157,9 @@ class Together:
         try:
             asked = asked_of(item)
             members = self._members(item)
+            timeout = 0.0 if asked is None else asked.timeout
+            if timeout is None:
+                timeout = usual_limit(self._config)
         except ValueError as e:
             self._finish(item, Verdict("failed", headline=f"@pytest.mark.ranks: {e}", certain=True))
             return
@@ -169,9 +172,6 @@ class Together:
             reason = f"{members} ranks wanted, and the session has {self._place.size}"
             self._finish(item, Verdict("skipped", reason=reason))
             return
-        timeout = asked.timeout
-        if timeout is None:
-            timeout = float(self._config.getini("ranks_timeout"))
         request = {"nproc": members, "timeout": timeout, "backend": asked.backend, "method": "fork"}
         if self._hub is not None:
             item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)

@@ -1,8 +1,8 @@
 """What the ranks of a test said, made one verdict. Pure: plain data in, plain data out.
 
 A test passes if all ranks passed it, and is skipped, or an expected failure, if all ranks say so.
-It fails if one rank fails, however, and if ranks do not agree. The failure that happened first is
-what is shown; of the others is said in a line what became of them.
+It fails if a rank fails, or if ranks do not agree. The failure that happened first is shown in
+full; for the other ranks, one line says how they ended.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Verdict(Value):
 
 
 def merged(came: Told, limit: float) -> Verdict:
-    """Make one verdict of what a template tells. limit: the seconds that the test had."""
+    """Make one verdict of what a template reports. limit: the seconds that the test had."""
     ranks: Sequence[Told] = came["ranks"]
     own = [_own(told) for told in ranks]
     seconds = max((_seconds(told) for told in ranks), default=0.0)

@@ -107,6 +107,13 @@ class Restarts:
         lost = "a node was lost" if before == 1 else f"nodes were lost in {before} attempts"
         return Decision(False, why=f"{lost} before, which is the most")
 
+    @property
+    def none_left(self) -> bool:
+        """Whether every further decision, about whatever failure, is that nothing starts again."""
+        rules = self._rules
+        used = not rules.max or (rules.window is None and len(self._at) >= rules.max)
+        return used and self._lost >= rules.node_losses
+
     def _nth(self, rank: int | None) -> int:
         """Give how many restarts there were since an attempt was useful."""
         return self._in_a_row.get(rank, -1) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from procession.output.rundir import FULL
 from procession.prepare.resources import Resources
@@ -29,8 +30,9 @@ DRAIN_SECONDS = 2.0
 class Conclusion(Record):
     """Shows what is left of a group's output, and says how it ended. For the loop's thread.
 
-    drain_seconds: for output that is still to be shown; None: as long as its reader takes. hurry:
-    set when a stop was asked for, which ends that wait.
+    stall_seconds: the wait for output that is still to be shown ends when its reader has taken
+    nothing for so long; None: it does not end. hurry: set when a stop was asked for, which ends
+    that wait.
     """
 
     _spec: Spec
@@ -41,7 +43,7 @@ class Conclusion(Record):
     _link: Link
     _outcomes: Outcomes
     _last_look: LastLook
-    drain_seconds: float | None = DRAIN_SECONDS
+    stall_seconds: float | None = DRAIN_SECONDS
     hurry: bool = False
     _drained: bool = False
 
@@ -51,7 +53,8 @@ class Conclusion(Record):
         notes = list(notes)
         if not self._drain():
             notes.append("the console did not take all output in time; the rest was cut off")
-        if self._link.lost:
+        nothing = bool(self._link.lost) and self._outcomes.none_started
+        if self._link.lost and not nothing:
             notes.append(
                 f"the forkserver (pid {self._link.server.pid}) was lost ({self._link.lost}); its "
                 "ranks were killed with it, and the launcher ended what they had started"
@@ -64,6 +67,8 @@ class Conclusion(Record):
         if self._resources.run_dir.kept:
             self._journal.on_disk("looking at", self._resources.run_dir.check)
         notes += self.losses
+        if nothing:
+            return self._outcomes.of_start(self._link.lost, notes)
         look = self._last_look
         return self.with_files(
             lambda read: self._outcomes.of_group(
@@ -93,8 +98,6 @@ class Conclusion(Record):
     def _drain(self) -> bool:
         """Show what is still to be shown; False if it was cut off, by the time or by a stop."""
         streams = self._resources.streams
-        if self.drain_seconds is not None:
-            return streams.drain(self.drain_seconds)
         if self.hurry:
             return streams.drain(DRAIN_SECONDS)
         # The group is over: what happens to its forkserver now is no part of it.
@@ -105,7 +108,19 @@ class Conclusion(Record):
         def drained() -> None:
             self._drained = True
 
+        def look(before: int) -> None:
+            if streams.shown == before:
+                self.hurry = True
+            else:
+                await_reader()
+
+        def await_reader() -> None:
+            if self.stall_seconds is not None:
+                self._loop.after(look, self.stall_seconds, partial(look, streams.shown))
+
         streams.finish(lambda: self._loop.request(drained))
+        await_reader()
         while not (self._drained or self.hurry):
             self._loop.turn()
+        self._loop.cancel(look)
         return streams.drain(DRAIN_SECONDS if self._drained else 0.0)

@@ -84,6 +84,11 @@ class Decider:
             self._followed += 1
 
     @property
+    def none_left(self) -> bool:
+        """Whether nothing starts again from now on, whatever fails."""
+        return self._restarts.none_left
+
+    @property
     def notes(self) -> list[str]:
         """What the report says about attempts before the last one, and why there is no other."""
         left_out = self._followed - len(self._before)

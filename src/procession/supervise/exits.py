@@ -58,7 +58,8 @@ REAPED_SECONDS = 5.0  # more, if it has reaped the rank: the status is nowhere e
 class Silence(Record):
     """When a result pipe ended without a report: between `after` and `until`.
 
-    seen: when this was noticed. late: the loop was busy then, and did not wait for it.
+    seen: when this was noticed. late: the loop was busy then, and did not wait for it, or did not
+    watch it yet.
     """
 
     after: int
@@ -80,7 +81,8 @@ class Sources(Record):
 
     reader: of its result pipe; watched_at: watched since then. pidfd: -1 for none. silence: set
     when the pipe has ended without a report. asked: the forkserver was asked for the rank. held:
-    signals for a process that may have begun, of which the forkserver has not told yet.
+    signals for a process that may have begun, of which the forkserver has not told yet. dead_by:
+    when the pidfd was seen to show its end, 0 while it was not.
     """
 
     asked: bool = False
@@ -89,6 +91,7 @@ class Sources(Record):
     watched_at: int = 0
     pidfd: int = -1
     silence: Silence | None = None
+    dead_by: int = 0
 
 
 class Exits:
@@ -183,8 +186,8 @@ class Exits:
 
     def _silence_now(self, source: Sources, record: RankRecord) -> Silence:
         after, seen = max(self._loop.looked_before, self._heard_at), self._loop.looked
-        if after < source.watched_at:  # it may have ended before it was watched
-            after = record.started_at
+        if after < source.watched_at:  # it may have ended at any time before it was watched
+            return Silence(record.started_at, seen, seen, late=True)
         return Silence(after, seen, seen, not self._loop.slept)
 
     def _order_before(self, at: int) -> None:
@@ -207,8 +210,10 @@ class Exits:
         self._refused_one = True
         import logging
 
+        from procession.explain.messages import noted
+
         number = self._spec.node.first(self._spec.nproc) + rank
-        logging.getLogger("procession").warning("procession: rank %d: %s", number, why)
+        logging.getLogger("procession").warning("procession: rank %d: %s", number, noted(why))
 
     # -- source 2: the pidfd
 
@@ -216,6 +221,7 @@ class Exits:
         """Wait for the forkserver to say how a rank died; find out without it if it does not."""
         alone = self.server.lost or self.server.silent
         at = time.monotonic_ns()
+        self.sources[rank].dead_by = at
         if self.lives(rank):
             if self._woken_in != self._loop.looked:  # once, however many are dead
                 self._woken_in = self._loop.looked
@@ -252,6 +258,7 @@ class Exits:
         if not self.lives(rank) or known.awaited:
             return
         record, source = self.records[rank], self.sources[rank]
+        at = min(at, source.dead_by or at)  # its forkserver may have reaped it much later
         record.exit = Exit() if status is None else Exit.from_wait_status(status)
         record.cpu_seconds, record.peak_memory, record.exited_at = cpu, peak, at
         if record.exit.signal == signal.SIGKILL and known.state is not Worker.KILLING:
@@ -263,7 +270,8 @@ class Exits:
         if isinstance(self._spec.program, Function):
             ok = ok and record.report is not None and record.report.good
         if not ok:
-            at, doubt = _time_of_death(record, source.silence, at)
+            reached = known.stop_at is not None  # by a signal of ours; others came too late
+            at, doubt = _time_of_death(record, source.silence, at, reached=reached)
             by_itself = record.exit.signal in NO_ANSWER and record.exit.signal not in record.signals
             sent = known.stop_at
             if by_itself and sent is not None and at - doubt < sent <= at:
@@ -275,6 +283,8 @@ class Exits:
 
         def decided(again: bool) -> None:
             known.awaited = False
+            if known.gone:
+                return  # its forkserver has told meanwhile that it did not reach its program
             self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok, again))
 
         if self.decide is None:
@@ -305,13 +315,15 @@ class Exits:
         self._deaths.close()
 
 
-def _time_of_death(record: RankRecord, silence: Silence | None, at: int) -> tuple[int, int]:
+def _time_of_death(
+    record: RankRecord, silence: Silence | None, at: int, *, reached: bool
+) -> tuple[int, int]:
     """Say when a rank died that was seen dead `at`, and by how much it may have been earlier.
 
     The kernel takes down the memory of a process, and may write it to a core file, before it
     closes descriptors; and we may have been busy with something else when it did.
     """
-    ours = record.exit.signal in record.signals
+    ours = reached and record.exit.signal in record.signals
     if silence is not None and not ours and at - silence.seen <= SILENT_NS:
         at = min(at, silence.until)
     took = TEARDOWN_NS + int((record.peak_memory or 0) * TEARDOWN_NS_PER_BYTE)

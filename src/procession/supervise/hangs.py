@@ -10,7 +10,8 @@ hangs when no rank has written anything for so long.
 
 Ranks that wait for the one that hangs stop beating or writing, too, and which of them stopped first
 is chance. So if several have stopped, their stacks show which rank to blame: the one that is where
-no other is, or, if there is none, the one that has been silent for the longest time.
+no other is, or the only one that is stopped or in uninterruptible sleep; if there is none, the one
+that has been silent for the longest time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from procession.explain.stacks.taking import Taken
     from procession.output.activity import Activity
 
-HANG_SECONDS = 1.0  # for stacks, which show the cause; there is no hurry
+HANG_SECONDS = 0.7  # for stacks, which show the cause
 SHARE_EVERY = 1.0  # seconds between two looks at files that other machines wait for
 SHARED_LATE = 3.0  # seconds after which news of other machines have come at the latest
 SECOND = 1_000_000_000
@@ -68,7 +69,6 @@ class Hangs:
         # is known, and those of this one when they were looked at last.
         self._elsewhere = 0
         self._here = 0
-        self.since = 0  # in ns of the monotonic clock; what is older counts as of then
 
     def share_activity(self, elsewhere: int) -> int:
         """Take note of when ranks of other machines wrote last; gives when those of this one did.
@@ -100,6 +100,10 @@ class Hangs:
         if waits and self._life.phase in WATCHED:
             self._loop.after(self, max(0.001, min(waits)), self._check)
 
+    def _age(self, at: int, now: int) -> float:
+        """Give the seconds since a moment, without those in which ranks were stopped with us."""
+        return (now - at - self._loop.stopped_since(at)) / SECOND
+
     def _working(self) -> list[int]:
         ranks = self._life.ranks
         return [
@@ -117,10 +121,10 @@ class Hangs:
         if not beats:
             return limit
         rank, oldest = min(beats, key=lambda each: each[1].at)
-        age = (now - max(oldest.at, self.since)) / SECOND  # a rank may have written any time
+        age = self._age(oldest.at, now)
         if age < limit:
             return min(limit, limit - age)
-        stopped = dict(each for each in beats if (now - each[1].at) / SECOND >= limit / 2)
+        stopped = dict(each for each in beats if self._age(each[1].at, now) >= limit / 2)
 
         def why(rank: int) -> str:
             age = (time.monotonic_ns() - stopped[rank].at) / SECOND
@@ -134,10 +138,10 @@ class Hangs:
             return None
         if self._life.phase is Phase.STARTING:
             return limit
-        began = max(self.since, *(record.started_at for record in self._ranks.records))
+        began = max(record.started_at for record in self._ranks.records)
         attempts = [record.attempt for record in self._ranks.records]
         written = {r: max(began, at) for r, at in self._activity.look(now, attempts).items()}
-        age = (now - max(written.values())) / SECOND
+        age = self._age(max(written.values()), now)
         working = self._working()
         self._here = max(written.values())
         if self._elsewhere:  # what is known of others is some seconds old

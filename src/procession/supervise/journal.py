@@ -243,7 +243,8 @@ def complain(call: object, e: BaseException) -> None:
     import logging
 
     logging.getLogger("procession").error(
-        "procession: a handler of events raised %s, and further ones of it are not shown: %r",
+        "procession: a handler of events raised %s, and further ones of it are not shown: %r "
+        "[P410]",
         type(e).__name__,
         call,
         exc_info=e,

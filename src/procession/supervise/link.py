@@ -81,7 +81,6 @@ class Link:
     def _take(self, server: ForkServer) -> None:
         self.server = server
         self.lost = ""
-        self._crash = ""  # what it reported of its own failure
         self._asked: dict[
             int, Call
         ] = {}  # commands without acknowledgement, and what replaces each
@@ -123,22 +122,21 @@ class Link:
             ranks.spawned(rank, pid, at, fds.pop(0) if sent >= 0 else -1)
         elif kind in ("done", "late"):
             self._answered(words[0])
-        elif kind == "ready":
-            ranks.happened(WorkerEvent.READY, *words)
-        elif kind == "exited":
-            ranks.exited(*words)
-        elif kind == "failed":
-            rank, stage, errno, text, at = words
-            ranks.start_failed(rank, stage, OSError(errno, text), at)
+        elif kind in ("ready", "exited", "failed"):
+            rank, began, *rest = words
+            if ranks.has_now(rank, began):
+                self._heard_of(kind, rank, rest)
         elif kind == "signalled":
             number, reached, at = words
-            for rank in reached:
-                ranks.records[rank].group_signalled = True
-                ranks.happened(_sent(number), rank, at)
+            for rank, began in reached:
+                if ranks.has_now(rank, began):
+                    ranks.records[rank].group_signalled = True
+                    ranks.happened(_sent(number), rank, at)
         elif kind == "cancelled":
             self.cancelled(*words)
         elif kind == "swept":
-            if words[0] == self._sweep:  # not the late answer to an earlier one
+            # Not the late answer to an earlier one, or while the launcher looks for itself.
+            if words[0] == self._sweep and self._remains is None:
                 self._sweep_signal = 0
                 self._swept()
         elif kind == "preloaded":
@@ -152,8 +150,16 @@ class Link:
         elif kind == "shared":
             self.server.sharing = ""
             self._preloaded(words[0], [])
-        elif kind == "crashed":
-            self._crash = str(words[0])
+
+    def _heard_of(self, kind: str, rank: int, words: list[Any]) -> None:
+        """Take a message about the process that a rank has now."""
+        if kind == "ready":
+            self._ranks.happened(WorkerEvent.READY, rank, *words)
+        elif kind == "exited":
+            self._ranks.exited(rank, *words)
+        else:
+            stage, errno, text, at = words
+            self._ranks.start_failed(rank, stage, OSError(errno, text), at)
 
     def cancelled(self, ranks: list[int], at: int | None = None) -> None:
         """Take note of ranks that will never be started."""
@@ -172,7 +178,7 @@ class Link:
 
     def _lose(self) -> None:
         self._loop.forget(self.server.fileno())
-        self.lost = self._crash or "it was killed"
+        self.lost = self.server.crash or "it was killed"
         if self.server.sharing:
             how = self.server.ending()
             self.lost = f"it ended in the shared set-up {self.server.sharing}{how and f': {how}'}"

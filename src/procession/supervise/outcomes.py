@@ -79,6 +79,22 @@ class Outcomes(Record):
         path = run_dir.path if run_dir.kept else ""
         return ends.group_end(self._spec, self._life, found, notes, path, at, stacks_file)
 
+    @property
+    def none_started(self) -> bool:
+        """Whether the group failed before any of its ranks had a process."""
+        life = self._life
+        had = any(record.pid is not None for record in self._records())
+        return bool(life.failures) and life.attempt == 0 and not had
+
+    def of_start(self, why: str, notes: Sequence[str]) -> GroupEnd:
+        """Say once, for all ranks, that none was started; why: what became of the forkserver."""
+        spec, run_dir = self._spec, self._resources.run_dir
+        text = f"could not be started, nor any other rank: its forkserver is gone ({why})"
+        path = run_dir.path if run_dir.kept else ""
+        failures = (ends.not_started(text),)
+        end = GroupEnd(spec.name, spec.nproc, failures=failures, run_dir=path, notes=tuple(notes))
+        return ends.placed_in_job(end, spec)
+
     def of_single(self, rank: int) -> GroupEnd:
         """Say how a single rank ended that has failed, as if it were its group."""
         spec, attempt = self._spec, self._records()[rank].attempt

@@ -46,6 +46,14 @@ class Ranks:
         """Where news of each come from."""
         return self._exits.sources
 
+    def has_now(self, rank: int, began: int) -> bool:
+        """Whether a process of a rank is the one that it has now. began: as the forkserver told.
+
+        A forkserver that stood still may tell of the former one when that was seen to be dead long
+        ago, and the rank starts again.
+        """
+        return self.records[rank].started_at == began
+
     def renew(self, rank: int) -> int | None:
         """Expect a new process of one rank; gives the pid of the one that it had."""
         old = self.records[rank]

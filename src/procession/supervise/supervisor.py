@@ -177,7 +177,6 @@ class Supervisor:
             # It was continued.
             self._ranks.hold(signal.SIGCONT)
             self._loop.put_off(time.monotonic() - began)
-            self.hangs.since = time.monotonic_ns()
 
         self._loop.request(take)
 
@@ -188,11 +187,11 @@ class Supervisor:
         """
         return self._loop.request(lambda: self.last_look.look(seconds, done))
 
-    def request_patience(self, seconds: float) -> None:
-        """Ask that a failed group is ended in so many seconds; from any thread."""
+    def request_impatience(self) -> None:
+        """Ask that a group that has failed, or fails, is ended at once; from any thread."""
 
         def take() -> None:
-            self.limits.patience = seconds
+            self.limits.patience = 0.0
             if self.lifecycle.waiting:
                 self._arm(Deadline(DeadlineKind.PATIENCE, self.lifecycle.attempt))
 
@@ -235,7 +234,7 @@ class Supervisor:
 
     def drain_patiently(self) -> None:
         """Show all output at the end, however slowly it is read. To be called before `run`."""
-        self.conclusion.drain_seconds = None
+        self.conclusion.stall_seconds = None
 
     @property
     def phase(self) -> Phase:
@@ -271,7 +270,9 @@ class Supervisor:
         if (self.phase, self.lifecycle.attempt) != before:
             self._note_phase()
         self._do(actions)
-        if self.lifecycle.stop_wanted or self.phase is Phase.STOPPING:
+        # Of single ranks, one that was decided about may have been told of as not started.
+        swept = self.lifecycle.single and self.phase is Phase.SWEEPING
+        if self.lifecycle.stop_wanted or self.phase is Phase.STOPPING or swept:
             self.recovery.settle()
 
     def _do(self, actions: list[messages.Action]) -> None:
@@ -352,7 +353,7 @@ class Supervisor:
         """Start one rank again, when its time has come."""
         old = self._ranks.renew(rank)
         if old is not None:
-            self._link.send("tidy", old)
+            self._link.send("clean", old)
         self._starts.again(rank, self.recovery.delay)
 
     def _swept(self) -> None:
@@ -382,9 +383,11 @@ class Supervisor:
             return
         import logging
 
+        from procession.explain.messages import noted
+
         self.notes.append(said)
         log = logging.getLogger("procession")
-        self.journal.handlers.do("logging", lambda: log.warning("procession: %s", said))
+        self.journal.handlers.do("logging", lambda: log.warning("procession: %s", noted(said)))
 
     # -- what happened
 

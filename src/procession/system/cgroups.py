@@ -97,10 +97,10 @@ def own_place(root: str = "/") -> str:
     return os.path.join(root, paths[0].lstrip("/"))
 
 
-def highest_place(root: str = "/") -> str:
+def highest_place() -> str:
     """Give the highest directory of version 2 that is visible, "" if there is none."""
-    paths = cgroups(root).paths.get("")
-    return os.path.join(root, paths[-1].lstrip("/")) if paths else ""
+    paths = cgroups().paths.get("")
+    return paths[-1] if paths else ""
 
 
 def _below(path: str, top: str) -> str | None:

@@ -16,7 +16,7 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Refused(Exception):
-    """The directory for sockets is not the user's alone. The text is one line."""
+    """The directory for sockets is not the user's alone, or has no place. The text is one line."""
 
 
 def runtime_directory() -> str:
@@ -27,21 +27,29 @@ def runtime_directory() -> str:
     uid = os.geteuid()
     if os.path.isdir(f"/run/user/{uid}"):
         return f"/run/user/{uid}/procession"
-    return os.path.join(os.environ.get("TMPDIR") or "/tmp", f"procession-{uid}")  # noqa: S108 - checked
+    place = os.environ.get("TMPDIR", "")
+    place = place if os.path.isdir(place) else "/tmp"  # noqa: S108 - checked
+    return os.path.join(place, f"procession-{uid}")
 
 
 def state_directory() -> str:
-    """Name the directory for the index and for runs that are detached; it need not be there."""
+    """Name the directory for the index and for runs that are detached; it need not be there.
+
+    "" where this user has no home: without HOME, and unknown to the system (containers).
+    """
     given = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(given):
-        given = os.path.join(os.path.expanduser("~"), ".local", "state")
+        home = os.path.expanduser("~")
+        if not os.path.isabs(home):
+            return ""
+        given = os.path.join(home, ".local", "state")
     return os.path.join(given, "procession")
 
 
 def open_runtime(*, make: bool) -> int:
     """Open the directory for sockets, made first if it is missing and `make` says so.
 
-    Raises Refused if it is not this user's alone, OSError if it cannot be had.
+    Raises Refused if it is not this user's alone or has no place, OSError if it cannot be had.
     """
     path = runtime_directory()
     if make:
@@ -49,6 +57,8 @@ def open_runtime(*, make: bool) -> int:
             os.mkdir(path, 0o700)
         except FileExistsError:
             pass
+        except FileNotFoundError:
+            raise Refused(f"there is no directory {os.path.dirname(path)}") from None
     try:
         fd = os.open(path, _FLAGS)
     except NotADirectoryError:  # O_NOFOLLOW gives this for a symbolic link, too

@@ -13,6 +13,11 @@ from procession.system.facilities import named
 
 Call = Callable[[], object]
 AT_ONCE_NS = 50_000  # a wait that was shorter found something that had happened before
+STOPS = 100  # that are remembered
+STILL_SECONDS = 0.2  # a wait that is so much too long, without work, means that all stood still
+# The longest wait for a deadline. Only what goes beyond a wait shows that all stood still: so at
+# most this much of a standstill is taken for time in which others could work.
+WAIT_SECONDS = 1.0
 
 
 class EventLoop:
@@ -26,6 +31,8 @@ class EventLoop:
         # had to wait long for a CPU.
         self.looked = self.looked_before = self._bound = time.monotonic_ns()
         self.slept = True  # in the last wait: what is reported now happened just then
+        # When this process was stopped lately: end and length in ns of the monotonic clock.
+        self._stops: deque[tuple[int, int]] = deque(maxlen=STOPS)
         self._epoll = select.epoll()
         self._sources: dict[int, Call] = {}
         self._first: set[int] = set()
@@ -71,8 +78,16 @@ class EventLoop:
         """Cancel the call for `key`."""
         self._deadlines.pop(key, None)
 
+    def stopped_since(self, at: int) -> int:
+        """Give for how many ns this process was stopped, of those since a moment.
+
+        at: in ns of the monotonic clock.
+        """
+        return sum(min(length, end - at) for end, length in self._stops if end > at)
+
     def put_off(self, seconds: float) -> None:
         """Move all deadlines by the time in which this process was stopped."""
+        self._stops.append((time.monotonic_ns(), int(seconds * 1e9)))
         for key, (at, call) in self._deadlines.items():
             self._deadlines[key] = at + seconds, call
 
@@ -100,10 +115,13 @@ class EventLoop:
         patience = None
         if self._deadlines:
             soonest = min(at for at, _ in self._deadlines.values())
-            patience = max(0.0, soonest - time.monotonic())
-        began = time.monotonic_ns()
+            patience = min(max(0.0, soonest - time.monotonic()), WAIT_SECONDS)
+        began, used = time.monotonic_ns(), time.process_time()
         ready = [fd for fd, _ in self._epoll.poll(patience)]
-        self.slept = time.monotonic_ns() - began > AT_ONCE_NS
+        waited = time.monotonic_ns() - began
+        self.slept = waited > AT_ONCE_NS
+        if patience is not None:
+            self._allow_for_standstill(waited / 1e9 - patience, used)
         # It is not known when these became ready: this thread may have waited for a CPU since. But
         # what a look after a time stamp does not find has not happened before that stamp.
         ready = self._look(ready)
@@ -114,6 +132,16 @@ class EventLoop:
             entry = self._deadlines.pop(key, None)
             if entry is not None:
                 entry[1]()
+
+    def _allow_for_standstill(self, late: float, used: float) -> None:
+        """Put deadlines off if this process was stopped: frozen, suspended, or by a signal.
+
+        Others were stopped with it, and have had no time to do what they are waited for. late: by
+        how many seconds the wait was too long. used: the CPU time of this process before it; one
+        whose other threads have kept the interpreter meanwhile was not stopped.
+        """
+        if late > STILL_SECONDS and time.process_time() - used < late / 2:
+            self.put_off(late)
 
     def hear_first(self) -> None:
         """Call the watchers of ready descriptors that come first, without waiting."""

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 SECCOMP = ("Seccomp", "Seccomp_filters")
 _CAP_SYS_NICE, _CAP_SYS_RESOURCE = 23, 24
 _ORDINARY = (0, 3)  # SCHED_OTHER, SCHED_BATCH: anybody may go from one to the other
-_SAVED_BY_FORK = 0x40000000  # SCHED_RESET_ON_FORK
 _GET_TIMERSLACK, _SET_TIMERSLACK, _GET_SECUREBITS = 30, 29, 27
 _CALLS = {  # numbers of system calls: get_mempolicy, ioprio_get, ioprio_set, keyctl
     "x86_64": (239, 252, 251, 250),

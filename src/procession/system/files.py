@@ -1,4 +1,4 @@
-"""Reading the small files of /proc and /sys.
+"""Reading the small files of /proc and /sys. Standard library only.
 
 Unless said otherwise, nothing here raises: None stands for what cannot be read. A root directory
 lets tests show another machine.
@@ -50,6 +50,18 @@ def entries(directory: str, pattern: str, root: str = "/") -> list[str]:
         return []
     matching = [name for name in found if re.fullmatch(pattern, name)]
     return sorted(matching, key=lambda n: [int(d, 16) for d in re.findall("[0-9a-fA-F]+", n)])
+
+
+def descriptors() -> set[int]:
+    """List the open descriptors of this process. Raises OSError where there is no /proc."""
+    found: set[int] = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            os.fstat(int(name))
+            found.add(int(name))
+        except OSError:
+            pass  # the listing's own
+    return found
 
 
 def process_fields(pid: int | str, root: str = "/proc") -> list[bytes]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 
+from procession.system.facilities import named
 from procession.system.files import process_fields
+
+FILE_NAME = "procession-group"
 
 _own: dict[int, str] = {}  # by pid: a fork is another process
 _ours: dict[int, bool] = {}  # by pid: whether /proc shows its namespace
@@ -22,6 +25,24 @@ def own_mark() -> str:
         _own.clear()
         _own[pid] = mark
     return mark
+
+
+def marked_file() -> int:
+    """Make a memory file whose name has this process's mark; it stays out of what is exec'd.
+
+    A child shows it in /proc while its environment there is still that of this process: in a fork
+    always, otherwise until the exec. Raises OSError.
+    """
+    try:
+        return os.memfd_create(f"{FILE_NAME}@{own_mark()}", os.MFD_CLOEXEC)
+    except OSError as e:
+        raise named("memfd_create", e) from None
+
+
+def mark_in_file(text: str) -> str:
+    """Give the mark in what /proc says of such a file, "" if there is none."""
+    _, found, rest = text.partition(f"/memfd:{FILE_NAME}@")
+    return rest.split()[0] if found else ""
 
 
 def proc_is_ours() -> bool:

@@ -20,7 +20,7 @@ RIGHTS = (b"Uid", b"Gid", b"Groups", b"CapInh", b"CapPrm", b"CapEff", b"CapBnd",
           b"Speculation_Store_Bypass", b"SpeculationIndirectBranch", b"Mems_allowed")  # fmt: skip
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid_for_children", "time_for_children", "user", "uts")
 LABEL = "attr/current"  # of a security module
-# Which processes the kernel ends first for want of memory; whether addresses are random.
+# Which processes the kernel ends first when memory runs out; whether addresses are random.
 FILES = ("oom_score_adj", "personality")
 
 

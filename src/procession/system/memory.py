@@ -1,4 +1,4 @@
-"""Whether the kernel killed a rank for want of memory.
+"""Whether the kernel killed a rank because memory ran out.
 
 Nothing here raises or leaves a file open. A root directory lets tests show another machine.
 """
@@ -9,7 +9,7 @@ from procession.system.cgroups import Cgroups, cgroups
 from procession.system.files import field, pairs
 
 MACHINE = "/proc/vmstat"
-LEAST = 0.01  # of all memory: a rank with a smaller peak was hardly killed for want of memory
+LEAST = 0.01  # of all memory: a rank with a smaller peak was hardly killed for that
 
 
 class OomWatch:
@@ -40,7 +40,7 @@ class OomWatch:
         return self.source == MACHINE
 
     def verdict(self, peak_memory: int | None) -> bool | None:
-        """Tell whether a rank that SIGKILL has ended was probably killed for want of memory.
+        """Tell whether a rank that SIGKILL has ended was probably killed because memory ran out.
 
         To be called once for each such rank that this program did not kill, when its death is
         noticed: one counted kill explains one death.
@@ -74,6 +74,6 @@ def _own(groups: Cgroups) -> list[str]:
 
 
 def kills(source: str, root: str = "/") -> int | None:
-    """Read from one of the kernel's files how often it killed for want of memory."""
+    """Read from one of the kernel's files how often it killed because memory ran out."""
     count = pairs(source, " ", root).get("oom_kill", "")
     return int(count) if count.isdecimal() else None

@@ -65,7 +65,7 @@ class MemoryGroups:
         return path
 
     def killed(self, attempt: int, rank: int) -> bool:
-        """Tell whether the kernel has killed something in a rank's cgroup for want of memory."""
+        """Tell whether the kernel killed something in a rank's cgroup because memory ran out."""
         return bool(kills(f"{self.path(attempt, rank)}/memory.events"))
 
     def close(self) -> None:

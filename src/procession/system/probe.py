@@ -12,13 +12,22 @@ import os
 import resource
 import select
 import signal
+import socket
 import sysconfig
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from procession.system import killgroup
 from procession.system.cgroups import own_place
+from procession.system.directories import (
+    Refused,
+    inside,
+    open_runtime,
+    runtime_directory,
+    state_directory,
+)
 from procession.system.inotify import Inotify
 from procession.system.namespaces import Outside, enter, part
 from procession.system.prctl import become_subreaper, die_with_parent
@@ -41,6 +50,8 @@ def _try(trial: Callable[[], object]) -> Tried:
         why = str(trial() or "")
     except AttributeError:
         why = "this Python was built without it"
+    except Refused as e:
+        why = str(e)
     except Exception as e:
         why = (e.strerror if isinstance(e, OSError) else None) or f"{type(e).__name__}: {e}"
     return Tried(not why, why)
@@ -170,7 +181,13 @@ def _parent_death_signal() -> str:
     return "the process lived on"
 
 
+def _watch_parent() -> None:
+    """Do what a forkserver does before it goes inside of something: watch its launcher."""
+    os.close(os.pidfd_open(os.getppid()))
+
+
 def _namespaces() -> str:
+    _watch_parent()
     of_user = part()
     outside = Outside()
     read_end, write_end = os.pipe()
@@ -188,6 +205,7 @@ def _namespaces() -> str:
 
 
 def _kill_group() -> str:
+    _watch_parent()
     path = killgroup.make(own_place())
     try:
         killgroup.kill(path)
@@ -195,6 +213,51 @@ def _kill_group() -> str:
         return os.strerror(e.errno or 0)
     finally:
         os.rmdir(path)
+    return ""
+
+
+def _door() -> None:
+    """Make a socket in the user's directory for runs, as a launch does."""
+    directory = -1
+    try:
+        directory = open_runtime(make=True)
+        path = inside(directory, f".{os.getpid()}.doctor")
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path)
+            try:
+                os.link(path, f"{path}.link")  # as a run gets its name
+                os.unlink(f"{path}.link")
+            finally:
+                os.unlink(path)
+    finally:
+        if directory >= 0:
+            os.close(directory)
+        try:
+            os.rmdir(runtime_directory())
+        except OSError:
+            pass  # runs are in it
+
+
+def _state() -> str:
+    """Make a directory in that of records, as a run that is detached does."""
+    place = state_directory()
+    if not place:
+        return "this user has no home directory"
+    made: list[str] = []
+    try:
+        above = place
+        while not os.path.isdir(above):
+            made.append(above)
+            above = os.path.dirname(above)
+        for each in reversed(made):
+            os.mkdir(each, 0o700)
+        os.rmdir(tempfile.mkdtemp(prefix=".doctor-", dir=place))
+    finally:
+        for each in made:
+            try:
+                os.rmdir(each)
+            except OSError:
+                pass  # it could not be made, or a run uses it now
     return ""
 
 
@@ -226,6 +289,8 @@ HERE: dict[str, Callable[[], object]] = {
     "memfd_create": lambda: os.close(os.memfd_create("procession-doctor", os.MFD_CLOEXEC)),
     "eventfd": lambda: os.close(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)),
     "inotify": _inotify,
+    "control": _door,
+    "state": _state,
     "proc_children": _proc_children,
 }
 IN_CHILD: dict[str, Callable[[], object]] = {

@@ -33,11 +33,10 @@ import time
 from collections.abc import Collection, Iterable
 
 from procession.system.files import process_fields
-from procession.system.identity import own_mark
+from procession.system.identity import FILE_NAME, mark_in_file, marked_file
 from procession.system.processes import NO_ROOM, Seen, below, parents, processes, seen_in, send
 
 VARIABLE = b"PROCESSION_LAUNCHER="
-PAGE_NAME = "procession-group"
 QUIET_LOOKS = 2  # looks in a row that must find nothing
 DOUBT_SECONDS = 2.0  # that a process has to end, or to get its environment
 
@@ -56,7 +55,7 @@ def page_file() -> tuple[int, int]:
 
     Its name has this process's mark, for who looks when it is gone. Raises OSError.
     """
-    fd = os.memfd_create(f"{PAGE_NAME}@{own_mark()}", os.MFD_CLOEXEC)
+    fd = marked_file()
     try:
         os.ftruncate(fd, mmap.PAGESIZE)
         return fd, os.fstat(fd).st_ino
@@ -104,17 +103,25 @@ def _carries(place: str, mark: str, page: int) -> bool | None:
 
 
 def mark_in_page(pid: int) -> str:
-    """Give the mark of the launcher whose fork a process is, "" if it is none, or not shown."""
+    """Give the mark of the launcher whose fork a process is, "" if it is none, or not shown.
+
+    One that is stopped may not have mapped its page yet, or not have reached its exec. It has the
+    file that its launcher has made for that. So have, for their whole lives, processes that another
+    thread of the launcher has forked just then: that is why only what is stopped counts.
+    """
     try:
-        maps = _read(f"/proc/{pid}/maps").decode(errors="replace")
+        mark = mark_in_file(_read(f"/proc/{pid}/maps").decode(errors="replace"))
+        if mark or process_fields(pid)[:1] not in ([b"T"], [b"t"]):
+            return mark
+        place = f"/proc/{pid}/fd"
+        marks = (mark_in_file(os.readlink(f"{place}/{fd}")) for fd in os.listdir(place))
+        return next(filter(None, marks), "")
     except OSError:
-        return ""
-    _, found, rest = maps.partition(f"/memfd:{PAGE_NAME}@")
-    return rest.split()[0] if found else ""
+        return ""  # it is gone, or another user's
 
 
 def _has_page(maps: bytes, number: int) -> bool:
-    name, wanted = f"/memfd:{PAGE_NAME}".encode(), str(number).encode()
+    name, wanted = f"/memfd:{FILE_NAME}".encode(), str(number).encode()
     return name in maps and any(
         name in line and line.split()[4] == wanted for line in maps.splitlines()
     )

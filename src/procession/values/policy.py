@@ -42,7 +42,7 @@ class Std(enum.IntFlag):
         for part in text.split(","):
             rank, colon, digit = part.partition(":")
             number = rank.isascii() and rank.isdecimal() and (rank == "0" or rank[0] != "0")
-            if not colon or not number or digit not in _STD_DIGITS:
+            if not colon or not number or len(rank) > 6 or digit not in _STD_DIGITS:
                 raise fault
             chosen[int(rank)] = cls(int(digit))
         return chosen

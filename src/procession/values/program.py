@@ -153,6 +153,8 @@ def program_problem(word: str, cwd: str | None = None, path: str | None = None) 
         hint = ""
         if len(word.split()) > 1:
             hint = f"; for a command with arguments give a list: {word.split()!r}"
+        elif word.endswith(".py") and os.path.isfile(os.path.join(cwd or "", word)):
+            hint = f"; for a Python script give a list: [sys.executable, {word!r}]"
         return f"there is no program {word!r} on the PATH{hint}"
     return ""
 

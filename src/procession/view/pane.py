@@ -30,18 +30,17 @@ PLAIN = b"\x1b[0m"
 
 
 class Pane:
-    """The lower lines of the terminal that `console` writes to; fd: any descriptor of it."""
+    """The lower lines of the terminal that `console` writes to: that of our standard output."""
 
-    def __init__(self, console: Console, fd: int = 1) -> None:
+    def __init__(self, console: Console) -> None:
         self.console = console
-        self._fd = fd
         self._size = (0, 0)
         self._shown: list[bytes] = []
 
     def size(self) -> tuple[int, int]:
         """Give the columns and rows of the terminal."""
         try:
-            columns, rows = os.get_terminal_size(self._fd)
+            columns, rows = os.get_terminal_size(1)
         except OSError:
             return 80, 24
         return columns or 80, rows or 24

@@ -52,7 +52,7 @@ class Status:
             while not self._closing.wait(self._every):
                 self._say(status_line(self._sight.see(), time.strftime("%H:%M")))
         except Exception as e:
-            self._say(f"procession: the status line failed ({type(e).__name__}: {e}) and is gone")
+            self._say(f"procession: the status line failed ({type(e).__name__}: {e}) [P413]")
 
 
 def status_line(whole: Whole, clock: str) -> str:

@@ -1,7 +1,7 @@
 """A client of the keeper: a launcher, or the command that lists and stops.
 
-Nothing here waits for a keeper that does not answer longer than `SECONDS`, and one that is stopped
-is not waited for at all.
+Nothing here waits longer than `SECONDS` for an answer of the keeper. A keeper that is stopped
+(SIGSTOP) is not waited for at all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ START_SECONDS = 5.0  # for a keeper to start
 
 
 class Connection:
-    """A connection to the keeper. pid: its. Raises NoKeeper, and Unusable."""
+    """A connection to the keeper. pid: of the keeper. Raises NoKeeper, and Unusable."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._sock = door.knock(seconds)
@@ -36,7 +36,7 @@ class Connection:
 
     @property
     def lost(self) -> bool:
-        """Whether the keeper has hung up: it says nothing unasked."""
+        """Whether the keeper has closed it: the keeper never sends anything unless it is asked."""
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         return bool(poll.poll(0))
@@ -48,12 +48,15 @@ class Connection:
         """
         kept = self._ask({"ask": "list"})[0].get("kept")
         if not isinstance(kept, list):
-            raise Unusable("its answer makes no sense")
+            raise Unusable("its answer cannot be read")
         found = [cast("dict[str, Any]", e) for e in cast("list[Any]", kept) if not check(e)]
         return [each for each in found if isinstance(each.get("id"), int)]
 
     def take(self, number: int) -> tuple[dict[str, Any], int] | None:
-        """Take one; gives its description and its socket. None if it is gone. Raises Unusable."""
+        """Take a kept forkserver; gives its description and socket, None if it is gone.
+
+        Raises Unusable.
+        """
         fields, fds = self._ask({"ask": "take", "id": number})
         kept = fields.get("kept")
         if len(fds) != 1 or check(kept):
@@ -63,13 +66,13 @@ class Connection:
         return cast("dict[str, Any]", kept), fds[0]
 
     def keep(self, kept: Mapping[str, Any], fd: int) -> None:
-        """Have one kept; `fd`: its socket, which stays open here. Raises Unusable."""
+        """Have a forkserver kept; `fd`: its socket, which stays open here. Raises Unusable."""
         self._ask({"ask": "keep", "kept": dict(kept)}, fd)
 
     def stop(self, seconds: float) -> int:
         """End all that is kept, and the keeper; gives how many there were. Raises Unusable.
 
-        seconds: that it may take.
+        seconds: to wait for the answer.
         """
         self._sock.settimeout(seconds)
         return int(self._ask({"ask": "stop"})[0].get("ended", 0))
@@ -91,7 +94,7 @@ class Connection:
             while came is None:
                 came = self._inbox.read()
                 if self._inbox.ended:
-                    raise Unusable("it hung up")
+                    raise Unusable("it closed the connection")
         except wire.Broken as e:
             raise Unusable(str(e)) from None
         except TimeoutError:
@@ -106,13 +109,13 @@ class Connection:
         return answer, got
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._inbox.close()
         self._sock.close()
 
 
 class Starting:
-    """A keeper that was started. env: its variables. Raises OSError."""
+    """Starts a keeper. env: its variables. Raises OSError."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -135,9 +138,9 @@ class Starting:
         self._reader = reader
 
     def ready(self) -> str:
-        """Wait until it can be reached; gives why it cannot be, "" if it can. To be called once.
+        """Wait until the keeper can be reached; gives why it cannot be, "" if it can.
 
-        It stays there until `close`, and as long as somebody is connected.
+        To be called once. The keeper stays until `close`, and as long as somebody is connected.
         """
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
@@ -147,7 +150,7 @@ class Starting:
         return "" if said == READY else said.decode(errors="replace") or "it does not start"
 
     def close(self) -> None:
-        """Wait no more. The process that was started forks the keeper, and ends."""
+        """Stop waiting, and reap the process that was started; the keeper is a fork of it."""
         if self._reader >= 0:
             os.close(self._reader)
             self._reader = -1

@@ -1,10 +1,10 @@
 """The keeper's socket: its name, how the keeper gets it, and how it is reached.
 
-It stands in the user's runtime directory (`system.directories`), which must be the user's alone. A
-keeper takes the name under a lock on that directory, so that of several that start at the same time
-one stays. A socket at which nobody listens was left by a keeper that was killed; the next keeper
-removes it. A keeper whose socket was removed, or replaced by that of another keeper, cannot be
-reached any more: it goes, and leaves the other's socket alone.
+The socket is in the user's runtime directory (`system.directories`), which must be the user's
+alone. A keeper takes the name under a lock on that directory: if several start at the same time,
+one of them stays. A socket at which nobody listens was left by a keeper that was killed; the next
+keeper removes it. A keeper whose socket was removed, or replaced by that of another keeper, cannot
+be reached any more: it exits, and does not touch the other socket.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Unusable(Exception):
 
 
 class Door:
-    """The socket of this keeper. listening: it."""
+    """The socket of this keeper, and its name. listening: the socket."""
 
     def __init__(self, listening: socket.socket, directory: int) -> None:
         self.listening = listening
@@ -50,7 +50,7 @@ class Door:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this keeper can be reached: the name stands for its socket."""
+        """Whether this keeper can be reached: the name is that of its socket."""
         try:
             return self._seen() == self._file
         except OSError:
@@ -68,7 +68,7 @@ class Door:
 
 
 def open_door() -> Door | None:
-    """Take the name; None if there is a keeper. Raises Refused, and OSError."""
+    """Take the name; None if another keeper has it. Raises Refused, and OSError."""
     for _ in range(3):  # the last run to end removes the directory, maybe just now
         directory = open_runtime(make=True)
         try:
@@ -130,7 +130,7 @@ def _made() -> socket.socket:
 
 
 def knock(seconds: float) -> socket.socket:
-    """Connect to the keeper of this user; what is sent and received then has this time limit.
+    """Connect to the keeper of this user. seconds: the limit for each message on the socket.
 
     Raises NoKeeper, and Unusable.
     """

@@ -1,14 +1,14 @@
 """The keeper: a process that holds the sockets of forkservers between two runs of one user.
 
-Theory of operation. A forkserver goes when the other end of its socket is closed. So whoever holds
-that end keeps it, and if the keeper is killed, the kernel closes all ends, and everything that was
-kept goes, at once. The keeper knows nothing of forkservers but what launchers say of them. It
+Theory of operation. A forkserver exits when the other end of its socket is closed. The keeper keeps
+a forkserver by holding that end. If the keeper is killed, the kernel closes all ends, and all kept
+forkservers exit at once. The keeper knows of forkservers only what launchers say about them. It
 compares nothing: launchers ask for the list, and choose.
 
-It is started by the first run that asks for it, in a session of its own and as nobody's child, with
-no variable of that run but those that an interpreter reads when it starts. It goes when it keeps
-nothing and no run that wants it is under way: each holds a connection. It also goes, with all that
-it keeps, when its socket was removed: nobody could end it, or use it.
+The first run that needs a keeper starts it: in a session of its own, as a daemon, with only those
+variables of the run that an interpreter reads when it starts. It exits when it keeps nothing and no
+run needs it: each such run holds a connection. It also exits, with all that it keeps, when its
+socket was removed, since nobody could use or end it any more.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ import time
 from typing import Any, NoReturn
 
 from procession.system.directories import Refused
+from procession.system.files import descriptors
 from procession.warm import door, wire
 from procession.warm.shelf import Item, Shelf, check
 
-LOOK_SECONDS = 2.0  # between two looks whether its socket is still there
-EMPTY_SECONDS = 2.0  # without a connection and without anything kept, until it goes
-GOING_SECONDS = 10.0  # for a forkserver that is to go
+LOOK_SECONDS = 2.0  # between two checks that its socket is still there
+EMPTY_SECONDS = 2.0  # without a connection and without anything kept, until it exits
+GOING_SECONDS = 10.0  # for a forkserver to exit
 CLIENT_SECONDS = 5.0  # for a client to take an answer
 READY = b"ready"
 
@@ -50,8 +51,8 @@ class Held:
 
 
 class Keeper:
-    """The loop. its_door: its socket. lifeline: a pipe whose other end the launcher closes that
-    has started it, when it is connected, or gone.
+    """The loop. its_door: its socket. lifeline: a pipe from the launcher that has started it,
+    which closes the other end when it has connected, or exits.
     """
 
     def __init__(self, its_door: door.Door, lifeline: int) -> None:
@@ -153,7 +154,10 @@ class Keeper:
         sock.close()
 
     def _answer(self, fields: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], Held | None]:
-        """Give the answer to a request, and what goes with it. Takes what it keeps off `fds`."""
+        """Give the answer to a request, and the forkserver to be sent with it.
+
+        The descriptors that are kept are removed from `fds`.
+        """
         ask = fields.get("ask")
         if ask == "list":
             return {"kept": [self._described(item) for item in self._shelf.items]}, None
@@ -195,7 +199,7 @@ class Keeper:
         return held
 
     def _lose(self, number: int) -> None:
-        """Forget one that has gone by itself, or says something, which it never should."""
+        """Forget a forkserver that has exited, or sends something, which it never should."""
         item = self._shelf.take(number)
         if item is not None:
             self._release(item).close()
@@ -205,7 +209,7 @@ class Keeper:
             self._release(item).close()
 
     def _stop(self) -> int:
-        """End all that is kept, and go; gives how many there were."""
+        """End all that is kept, and stop the loop; gives how many there were."""
         items, self._shelf.items = self._shelf.items, []
         helds = [self._release(item) for item in items]
         for held in helds:
@@ -244,16 +248,13 @@ def memory_of(pid: int) -> int:
 def main() -> None:
     """Be the keeper. Says on stdout that it is ready, or in one line why it cannot be."""
     if os.fork():
-        os._exit(0)  # so it is nobody's child, and nobody has to wait for it
+        os._exit(0)  # so that no launcher has to reap the keeper
     os.setsid()
     os.chdir("/")
     os.umask(0o077)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2:
-            try:
-                os.close(int(name))
-            except OSError:
-                pass  # the listing's own
+    for fd in descriptors():
+        if fd > 2:
+            os.close(fd)
     try:
         found = door.open_door()
     except (Refused, OSError) as e:
@@ -281,6 +282,6 @@ def _say(text: bytes) -> None:
     try:
         os.write(1, text)
     except OSError:
-        pass  # whoever has started it does not wait any more
+        pass  # its launcher does not wait any more
     os.dup2(0, 1)
     os.dup2(0, 2)

@@ -1,14 +1,15 @@
-"""The launcher's side: a kept forkserver for a run, and the run's forkserver for the keeper.
+"""The launcher's side: takes a kept forkserver for a run, and has the run's forkserver kept.
 
 Theory of operation. A run that wants to be warm asks the keeper for its list while it is prepared.
-Only what was started as this run would start it counts (the key). When it is known what the run
-imports, the kept forkserver that lacks the fewest imports is taken; it says whether all that it has
-read is unchanged, and becomes what this process is (`forkserver.kept`). If none fits, one is
-started, and the reason is one line among the notes of the run. So are a keeper that does not answer
-and one that is somebody else's: nothing about the keeper makes a run fail.
+Only forkservers that were started as this run would start one are considered (they have the same
+*key*). When it is known what the run imports, the one that lacks the fewest imports is taken. It
+says whether all that it has read is unchanged, and takes over the limits and priorities of this
+process (`forkserver.kept`). If none fits, a new one is started, and the reason is a line among the
+notes of the run. The same happens if the keeper does not answer, or belongs to somebody else: no
+fault of the keeper makes a run fail.
 
-A forkserver that may be kept is started with those variables only that an interpreter reads when it
-starts. All others come with the run, and go with it.
+A forkserver that may be kept is started with only those variables that an interpreter reads when it
+starts. The others come with the run, and are removed after it.
 
 The connection stays open while the run goes on, so that the keeper stays, too.
 """
@@ -42,7 +43,7 @@ STARTING = ("HOME", "SETUPTOOLS_USE_DISTUTILS")
 
 
 class Warm:
-    """What a run has to do with the keeper. Made in the thread that launches, like `pool.key`.
+    """The dealings of one run with the keeper. Made in the thread that launches, like `pool.key`.
 
     seconds: how long its forkserver is kept. env: the variables with which one is started. why: why
     this run starts cold, "" if it does not.
@@ -69,7 +70,7 @@ class Warm:
                 pass  # `lease` says so
 
     def _ask(self) -> list[dict[str, Any]]:
-        """Give what is kept and was started as this run would start it."""
+        """Give the kept forkservers that were started as this run would start one."""
         try:
             self._connection = Connection()
             kept = self._connection.list()
@@ -91,7 +92,7 @@ class Warm:
             self._give_up(f"no keeper could be started: {e.strerror or e}")
 
     def _give_up(self, why: str) -> None:
-        """Have nothing more to do with the keeper."""
+        """Do without the keeper from now on."""
         self.why = why
         if self._connection is not None:
             self._connection.close()
@@ -111,7 +112,7 @@ class Warm:
         return pool.work(server, self.key, preload)
 
     def _take(self, preload: Preload) -> ForkServer | None:
-        """Take the kept one that lacks the fewest imports, if one fits."""
+        """Take the kept forkserver that lacks the fewest imports, if one fits."""
         fitting: list[dict[str, Any]] = []
         nearest = NO_IMPORTS + 1
         for kept in self._kept:
@@ -179,7 +180,7 @@ class Warm:
     # -- after the run
 
     def add_template(self, lease: Lease, pid: int, extent: int, fd: int) -> None:
-        """Take a fork that the forkserver has left, which is to be kept, too.
+        """Take note of a fork that the forkserver has left, which is to be kept, too.
 
         extent: how many of the modules it has imported. fd: the socket to it, which is taken over.
         """
@@ -287,7 +288,7 @@ class Warm:
         }
 
     def close(self) -> None:
-        """Let go of the keeper, and of a forkserver that was not needed; templates are kept."""
+        """Close the connection, and end a forkserver that was not needed; templates are kept."""
         self._release_templates()
         if self._booted is not None:
             self._booted.close(pool.IDLE_GOING_TIME)
@@ -303,8 +304,8 @@ def obstacle_to(
 ) -> tuple[int, str]:
     """Say how far a kept forkserver is from what is wanted, and why it does not fit.
 
-    0 and "" if it fits, as far as can be told without it. preload: what is to be imported. own: the
-    facts of this process.
+    0 and "" if it fits, as far as is known without asking it. preload: what is to be imported.
+    own: the facts of this process.
     """
     modules = tuple(kept["modules"])
     if kept["shared"] not in ("", preload.shared):
@@ -324,10 +325,10 @@ def obstacle_to(
 
 
 def key_text(key: tuple[Any, ...], env: Mapping[str, str]) -> str:
-    """Give a text that is alike where an interpreter is started alike, by any process of this user.
+    """Give a text that is equal for two processes of this user that start an equal interpreter.
 
     key: of the pool. env: the variables with which it is started. What is among the facts (limits,
-    affinity, rights, ...) is left out: it is compared for itself.
+    affinity, rights, ...) is left out: it is compared separately.
     """
     executable, flags, _, _, _, blocked, ignored, *_ = key
     words = [
@@ -344,7 +345,7 @@ def key_text(key: tuple[Any, ...], env: Mapping[str, str]) -> str:
 
 
 def digest(variables: Mapping[str, str]) -> str:
-    """Give a digest of variables: what is kept must not tell their values."""
+    """Give a digest of variables, since their values must not be stored with the keeper."""
     return digest_of(sorted(variables.items()))
 
 
@@ -369,7 +370,7 @@ def _asked(
     try:
         pidfd = os.pidfd_open(owner)
     except OSError as e:
-        return f"cannot be told its owner: {e.strerror or e}"
+        return f"cannot get another owner: {e.strerror or e}"
     server.send((ask, words), [pidfd], [pidfd])
     until = time.monotonic() + SECONDS
     poll = select.poll()

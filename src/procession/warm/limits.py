@@ -11,12 +11,16 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def read_limits(env: Mapping[str, str]) -> tuple[int, int]:
-    """Give how many may be kept, and how many bytes; what makes no sense is not there."""
+    """Give how many may be kept, and how many bytes; a value that cannot be read is ignored."""
     most = env.get(MOST, "")
     size = env.get(MOST_MEMORY, "").upper().removesuffix("B")
     digits = size.rstrip("KMGT")
     unit = UNITS.get(size[len(digits) :], 0)
     return (
-        int(most) if most.isascii() and most.isdecimal() else DEFAULT_MOST,
-        int(digits) * unit if digits.isascii() and digits.isdecimal() and unit else DEFAULT_MEMORY,
+        int(most) if _is_count(most) else DEFAULT_MOST,
+        int(digits) * unit if _is_count(digits) and unit else DEFAULT_MEMORY,
     )
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 20

@@ -1,4 +1,4 @@
-"""Which forkservers are kept, and which one goes first. Pure: knows no process and no clock.
+"""Which forkservers are kept, and which one is ended first. Pure: knows no process and no clock.
 
 A kept forkserver is described by its launcher, in plain values, so that another launcher can tell
 whether it fits:
@@ -60,7 +60,7 @@ class Item:
 
     @property
     def until(self) -> float:
-        """When it has been kept long enough."""
+        """When its time is over."""
         return self.since + float(self.kept["seconds"])
 
 
@@ -72,10 +72,10 @@ class Shelf:
         self._last = 0
 
     def add(self, kept: dict[str, Any], now: float, memory: int) -> tuple[Item, list[Item]]:
-        """Take one in; gives it, and those that must go for it.
+        """Add a forkserver; gives its item, and those that must be ended to make room.
 
-        How many may be kept, and with how much memory together, the newest one's launcher says. If
-        it is too large by itself, it is among those that must go.
+        Its launcher says how many may be kept, and with how much memory together. If it is too
+        large by itself, it is among those that must be ended.
         """
         self._last += 1
         item = Item(self._last, kept, now, memory)
@@ -92,7 +92,7 @@ class Shelf:
         return item, gone
 
     def take(self, number: object) -> Item | None:
-        """Give one away."""
+        """Remove an item and give it; None if there is none with this number."""
         for item in self.items:
             if item.id == number:
                 self.items.remove(item)
@@ -100,12 +100,12 @@ class Shelf:
         return None
 
     def expired(self, now: float) -> list[Item]:
-        """Give away those whose time is over."""
+        """Remove the items whose time is over, and give them."""
         over = [item for item in self.items if item.until <= now]
         self.items = [item for item in self.items if item not in over]
         return over
 
     @property
     def next_end(self) -> float | None:
-        """When the time of the next one is over."""
+        """When the time of the next item is over, None if there is no item."""
         return min((item.until for item in self.items), default=None)

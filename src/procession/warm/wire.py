@@ -27,7 +27,7 @@ _INT = array.array("i").itemsize
 
 
 class Broken(Exception):
-    """The other end does not keep to this. The text is one line."""
+    """The other end does not keep to this protocol. The text is one line."""
 
 
 def peer_of(sock: socket.socket) -> tuple[int, int]:
@@ -97,7 +97,7 @@ class Inbox:
         if at < 0:
             return None
         line = bytes(self._data[:at])
-        self._data.clear()  # whoever says more, unasked, is not heard
+        self._data.clear()  # what comes after it was not asked for
         fields = decode(line)
         fds, self._fds = self._fds, []
         return fields, fds

@@ -30,9 +30,11 @@ TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would
 if TYPE_CHECKING:
     from typing import Any
 
-# Libraries of the system whose exit handlers, if any, do not matter.
+# Libraries of the system whose exit handlers, if any, do not matter. Those of the name service
+# (libnss_...) are loaded by the C library itself, by whatever /etc/nsswitch.conf names.
 _HARMLESS = ("libbz2.", "libcrypto.", "libexpat.", "libffi.", "libgcc_s.", "liblzma.", "libm.",
-             "libsqlite3.", "libssl.", "libstdc++.", "libuuid.", "libz.")  # fmt: skip
+             "libnss_", "libresolv.", "libsqlite3.", "libssl.", "libstdc++.", "libuuid.",
+             "libz.")  # fmt: skip
 _STANDARD = os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "lib-dynload")
 
 

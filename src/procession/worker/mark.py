@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 MARK = b"PROCESSION_LAUNCHER"
 ROOM = "PROCESSION_MARK_ROOM"  # the variable that stands behind it
 ROOM_BYTES = 48
-_ENV_START, _ENV_END = 47, 48  # among the fields of /proc/self/stat behind the name
+_ENV_START, _ENV_END = 47, 48  # among `process_fields`
 
 
 def show_mark(mark: str) -> bool:
     """Show another mark in /proc, and to ranks; whether there was room for it."""
     import ctypes
 
-    with open("/proc/self/stat", "rb", buffering=0) as f:
-        fields = f.read().rpartition(b")")[2].split()
+    from procession.system.files import process_fields
+
+    fields = process_fields("self")
     start, end = int(fields[_ENV_START]), int(fields[_ENV_END])
     area = ctypes.string_at(start, end - start) if 0 < start < end else b""
     text = MARK + b"=" + mark.encode() + b"\0"

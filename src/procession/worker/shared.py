@@ -85,7 +85,7 @@ def once(load: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
 
         warnings.warn(
             f"{load.__qualname__} is loaded once more by this rank: --shared is for functions of "
-            "modules that the script imports, and this one is in the script itself",
+            "modules that the script imports, and this one is in the script itself [P421]",
             stacklevel=2,
         )
     return load(*args, **kwargs)

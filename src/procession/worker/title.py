@@ -15,7 +15,7 @@ from __future__ import annotations
 
 TITLE_ROOM = 200  # bytes of the word that is there to be overwritten
 _SHORT = 15
-_ARG_START, _ARG_END = 45, 46  # among the fields of /proc/self/stat behind the name
+_ARG_START, _ARG_END = 45, 46  # among `process_fields`
 
 _place: tuple[int, int, int] | None = None  # of the title: address, bytes, words
 
@@ -27,9 +27,10 @@ def find_place() -> None:
         return
     import ctypes
 
+    from procession.system.files import process_fields
+
     try:
-        with open("/proc/self/stat", "rb") as f:
-            fields = f.read().rpartition(b")")[2].split()
+        fields = process_fields("self")
         start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
     except (OSError, ValueError, IndexError):
         return

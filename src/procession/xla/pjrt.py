@@ -1,6 +1,6 @@
 """PJRT, the runtime of torch_xla since 2022: how many ranks, and each one's variables.
 
-Pure, but for the topology of a TPU, which may have to be asked for.
+Pure, except for the topology of a TPU, which may have to be asked for.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def _adopt() -> None:
         if alone:
             print(
                 f"procession adopt: {sys.executable} cannot import procession ({e}): torch's "
-                "launchers stay as they are; install procession beside the program",
+                "launchers stay as they are; install procession beside the program [P415]",
                 file=sys.stderr,
             )
         return

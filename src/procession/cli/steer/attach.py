@@ -144,7 +144,7 @@ def _tell_end(run: Run, end: dict[str, Any] | None, *, console: bool) -> int:
     if end is None:
         result = read_json(os.path.join(run.directory, "result.json")) if run.directory else None
         if result is None:
-            say(f"procession: the launcher of {run.id} was killed\n", sys.stderr)
+            _say(f"the launcher of {run.id} was killed [P313]")
             return 1
         end = {"state": result["state"], "code": result["exit_code"], "report": report_in(run)}
     if not console or end["state"] == "SUCCEEDED":

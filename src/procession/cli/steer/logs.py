@@ -58,8 +58,15 @@ def main(words: list[str]) -> int:
         return 0
     if not run.socket:
         where = f"in {run.directory} on this machine" if run.directory else "of it"
-        why = f"there are no files {where}"
-        if run.directory and _none_asked_for(run.directory):
+        of_rank = "" if rank is None else f"of rank {rank} "
+        why = f"there are no files {of_rank}{where}"
+        console = os.path.join(run.directory, "console.log") if run.directory else ""
+        if console and os.path.exists(console):
+            why = (
+                f"{run.id} has no files by rank: all of its output is in {console}, which is shown "
+                "without --rank, --stdout and --stderr"
+            )
+        elif run.directory and _none_asked_for(run.directory):
             why = f"{run.id} has no files of its output: none were asked for (-t 3 or -r 3)"
         return failed("logs", why)
     try:
@@ -109,7 +116,7 @@ def _live(
             PARSER.error(
                 f"{run.id} keeps no files, and its lines do not say of which rank they are"
             )
-        say(f"procession: {run.id} keeps no files: this is what it shows now\n", sys.stderr)
+        say(f"procession: {run.id} keeps no files: this is what it shows now [P304]\n", sys.stderr)
         live = Live(rank, streams, told["prefixes"])
         for said in connection.events():
             if said.get("event") == "log_end":

@@ -78,7 +78,7 @@ def main(words: list[str]) -> int:
             return 0
         return failed("stop", str(e))
     if end is None and not state:
-        say(f"procession: {run.id} is still there after {patience:g} s\n", sys.stderr)
+        say(f"procession: {run.id} is still there after {patience:g} s [P313]\n", sys.stderr)
         return 1
     how = (end or {"state": state})["state"].lower()
     code = f", exit code {end['code']}" if end is not None else ""

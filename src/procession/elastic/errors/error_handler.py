@@ -43,7 +43,7 @@ class ErrorHandler:
             faulthandler.enable(all_threads=True)
         except Exception as e:
             warnings.warn(
-                f"no traceback will be printed after a crash: {type(e).__name__}: {e}",
+                f"no traceback will be printed after a crash: {type(e).__name__}: {e} [P422]",
                 stacklevel=2,
             )
 
@@ -99,7 +99,8 @@ class ErrorHandler:
             with open(file_path, "w") as f:
                 f.write(error_msg)
         except Exception as e:
-            warnings.warn(f"the error file was not written: {type(e).__name__}: {e}", stacklevel=2)
+            said = f"the error file was not written: {type(e).__name__}: {e} [P422]"
+            warnings.warn(said, stacklevel=2)
 
     def _rm(self, my_error_file: str) -> None:
         """Remove an error file that is there already, and log what it held."""

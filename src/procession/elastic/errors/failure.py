@@ -86,8 +86,16 @@ def _read(path: str) -> tuple[JSON, Any, int] | None:
         data = cast("JSON", json.loads(read_regular(path, LARGEST)))
         message: Any = data["message"]
         if isinstance(message, str):
-            return data, message, int(data.get("timestamp", 0))
-        return data, message, int(message["extraInfo"]["timestamp"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+            return data, message, _moment(data.get("timestamp", 0))
+        return data, message, _moment(message["extraInfo"]["timestamp"])
+    except (
+        OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError
+    ) as e:  # fmt: skip
         logger.warning("the error file %s is passed over: %s: %s", path, type(e).__name__, e)
         return None
+
+
+def _moment(said: Any) -> int:
+    """Read the time of a failure. Raises ValueError, OSError or OverflowError if it is none."""
+    datetime.fromtimestamp(int(said))
+    return int(said)

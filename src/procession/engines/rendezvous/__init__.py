@@ -1,12 +1,15 @@
 """One launcher is started on each machine by somebody else; here they find each other.
 
-All are started with the same line, which names one address, as torchrun's lines do. The launcher on
-the machine with that address opens a door there and becomes the driver of the job; the others come,
-and each runs the ranks of its machine as an agent does on an engine. From then on everything is
-done by the driver and the agents of `procession.engines`.
+All are started with the same line, which names one address, as torchrun's lines do; or srun or
+mpirun has started them, and its variables say who they are. The launcher on the machine with that
+address opens a door there and becomes the driver of the job; the others come, and each runs the
+ranks of its machine as an agent does on an engine. From then on everything is done by the driver
+and the agents of `procession.engines`.
 
-`terms` says what is agreed on the command line, `hosting` finds out who opens the door, `secret`
-makes the key of the links, `host` and `member` are the two parts that a launcher can have.
+`terms` says what is agreed on, `tasks` what is known to the tasks of a step of srun. `hosting`
+finds out who opens the door, `secret` how links prove who they are, by a shared secret or by
+`munge`. `host` and `member` are the two parts that a launcher can have, and `closed` is for those
+that come too late.
 
 May import the rest of engines and all that stands below. Start reading at `terms`,
 then `host` and `member`.

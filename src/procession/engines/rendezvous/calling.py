@@ -17,8 +17,8 @@ from procession.engines.job import Job
 from procession.engines.plain import group_end, plain_group
 from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door
-from procession.engines.rendezvous.member import make_agent, say_spare, take_part
-from procession.engines.rendezvous.secret import link_key, say_who_may_join, take_secret
+from procession.engines.rendezvous.member import Waiting, make_agent, say_spare, take_part
+from procession.engines.rendezvous.secret import find_trust
 from procession.engines.rendezvous.terms import PORT, Terms, terms_of_conf
 from procession.engines.tunnel import check
 from procession.group.result import failed_by
@@ -26,8 +26,8 @@ from procession.prepare.results import value_of
 from procession.rules.tables import Phase
 from procession.values.errors import GroupEnd, GroupFailed, SpecError
 from procession.values.spec import Spec, make_spec
+from procession.values.typed import cast
 
-OWN_WORDS = ("endpoint", "id", "local_addr")
 HERE = 'rendezvous={"endpoint": "HOST:PORT"}'
 
 
@@ -61,25 +61,28 @@ def run_together(
         from procession.devices import deal
 
         spec = deal(spec, devices)
-    secret = take_secret(terms)
-    note = say_who_may_join(secret, terms)
-    if note:
-        _warn(note)
-    key, own = link_key(secret, terms.run_id), share_of(spec, terms)
-    door = open_door(terms)
+    trust = find_trust(terms)
+    if trust.note:
+        _warn(trust.note)
+    own, door = share_of(spec, terms), open_door(terms)
     job: Job
 
     def last_words(end: GroupEnd) -> dict[str, Any]:
         return _last_words(job.state, end)
 
-    agent = make_agent(own, terms, key, hosts=door is not None, say=_warn)
     if door is None:
-        return _join(agent, terms, own, timeout)
+        waiting = Waiting(terms, _warn, may_host=True)
+        agent = make_agent(own, terms, trust, hosts=False, say=_warn, waiting=waiting)
+        values = _join(agent, terms, own, timeout, waiting)
+        if waiting.door is None:
+            return values
+        door, terms = waiting.door, terms.__replace__(join=waiting.left)
+    agent = make_agent(own, terms, trust, hosts=True, say=_warn)
     job = make_hosted_job(
         spec,
         terms,
         door,
-        key,
+        trust,
         agent=agent,
         last_words=last_words,
         link_encryption=link_encryption or "auto",
@@ -103,19 +106,26 @@ def run_together(
 
 def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) -> Terms:
     """Read the parameters. Raises SpecError."""
+    if not isinstance(cast(object, rendezvous), str | Mapping):
+        raise SpecError(f"rendezvous must be 'HOST:PORT' or {HERE}, not {rendezvous!r}")
     said = {"endpoint": rendezvous} if isinstance(rendezvous, str) else dict(rendezvous)
     endpoint, run_id = said.pop("endpoint", ""), said.pop("id", "none")
     local_addr = said.pop("local_addr", "")
     if not isinstance(endpoint, str) or not isinstance(run_id, str) or not run_id:
         raise SpecError(f"rendezvous must be 'HOST:PORT' or {HERE}, not {rendezvous!r}")
+    if endpoint.count(":") > 1 and "[" not in endpoint:
+        raise SpecError(
+            f"rendezvous must be 'HOST:PORT', an IPv6 address in brackets: '[::1]:{PORT}', not "
+            f"{endpoint!r}"
+        )
     host, colon, port = endpoint.rpartition(":")
     if not colon or endpoint.endswith("]"):
         host, port = endpoint, str(PORT)
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not host or not _is_count(port) or not int(port) < 65536:
         raise SpecError(f"rendezvous must be at 'HOST:PORT', not {endpoint!r}")
     least, _, most = str(nnodes).partition(":")
     most = most or least
-    if not (least.isdecimal() and most.isdecimal() and 0 < int(least) <= int(most)):
+    if not (_is_count(least) and _is_count(most) and int(least) <= int(most)):
         raise SpecError(f"nnodes must be a count, or 'MIN:MAX', not {nnodes!r}")
     conf = {name: str(int(v) if v in (True, False) else v) for name, v in said.items()}
     fields = terms_of_conf(conf, "rendezvous", static=False)
@@ -130,8 +140,14 @@ def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) ->
     )
 
 
-def _join(agent: Agent, terms: Terms, own: Spec, timeout: float | None) -> list[Any]:
-    """Take part in a job that another machine hosts."""
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and int(text[:9]) > 0 and len(text) < 10
+
+
+def _join(
+    agent: Agent, terms: Terms, own: Spec, timeout: float | None, waiting: Waiting
+) -> list[Any]:
+    """Take part in a job that another machine hosts, unless this one is to host it after all."""
     found: list[Any] = []
 
     def work() -> None:
@@ -147,6 +163,8 @@ def _join(agent: Agent, terms: Terms, own: Spec, timeout: float | None) -> list[
         if thread.is_alive():
             agent.let_go()
             thread.join()
+    if waiting.door is not None:
+        return []
     words = agent.last_words
     if words.get("end") is not None:
         raise _failed(agent, own, group_end(words["end"]))

@@ -8,15 +8,23 @@ from collections.abc import Callable
 from typing import Any
 
 from procession.engines.agent import Agent
-from procession.engines.contract import AgentCommand, EngineEvent
+from procession.engines.anteroom import Admits
+from procession.engines.contract import AgentCommand, EngineError, EngineEvent
 from procession.engines.job import Job
 from procession.engines.reception import Reception
-from procession.engines.rendezvous.member import objection_of
+from procession.engines.rendezvous.member import number_of, objection_of
+from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import SPARES, Terms
 from procession.engines.will import Will
 from procession.engines.work import Share, divide
 from procession.values.errors import GroupEnd
 from procession.values.spec import Spec
+
+NOT_AGAIN = (
+    "does not start a launcher again that was lost: give it more nodes than --nnodes, so that some "
+    "are spare"
+)
+SHOWN = 8  # machines that are named
 
 
 class Launchers:
@@ -35,6 +43,8 @@ class Launchers:
     @property
     def slots(self) -> int:
         """How many launchers may be there: those of a job, and others that wait for a place."""
+        if self._terms.together:
+            return len(self._terms.together) if self._terms.number is None else self._terms.most
         return self._terms.most + (SPARES if self._terms.number is None else 0)
 
     def check(self) -> None:
@@ -60,13 +70,67 @@ class Launchers:
             self._thread.join()
 
 
+class Roll:
+    """Which of the launchers have come that one command has started.
+
+    came: their numbers. refusal: why the last one was not believed who came, "" for nobody.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._objection = objection_of(terms)
+        self.came: set[int] = set()
+        self.refusal = ""
+
+    def object_to(self, greeting: Any) -> str:
+        """Take note of a launcher that comes; gives why it cannot be taken, "" if it can."""
+        if self._terms.together:
+            self.came.add(number_of(greeting))
+        return self._objection(greeting)
+
+    def asking(self, admits: Admits | None) -> Admits | None:
+        """Give what admits launchers, and takes note of why it does not. See `anteroom`."""
+        if admits is None:
+            return None
+
+        def ask(introduction: bytes) -> bytes:
+            try:
+                return admits(introduction)
+            except EngineError as e:
+                self.refusal = str(e)
+                raise
+
+        return ask
+
+    def expect_nobody(self) -> None:
+        """Take note that those who have not come need not be told that all is over."""
+        self.came |= self.missing
+
+    @property
+    def missing(self) -> set[int]:
+        """Those that have not come."""
+        return {*range(len(self._terms.together))} - self.came
+
+    def absent(self) -> str:
+        """Say who has not come, "" where that is not known."""
+        names = [self._terms.together[n] or f"launcher {n}" for n in sorted(self.missing)]
+        more = ", ..." if len(names) > SHOWN else ""
+        if not names:
+            return ""
+        who = f"{', '.join(names[:SHOWN])}{more}"
+        if self.refusal:
+            return f"{who} did not get in; who came last was not believed: {self.refusal}"
+        return f"nothing came from {who}: is procession installed there?"
+
+
 def make_hosted_job(
     spec: Spec,
     terms: Terms,
     door: socket.socket,
-    key: bytes,
+    trust: Trust,
     *,
     agent: Agent,
+    roll: Roll | None = None,
     last_words: Callable[[GroupEnd], dict[str, Any]],
     elects: bool = False,
     inherits: Will | None = None,
@@ -75,27 +139,36 @@ def make_hosted_job(
     """Make the job of all machines, on the one that hosts the rendezvous.
 
     spec: what each machine runs. door: listens at the agreed port. agent: of this machine.
+    roll: takes note of who comes.
     last_words: what all launchers are told at the end. elects, inherits: see `Reception`.
     options: of `Job`.
     """
+    roll = roll or Roll(terms)
     work = divide(Share(spec), terms.most)
     if not work.restart.node_losses:
         work = work.__replace__(restart=work.restart.__replace__(node_losses=work.restart.max))
     reception = Reception(
         door=door,
-        key=key,
+        key=trust.key,
         least=terms.least,
         gather=terms.join,
         last_call=terms.last_call,
         farewell=terms.close,
-        objection=objection_of(terms),
+        objection=roll.object_to,
         last_words=last_words,
         elects=elects,
         inherits=inherits,
+        admits=roll.asking(trust.admits),
+        sealed=f"{terms.starter} {NOT_AGAIN}" if terms.together else "",
+        absent=roll.absent,
     )
     return Job(work, Launchers(terms, agent), lease=terms.lease, reception=reception, **options)
 
 
 def share_of(spec: Spec, terms: Terms) -> Spec:
-    """Give what one machine runs: its restarts are the driver's."""
-    return divide(Share(spec), terms.most).spec.__replace__(logs=spec.logs)
+    """Give what one machine runs: its restarts are the driver's.
+
+    Prefixes name the machine only where the lines of all come to one console.
+    """
+    own = divide(Share(spec), terms.most).spec
+    return own if terms.together else own.__replace__(logs=spec.logs)

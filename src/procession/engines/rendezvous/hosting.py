@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import os
@@ -20,15 +21,25 @@ def open_door(terms: Terms) -> socket.socket | None:
     """
     if terms.is_host is False or (terms.is_host is None and not is_own(terms.host)):
         return None
+    *others, last = terms.port, *terms.further
+    for port in others:
+        with contextlib.suppress(OSError):
+            return listen(port)
     try:
-        return listen(terms.port)
+        return listen(last)
     except OSError as e:
         if terms.is_host is None and e.errno == errno.EADDRINUSE:
             return None
         why = e.strerror or os.strerror(e.errno or 0)
+        if others:  # nobody has chosen them
+            raise SpecError(
+                f"this launcher is to host the rendezvous at {terms.places}, and cannot listen on "
+                f"any of these ports (the last one: {why}); start the step again, for a new step "
+                "has other ports"
+            ) from None
         raise SpecError(
             f"this launcher is to host the rendezvous at {terms.at}, and cannot listen on port "
-            f"{terms.port}: {why}; choose another port on all machines"
+            f"{last}: {why}; choose another port on all machines"
         ) from None
 
 

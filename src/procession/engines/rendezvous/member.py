@@ -5,8 +5,10 @@ The launcher that hosts the rendezvous has this part, too, in a thread beside th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,9 +16,12 @@ from typing import Any
 from procession.engines.agent import Agent
 from procession.engines.invitation import Invitation
 from procession.engines.ownnode import OwnNode
-from procession.engines.rendezvous.hosting import own_name
+from procession.engines.rendezvous.hosting import is_own, open_door, own_name
+from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import Terms
+from procession.explain.messages import noted
 from procession.values.base import Value
+from procession.values.errors import SpecError
 from procession.values.spec import Spec
 
 SAID_AFTER = (5.0, 30.0, 120.0)  # seconds of waiting after which it is said; then every last one
@@ -36,17 +41,36 @@ class Verdict(Value):
 
 
 class Waiting:
-    """Says now and then that the host of the rendezvous has not been found yet."""
+    """Says now and then that the host of the rendezvous has not been found yet.
 
-    def __init__(self, terms: Terms, say: Callable[[str], None]) -> None:
+    On the machine that is to host it, where something else had the port at first, it becomes the
+    host as soon as the port is free. door: the socket that listens then.
+    """
+
+    def __init__(self, terms: Terms, say: Callable[[str], None], *, may_host: bool = False) -> None:
         self._terms = terms
         self._say = say
+        self._may_host = may_host and terms.is_host is None and is_own(terms.host)
+        self.door: socket.socket | None = None
         self._began = time.monotonic()
         self._times = list(SAID_AFTER)
         self._next = self._times.pop(0)
 
-    def __call__(self, fault: str) -> None:
-        """Take note that it was not found, and why."""
+    @property
+    def left(self) -> float:
+        """How many seconds are left to wait for others."""
+        return max(1.0, self._began + self._terms.join - time.monotonic())
+
+    def __call__(self, fault: str) -> bool:
+        """Take note that it was not found, and why; tells whether to look no further."""
+        if self._may_host:
+            with contextlib.suppress(SpecError):  # the port is not free yet
+                self.door = open_door(self._terms.__replace__(is_host=True))
+        if self.door is None:
+            self._say_why(fault)
+        return self.door is not None
+
+    def _say_why(self, fault: str) -> None:
         waited = time.monotonic() - self._began
         if waited < self._next:
             return
@@ -84,20 +108,23 @@ def why_none(sent_away: str, last: str, terms: Terms) -> str:
 def make_agent(
     spec: Spec,
     terms: Terms,
-    key: bytes,
+    trust: Trust,
     *,
     hosts: bool,
     signals: Sequence[int] = (),
     say: Callable[[str], None],
     also: Sequence[tuple[str, int]] = (),
+    waiting: Waiting | None = None,
 ) -> Agent:
     """Make the agent of this machine.
 
     spec: what each machine runs. hosts: also the rendezvous. also: further addresses and ports at
-    which the host may be.
+    which the host may be. waiting: what is to be done as long as the host is not found.
     """
     known: dict[str, Any] = {"nproc": spec.nproc, "least": terms.least, "most": terms.most}
-    if terms.number is None:
+    if terms.order is not None:
+        known["order"] = ["", terms.order]
+    elif terms.number is None:
         known["order"] = [terms.local_addr or own_name(), os.getpid()]
     own = OwnNode(
         spec=spec,
@@ -108,19 +135,21 @@ def make_agent(
         answer=terms.read,
         signals=tuple(signals),
         say=say,
-        hears=_nobody if hosts else say,
-        waits=Waiting(terms, say),
+        hears=say if terms.tells and not hosts else _nobody,
+        waits=waiting or Waiting(terms, say if terms.tells else _nobody),
         values={},
         errors={},
         meets=(terms.host, terms.ranks_port) if terms.ranks_port else ("", 0),
+        introduces=trust.introduces,
     )
-    at = ((("127.0.0.1", terms.port),) if hosts else ()) + ((terms.host, terms.port), *also)
+    there = [(terms.host, port) for port in (terms.port, *terms.further)]
+    at = ((("127.0.0.1", terms.port),) if hosts else ()) + (*there, *also)
     slot = ANY_SLOT if terms.number is None else terms.number
-    return Agent(Invitation(at, key, terms.lease, slot), own)
+    return Agent(Invitation(at, trust.key, terms.lease, slot), own)
 
 
 def _nobody(_: str) -> None:
-    """Say nothing: the driver has said it on this machine."""
+    """Say nothing: another one says it on this console."""
 
 
 def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
@@ -130,14 +159,14 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
     """
     agent.run()
     words = agent.last_words
+    if words and not terms.tells:
+        return Verdict("", 0)  # the first launcher says it, and its exit code counts
     if words.get("why"):
-        return Verdict(f"procession: {words['why']}", 1, found=False)
+        return Verdict(f"procession: {noted(words['why'])}", 1, found=False)
     if words.get("left"):
         how = signal.Signals(agent.signalled).name if agent.signalled else "the host's word"
-        return Verdict(
-            f"procession: this machine left {name} after {how}; the others go on",
-            128 + agent.signalled,
-        )
+        said = noted(f"this machine left {name} after {how}; the others go on")
+        return Verdict(f"procession: {said}", 128 + agent.signalled)
     if words:
         spare = say_spare(agent, name)
         said = [text for text in (spare, str(words.get("said", ""))) if text]
@@ -145,13 +174,12 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
     if agent.signalled:
         return Verdict("", 128 + agent.signalled, found=False)
     if not agent.joined:
-        return Verdict(
-            f"procession: {name} could not be started: no rendezvous at {terms.at} within "
-            f"{terms.join:g} s: {why_none(agent.sent_away, agent.lost, terms)}",
-            1,
-            found=False,
+        said = noted(
+            f"{name} could not be started: no rendezvous at {terms.places} within "
+            f"{terms.join:g} s: {why_none(agent.sent_away, agent.lost, terms)}"
         )
-    return Verdict(f"procession: {name} was ended here: {say_lost(agent, terms)}", 1)
+        return Verdict(f"procession: {said}", 1, found=False)
+    return Verdict(f"procession: {noted(f'{name} was ended here: {say_lost(agent, terms)}')}", 1)
 
 
 def say_lost(agent: Agent, terms: Terms) -> str:
@@ -170,7 +198,13 @@ def say_spare(agent: Agent, name: str) -> str:
     """
     if not agent.last_words.get("spare"):
         return ""
-    return f"procession: this machine was not needed: {name} has ended without it"
+    said = noted(f"this machine was not needed: {name} has ended without it")
+    return f"procession: {said}"
+
+
+def number_of(greeting: Any) -> int:
+    """Give the number of a launcher that one command has started with others, by its greeting."""
+    return int(greeting["order"][1] if "order" in greeting else greeting["slot"])
 
 
 def objection_of(terms: Terms) -> Callable[[Any], str]:

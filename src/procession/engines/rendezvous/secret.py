@@ -9,6 +9,9 @@ Without a secret the key is made of the id and the user's number, and is no secr
 the port and knows or guesses both can join, as with torchrun, where no id is needed for that. Each
 launcher says so. Nothing that comes from the network is unpickled in either case.
 
+Where MUNGE vouches for users, each connection has a secret of its own (see `munge`). It is asked
+where `srun` has started the launchers, or where it is asked for.
+
 Rejected: to send a key at the first contact (whoever listens has it, too); to make the secret in
 the home directory by itself (machines may share it or not, and nobody would know which holds).
 """
@@ -19,13 +22,83 @@ import hashlib
 import hmac
 import os
 import stat
+from collections.abc import Callable
 
+from procession.engines.anteroom import Admits
+from procession.engines.contract import EngineError
 from procession.engines.rendezvous.terms import Terms
+from procession.values.base import Record
 from procession.values.errors import SpecError
 
+TYPE_CHECKING = False  # MUNGE's part is imported where it may be used
+if TYPE_CHECKING:
+    from procession.engines.rendezvous.munge import Munge
+
+SRUN = "SLURM_STEP_ID"  # is there in what srun starts
 VARIABLE = "PROCESSION_JOB_KEY"
 LEAST = 16  # bytes: shorter ones can be guessed
 HOW = f"{VARIABLE}, or --rdzv-conf key_file=FILE, on all machines shuts them out"
+
+
+class Trust(Record):
+    """How the links of a job prove that both ends belong to it.
+
+    key: of all links. note: who could join, "" where only those can who have the secret.
+    introduces: where each link has a key of its own, gives one, and what to send first. admits: the
+    other side of that.
+    """
+
+    key: bytes
+    note: str = ""
+    introduces: Callable[[], tuple[bytes, bytes]] | None = None
+    admits: Admits | None = None
+
+
+def find_trust(terms: Terms) -> Trust:
+    """Find what the launchers share: a secret, or MUNGE. Raises SpecError and EngineError."""
+    secret, job = take_secret(terms), terms.run_id
+    if secret and terms.munge:
+        raise SpecError(f"munge=1 does not go with a secret: unset {VARIABLE}, or key_file")
+    munge, fault = (None, "") if secret else _find_munge(terms.munge)
+    if munge is None:
+        return Trust(link_key(secret, job), fault + say_who_may_join(secret, terms))
+
+    def introduces() -> tuple[bytes, bytes]:
+        drawn, words = munge.introduce(job)
+        return link_key(drawn, job), words
+
+    def admits(words: bytes) -> bytes:
+        return link_key(munge.admit(words, job), job)
+
+    return Trust(b"", introduces=introduces, admits=admits)
+
+
+def _find_munge(wanted: bool | None) -> tuple[Munge | None, str]:
+    """Give MUNGE where it is to be used; else why it does not work, "" where it is not there.
+
+    wanted: None where nobody has said it. Raises EngineError where MUNGE is asked for and fails.
+    """
+    if not (wanted or (wanted is None and SRUN in os.environ)):
+        return None, ""
+    from procession.engines.rendezvous.munge import Munge
+    from procession.engines.slurm.allocation import read_task
+
+    if wanted:
+        munge = Munge()
+        munge.seal({})  # a daemon that does not run is told of now, not when nobody has come
+        return munge, ""
+    try:
+        task = read_task(os.environ)
+        if task is None or task.count < 2:
+            return None, ""
+        munge = Munge()
+    except EngineError:
+        return None, ""  # not to be had here, and so on no machine of this cluster
+    try:
+        munge.seal({})
+    except EngineError as e:  # Slurm may do without it; or it fails here alone, which must be told
+        return None, f"MUNGE does not work here ({e}), so it vouches for nobody; "
+    return munge, ""
 
 
 def take_secret(terms: Terms) -> bytes:

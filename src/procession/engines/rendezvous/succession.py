@@ -85,7 +85,11 @@ class Succession:
         """Give the terms for the way to them: where the first one is, and for how long to knock."""
         elders, each = self.elders, self._terms.lease + BESIDE_LEASE
         return self._terms.__replace__(
-            host=elders[0].address, port=elders[0].port, join=each * len(elders), read=each
+            host=elders[0].address,
+            port=elders[0].port,
+            further=(),
+            join=each * len(elders),
+            read=each,
         )
 
     def take_over(self) -> tuple[Terms, socket.socket]:

@@ -27,8 +27,14 @@ class Terms(Value):
     launcher opens the door, None where its addresses say so. join: seconds in which enough machines
     must come; last_call: seconds for more to come, when enough are there; close: seconds for all to
     leave; read: seconds for an answer; lease: seconds of silence after which a machine is lost.
-    key_file: a file with the shared secret, "" for none. ranks_port: where ranks meet at `host`, 0:
-    where node 0 says.
+    key_file: a file with the shared secret, "" for none. munge: whether MUNGE takes its place;
+    None: where srun has started the launchers. ranks_port: where ranks meet at `host`, 0: where
+    node 0 says.
+
+    Where one command has started all launchers (srun, mpirun): together: which nodes it has started
+    one on, "" for those without a known name; () elsewhere. order: by which this one stands among
+    them, where nodes get no numbers. starter: the command. further: ports to meet at where `port`
+    is taken.
     """
 
     host: str
@@ -45,7 +51,12 @@ class Terms(Value):
     read: float = 60.0
     lease: float = LEASE
     key_file: str = ""
+    munge: bool | None = None
     ranks_port: int = 0
+    together: tuple[str, ...] = ()
+    order: int | None = None
+    starter: str = ""
+    further: tuple[int, ...] = ()
 
     @property
     def elastic(self) -> bool:
@@ -53,10 +64,28 @@ class Terms(Value):
         return self.least < self.most
 
     @property
+    def tells(self) -> bool:
+        """Whether this launcher says what all would say.
+
+        Where one command has started them, their lines come to one console, and the first tells.
+        """
+        return not self.together or self.own_number == 0
+
+    @property
+    def own_number(self) -> int | None:
+        """The number of this launcher, None where it has none."""
+        return self.number if self.number is not None else self.order
+
+    @property
     def at(self) -> str:
         """Where they meet, in words."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+    @property
+    def places(self) -> str:
+        """All places where they may meet, in words."""
+        return f"{self.at} (or {', '.join(map(str, self.further))})" if self.further else self.at
 
 
 def door_of(ranks_port: int) -> int:
@@ -81,7 +110,8 @@ def parse_conf(text: str, where: str) -> dict[str, str]:
         name, equals, value = (each.strip() for each in part.partition("="))
         if not name or not equals or not value:
             raise SpecError(f"{where} must be NAME=VALUE,NAME=VALUE,..., not {text!r}")
-        found[name] = value
+        if found.setdefault(name, value) != value:
+            raise SpecError(f"{where} has two values for {name}: {found[name]} and {value}")
     return found
 
 
@@ -101,7 +131,10 @@ def terms_of_conf(conf: Mapping[str, str], where: str, *, static: bool) -> dict[
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(readers))}"
             raise SpecError(f"{where} has no {name!r}: {hint}")
         field, read = readers[name]
-        found[field] = read(value, f"{where} {name}")
+        taken = read(value, f"{where} {name}")
+        if found.setdefault(field, taken) != taken:
+            other = next(n for n in conf if readers[n][0] == field)
+            raise SpecError(f"{where} has two values for one thing: {other} and {name}")
     interval, attempts = found.pop("interval", None), found.pop("attempts", None)
     if interval is not None or attempts is not None:
         found["lease"] = max(1.0, (interval or 5.0) * (attempts or 3))
@@ -144,6 +177,7 @@ Reader = Callable[[str, str], object]
 _BOTH: dict[str, tuple[str, Reader]] = {
     "is_host": ("is_host", _flag),
     "key_file": ("key_file", _text),
+    "munge": ("munge", _flag),
     "keep_alive_interval": ("interval", _seconds),
     "keep_alive_max_attempt": ("attempts", _count),
     "close_timeout": ("close", _seconds),

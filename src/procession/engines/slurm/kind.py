@@ -1,4 +1,4 @@
-"""`--engine slurm`: an allocation of Slurm, or the tasks that `srun` has started."""
+"""`--engine slurm`: an allocation of Slurm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from procession.engines.contract import Chosen, EngineOption, Request
 from procession.engines.slurm.allocation import read_task
 from procession.engines.slurm.engine import Slurm
-from procession.engines.slurm.step import SlurmStep
 from procession.values.errors import SpecError
 from procession.values.placement import NO_PLACEMENT, Placement
 
@@ -26,10 +25,11 @@ def choose(request: Request) -> Chosen:
     spec = share.spec
     task = read_task(os.environ)
     if task is not None and task.count > 1:
-        step = SlurmStep(task)
-        if nodes is not None and nodes > step.slots:
-            raise SpecError(f"{nodes} nodes are asked for, but srun has started {step.slots} tasks")
-        return Chosen(step, share, nodes or step.slots)
+        raise SpecError(
+            f"this program is one of {task.count} tasks of srun, and each would drive a job over "
+            "the whole allocation: start it once, without srun before it, or let the programs find "
+            'each other: procession.run(..., rendezvous="HOST:PORT")'
+        )
     engine = Slurm(grace=spec.stop.grace + spec.stop.notice)
     found = engine.allocation
     there = len(found.nodes)

@@ -48,7 +48,7 @@ def ask(
     text: str | None = None,
     within: float = ANSWER_WITHIN,
 ) -> str:
-    """Run one of Slurm's commands; gives its output. Raises EngineError, with its own words.
+    """Run one of the cluster's commands; gives its output. Raises EngineError, with its own words.
 
     text: its standard input. within: seconds after which it is ended.
     """
@@ -71,5 +71,5 @@ def ask(
     if done.returncode:
         words = done.stderr.strip() or done.stdout.strip().partition("\n")[0]
         words = words or f"it ended with exit code {done.returncode}"
-        raise EngineError(f"{argv[0]} failed: {words}")
+        raise EngineError(f"{argv[0]} ended with an error: {words}")
     return done.stdout

@@ -21,6 +21,7 @@ from typing import BinaryIO
 from procession.engines.contract import EngineError
 from procession.engines.slurm.commands import Needs, batch_command, batch_script
 from procession.engines.slurm.processes import ask
+from procession.explain.messages import noted
 from procession.output.escape import shown
 
 LOOK_EVERY = 0.1  # seconds between two looks at the output
@@ -228,4 +229,4 @@ def _interrupts() -> Generator[Callable[[], int]]:
 
 
 def _say(line: str) -> None:
-    print(f"procession: {shown(line)}", file=sys.stderr, flush=True)
+    print(f"procession: {noted(shown(line))}", file=sys.stderr, flush=True)

@@ -126,7 +126,7 @@ def _host(word: str, where: str) -> Host:
 
 
 def _count(text: str, where: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 1_000_000:
+    if not text.isdecimal() or len(text) > 6 or not int(text):
         raise SpecError(f"{where}: {text!r} is no count of ranks (1 or more)")
     return int(text)
 

@@ -35,7 +35,7 @@ def check_spares(hosts: int, nodes: int | None, spares: int) -> int:
             raise SpecError(f"{spares} spare nodes of {hosts} hosts leave none for ranks")
     if nodes + spares > hosts:
         more = f" and {spares} spare ones" if spares else ""
-        raise SpecError(f"{nodes} nodes{more} are asked for, but {hosts} hosts are given")
+        raise SpecError(f"{nodes} nodes{more} are asked for, but the number of hosts is {hosts}")
     return nodes
 
 

@@ -31,7 +31,7 @@ ENDS = (
         ("was killed by ",),
         "SIGSEGV, SIGBUS, SIGABRT and SIGFPE are faults in native code (a C extension, CUDA, a "
         "wrong version of a library). SIGKILL and SIGTERM were sent by somebody: the kernel for "
-        "want of memory, a batch system, another user or program. The signal is not one that "
+        "lack of memory, a batch system, another user or program. The signal is not one that "
         "procession sent.",
         "For faults in native code run again with `-x PYTHONFAULTHANDLER=1`, which prints the "
         "Python stack. For SIGKILL see P104, `dmesg`, and the log of the batch system.",
@@ -63,11 +63,12 @@ ENDS = (
         "A rank could not be started",
         ("could not be started", "did not start in time"),
         "The process could not be made, its program could not be executed, or it did not reach "
-        "its program within `--start-timeout` seconds. All ranks that were started already were "
-        "ended.",
+        "its program within `--start-timeout` seconds; or not all machines of a job came in time. "
+        "All ranks that were started already were ended.",
         "The line says what the system answered: no such file, permission denied, no processes "
         "or memory left (`ulimit -u`, the pids limit of a container). `procession doctor` tells "
-        "which facilities are missing on this machine.",
+        "which facilities are missing on this machine. Of machines, it says how many came: start "
+        "the same line on the others, or see why they cannot reach this one.",
     ),
     Entry(
         "P107",
@@ -92,7 +93,7 @@ ENDS = (
         "A rank died while it sent its value",
         ("died while it sent its value",),
         "The process was ended while its return value was on its way. Large values need memory "
-        "for their pickle beside themselves, so want of memory is the usual reason.",
+        "for their pickle beside themselves, so memory that ran out is the usual reason.",
         "Return less, or write to a file and return its path. See P104.",
     ),
     Entry(
@@ -127,9 +128,9 @@ ENDS = (
         "P113",
         "A rank was killed because its forkserver was lost",
         ("was killed when its forkserver was lost", "the forkserver (pid"),
-        "The small process that is the parent of the ranks was killed, by somebody or for want "
-        "of memory. Its ranks die with it, so that nothing is left.",
-        'See P104 for want of memory. If a script ends "all Python processes" of a user, let it '
+        "The small process that is the parent of the ranks was killed, by somebody or because "
+        "memory ran out. Its ranks die with it, so that nothing is left.",
+        'See P104 if memory ran out. If a script ends "all Python processes" of a user, let it '
         "spare this one.",
     ),
     Entry(

@@ -18,7 +18,14 @@ REQUESTS = (
     Entry(
         "P002",
         "There is no such option",
-        ("there is no option", "torchrun has no option", " sets nothing; did you mean"),
+        (
+            "there is no option",
+            "torchrun has no option",
+            " sets nothing; did you mean",
+            "it takes no words beside its options",
+            "it takes one of ",
+            "say for which shell",
+        ),
         "An option is not spelled as procession knows it, or it belongs to the program and "
         "stands before the program's name.",
         "Options of procession stand before PROGRAM, and all that follows belongs to PROGRAM. "
@@ -27,7 +34,16 @@ REQUESTS = (
     Entry(
         "P003",
         "A value is not of the right kind",
-        (" must be ", " takes no value", " needs a value: "),
+        (
+            " must be ",
+            " takes no value",
+            " needs a value: ",
+            " is the most",
+            " has two values for ",
+            "say how many seconds are left after ",
+            " is not a list of cores, such as",
+            "not a choice of streams",
+        ),
         "An option, a variable or a parameter has a value that it cannot have. The message "
         "names it, says what it takes, and shows what it got.",
         "Write a value of that kind. If you did not set it, look for PROCESSION_ and PET_ "
@@ -49,7 +65,13 @@ REQUESTS = (
     Entry(
         "P005",
         "There is no such program",
-        (" on the PATH", "there is no program", "is not executable; chmod +x it"),
+        (
+            " on the PATH",
+            "there is no program",
+            "is not executable; chmod +x it",
+            "is a notebook: ",
+            " is not the name of a program",
+        ),
         "PROGRAM is no script here, and no directory of PATH has a program of that name; or the "
         "file is there, but may not be executed.",
         "Write its path (`./a.out`), `chmod +x` it, or name its interpreter. A program and its "
@@ -76,7 +98,13 @@ REQUESTS = (
     Entry(
         "P008",
         "Two options exclude each other",
-        (" cannot go together", " does not go with ", "both say where ranks run"),
+        (
+            " cannot go together",
+            " does not go with ",
+            "both say where ranks run",
+            " goes with neither ",
+            "cannot be: ",
+        ),
         "They say two different things about the same matter. One of them may come from a "
         "variable or a file.",
         "Give one of them. The message says where each comes from.",
@@ -85,11 +113,21 @@ REQUESTS = (
         "P009",
         "An option does not apply to this run",
         (
+            "is_host has no meaning here: ",
             "is for the ranks of one machine",
             "needs --engine",
             "is for --engine",
             "is not needed: the engine numbers the nodes",
             "is for all programs: write it before the first one",
+            " is for none",
+            "for the ranks of one machine",
+            "is for this machine only",
+            "cannot read this process's input",
+            "an engine: engine=",
+            "is for a job that is sent",
+            "is for scripts, and ",
+            "is for one machine, but ",
+            ", and this run is on one machine",
         ),
         "The option belongs to runs on one machine, or to those with `--engine`, or to one "
         "engine. On the command line that is refused; in a variable or file it is left out, "
@@ -99,7 +137,13 @@ REQUESTS = (
     Entry(
         "P010",
         "No accelerator is visible",
-        ("this machine shows no", "needs a device", "ranks need a device each"),
+        (
+            "this machine shows no",
+            "needs a device",
+            "ranks need a device each",
+            "this node was given none",
+            " GPUs each, but ",
+        ),
         "`-n gpu`, `--devices` or `--virtual-local-rank` asks for more devices than this "
         "process can see. In a container or a job, fewer are visible than the machine has.",
         "`procession doctor` lists the devices and what hides them. Check CUDA_VISIBLE_DEVICES, "
@@ -112,6 +156,10 @@ REQUESTS = (
             "hides all devices",
             "has a gap: there is no name between two commas",
             " is not the number of",
+            " cannot be dealt out to ranks",
+            " names the same device twice: ",
+            " names a core twice",
+            " names a device that is hidden: ",
         ),
         "CUDA_VISIBLE_DEVICES or its like is empty, has a gap, or names a device twice. The "
         "runtime would silently see fewer devices.",
@@ -120,7 +168,11 @@ REQUESTS = (
     Entry(
         "P012",
         "A function or an argument cannot be sent to the ranks",
-        ("cannot be pickled for the ranks",),
+        (
+            "cannot be pickled for the ranks",
+            "hold what only this machine has",
+            "holds a queue, a pipe or shared memory",
+        ),
         "Functions and arguments travel to the ranks as pickles. Locks, open files, sockets, "
         "generators and live CUDA tensors cannot travel. The message names the part that "
         "cannot.",
@@ -146,7 +198,11 @@ REQUESTS = (
     Entry(
         "P015",
         "There is no such signal",
-        ("there is no signal", ": no process can handle "),
+        (
+            "there is no signal",
+            ": no process can handle ",
+            "SIGINT ends the group, and is not forwarded",
+        ),
         "A signal is given by a name such as SIGUSR1 or its number. SIGKILL and SIGSTOP cannot "
         "be handled.",
         "`kill -l` lists the names.",
@@ -178,7 +234,12 @@ REQUESTS = (
     Entry(
         "P019",
         "A rank does not exist",
-        ("there is no rank", "names rank", "the ranks are 0 to"),
+        (
+            "there is no rank",
+            "names rank",
+            "the ranks are 0 to",
+            "there is only rank 0",
+        ),
         "An option or a mapping names a rank that the group does not have. Ranks count from 0.",
         "Check `-n`, and whether the number is meant on this machine or in the whole job.",
     ),
@@ -198,6 +259,7 @@ REQUESTS = (
             "shared needs a Python function or script",
             "shared is for ranks that all run the same program",
             "shared is not for start_method='fork'",
+            ": ** cannot be used in ",
         ),
         "`--shared` and `shared=` load once, before the ranks are forked, what all of them "
         "need. That takes Python ranks that all run the same program on this machine.",

@@ -17,7 +17,12 @@ RUNS = (
     Entry(
         "P302",
         "It is not clear which run is meant",
-        ("say which run: see `procession ps`", "one RUN, not"),
+        (
+            "say which run: see `procession ps`",
+            "one RUN, not",
+            "name it: procession stop",
+            " fits several runs: ",
+        ),
         "A command that looks at a run, or ends one, takes the name of exactly one.",
         "`procession ps` lists them; `last` is the newest that this terminal or directory started.",
     ),
@@ -33,15 +38,27 @@ RUNS = (
     Entry(
         "P304",
         "There are no files of a run's output",
-        ("has no files of its output", "keeps no files, and its lines do not say"),
+        (
+            "has no files of its output",
+            " has no files by rank: ",
+            "keeps no files, and its lines do not say",
+            "goes straight to its own terminal",
+            "there are no files ",
+            "this is what it shows now",
+        ),
         "The run was started without files, so its output went to its own terminal.",
         "Start it with `--log-dir runs -t 3`, or with `--detach`, which keeps what the console "
-        "would show.",
+        "would show, of all ranks together.",
     ),
     Entry(
         "P305",
         "The run's directory cannot be prepared",
-        ("cannot prepare the run", "log directory: ", "must name a directory, not ''"),
+        (
+            "cannot prepare the run",
+            "log directory: ",
+            "must name a directory, not ''",
+            "this user has no home directory",
+        ),
         "The directory of `--log-dir` cannot be made or written: no permission, a file of that "
         "name, a full disk.",
         "Name another directory, or make room. Nothing was started.",
@@ -86,5 +103,74 @@ RUNS = (
         ("--image is missing: say which image", "there is no manifest for"),
         "`procession manifest kubernetes` needs the image in which PROGRAM and procession are.",
         "Write `--image NAME`, then `--` and what `procession run` is to run in each pod.",
+    ),
+    Entry(
+        "P311",
+        "A manifest cannot say that",
+        (
+            "is below the request",
+            "names are small letters, digits",
+            ": write --",
+            ": two volumes at ",
+            "say --shm-size",
+            "--restricted allows no",
+            "--restricted does not allow",
+            ", and begin with a letter",
+            "pods' names leave room for",
+            "name is too long for a pod",
+            " cannot stand behind --",
+            "is an option of the run: write it behind the --",
+            "--gpu-resource needs",
+            "--patch ",
+            "PyYAML is missing",
+        ),
+        "Kubernetes would refuse the object, two options contradict each other, or the patch "
+        "does not fit it.",
+        "Write what the message proposes. Options of the job stand before the `--`, those of "
+        "`procession run` behind it.",
+    ),
+    Entry(
+        "P312",
+        "The run is driven from another machine",
+        (
+            " is driven from ",
+            "which is one run, driven from ",
+            ": nothing runs there",
+            "type this on its first node",
+        ),
+        "A job on several machines is one run, and its command runs on one of them. It can be "
+        "looked at and ended there.",
+        "Type the command there; under Slurm that is done by itself while the job runs.",
+    ),
+    Entry(
+        "P313",
+        "A run does not answer",
+        (
+            " cannot be reached",
+            "does not listen any more",
+            "the run did not answer within",
+            "the run has just ended",
+            "has ended, or its launcher was killed",
+            "its launcher was killed",
+            "the launcher was killed by signal",
+            "the launcher of ",
+            "it cannot be asked",
+            "no thread can be started",
+            "others are looking at this run already",
+            " is still there after ",
+            "of another version of procession",
+        ),
+        "The run has ended at this moment, its launcher was killed, is stopped, or is busy, or "
+        "it belongs to a program of your own that was started with control=False.",
+        "`procession ps` shows what is there. A launcher that was killed leaves no ranks; "
+        "`procession clean` looks for what did not go.",
+    ),
+    Entry(
+        "P314",
+        "The keeper of warm runs cannot be used",
+        ("the keeper cannot be used",),
+        "The process that keeps imports between commands does not answer, or is of another "
+        "version.",
+        "End it, as the message says; the next run with `--warm` starts another one.",
     ),
 )

@@ -34,6 +34,7 @@ WRAPPERS = frozenset(
      "new_func", "fn", "func", "wrapper_set_stance")
 )  # fmt: skip
 MOST_LINES = 10
+HELD = ("D", "T", "t")  # states of processes that go on only when somebody else lets them
 SINGULAR = {"are": "is", "wait": "waits", "sleep": "sleeps", "run": "runs", "show": "shows",
             "have": "has"}  # fmt: skip
 PLURAL = {one: many for many, one in SINGULAR.items()}
@@ -138,8 +139,12 @@ def together(stacks: Iterable[Stack]) -> list[Together]:
 def odd_one(stacks: Sequence[Stack]) -> int | None:
     """Give the rank that is where no other is, if there is exactly one, while others are together.
 
-    Such a rank is what the others wait for, where all should be doing the same.
+    Such a rank is what the others wait for, where all should be doing the same. So is the only one
+    that is stopped, or in uninterruptible sleep.
     """
+    held = [s.rank for s in stacks if s.letter in HELD and not s.frames]
+    if len(held) == 1 < len(stacks):
+        return held[0]
     found = together(stacks)
     if len(found) > 1 and len(found[0].ranks) == 1 < len(found[1].ranks):
         return found[0].ranks[0]

@@ -1,4 +1,4 @@
-"""What signals mean for a job that come in several places."""
+"""What signals mean for a run, also where they come in several places."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2
 
 import pytest
 
-from seams.cli import JobSignals
+from seams.cli import RunSignals
 from seams.rules import Phase
 from seams.values import Record, Stop, make_spec
 
@@ -31,8 +31,9 @@ class Job(Record):
     def signal_all(self, number, *, only_caught=False):
         self.asked.append(f"{number} to {'those that catch it' if only_caught else 'all'}")
 
-    def say(self, line):
-        pass
+
+def nothing(line):
+    pass
 
 
 @pytest.fixture
@@ -42,8 +43,13 @@ def asked():
 
 @pytest.fixture
 def signals(asked, request):
-    made = JobSignals(
-        Job(asked), ENDING, {SIGUSR1: 30.0}, [SIGUSR2], repeated=getattr(request, "param", False)
+    made = RunSignals(
+        Job(asked),
+        ENDING,
+        {SIGUSR1: 30.0},
+        [SIGUSR2],
+        say=nothing,
+        repeated=getattr(request, "param", False),
     )
     with made.taken():
         yield made
@@ -114,7 +120,7 @@ def test_what_is_forwarded_is_so_each_time_it_happens(signals, asked):
 def test_what_is_ignored_stays_so(asked, monkeypatch):
     before = signal.signal(SIGHUP, signal.SIG_IGN)
     try:
-        made = JobSignals(Job(asked), ENDING, {}, [], repeated=False)
+        made = RunSignals(Job(asked), ENDING, say=nothing)
         with made.taken():
             here(SIGHUP)
             made.agent_got(SIGHUP, "a")
@@ -122,3 +128,19 @@ def test_what_is_ignored_stays_so(asked, monkeypatch):
     finally:
         signal.signal(SIGHUP, before)
     assert not asked
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_second_signal_that_is_a_notice_and_a_stop_comes_from_a_person(asked, repeated):
+    """Kubernetes sends its SIGTERM once, to each machine of a job; Slurm sends it several times."""
+    made = RunSignals(Job(asked), ENDING, {SIGTERM: 30.0}, say=nothing, repeated=repeated)
+    with made.taken():
+        for who in "ab":
+            made.agent_got(SIGTERM, who)
+        here(SIGTERM)
+        assert asked == ["notice", f"{int(SIGTERM)} to those that catch it"]
+        here(SIGTERM)
+        made.agent_got(SIGTERM, "a")
+        assert asked[2:] == ([] if repeated else [STOP])
+        here(SIGTERM)
+        assert asked[2:] == ([] if repeated else [STOP, "kill"])

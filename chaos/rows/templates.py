@@ -1,0 +1,153 @@
+"""Warm runs: the keeper is killed or stopped, files change, what is kept reaches its limits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from chaos import processes
+from chaos.holding import send
+from chaos.launchers import COMMAND
+from chaos.row import SLOW, Row, Trial
+
+NPROC = 2
+STEPS = (
+    *("nothing", "nothing", "a file changed", "a file changed", "changed in the same tick"),
+    *("keeper killed", "keeper stopped", "kept killed", "socket removed", "no memory", "none kept"),
+    *("module hidden", "script changed"),
+)
+NEW = ("a file changed", "changed in the same tick", "module hidden", "script changed")
+
+
+class _Tree:
+    """A program with a module, which gives the numbers that are in both."""
+
+    def __init__(self, work: Path) -> None:
+        self.work, self.number = work, 0
+        self.module, self.script = work / "helper.py", work / "script.py"
+        self.of_script = self.of_module = 0
+        self.write_module()
+        self.write_script()
+
+    def write_module(self) -> None:
+        self.number += 1
+        self.of_module = self.number
+        self.module.write_text(f"import json\nNUMBER = {self.number:06}\n".replace("= 0", "= 1"))
+
+    def write_script(self) -> None:
+        self.number += 1
+        self.of_script = self.number
+        self.script.write_text(f"import helper\nprint('numbers', helper.NUMBER, {self.number})\n")
+
+    def hide(self) -> None:
+        """Put a package before the module."""
+        self.number += 1
+        self.of_module = self.number
+        package = self.work / "helper"
+        shutil.rmtree(package, ignore_errors=True)
+        package.mkdir()
+        (package / "__init__.py").write_text(f"NUMBER = 1{self.number:05}\n")
+        self.module = package / "__init__.py"
+
+    def wanted(self) -> str:
+        return f"numbers {100_000 + self.of_module} {self.of_script}"
+
+
+def strike(trial: Trial) -> None:
+    """Run a program warm several times, with a fault before each run."""
+    chance, work = trial.chance, trial.place / "work"
+    tree, seen = _Tree(work), set[int]()
+    try:
+        for number in range(chance.randrange(3, 7)):
+            what = chance.choice(STEPS) if number else "the first"
+            trial.do(what)
+            _run(trial, tree, what, seen)
+    finally:
+        for pid in seen:
+            send(pid, signal.SIGCONT)
+        done = _procession("warm", "stop")
+        trial.must(done.returncode == 0, f"procession warm stop: {done.stdout}{done.stderr}")
+        # A keeper whose socket was removed looks for it every two seconds.
+        processes.wait_gone(os.environ[processes.MARK], 4 * SLOW, processes.children(os.getpid()))
+
+
+def _procession(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    # Python itself believes compiled code of the same second and size.
+    env["PYTHONDONTWRITEBYTECODE"] = "1"
+    return subprocess.run(
+        [COMMAND, *words], env={**os.environ, **env}, capture_output=True, text=True, check=False,
+        timeout=20 * SLOW, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def _run(trial: Trial, tree: _Tree, what: str, seen: set[int]) -> None:
+    """Do something, and run the program: it has to give what is in its files now."""
+    env = {"PROCESSION_WARM_MEMORY": "1M"} if what == "no memory" else {}
+    if what == "none kept":
+        env = {"PROCESSION_WARM_MOST": "0"}
+    keeper, kept = _kept()
+    seen |= {keeper} - {0}
+    if what in ("a file changed", "changed in the same tick"):
+        tree.write_module()
+        if what == "changed in the same tick":
+            tree.write_module()
+    elif what == "module hidden":
+        tree.hide()
+    elif what == "script changed":
+        tree.write_script()
+    elif what == "keeper killed" and keeper:
+        send(keeper, signal.SIGKILL)
+    elif what == "keeper stopped" and keeper:
+        send(keeper, signal.SIGSTOP)
+    elif what == "kept killed" and kept:
+        send(trial.chance.choice(kept), signal.SIGKILL)
+    elif what == "socket removed":
+        for path in (trial.place / "runtime").glob("procession/.keeper"):
+            path.unlink()
+    began = time.monotonic()
+    words = ("--preload", "helper", str(tree.script))
+    done = _procession("run", "--warm", "-n", str(NPROC), *words, PYTHONPATH=str(tree.work), **env)
+    trial.took("a run", time.monotonic() - began, 5.0)
+    lines = [line[4:] for line in done.stdout.splitlines() if line[4:].startswith("numbers")]
+    right = done.returncode == 0 and lines == [tree.wanted()] * NPROC
+    trial.must(
+        right, f"{what}: {lines}, not {tree.wanted()}: {done.returncode} {done.stderr[-600:]}"
+    )
+    cold = "starts cold" in done.stderr
+    trial.must(cold or what not in NEW[:-1], f"{what}, and it did not start cold: {done.stderr}")
+    trial.count(f"{what}: {'cold' if cold else 'warm'}")
+    if what == "keeper stopped" and keeper:
+        send(keeper, signal.SIGCONT)
+
+
+def _kept() -> tuple[int, list[int]]:
+    """Give the keeper and what it keeps, 0 for none."""
+    from procession.warm.client import Connection, NoKeeper, Unusable
+
+    try:
+        connection = Connection(5.0 * SLOW)
+    except (NoKeeper, Unusable):
+        return 0, []
+    try:
+        return connection.pid, [int(each["pid"]) for each in connection.list()]
+    except (NoKeeper, Unusable):
+        return connection.pid, []
+    finally:
+        connection.close()
+
+
+ROW = Row(
+    fault="3 to 6 warm runs in a row; before each, a file of the program is changed (also within "
+    "a tick of the clock), replaced or hidden, or the keeper is killed or stopped, or what it "
+    "keeps is killed, or its socket is removed, or the limit of memory or of number is reached",
+    holds="never old code: each run gives what is in the files then; each run works",
+    full=200,
+    trials=33,
+    short=1,
+    strike=strike,
+    limit=120 * SLOW,
+)

@@ -1,0 +1,35 @@
+"""The picture of a report in README.md still has the words that are printed today.
+
+That a picture is drawn from what was captured is checked by `docs/draw_terminals.py --check`.
+"""
+
+import importlib.util
+import re
+
+import pytest
+from pages import ROOT
+
+from support import run_procession
+
+PICTURES = ROOT / "docs" / "pictures"
+MEASURED = re.compile(r"\d+(?:\.\d+)? (?:ms|s|kB|MB|GB)\b|(?<=pid )\d+|(?<=\()\d+(?= cores)")
+
+
+def in_any_run(text):
+    """Lines up to where the others were, which is chance; without what is measured."""
+    told = MEASURED.sub("N", text.partition("\nwhen it failed, ")[0])
+    return [line for line in told.splitlines() if not line.startswith("[")]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="not installed: torch")
+@pytest.mark.torch
+def test_the_picture_of_a_report_has_the_words_of_today(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    captured = (PICTURES / "crash_procession.txt").read_text()
+    command, _, shown = captured.partition("\n")
+    _, *words = command.removeprefix("$ ").split()
+    done = run_procession(*words, cwd=PICTURES, timeout=55)
+    assert done.returncode == 1
+    said = done.stderr.replace(f"{PICTURES}/", "")
+    assert in_any_run(said) == in_any_run(shown)
+    assert len(in_any_run(shown)) > 10

@@ -1,0 +1,164 @@
+"""What comes over sockets and pipes: inputs, and what must hold."""
+
+import contextlib
+import json
+import math
+import os
+import socket
+
+from hypothesis import strategies as st
+from inputs import CUTS, JSON, cut, damaged, fields
+
+from seams.control import MOST_LINE, Lines, read_request
+from seams.forkserver import Receiver, encode
+from seams.jobs import EngineError, Heir, Will, read_heir, read_will, take_invitation
+from seams.prepare import OF_COMMAND, OF_SCRIPT, ResultReader
+from seams.warm import Broken, decode
+from seams.wire import Wire, WireError
+
+
+def check_forkserver(given):
+    messages, cuts = given
+    data = b"".join(encode(message, []) for message in messages)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.setblocking(False)
+        receiver = Receiver(theirs)
+        heard = []
+        for piece in cut(data, cuts):
+            if piece:
+                ours.sendall(piece)
+            heard += [message for message, _ in receiver.receive()]
+        assert repr(heard) == repr(messages)  # NaN is not equal to itself
+        receiver.close()
+
+
+MARSHALLED = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=4).map(tuple),
+        st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    ),
+    max_leaves=10,
+)
+
+
+def check_control(given):
+    data, cuts = given
+    lines = Lines(MOST_LINE)
+    for piece in cut(data, cuts):
+        try:
+            found = lines.feed(piece)
+        except ValueError:
+            return
+        for line in found:
+            with contextlib.suppress(ValueError):
+                name, said = read_request(line)
+                assert isinstance(name, str)
+                assert all(math.isfinite(v) for v in said.values() if isinstance(v, float))
+
+
+REQUESTS = fields("procession", "ask", "lines", "follow", "signal", "grace", "rank", "native")
+ASKED = st.sampled_from(["look", "log", "stop", "kill", "signal", "report", "stacks"])
+CONTROL = st.lists(
+    damaged(
+        st.builds(lambda r, a, v: json.dumps({**r, "ask": a, "procession": v}).encode(),
+                  REQUESTS, ASKED, st.sampled_from([1, 1, 1, 2, True, "1"]))
+    ),
+    max_size=4,
+).map(lambda each: b"\n".join([*each, b""]))  # fmt: skip
+
+
+def check_warm(line):
+    with contextlib.suppress(Broken):
+        assert isinstance(decode(line), dict)
+
+
+def check_link(given):
+    """Nothing but what the peer said is ever given out, and in its order."""
+    messages, where, change, cuts = given
+    driver = Wire(b"k" * 32, "driver", encrypts=False)
+    agent = Wire(b"k" * 32, "agent", encrypts=False)
+    agent.feed(driver.opening)
+    data = bytearray(agent.opening + b"".join(agent.pack(k, {"n": f}, b) for k, f, b in messages))
+    if change:
+        data[where % len(data)] ^= change
+    heard = []
+    with contextlib.suppress(WireError):
+        for piece in cut(bytes(data), cuts):
+            heard += driver.feed(piece)
+    said = [(k, json.loads(json.dumps({"n": f})), b) for k, f, b in messages]
+    same = [(m.kind, m.fields, bytes(m.blob)) for m in heard]
+    assert repr(same) == repr(said[: len(same)])
+    if not change:
+        assert len(same) == len(said)
+
+
+LINK = st.tuples(
+    st.lists(st.tuples(st.text(max_size=5), JSON, st.binary(max_size=50)), min_size=1, max_size=4),
+    st.integers(0, 1 << 12),
+    st.integers(0, 255),
+    CUTS,
+)
+
+
+def check_rendezvous(given):
+    """What a peer says of itself, and the host of the job."""
+    heir, will = given
+    malformed = (ValueError, TypeError, KeyError)
+    with contextlib.suppress(malformed):
+        found = read_heir(heir)
+        if found is not None:
+            assert isinstance(found, Heir)
+            assert 0 <= found.port < 65536
+    with contextlib.suppress(malformed):
+        found = read_will(will)
+        if found is not None:
+            assert isinstance(found, Will)
+
+
+HEIRS = st.tuples(st.text(max_size=4), st.text(max_size=4), JSON, JSON, JSON, JSON).map(list)
+WILLS = st.fixed_dictionaries({"world": st.one_of(JSON, st.lists(HEIRS, max_size=2)),
+                               "attempt": JSON, "regrouped": JSON})  # fmt: skip
+
+
+def check_invitation(given):
+    text, key, slot = given
+    env = {"PROCESSION_DRIVER_ADDRESS": text, "PROCESSION_AGENT": text}
+    env |= {"PROCESSION_AGENT_KEY": key, "PROCESSION_AGENT_SLOT": slot}
+    with contextlib.suppress(EngineError):
+        take_invitation(env)
+
+
+INVITED = st.fixed_dictionaries({"at": JSON, "lease": JSON, "place": JSON})
+
+
+def check_results(given):
+    """The result pipe of a script: whatever a rank writes there."""
+    data, command = given
+    read_end, write_end = os.pipe()
+    reader = ResultReader(read_end, OF_COMMAND if command else OF_SCRIPT)
+    try:
+        os.write(write_end, data)
+        os.close(write_end)
+        reader.read(everything=True)
+        assert reader.ended
+        if reader.report is not None:
+            assert not reader.report.holds_value
+            assert isinstance(reader.report.description, dict)
+    finally:
+        reader.close()
+
+
+HEADS = st.tuples(st.sampled_from(b"DVFEAX"), st.integers(0, 300), st.integers(0, 1 << 62), JSON)
+
+
+def frame(head):
+    kind, length, at, body = head
+    text = json.dumps(body).encode()
+    exact = len(text) if length > 60 else length
+    return bytes([kind]) + exact.to_bytes(8, "little") + at.to_bytes(8, "little") + text
+
+
+FRAMES = damaged(st.lists(HEADS, max_size=3).map(lambda heads: b"".join(map(frame, heads))))

@@ -1,0 +1,226 @@
+"""Command lines, files and variables: inputs, and what must hold."""
+
+import contextlib
+import io
+import json
+import tempfile
+
+from hypothesis import strategies as st
+from inputs import JSON, NUMBERS, TEXTS, damaged, fields, lines_of
+
+from procession.elastic.errors import ProcessFailure
+from seams.cli import make_request, read_engine, read_line, read_preemption
+from seams.devices import topology_from_variables
+from seams.output import read_error_file
+from seams.rendezvous import Terms, parse_conf, read_terms, terms_of_conf
+from seams.ssh import parse_hostfile, parse_hosts
+from seams.values import SpecError, Std, parse_ranks, read_size
+from seams.warm import read_limits, read_warm
+from seams.xla import pjrt, xrt
+
+
+def refused(call, *args, **named):
+    """Call what may refuse; gives what it gives, None for a refusal, which has to say something."""
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told), contextlib.redirect_stdout(told):
+            return call(*args, **named)
+    except (SpecError, SystemExit) as e:
+        fault = e
+    usual = isinstance(fault, SpecError) or fault.code in {0, 2}
+    assert usual, fault
+    assert told.getvalue() + str(fault).strip("02")
+    return None
+
+
+def request_of(words):
+    line = read_line(words)
+    return make_request(line, read_engine(line))
+
+
+OPTION = st.sampled_from(
+    ["-n", "--nproc-per-node", "--nnodes", "--node-rank", "--log-dir", "-t", "-r", "--tee",
+     "--max-restarts", "--rdzv-conf", "--rdzv-endpoint", "--rdzv-backend", "--env", "--stdin",
+     "--local-ranks-filter", "--shutdown-timeout", "--hang-timeout", "--prefix", "--devices",
+     "--backoff", "--memory", "--cpu-bind", "--master-port", "--name", "--role", "--lease",
+     "--forward-signals", "--warm", "--preemption-signals", "--never-restart", "--contain",
+     "--start-method", "-m", "--detach", "--live", "--json", "--status", "--dry-run", "--", ":",
+     "--nonsense", "-x", "-n3"]
+)  # fmt: skip
+LINE = st.lists(
+    st.one_of(
+        OPTION,
+        st.tuples(OPTION, TEXTS).map("=".join),
+        TEXTS,
+        st.sampled_from(["1", "2", "true", "c10d", "1:2", "3"]),
+    ),
+    max_size=8,
+)
+
+
+def printable(words):
+    """What a command line can hold."""
+    return not any("\0" in word for word in words)
+
+
+def check_options(words):
+    refused(request_of, words)
+
+
+def check_toml(text):
+    with tempfile.NamedTemporaryFile("wb", suffix=".toml") as f:
+        f.write(text)
+        f.flush()
+        refused(request_of, ["--config", f.name, "true"])
+
+
+NAMES = st.sampled_from(
+    ["nproc-per-node", "log_dir", "env", "max-restarts", "tee", "rdzv-conf", "local-ranks-filter",
+     "warm", "config", "nnodes", "prefix", "x"]
+)  # fmt: skip
+VALUES = st.one_of(
+    st.integers(),
+    st.floats(),
+    st.sampled_from(
+        ["true", "1979-05-27", "[1, [2]]", "{a = 1}", "{a = [1]}", '""', '"2"', "[]", "07:32:00"]
+    ),
+    st.text(max_size=6).map(json.dumps),
+).map(str)
+TOML = damaged(
+    st.lists(st.tuples(NAMES, VALUES).map(" = ".join), max_size=4).map(
+        lambda rows: "\n".join(["[tool.procession]", *rows]).encode(errors="replace")
+    )
+)
+
+
+def check_error_file(data):
+    with tempfile.NamedTemporaryFile("wb") as f:
+        f.write(data)
+        f.flush()
+        found = read_error_file(f.name)
+        assert isinstance(found.text, str)
+        assert bool(found.text) != bool(found.ignored)
+        failure = ProcessFailure(0, 1, 1, f.name)
+        assert isinstance(failure.timestamp_isoformat(), str)
+        assert str(failure.message) is not None
+
+
+EXTRA = fields("timestamp", "py_callstack")
+MESSAGE = st.one_of(
+    JSON,
+    fields("message", "extraInfo", "errorCode"),
+    st.fixed_dictionaries({"message": JSON, "extraInfo": EXTRA}),
+)
+ERRORS = st.one_of(
+    damaged(lines_of(fields("message", "timestamp"))),
+    lines_of(st.fixed_dictionaries({"message": MESSAGE, "timestamp": JSON})),
+    lines_of(JSON),
+    st.binary(max_size=40),
+)
+
+
+def check_std(text):
+    try:
+        found = Std.from_str(text)
+    except ValueError as e:
+        fault = str(e)
+    else:
+        fault = ""
+    if fault:
+        assert "not a choice of streams" in fault
+        return
+    if isinstance(found, Std):
+        assert str(int(found)) == text
+    else:
+        assert all(rank >= 0 and isinstance(std, Std) for rank, std in found.items())
+        assert Std.from_str(",".join(f"{r}:{int(s)}" for r, s in found.items())) == found
+
+
+STREAMS = st.one_of(
+    TEXTS,
+    st.lists(st.tuples(NUMBERS, st.sampled_from(":,"), NUMBERS).map("".join), max_size=4).map(
+        ",".join
+    ),
+)
+
+
+def check_xrt(env):
+    for nprocs in (None, 1, 8):
+        wanted = refused(xrt.ranks_wanted, env, nprocs)
+        if wanted is not None and wanted < 100:
+            refused(xrt.environments, env, wanted)
+    xrt.is_set_up(env)
+
+
+XRT = st.dictionaries(
+    st.sampled_from(["XRT_TPU_CONFIG", "XRT_LOCAL_WORKER", "XRT_MESH_SERVICE_ADDRESS",
+                     "XRT_SHARD_WORLD_SIZE", "TPU_NUM_DEVICES"]),
+    st.one_of(TEXTS, st.just("c_localservice;0;localhost:51011"), st.just("w:1"), NUMBERS),
+    max_size=5,
+)  # fmt: skip
+
+
+def check_pjrt(env):
+    kind = pjrt.device_type(env, ["TPU"])
+    topology = refused(topology_from_variables, env)
+    if kind == "TPU" and topology is None:
+        return
+    if kind is not None and (topology is None or topology.chips_per_host < 100):
+        count = env.get("GPU_NUM_DEVICES", "") + env.get("NEURONCORE_NUM_DEVICES", "")
+        if len(count) < 3:  # a list of so many ranks is right, and takes long
+            refused(pjrt.ranks, kind, env, topology, "localhost:1")
+            refused(pjrt.single, kind, env)
+
+
+SHAPE = st.sampled_from(["2,2,1", "1,1,1", "4,4,4", "2,2", "0,1,1", "2,2,x"])
+PJRT = st.fixed_dictionaries(
+    {
+        "PJRT_DEVICE": st.one_of(
+            st.sampled_from(["TPU", "CUDA", "NEURON", "CPU", "", "tpu_x"]), TEXTS
+        )
+    },
+    optional={
+        "TPU_ACCELERATOR_TYPE": st.one_of(st.sampled_from(["v4-16", "v5litepod-8", "v2-8"]), TEXTS),
+        "TPU_WORKER_HOSTNAMES": TEXTS,
+        "TPU_WORKER_ID": NUMBERS,
+        "TPU_PROCESS_BOUNDS": SHAPE,
+        "TPU_CHIPS_PER_PROCESS_BOUNDS": SHAPE,
+        "TPU_HOST_BOUNDS": SHAPE,
+        "GPU_NUM_DEVICES": NUMBERS,
+        "NEURONCORE_NUM_DEVICES": NUMBERS,
+        "NEURON_RT_VISIBLE_CORES": TEXTS,
+    },
+)
+
+
+def check_conf(text):
+    for static in (False, True):
+        conf = refused(parse_conf, text, "--rdzv-conf")
+        if conf is not None:
+            refused(terms_of_conf, conf, "--rdzv-conf", static=static)
+
+
+CONF = st.lists(
+    st.tuples(
+        st.sampled_from(["join_timeout", "is_host", "keep_alive_interval", "keep_alive_max_attempt",
+                         "key_file", "store_type", "rank", "jointimeout"]),
+        st.sampled_from("=,' "),
+        st.one_of(NUMBERS, TEXTS),
+    ).map("".join),
+    max_size=4,
+).map(",".join)  # fmt: skip
+
+
+def check_texts(text):
+    """Short texts of options, variables and files, each with a reader of its own."""
+    for read in (parse_ranks, read_size):
+        with contextlib.suppress(ValueError):
+            read(text)
+    for read in (read_preemption, read_warm, parse_hosts, parse_hostfile):
+        refused(read, text, "--option")
+    most, memory = read_limits({"PROCESSION_WARM_MOST": text, "PROCESSION_WARM_MEMORY": text})
+    assert most >= 0
+    assert memory >= 0
+    found = refused(read_terms, text, text)
+    if found is not None:
+        assert isinstance(found, Terms)
