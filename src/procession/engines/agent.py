@@ -320,10 +320,14 @@ class Agent:
         """Pass on a signal that this process got: the driver decides what it means for the job."""
         self.signalled = number
         if self._link is None or self._link.closed or not self._welcome:
-            self._over = self._attempt is None
-            if self._attempt is not None and self._hurried:
+            if self._attempt is None:
+                self._over = True
+            elif self._hurried:
                 self._attempt.kill()
-            self._hurried = True  # ranks are being ended already: the second signal kills
+            else:
+                name = signal.Signals(number).name
+                self._say(f"{name}: waiting for ranks to end; once more kills them")
+                self._hurried = True
         else:
             self._send("signal", {"number": number})
 
@@ -357,8 +361,10 @@ class Agent:
         elif message.kind == "decided":
             if self._attempt is not None:
                 self._attempt.take_decision(fields)
+        elif message.kind == "ask" and self._attempt is not None:
+            self._attempt.answer(fields)
         elif message.kind == "ask":
-            self._answer(fields)
+            self._send("answer", {"id": fields["id"], "value": None})
         elif message.kind == "bye" and fields.get("later") and self._link is not None:
             self._link.lose("no node is wanted now")
         elif message.kind == "bye":
@@ -366,12 +372,6 @@ class Agent:
             if fields.get("why") and self.own is None:
                 self._say(str(fields["why"]))
             self._over = True
-
-    def _answer(self, fields: dict[str, Any]) -> None:
-        if self._attempt is not None:
-            self._attempt.answer(fields)
-        else:
-            self._send("answer", {"id": fields["id"], "value": None})
 
     def _meet(self, attempt: int) -> None:
         assert self._link is not None
