@@ -15,6 +15,8 @@ NAMES = (
     "error_files",
     "output",
     "disk",
+    "shortages",
+    "executables",
     "clocks",
     "many",
     "hangs",

@@ -17,7 +17,15 @@ from procession.cli.settings import Settings
 from procession.cli.words import Parser, near
 from procession.values.base import Value
 from procession.values.errors import SpecError
-from procession.values.program import Command, Module, Program, Script, is_on_path, program_problem
+from procession.values.program import (
+    Command,
+    Module,
+    Program,
+    Script,
+    is_on_path,
+    may_run,
+    program_problem,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -240,17 +248,17 @@ def choose_program(word: str, args: list[str], *, module: bool, no_python: bool)
         return Module(word, tuple(args))
     if not no_python:
         if os.path.isdir(word):
-            if not os.access(word, os.X_OK):
+            if not may_run(word):
                 raise SpecError(f"the directory {word!r} cannot be read (permission denied)")
             if not os.path.exists(os.path.join(word, "__main__.py")):
                 raise SpecError(f"{word!r} is a directory without a __main__.py")
             return Script(word, tuple(args))
-        if word.endswith(".ipynb") and not os.access(word, os.X_OK):
+        if word.endswith(".ipynb") and not may_run(word):
             raise SpecError(f"{word!r} is a notebook: jupyter nbconvert --to script makes a script")
         ends = word.endswith(SCRIPT_ENDINGS)
         if not ends and _is_foreign(word):
             raise SpecError(f"{word!r} is not executable; chmod +x it, or name its interpreter")
-        if os.path.exists(word) and (ends or not os.access(word, os.X_OK)):
+        if os.path.exists(word) and (ends or not may_run(word)):
             return Script(word, tuple(args))
         if ends:
             raise SpecError(f"there is no script {word!r}{_similar(word)}")
@@ -265,7 +273,7 @@ def choose_program(word: str, args: list[str], *, module: bool, no_python: bool)
 
 def _is_foreign(path: str) -> bool:
     """Whether a file that is not executable names an interpreter other than Python."""
-    if not os.path.isfile(path) or os.access(path, os.X_OK):
+    if not os.path.isfile(path) or may_run(path):
         return False
     first = _first_line(path)
     return first.startswith(b"#!") and b"python" not in first
@@ -294,7 +302,7 @@ def _similar(word: str) -> str:
 
 def _nearby(word: str) -> str:
     """Name the file that was probably meant by the name of a program."""
-    if os.path.isfile(word) and os.access(word, os.X_OK):
+    if os.path.isfile(word) and may_run(word):
         return f"; for the one in this directory, write ./{word}"
     if os.path.isfile(f"{word}.py"):
         return f"; did you mean {word}.py?"

@@ -253,9 +253,9 @@ class ForkServer:
 
     # -- talk
 
-    def ending(self) -> str:
-        """Say how it ended, or is about to end, in words; "" if that is not seen."""
-        return self._process.ending(DYING_TIME)
+    def ending(self, seconds: float = DYING_TIME) -> str:
+        """Say how it ended, or is about to end, in words; "" if that is not seen in time."""
+        return self._process.ending(seconds)
 
     def fileno(self) -> int:
         """Give the socket's descriptor, for epoll."""
@@ -308,7 +308,7 @@ class ForkServer:
         self._bell.close()
         self.lost = self.lost or self._receiver.ended
         crashed = [str(m[1]) for messages, _ in came for m in messages if m[0] == "crashed"]
-        self.crash = "".join(crashed) or self.crash
+        self.crash = self.crash or "".join(crashed[:1])  # further ones follow from the first
         return came
 
     # -- end

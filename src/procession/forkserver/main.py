@@ -9,7 +9,7 @@ import select
 import sys
 
 from procession.forkserver.forking import close_all
-from procession.forkserver.server import Server
+from procession.forkserver.server import Server, tell_crash
 from procession.system.files import descriptors
 from procession.worker.mark import ROOM
 
@@ -30,10 +30,16 @@ def main() -> None:
     os.chdir("/")
     os.dup2(0, 2)  # up to here, a failure to start could be read on the launcher's stderr
     sock = socket.socket(fileno=sock_fd)
-    _import_ahead(sock)
-    gc.enable()
-    server = Server(sock, launcher)
-    job = server.serve()
+    here = os.getpid()
+    try:
+        _import_ahead(sock)
+        gc.enable()
+        server = Server(sock, launcher)
+        job = server.serve()
+    except Exception as e:
+        if os.getpid() == here:
+            tell_crash(sock, e)
+        raise
     while server.successor is not None:  # this process is a fork: a template
         server = server.successor
         job = server.serve()

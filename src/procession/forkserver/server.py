@@ -130,8 +130,7 @@ class Server:
         except BaseException as e:
             if os.getpid() != self._pid:
                 raise
-            why = e.strerror if isinstance(e, OSError) else None
-            self._report("crashed", why or f"{type(e).__name__}: {e}")
+            self._report("crashed", _said(e))
             self._send()
             raise
         finally:
@@ -416,6 +415,19 @@ class Server:
         close_all([self._woken, self._wake, self._owner.pidfd, *self._outgoing_fds])
         if self._contained is not None:
             close_all(self._contained.fds)
+
+
+def tell_crash(sock: socket.socket, e: Exception) -> None:
+    """Report to the launcher that a forkserver failed before it could work."""
+    try:
+        protocol.send(sock, ("reports", [("crashed", _said(e))]))
+    except OSError:
+        pass  # the launcher is gone, too
+
+
+def _said(e: BaseException) -> str:
+    why = e.strerror if isinstance(e, OSError) else None
+    return why or f"{type(e).__name__}: {e}"
 
 
 def _wake_up(_number: int, _frame: object) -> None:

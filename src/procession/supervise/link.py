@@ -43,6 +43,7 @@ ANSWER_SECONDS = 1.0  # for the forkserver to carry out a command and to acknowl
 SHARING_SECONDS = 0.1  # the same while it runs a shared set-up, and has no rank
 LATE_SECONDS = 0.1  # more, so that its answer has arrived where it was not too late
 LOOK_EVERY = 0.02  # seconds between two looks for what is left
+ENDING_TIME = 0.05  # seconds to see how a forkserver ended whose socket is closed
 STANDS_EVERY = 1.0  # seconds between two looks at a forkserver that starts ranks
 STANDS_MOST = 4  # looks that may find it stopped, one after the other
 _sweeps = itertools.count(1)  # a forkserver goes from group to group: no two may be alike
@@ -178,7 +179,7 @@ class Link:
 
     def _lose(self) -> None:
         self._loop.forget(self.server.fileno())
-        self.lost = self.server.crash or "it was killed"
+        self.lost = self.server.crash or self.server.ending(ENDING_TIME) or "it was killed"
         if self.server.sharing:
             how = self.server.ending()
             self.lost = f"it ended in the shared set-up {self.server.sharing}{how and f': {how}'}"

@@ -146,7 +146,7 @@ def program_problem(word: str, cwd: str | None = None, path: str | None = None) 
             return f"there is no program {word!r}"
         if os.path.isdir(place):
             return f"{word!r} is a directory, not a program"
-        if not os.access(place, os.X_OK):
+        if not may_run(place):
             return f"{word!r} is not executable; chmod +x it, or name its interpreter"
         return ""
     if not is_on_path(word, path):
@@ -163,7 +163,15 @@ def is_on_path(word: str, path: str | None = None) -> bool:
     """Tell whether a program of this name is found; path: the PATH, this process's if None."""
     path = os.environ.get("PATH", os.defpath) if path is None else path
     places = [os.path.join(directory, word) for directory in path.split(os.pathsep) if path]
-    return any(os.access(place, os.X_OK) and not os.path.isdir(place) for place in places)
+    return any(may_run(place) and not os.path.isdir(place) for place in places)
+
+
+def may_run(path: str) -> bool:
+    """Tell whether this process may execute a file, or search a directory.
+
+    It may do so by a capability alone, which counts only where effective rights are asked for.
+    """
+    return os.access(path, os.X_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def words_of(target: Program) -> list[str]:
