@@ -308,6 +308,25 @@ def test_a_numbered_machine_whose_others_do_not_come(tmp_path):
     assert first.out == second.out == b""
 
 
+def test_a_launcher_of_another_job():
+    """Both sides say what may be wrong, and a launcher that waits says that it was stopped."""
+    port = free_port()
+    host = words(port, 2, "--no-python", "true", job="A", conf="join_timeout=900")
+    other = words(port, 2, "--no-python", "true", job="B", conf="join_timeout=900")
+    with launcher(*host, **KEY) as first:
+        until(lambda: _listens(host), "somebody listens", PATIENCE)
+        with launcher(*other, node=1, **KEY) as second:
+            first.shows(b"was sent away: its job has another id or secret", patience=PATIENCE)
+            second.shows(b"is another job there, with another id than 'B'", patience=PATIENCE)
+            for each, number in ((first, signal.SIGTERM), (second, signal.SIGINT)):
+                each.signal(number)
+                assert each.end(PATIENCE) == 128 + number
+    assert (
+        b"true was not started: SIGINT came while it waited for 127.0.0.1:%d" % port in second.err
+    )
+    assert first.err.count(b"was sent away") == 1
+
+
 def test_machines_that_are_not_needed(tmp_path):
     """They wait for a place, and say so; one that goes takes nobody along."""
     source = "import os, sys, time\nprint('here', flush=True)\n"

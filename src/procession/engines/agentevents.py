@@ -34,6 +34,7 @@ from procession.values.errors import GroupEnd
 
 NOT_ENCRYPTED = "authenticated, not encrypted"
 LEAVING = (signal.SIGTERM, signal.SIGINT)  # what takes one node out of an elastic job
+SHOWN_STRAYS = 4
 WORKING = (JobPhase.STARTING, JobPhase.RUNNING)
 
 
@@ -61,6 +62,7 @@ class AgentEvents:
         self._handle = handle
         self._restarts = restarts
         self._printer = printer
+        self._strays = set[str]()  # the addresses of those who were sent away
 
     # -- coming and going
 
@@ -121,6 +123,17 @@ class AgentEvents:
         another = self.reception is not None and not self.reception.sealed
         if not another and self._life.slots[agent.slot] is Slot.AWAITED:
             self._handle(Happened(SlotEvent.GONE, agent.slot))
+
+    def strayed(self, address: str) -> None:
+        """Say that somebody came who does not have the key, where it may be one that is missing."""
+        if self.reception is None or self._life.attempt or address in self._strays:
+            return
+        if len(self._strays) < SHOWN_STRAYS:
+            self._strays.add(address)
+            self._state.announce(
+                f"a launcher on {address} was sent away: its job has another id or secret, or is "
+                "another user's"
+            )
 
     def lost(self, agent: AgentRecord, why: str) -> None:
         """Take note that an agent is gone, or unreachable."""

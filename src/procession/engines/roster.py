@@ -21,7 +21,7 @@ from procession.engines.clocks import Clocks
 from procession.engines.link import Link
 from procession.engines.pump import CREDIT
 from procession.engines.will import Heir, read_heir
-from procession.engines.wire import Message
+from procession.engines.wire import NO_KEY, Message
 from procession.system.eventloop import EventLoop
 from procession.values.base import Record
 from procession.values.version import __version__
@@ -48,6 +48,10 @@ class Listener(Protocol):
 
     def refused(self, agent: AgentRecord, why: str) -> None:
         """Take note that an agent came and was sent away."""
+        ...
+
+    def strayed(self, address: str) -> None:
+        """Take note that somebody came who does not have the key."""
         ...
 
     def lost(self, agent: AgentRecord, why: str) -> None:
@@ -189,6 +193,7 @@ class Roster:
         if len(self._strangers) + len(self.agents) >= STRANGERS + self._most:
             next(iter(self._strangers)).lose("others came")
         link: Link
+        address = _address(sock)
 
         def take(message: Message) -> None:
             del self._strangers[link]
@@ -197,8 +202,10 @@ class Roster:
             except (KeyError, ValueError, TypeError, OverflowError):
                 link.close()
 
-        def lost(_: str) -> None:
+        def lost(why: str) -> None:
             self._strangers.pop(link, None)
+            if why == NO_KEY:
+                self._listener.strayed(address)
 
         link = Link(self._loop, sock, key, "driver", take, lost)
         self._strangers[link] = time.monotonic()
@@ -313,6 +320,14 @@ class Roster:
             f"; this process itself was stopped, or got no processor, for {long:.1f} s, and agents "
             f"wait {self._lease:g} s for it"
         )
+
+
+def _address(sock: socket.socket) -> str:
+    """Give the address of who has made a connection, as people write it."""
+    try:
+        return str(sock.getpeername()[0]).removeprefix("::ffff:")
+    except OSError:
+        return "an unknown machine"  # it has gone already
 
 
 def _order(said: Any) -> tuple[Any, ...]:

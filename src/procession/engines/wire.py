@@ -52,6 +52,7 @@ _LENGTH = struct.Struct("!I")
 _NUMBER = struct.Struct("!Q")
 _WHOLE, _PART, _LAST = b"\0", b"\1", b"\2"
 _CAN_ENCRYPT = 1  # in the byte of abilities
+NO_KEY = "it does not have the key of this job"
 
 
 class WireError(Exception):
@@ -190,7 +191,7 @@ class Wire:
             body = bytes(memoryview(self._data)[head : head + size])
             del self._data[: head + size]
             if not hmac.compare_digest(mac, _mac(self._in, self._received, body)):
-                raise WireError("it does not have the key of this job")
+                raise WireError(NO_KEY)
             self._received += 1
             self.trusted = True
             message = self._join(body[:1], memoryview(body)[1:])

@@ -69,6 +69,9 @@ class _Closed:
     def refused(self, agent: AgentRecord, why: str) -> None:
         """Nothing follows."""
 
+    def strayed(self, address: str) -> None:
+        """Nothing follows."""
+
     def lost(self, agent: AgentRecord, why: str) -> None:
         """Never comes."""
 

@@ -172,7 +172,10 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
         said = [text for text in (spare, str(words.get("said", ""))) if text]
         return Verdict("\n".join(said), int(words.get("code", 0)), spare=bool(spare))
     if agent.signalled:
-        return Verdict("", 128 + agent.signalled, found=False)
+        how = signal.Signals(agent.signalled).name
+        said = noted(f"{name} was not started: {how} came while it waited for {terms.places}")
+        said = f"procession: {said}" if terms.tells else ""
+        return Verdict(said, 128 + agent.signalled, found=False)
     if not agent.joined:
         said = noted(
             f"{name} could not be started: no rendezvous at {terms.places} within "
