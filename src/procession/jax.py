@@ -96,6 +96,6 @@ def _variable(name: str) -> str:
 
 def _number(name: str) -> int:
     text = _variable(name)
-    if not (text.isascii() and text.isdecimal()):
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise ProcessionError(f"{name}={text!r} is not a number")
     return int(text)

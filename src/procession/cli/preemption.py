@@ -58,7 +58,7 @@ def read_preemption(text: str, where: str) -> dict[int, float]:
 def seconds_left(said: float, number: int) -> float:
     """Give the seconds that are left now: `said`, or less if Slurm's job ends earlier."""
     text = os.environ.get(JOB_END, "")
-    if number == signal.SIGTERM or not text.isdecimal():
+    if number == signal.SIGTERM or not (text.isdecimal() and len(text) < 20):
         return said
     known = int(text) - time.time()
     return min(said, known) if known > 0 else said

@@ -127,7 +127,7 @@ def signals(text: str, where: str) -> tuple[int, ...]:
 
 def any_signal(text: str, where: str) -> int:
     """Read a signal: its number, or its name with or without SIG."""
-    if text.isdecimal() and int(text) in signal.valid_signals():
+    if text.isdecimal() and len(text) < 4 and int(text) in signal.valid_signals():
         return int(text)
     name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
     number = getattr(signal, name, None)

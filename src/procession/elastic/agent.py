@@ -241,7 +241,7 @@ def _substituted(arg: Any, rank: int) -> Any:
 def _endpoint(config: Any) -> tuple[str, int] | None:
     """Read the address of a static rendezvous, None if torch would not take it either."""
     host, _, port = config.rdzv_endpoint.strip().rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or len(port) > 5:
         return None
     return host.strip("[]"), int(port)
 

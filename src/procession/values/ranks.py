@@ -90,5 +90,5 @@ def short_ranks(members: Sequence[int]) -> str:
     if len(text) + 2 <= LONGEST_RANKS:
         return f"[{text}]"
     count = f"...] {len(members)}"
-    kept = text[: max(1, LONGEST_RANKS - 1 - len(count))]
+    kept = text[: LONGEST_RANKS - 1 - len(count)]
     return f"[{kept.rpartition(',')[0] or kept}{count}"

@@ -175,7 +175,7 @@ def _running_here() -> str | None:
 
 def _answers(address: str) -> bool:
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or len(port) > 5:
         raise SpecError(f"address={address!r} is no address of a Ray cluster, such as HOST:6379")
     try:
         socket.create_connection((host.strip("[]"), int(port)), ANSWERS).close()
