@@ -132,7 +132,7 @@ class Scripted:
         self.lost = True
         self.strike()
 
-    def ending(self):
+    def ending(self, _seconds=0.0):
         return ""
 
     def close(self):
