@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 LAUNCHER, INIT = 1000, 1
 SECOND = 1_000_000_000
+HUNDREDTH = SECOND // 100  # in which /proc tells when a process began
 TICK = 1_000  # nanoseconds, for each look at the clock
 FIRST_FD = 1 << 20
 
@@ -41,7 +42,7 @@ class Process:
 
     @property
     def start(self):
-        return self.began // (SECOND // 100)
+        return self.began // HUNDREDTH
 
 
 class File:
@@ -120,7 +121,7 @@ class Kernel:
         self._numbers = itertools.count()
         self._busy = False
         self._pids = itertools.count(2000)
-        self._freed = []
+        self._freed = {}  # pid -> when the process began that had it
 
     # -- the clock
 
@@ -192,10 +193,10 @@ class Kernel:
 
     def make(self, parent, **how):
         taken = {p.pid for p in self.table.values()} | {p.group for p in self.table.values()}
-        again = [pid for pid in self._freed if pid not in taken]
+        again = [pid for pid in self._freed if pid not in taken and self._may_come_again(pid)]
         if again and self.chance.random() < 0.6:
             pid = self.chance.choice(again)
-            self._freed.remove(pid)
+            del self._freed[pid]
         else:
             pid = next(self._pids)
         made = self.table[pid] = Process(pid, parent, self.tick(), **how)
@@ -244,14 +245,18 @@ class Kernel:
         assert process.state == "zombie", process.state
         process.state = "reaped"
         del self.table[process.pid]
-        self._freed.append(process.pid)
+        self._freed[process.pid] = process.start
         if self.chance.random() < 0.5:
             self.at(self.chance.choice((0.0, 0.001, 0.5)), lambda: self._stranger(process.pid))
 
+    def _may_come_again(self, pid):
+        """Whether a number may be used again: Linux uses all others first, which takes long."""
+        return self._freed[pid] != self.now // HUNDREDTH
+
     def _stranger(self, pid):
         taken = {p.pid for p in self.table.values()} | {p.group for p in self.table.values()}
-        if pid in self._freed and pid not in taken:
-            self._freed.remove(pid)
+        if pid in self._freed and pid not in taken and self._may_come_again(pid):
+            del self._freed[pid]
             self.table[pid] = Process(pid, INIT, self.tick(), mark=False)
 
     # -- signals

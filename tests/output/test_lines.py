@@ -153,3 +153,51 @@ def test_tail_keeps_64_kib():
         tail.feed(b"x" * 10_000 + b"\n")
     assert sum(map(len, tail.lines())) <= 64 << 10
     assert len(tail.lines()) == 7
+
+
+def test_what_continues_a_line_and_what_replaces_it():
+    splitter = LineSplitter()
+    assert splitter.continued == 0
+    assert splitter.feed(b"ab") == b""
+    assert splitter.untaken
+    assert splitter.take() == b"ab"
+    assert not splitter.untaken
+    assert splitter.feed(b"\r") == b""
+    assert splitter.progress
+    assert (splitter.feed(b"\n"), splitter.continued) == (b"ab\n", 2)
+    splitter.feed(b"ab")
+    assert splitter.continued == 0, "no line is complete"
+    splitter.take()
+    splitter.feed(b"\r")
+    assert (splitter.feed(b"?\n"), splitter.continued) == (b"?\n", 0)
+    splitter.feed(b"ab")
+    splitter.take()
+    assert (splitter.feed(b"c\nd\re\n"), splitter.continued) == (b"abc\ne\n", 2)
+    splitter.feed(b"ab")
+    splitter.take()
+    assert (splitter.feed(b"c\rd\n"), splitter.continued) == (b"d\n", 0)
+
+
+def test_no_other_character_is_taken_for_a_return():
+    splitter = LineSplitter()
+    assert splitter.feed(b"a\r\n?\n") == b"a\n?\n"
+    assert (splitter.feed(b"a\rb?"), splitter.progress) == (b"", True)
+    assert (splitter.feed(b"?\r"), splitter.pending) == (b"", b"b??")
+
+
+def test_the_whole_incomplete_line_can_be_had_again():
+    splitter = LineSplitter()
+    splitter.feed(b"ab")
+    splitter.take()
+    splitter.feed(b"c")
+    assert (splitter.take_all(), splitter.take_all(), splitter.take()) == (b"abc", b"abc", b"")
+
+
+@pytest.mark.parametrize("before", [b"", b"x\r"])
+def test_a_line_of_the_greatest_length(before):
+    splitter = LineSplitter(longest=4)
+    assert splitter.feed(before + b"abcd") == b""
+    assert (splitter.feed(before + b"abcde"), splitter.pending) == (
+        (b"abcde\n" if before else b"abcdabcde\n"),
+        b"",
+    )
