@@ -53,8 +53,8 @@ def test_it_is_reported_and_stopped_as_a_whole(slurm, job):
     report = ask("report")
     assert "4 of 4 ranks alive" in report.stdout, report.stderr
     assert f"in job {number} of Slurm" in report.stdout
-    stacks = ask("stacks")
-    assert "4 ranks [0-3]" in stacks.stdout, stacks.stderr
+    # On a busy machine the stacks of some ranks may not come in time, which is said.
+    until(lambda: "4 ranks [0-3]" in ask("stacks").stdout, "the stacks of all ranks", 30)
     stopped = ask("stop")
     assert "was stopped" in stopped.stdout, stopped.stderr
     assert stopped.returncode == 0

@@ -93,6 +93,7 @@ class Scripted:
         self._children = Children(self._statuses, lambda *words: self._said.append(words))
         self._turn = None
         self._killed = False
+        self.kept = False  # it was stopped when it had done something, and not told of it yet
         self.started = []
 
     # -- what the launcher does with it
@@ -143,6 +144,7 @@ class Scripted:
     def freeze(self, state):
         if self.process.state == "alive":
             self.state = state
+            self.kept = self.kept or any(words[0] == "done" for words in self._said)
 
     def thaw(self):
         self.state = "S"
