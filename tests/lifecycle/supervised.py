@@ -285,6 +285,7 @@ class Group:
             exits: {
                 "time": clock,
                 "os": system,
+                "signal": signals,
                 "status_of_zombie": kernel.status_of_zombie,
                 "OomWatch": lambda: SimpleNamespace(verdict=lambda _: False),
             },

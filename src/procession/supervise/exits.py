@@ -82,7 +82,8 @@ class Sources(Record):
     reader: of its result pipe; watched_at: watched since then. pidfd: -1 for none. silence: set
     when the pipe has ended without a report. asked: the forkserver was asked for the rank. held:
     signals for a process that may have begun, of which the forkserver has not told yet. dead_by:
-    when the pidfd was seen to show its end, 0 while it was not.
+    when the pidfd was seen to show its end, 0 while it was not. signals: those that the forkserver
+    was asked to send, each with the time.
     """
 
     asked: bool = False
@@ -92,6 +93,7 @@ class Sources(Record):
     pidfd: int = -1
     silence: Silence | None = None
     dead_by: int = 0
+    signals: tuple[tuple[int, int], ...] = ()
 
 
 class Exits:
@@ -235,16 +237,38 @@ class Exits:
         if not self.lives(rank) or pid is None:
             return
         found = status_of_zombie(pid)
+        if found is not None and self._is_reaped(rank):
+            found = None  # of another process, which has got its number
         if self.server.lost and found is not None and found[0] == signal.SIGKILL:
             found = None  # the parent-death signal, which says nothing of the rank
             last = True
         if found is not None:
+            self._note_own_signal(rank, found[0], at)
             self.exited(rank, found[0], found[1], None, at)
         elif last:
             self.exited(rank, None, None, None, at)
         else:
             again = lambda: self._find_out(rank, at, last=True)  # noqa: E731
             self._loop.after(("status", rank), REAPED_SECONDS, again)
+
+    def _is_reaped(self, rank: int) -> bool:
+        try:
+            signal.pidfd_send_signal(self.sources[rank].pidfd, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            pass  # it has become another user, or the kernel cannot tell
+        return False
+
+    def _note_own_signal(self, rank: int, status: int, at: int) -> None:
+        """Take note of a signal that a forkserver was asked for, and of which a rank has died.
+
+        The forkserver was stopped before it could tell.
+        """
+        number = Exit.from_wait_status(status).signal
+        before = [n for n, asked in self.sources[rank].signals if asked <= at]
+        if number in before and self._life.ranks[rank].stop_at is None:
+            self._handle(RankEvent(event_of(number), rank, at))
 
     # -- source 3: the forkserver's message; here all three are joined
 
@@ -313,6 +337,11 @@ class Exits:
         """Close all descriptors."""
         self._forget_all()
         self._deaths.close()
+
+
+def event_of(number: int) -> WorkerEvent:
+    """Give what happens to a rank when it is sent this signal."""
+    return WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
 
 
 def _time_of_death(

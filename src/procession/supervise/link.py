@@ -27,6 +27,7 @@ from procession.explain.records import RankRecord
 from procession.forkserver import client
 from procession.forkserver.client import ForkServer
 from procession.rules.tables import WorkerEvent
+from procession.supervise.exits import event_of
 from procession.supervise.ranks import Ranks
 from procession.system.eventloop import EventLoop
 from procession.system.identity import own_mark
@@ -132,7 +133,7 @@ class Link:
             for rank, began in reached:
                 if ranks.has_now(rank, began):
                     ranks.records[rank].group_signalled = True
-                    ranks.happened(_sent(number), rank, at)
+                    ranks.happened(event_of(number), rank, at)
         elif kind == "cancelled":
             self.cancelled(*words)
         elif kind == "swept":
@@ -203,8 +204,10 @@ class Link:
         """Signal the processes of these ranks."""
         ranks = [r for r in chosen if self._ranks.lives(r)]  # it may have waited for stacks
         records = [self._ranks.records[r] for r in ranks]
-        for record in records:
+        now = time.monotonic_ns()
+        for rank, record in zip(ranks, records, strict=True):
             record.signals |= {int(number)}
+            self._ranks.sources[rank].signals += ((int(number), now),)
         self._command(
             ("signal", int(number), ranks),
             lambda: self._signal_here(records, number),
@@ -310,7 +313,7 @@ class Link:
         for record in records:
             same = self._ranks.records[record.rank] is record  # and not one started since
             if same and self._ranks.signal_group(record.rank, number):
-                self._ranks.happened(_sent(number), record.rank, time.monotonic_ns())
+                self._ranks.happened(event_of(number), record.rank, time.monotonic_ns())
 
     def _cancel_here(self) -> None:
         each = zip(self._ranks.records, self._ranks.sources, strict=True)
@@ -352,7 +355,3 @@ class Link:
             self.leave()
             self.server.kill()
         self._swept()
-
-
-def _sent(number: int) -> WorkerEvent:
-    return WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
