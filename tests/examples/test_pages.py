@@ -1,5 +1,6 @@
 """What the pages of the documentation show is so: commands, scripts, output, links, pictures."""
 
+import re
 import shlex
 import subprocess
 from importlib.util import find_spec
@@ -108,3 +109,10 @@ def test_the_sites_pages_are_there():
     named = [line.rpartition(": ")[2] for line in config.splitlines() if line.endswith(".md")]
     assert len(named) > 20
     assert [name for name in named if not (DOCS / name).is_file()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tests_that_a_page_names_are_there(page):
+    for path, _, name in re.findall(r"`(tests/[\w/]+\.py)(::(\w+))?`", page.read_text()):
+        assert (ROOT / path).exists(), path
+        assert not name or f"\ndef {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
