@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seams.rules import Decision, Restarts, place_of
-from seams.values import Exit, Outcome, RankEnd, Restart
+from seams.rules import Decision, Restarts, codes_of, place_of
+from seams.values import Exit, GroupEnd, Outcome, RankEnd, Restart
 
 
 def restarts(chance=0.5, **rules):
@@ -18,6 +18,43 @@ def fail(rules, now=0.0, uptime=None, place="here", codes=(1,), rank=None):
 
 def test_without_restarts_there_is_nothing_to_say():
     assert fail(restarts()) == Decision(False)
+    assert restarts().decide_for_lost_node() == Decision(False)
+    assert Decision(again=True).delay == 0
+
+
+def test_which_restart_it_is():
+    assert fail(restarts(max=2)).count == "restart 1 of 2"
+    rules = restarts(max=3, window=60)
+    assert [fail(rules, now).count for now in (0, 59, 61)] == [
+        *("restart 1 of 3 within 60 s", "restart 2 of 3 within 60 s", "restart 2 of 3 within 60 s"),
+    ]
+    once = restarts(max=1)
+    fail(once)
+    assert fail(once).why == "it was started again once, which is the most"
+
+
+def test_restarts_that_others_have_decided_count():
+    rules = restarts(max=3, window=60)
+    rules.add(2, 10)
+    assert rules.count == 2
+    assert [fail(rules, now).again for now in (20, 30, 69, 70)] == [True, False, False, True]
+    assert rules.count == 4
+
+
+@pytest.mark.parametrize(
+    ("most", "why"),
+    [(1, "a node was lost before, which is the most"),
+     (2, "nodes were lost in 2 attempts before, which is the most")],
+)  # fmt: skip
+def test_losses_of_nodes_have_a_budget_of_their_own(most, why):
+    rules = restarts(node_losses=most)
+    assert [rules.decide_for_lost_node() for _ in range(most)] == [Decision(again=True)] * most
+    assert rules.decide_for_lost_node() == Decision(again=False, why=why)
+
+
+@pytest.mark.parametrize(("chance", "delay"), [(0.0, 3), (0.5, 4), (1.0, 5)])
+def test_jitter_goes_both_ways(chance, delay):
+    assert fail(restarts(chance, max=1, backoff=4, jitter=0.25)).delay == delay
 
 
 def test_the_most_is_the_most():
@@ -133,6 +170,11 @@ RAISED = {"type_name": "ValueError", "traceback": TRACE}
     [
         (Outcome.RAISED, RAISED, "ValueError in data.py:41"),
         (Outcome.RAISED, {"type_name": "ValueError"}, "ValueError"),
+        (
+            Outcome.RAISED,
+            {"type_name": "OSError", "traceback": '  File "x.py", line 4, in f\n    g()'},
+            "OSError in x.py:4",
+        ),
         (Outcome.EXITED, {"exit": Exit(code=7)}, "exit code 7"),
         (Outcome.EXITED, {"exit": Exit(code=1), "type_name": "SystemExit"}, "exit code 1"),
         (Outcome.EXITED, {"exit": Exit(signal=15), "announced": 4}, "exit code 4"),
@@ -143,6 +185,15 @@ RAISED = {"type_name": "ValueError", "traceback": TRACE}
 )
 def test_a_place_is_what_happened_and_where(outcome, facts, place):
     assert place_of(RankEnd(rank=0, pid=1, outcome=outcome, **facts)) == place
+
+
+def test_codes_are_those_that_were_announced_or_seen():
+    ends = [
+        RankEnd(rank=0, pid=1, outcome=Outcome.EXITED, exit=Exit(code=7)),
+        RankEnd(rank=1, pid=2, outcome=Outcome.EXITED, exit=Exit(signal=15), announced=4),
+        RankEnd(rank=2, pid=3, outcome=Outcome.SIGNALLED, exit=Exit(signal=9)),
+    ]
+    assert codes_of(GroupEnd("x", 4, failures=tuple(ends))) == {7, 4}
 
 
 @pytest.mark.parametrize(
