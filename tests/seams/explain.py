@@ -15,6 +15,6 @@ __getattr__ = lazily(
         "procession.explain.records": "RankRecord",
         "procession.explain.report": "FOLD_ABOVE FULL_TRACEBACKS format_report headline",
         "procession.explain.stacks": "merge outside",
-        "procession.explain.stacks.text": "Stack main_thread own_frames read_dump stack_of",
+        "procession.explain.stacks.text": "Stack Thread main_thread own_frames read_dump stack_of",
     }
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seams.explain import Stack, merge, stack_of
+from seams.explain import Stack, Thread, merge, stack_of
 from seams.values import parse_ranks
 
 DUMPS = Path(__file__).parent / "dumps"
@@ -203,3 +203,111 @@ def test_every_rank_appears_once(parts, most):
     assert [merge.from_dict(d) for d in data] == stacks
     text = merge.format(data, first=5)
     assert all(line in text for line in merge.lines_of([merge.from_dict(d, 5) for d in data], 12))
+
+
+TORCH = f"{SITE}/torch/c10d.py"
+STANDARD = "/usr/lib/python3.11/t.py"
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    ["wrapper", "wrapped", "inner", "decorated", "decorate_context", "inner_wrapper", "<lambda>",
+     "new_func", "fn", "func", "wrapper_set_stance", "_engine_run", "__call__"],
+)  # fmt: skip
+def test_wrappers_and_private_functions_are_passed_over(wrapper):
+    calls = (TORCH, 5, wrapper), (TORCH, 9, "all_reduce"), OWN
+    assert merge.said_of(stack(0, *calls)) == "waits in all_reduce (train.py:7)"
+
+
+@pytest.mark.parametrize(
+    ("one", "many"),
+    [("is in f (a.py:1)", "2 ranks [0,2] are in f (a.py:1)"),
+     ("waits in f (a.py:1)", "2 ranks [0,2] wait in f (a.py:1)"),
+     ("sleeps (in ep_poll)", "2 ranks [0,2] sleep (in ep_poll)"),
+     ("runs", "2 ranks [0,2] run"),
+     ("shows no stack", "2 ranks [0,2] show no stack"),
+     ("has its signals blocked", "2 ranks [0,2] have its signals blocked"),
+     ("died", "2 ranks [0,2] died")],
+)  # fmt: skip
+def test_of_one_rank_and_of_many(one, many):
+    assert merge.Together(one, (3,)).line == f"rank 3 {one}"
+    assert merge.Together(one, (0, 2)).line == many
+
+
+@pytest.mark.parametrize(
+    ("frames", "said"),
+    [((), "shows no stack"),
+     (((STANDARD, 4, "run"),), "is in run (t.py:4)"),
+     (((TORCH, 3, "f"), (STANDARD, 4, "run")), "waits in f (t.py:4)"),
+     (((STANDARD, 2, "get"), (TORCH, 3, "f"), (STANDARD, 4, "run")), "waits in get (c10d.py:3)"),
+     (((STANDARD, 2, "get"), (STANDARD, 3, "put"), (STANDARD, 4, "run")), "is in get (t.py:2)"),
+     (((TORCH, 3, "f"), (f"{HERE}/elastic/entry.py", 9, "call")), "is in f (c10d.py:3)")],
+)  # fmt: skip
+def test_a_program_without_a_file_of_the_users(frames, said):
+    assert merge.said_of(stack(0, *frames)) == said
+
+
+def test_groups_of_several_nodes_are_joined():
+    waits, runs = (
+        merge.Together("waits in f (a.py:1)", (0, 4)),
+        merge.Together("is in f (a.py:1)", (3,)),
+    )
+    other = merge.Together("is stopped", (2,))
+    both = merge.Together("waits in f (a.py:1)", (0, 3, 4))
+    assert merge.joined([waits, runs, other]) == merge.joined([runs, other, waits]) == [other, both]
+    assert merge.joined([runs, other]) == [other, runs]
+
+
+def test_what_group_stacks_gives_is_written_whole():
+    known = Stack(1, 11, "", "S", (OWN,), (Thread("0x7f", (OWN,)),), native=("poll (libc.so)", "f"))
+    held = Stack(0, None, "is stopped", "T", kernel=("do_signal_stop+0x1", "get_signal"))
+    assert [merge.from_dict(s.as_dict()) for s in (held, known)] == [held, known]
+    assert merge.from_dict(known.as_dict(), 4).rank == 5
+    bare = {n: v for n, v in held.as_dict().items() if n not in ("kernel", "native")}
+    assert merge.from_dict(bare) == held.__replace__(kernel=())
+    assert (
+        merge.format([held.as_dict(), known.as_dict()], 2)
+        == """\
+rank 2 is stopped
+rank 3 is in train (train.py:7)
+
+[2-3]
+  [2]
+  rank 2 is stopped
+  [3]
+  train (/home/me/train.py:7)
+
+rank 2 in the kernel:
+  do_signal_stop+0x1
+  get_signal
+
+rank 3 with native code, the innermost first:
+  poll (libc.so)
+  f
+"""
+    )
+    assert merge.format([]) == "\n"
+
+
+def test_the_whole_text():
+    stacks = [
+        Stack(0, 9, "", "S", (OWN,), text="Thread 1:\n  File x"),
+        stack(1, OWN).__replace__(pid=None),
+    ]
+    assert (
+        merge.whole(stacks)
+        == """\
+2 ranks [0-1] are in train (train.py:7)
+
+merged, the outermost frame first:
+
+[0-1]
+train (/home/me/train.py:7)
+
+rank 0 (pid 9) is in train (train.py:7)
+  Thread 1:
+    File x
+
+rank 1 is in train (train.py:7)
+"""
+    )

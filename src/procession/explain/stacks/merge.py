@@ -71,7 +71,7 @@ def place_of(frames: Sequence[Frame]) -> Place | None:
         return None
     kinds = [_package_of(file) for file, _, _ in frames]
     home = kinds[-1]
-    own = next((i for i, kind in enumerate(kinds) if kind in (None, home)), len(frames) - 1)
+    own = next(i for i, kind in enumerate(kinds) if kind in (None, home))
     if kinds[own] == "" and own != len(frames) - 1:  # it begins in the standard library
         own = next((i for i, kind in enumerate(kinds) if kind), own)
     file, line, function = frames[own]
@@ -94,7 +94,7 @@ def _package_of(file: str) -> str | None:
         return "procession"
     installed = _INSTALLED.search(file)
     if installed:
-        return installed[1].removesuffix(".py")
+        return installed[1]
     if _STANDARD.search(file) or file.startswith(_OWN_STANDARD):
         return ""
     return None
