@@ -9,6 +9,7 @@ from seams.rules import (
     End,
     Ended,
     IllegalEvent,
+    Lifecycle,
     Phase,
     RankEvent,
     Signal,
@@ -585,8 +586,20 @@ def test_a_single_rank_that_cannot_be_killed_ends_the_group():
     group("hung", 0, ok=False)
     assert group("reap deadline") == [Signal((1,)), arm(GRACE)]
     assert group.states[0] is Worker.LOST
+    assert group.life.left_behind
     group("exited", 1)
     assert group.phase is Phase.SWEEPING
+
+
+def test_a_single_rank_that_is_gone_and_decided_about_is_not_given_up():
+    group = single(2)
+    group("hung", 0, ok=False)
+    group("kill sent", 0)
+    group.life.ranks[0].awaited = True  # its process is gone, which is not an event yet
+    assert group("reap deadline") == []
+    assert not group.life.left_behind
+    group.life.ranks[0].awaited = False
+    assert fails(group, 0, again=True) == [Spawn(0, 0), arm(START)]
 
 
 # -- notice
@@ -704,3 +717,10 @@ def test_an_illegal_event_says_what_was_told_to_whom():
     assert str(raised.value) == (
         "rank 1 is PENDING in a group that is STARTING (attempt 0): READY cannot happen"
     )
+    with pytest.raises(IllegalEvent, match=r"^there is no rank 2$"):
+        group("spawned", 2)
+
+
+def test_a_group_of_ranks_is_plain_unless_it_is_said():
+    life = Lifecycle(2)
+    assert (life.restarts, life.patient, life.single) == (0, False, False)
