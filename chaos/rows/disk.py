@@ -23,6 +23,8 @@ OF_TMPFS = ("full", "no inodes", "read-only", "removed", "replaced by a link")
 OF_FUSE = {"has reached a quota": "EDQUOT", "breaks": "EIO", "hangs": "hang"}
 WORDS = ("space", "read-only", "No such file", "disk", "Not a directory", "lost", "link",
          "quota", "Input/output error")  # fmt: skip
+GIVEN_UP = 2.0  # seconds after which a forkserver is given up whose ranks hang in the kernel
+SHOWN = 3.0  # seconds after which output is given up that hangs on the disk
 REAP = 1.0  # seconds in which what was killed has to go; what hangs in the kernel does not
 
 
@@ -113,7 +115,8 @@ def _run(
         trial.count("not started, with the reason")
         return
     if fault == "hangs":
-        trial.took("until the end, the disk hangs", time.monotonic() - ended, GRACE + REAP + 5)
+        most = GRACE + REAP + 5 + GIVEN_UP + (SHOWN if tee else 0)
+        trial.took("until the end, the disk hangs", time.monotonic() - ended, most)
         told = [*group.notes, *group.losses]
         trial.must(bool(told), "the disk hangs, and nothing is said")
         trial.count("hangs, with a note")

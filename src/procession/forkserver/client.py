@@ -98,9 +98,9 @@ class ForkServer:
     """A running forkserver. `start` or `fork` make one.
 
     importing: the modules that it is to import, until it reports that it has. sharing: the name of
-    the shared set-up that it runs, "" if none. containing: it
-    was told to contain itself, and has not said yet that it has. silent: it did not answer in time,
-    and its launcher does its work. began: in clock ticks since the machine
+    the shared set-up that it runs, "" if none. containing: it was told to contain itself, and has
+    not said yet that it has. silent: it did not answer in time, and its launcher does its work.
+    stuck: something below it does not go at SIGKILL. began: in clock ticks since the machine
     did. page: the number of the page of memory of one that is a fork, and of its forks, 0 where
     there is none; see `system.remains`. above: its ancestors, if another process has started it.
     lasting: somebody uses it for one group after the other, and ends it himself. guards: the pid of
@@ -122,7 +122,7 @@ class ForkServer:
         self._obstacle: OSError | None = None  # to its going there
         self.containing = False
         self.lost, self.crash = False, ""  # what it reported of its own failure
-        self.silent = False
+        self.silent = self.stuck = False
         self.importing: tuple[str, ...] = ()
         self.sharing = ""
         self.page = 0
@@ -390,7 +390,7 @@ class ForkServer:
         """
         self._hang_up()
         self.wake()
-        gone = not self.silent and self._process.reaped(timeout)
+        gone = not self.silent and self._process.reaped(DYING_TIME if self.stuck else timeout)
         if not gone:
             self.kill()
         self._close_inside()

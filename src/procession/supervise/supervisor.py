@@ -430,7 +430,8 @@ class Supervisor:
         """Give everything back; whatever is left of the group is killed with its forkserver."""
         self.last_look.close()
         self._ranks.close()
-        clean = self.lifecycle.phase.final and not self.lifecycle.left_behind
+        stuck = self._link.server.stuck = self.lifecycle.left_behind
+        clean = self.lifecycle.phase.final and not stuck
         self._jobs.close(self._link.server, clean=clean)
         self._loop.close()
         self.journal.end()

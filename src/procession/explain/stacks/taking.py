@@ -41,9 +41,9 @@ ENDS = ('/procession/forkserver/entry.py"', '"<string>"', '"<frozen runpy>"')
 class Taken(Record):
     """What was seen of one process.
 
-    letter: of its state, as `ps` shows it, before it was asked. state: what it does, as the verb of
-    a sentence, where it gave no dump; "" where it did. text: its dump. pending: whether a signal
-    that it had before is still to be answered.
+    letter: of its state, as `ps` shows it, before it was asked; in the end where it gave no dump.
+    state: what it does then, as the verb of a sentence; "" where it gave one. text: its dump.
+    pending: whether a signal that it had before is still to be answered.
     """
 
     rank: int
@@ -127,6 +127,8 @@ class Taking:
         self.drop()
         for taken in self._all:
             if not taken.text and not taken.state:
+                state = state_of(taken.pid)  # which the signal may have changed
+                taken.letter = state.letter if state is not None else ""
                 taken.state = describe(taken.pid)
         self._done(self._all)
 
