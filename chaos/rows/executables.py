@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import procession
 from chaos import processes
@@ -49,8 +50,8 @@ def strike(trial: Trial) -> None:
     trial.must(procession.run(int, nproc=2, timeout=20 * SLOW) == [0, 0], "the next launch")
 
 
-def _said(word: str, work: Path, path: str) -> str:
-    """Run a group in which nothing can run; gives what is said of it."""
+def _said(word: str, work: Path, path: str, **more: Any) -> str:
+    """Run a group, and give what is said of its failure. more: of `procession.run`."""
     try:
         procession.run(
             [word],
@@ -59,6 +60,7 @@ def _said(word: str, work: Path, path: str) -> str:
             env={"PATH": path},
             stop=procession.Stop(grace=GRACE, linger=GRACE),
             timeout=20 * SLOW,
+            **more,
         )
     except procession.ProcessionError as e:
         return str(e)
@@ -82,26 +84,13 @@ def _beside(trial: Trial, bad: Path, word: str, kind: str, path: str) -> str:
 def _again(bad: Path, word: str, kind: str, work: Path, path: str) -> str:
     """Have a good program fail, and be spoiled before it is started again."""
     executable.write(bad, "#!/bin/sh\nexit 3\n")
-
     with contextlib.ExitStack() as spoiled:
 
         def spoil(_: procession.GroupEnd) -> None:
             spoiled.enter_context(executable.spoiled(bad, kind))
 
-        try:
-            procession.run(
-                [word],
-                nproc=3,
-                cwd=work,
-                env={"PATH": path},
-                restart=procession.Restart(max=1),
-                on_failure=spoil,
-                stop=procession.Stop(grace=GRACE, linger=GRACE),
-                timeout=20 * SLOW,
-            )
-        except procession.ProcessionError as e:
-            return str(e)
-    return "it went well"
+        again = procession.Restart(max=1)
+        return _said(word, work, path, restart=again, on_failure=spoil)
 
 
 ROW = Row(

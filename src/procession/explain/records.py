@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from procession.values.base import Record, Value
 from procession.values.exit import UNKNOWN_EXIT, Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from procession.prepare.results import Report
+
+NONE_SENT: Mapping[int, int] = MappingProxyType({})
 
 
 class RankRecord(Record):
@@ -19,10 +24,10 @@ class RankRecord(Record):
 
     attempt: how often the rank was started before. report: of its outcome. torn: a report was
     begun, and not completed. refused: why its reports are not believed, or "". signals: those that
-    the launcher sent; group_signalled: its process group got one of them. hung: why it is taken for
-    hung, or "". start_fault: what could not be done to start it, errno, and why, in words. doubt:
-    by how much the exit may have been earlier than `exited_at`. over_limit: the kernel killed it
-    at its own limit of memory.
+    the launcher had sent, each with the time when it asked first; group_signalled: its process
+    group got one of them. hung: why it is taken for hung, or "". start_fault: what could not be
+    done to start it, errno, and why, in words. doubt: by how much the exit may have been earlier
+    than `exited_at`. over_limit: the kernel killed it at its own limit of memory.
     """
 
     rank: int
@@ -31,7 +36,7 @@ class RankRecord(Record):
     report: Report | None = None
     torn: bool = False
     refused: str = ""
-    signals: frozenset[int] = frozenset()
+    signals: Mapping[int, int] = NONE_SENT
     group_signalled: bool = False
     hung: str = ""
     exit: Exit = UNKNOWN_EXIT

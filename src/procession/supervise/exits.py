@@ -82,8 +82,7 @@ class Sources(Record):
     reader: of its result pipe; watched_at: watched since then. pidfd: -1 for none. silence: set
     when the pipe has ended without a report. asked: the forkserver was asked for the rank. held:
     signals for a process that may have begun, of which the forkserver has not told yet. dead_by:
-    when the pidfd was seen to show its end, 0 while it was not. signals: those that the forkserver
-    was asked to send, each with the time.
+    when the pidfd was seen to show its end, 0 while it was not.
     """
 
     asked: bool = False
@@ -93,7 +92,6 @@ class Sources(Record):
     pidfd: int = -1
     silence: Silence | None = None
     dead_by: int = 0
-    signals: tuple[tuple[int, int], ...] = ()
 
 
 class Exits:
@@ -265,9 +263,9 @@ class Exits:
 
         The forkserver was stopped before it could tell.
         """
-        number = Exit.from_wait_status(status).signal
-        before = [n for n, asked in self.sources[rank].signals if asked <= at]
-        if number in before and self._life.ranks[rank].stop_at is None:
+        number = Exit.from_wait_status(status).signal or 0
+        asked = self.records[rank].signals.get(number, at + 1)
+        if asked <= at and self._life.ranks[rank].stop_at is None:
             self._handle(RankEvent(event_of(number), rank, at))
 
     # -- source 3: the forkserver's message; here all three are joined

@@ -205,9 +205,8 @@ class Link:
         ranks = [r for r in chosen if self._ranks.lives(r)]  # it may have waited for stacks
         records = [self._ranks.records[r] for r in ranks]
         now = time.monotonic_ns()
-        for rank, record in zip(ranks, records, strict=True):
-            record.signals |= {int(number)}
-            self._ranks.sources[rank].signals += ((int(number), now),)
+        for record in records:
+            record.signals = {int(number): now, **record.signals}
         self._command(
             ("signal", int(number), ranks),
             lambda: self._signal_here(records, number),
