@@ -115,4 +115,5 @@ def test_the_sites_pages_are_there():
 def test_tests_that_a_page_names_are_there(page):
     for path, _, name in re.findall(r"`(tests/[\w/]+\.py)(::(\w+))?`", page.read_text()):
         assert (ROOT / path).exists(), path
-        assert not name or f"\ndef {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
+        if name:
+            assert f"\ndef {name}(" in (ROOT / path).read_text(), f"{path}::{name}"

@@ -67,13 +67,26 @@ def test_what_is_too_much_for_a_page_stays_on_it(board, memory):
     assert board.beat(2).step == 7
 
 
-def test_a_beat_that_is_broken_off_is_none_and_the_next_one_is_one(board, memory):
+def test_a_first_beat_that_is_broken_off_is_none_and_the_next_one_is_one(board, memory):
     page = Page(memory, 0)
     page.beat(1, None, {})
     memory[PAGE] |= 1  # as after death in the middle of one
     assert board.beat(0) is None
     page.beat(2, None, {})
     assert board.beat(0).step == 2
+
+
+def test_a_rank_that_is_stopped_in_the_middle_of_a_beat_keeps_the_one_before(board, memory):
+    """Else nobody would see that it hangs."""
+    Page(memory, 0).beat(1, None, {})
+    before = board.beat(0)
+    assert before.step == 1
+    memory[PAGE] |= 1
+    memory[PAGE + 8 :] = b"\xff" * (3 * PAGE - 8)
+    assert board.beat(0) == before
+    board.forget(0)
+    assert board.beat(0) is None
+    assert board.beat(1) is None
 
 
 @pytest.mark.parametrize("garbage", [b"\xff" * PAGE, bytes(range(256)) * (PAGE // 256)])
@@ -108,25 +121,30 @@ def test_whatever_was_written_over_a_counter(board, memory, counter):
 
 
 def test_nobody_reads_half_a_beat(board):
-    """A rank writes as fast as it can; every look sees one beat as it was written."""
+    """A rank writes as fast as it can; every look sees one beat as it was written.
+
+    Looks that come while it is stopped in the middle are what this is about, and rare: about two
+    in 100,000.
+    """
     code = (
         "import procession\ni = 0\nwhile True:\n i += 1\n procession.beat(i, -i, a=i, b=str(i))\n"
     )
     env = {**os.environ, **board.variable(0)}
-    seen, beat = 0, None
+    seen, wrong = 0, []
     with subprocess.Popen([sys.executable, "-c", code], env=env) as writer:
         try:
             deadline = time.monotonic() + 20
-            while seen < 2000 and time.monotonic() < deadline:
+            while seen < 100_000 and time.monotonic() < deadline:
                 beat = board.beat(0)
                 if beat is not None:
                     seen += 1
                     n = beat.step
                     if (beat.total, beat.fields) != (-n, {"a": n, "b": str(n)}):
-                        break
+                        wrong.append(beat)
         finally:
             writer.kill()
-    assert seen == 2000, beat
+    assert wrong == []
+    assert seen >= 1000  # on a busy machine; 100,000 elsewhere
 
 
 def test_a_new_life_begins_empty(board, memory):

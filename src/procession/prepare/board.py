@@ -16,14 +16,17 @@ from procession.system.identity import shown_pid
 from procession.values.base import Value
 from procession.worker.board import (
     COUNTER,
-    COUNTS,
     DOUBLE,
     GROUP,
     MOST_FIELDS,
     NAMES,
+    NUMBERS,
     PAGE,
     RANK,
     VARIABLE,
+    begin,
+    finish,
+    read,
 )
 
 TYPE_CHECKING = False
@@ -64,6 +67,7 @@ class Board:
             os.close(self._fd)
             raise
         self._memory: mmap.mmap | None = None
+        self._seen: dict[int, Beat | None] = {}
         self._path = f"/proc/{shown_pid()}/fd/{self._fd}"
 
     def variable(self, rank: int) -> dict[str, str]:
@@ -76,24 +80,24 @@ class Board:
         return self._memory
 
     def beat(self, rank: int) -> Beat | None:
-        """Give a rank's last beat, None if there was none in this life; from any thread."""
-        at = (1 + rank) * PAGE
+        """Give a rank's last beat, None if there was none in this life; from any thread.
+
+        Of a rank that was stopped, or died, in the middle of a beat: the last one seen before it.
+        """
         try:
-            memory = self._mapped()
-            for _ in range(100):
-                before = COUNTER.unpack_from(memory, at)
-                page = memory[at : at + PAGE]
-                if COUNTER.unpack_from(memory, at) == before and not before[0] & 1:
-                    return _read(page)
+            page = read(self._mapped(), (1 + rank) * PAGE, PAGE - COUNTER)
         except (OSError, ValueError):
-            pass  # closed
-        return None  # or it died in the middle of one
+            return None  # closed
+        if page is not None:
+            self._seen[rank] = _read(page)
+        return self._seen.get(rank)
 
     def forget(self, rank: int | None = None) -> None:
         """Clear the page of a rank that starts again; None: all pages."""
         memory, empty = self._mapped(), bytes(PAGE)
         for page in range(self._nproc + 1) if rank is None else (rank + 1,):
-            if COUNTER.unpack_from(memory, page * PAGE)[0]:
+            self._seen.pop(page - 1, None)
+            if any(memory[page * PAGE : page * PAGE + COUNTER]):
                 memory[page * PAGE : (page + 1) * PAGE] = empty
 
     def tell_stop(self, to_signal: float, to_kill: float, number: int = 0) -> None:
@@ -102,11 +106,10 @@ class Board:
             memory, now = self._mapped(), time.monotonic_ns()
         except OSError:
             return  # no descriptor is left: they have the signal
-        counter = COUNTER.unpack_from(memory, 0)[0] | 1
-        COUNTER.pack_into(memory, 0, counter)
         ends, signalled = (now + int(min(s, 1e9) * 1e9) for s in (to_kill, to_signal))
-        GROUP.pack_into(memory, 0, counter, now, ends, signalled, number)
-        COUNTER.pack_into(memory, 0, (counter + 1) % COUNTS)
+        counter = begin(memory, 0)
+        GROUP.pack_into(memory, COUNTER, now, ends, signalled, number)
+        finish(memory, 0, counter)
 
     def close(self) -> None:
         """Close it; ranks that live keep what they have."""
@@ -119,16 +122,17 @@ class Board:
 
 
 def _read(page: bytes) -> Beat | None:
-    _, beats, at, step, total, count, names_size, texts_size = RANK.unpack_from(page)
-    if not beats or count > MOST_FIELDS or NAMES + names_size + texts_size > PAGE:
+    beats, at, step, total, count, names_size, texts_size = RANK.unpack_from(page)
+    names_at = NAMES - COUNTER
+    texts_at = names_at + names_size
+    if not beats or count > MOST_FIELDS or names_at + names_size + texts_size > len(page):
         return None
-    names = page[NAMES : NAMES + names_size].decode(errors="replace").split("\0")
-    texts = page[NAMES + names_size : NAMES + names_size + texts_size].decode(errors="replace")
+    names = page[names_at : names_at + names_size].decode(errors="replace").split("\0")
+    texts = page[texts_at : texts_at + texts_size].decode(errors="replace")
     fields: dict[str, Any] = {}
     said = texts.split("\0") if texts else []
     for i, name in enumerate(names[:count]):
-        at_value = RANK.size + 8 * i
-        (number,) = DOUBLE.unpack_from(page, at_value)
+        (number,) = DOUBLE.unpack_from(page, NUMBERS - COUNTER + 8 * i)
         text = said[i] if i < len(said) else ""
         fields[name] = text or number
     return Beat(beats, at, _number(step), _number(total), fields)

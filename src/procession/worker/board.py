@@ -9,6 +9,10 @@ rank that is stopped, or dies while it writes, blocks nobody.
 
 A page begins with a counter, which is odd while the page is being written (a sequence lock): a
 reader compares it before and after. A page holds data of a rank, so a reader must not trust it.
+The counter is copied as a whole, since `struct` writes zeros first, then byte after byte: a reader
+would see an even counter, 0, at the beginning and again at the end of a write. The rest relies on
+stores that other processors see in their order, as x86 promises; elsewhere a reader may, rarely,
+see a mixture of two beats.
 
 Rejected: a pipe (it fills, and wakes its reader 10,000 times a second); an inherited descriptor (if
 a rank starts the program by `subprocess`, that closes it); a file (it depends on a disk).
@@ -28,17 +32,42 @@ if TYPE_CHECKING:
 VARIABLE = "PROCESSION_BOARD"
 PAGE = 4096  # bytes
 MOST_FIELDS = 32  # beside step and total
-# counter; when the stop was requested, when SIGKILL comes, when the stop signal comes, all in ns of
-# the monotonic clock, 0 for none; the signal by which the stop was requested, 0 for none.
-GROUP = struct.Struct("<QqqqI")
-# counter; how many beats; when the last one was (ns); step, total (NaN: none); fields; bytes of
-# their names and of texts
-RANK = struct.Struct("<QQqddHHH")
-COUNTER = struct.Struct("<Q")
-COUNTS = 1 << 64  # after its largest value a counter goes on at 0: any process may write that
+COUNTER = 8  # bytes; all that follows it:
+# when the stop was requested, when SIGKILL comes, when the stop signal comes, all in ns of the
+# monotonic clock, 0 for none; the signal by which the stop was requested, 0 for none.
+GROUP = struct.Struct("<qqqI")
+# how many beats; when the last one was (ns); step, total (NaN: none); fields; bytes of their names
+# and of texts
+RANK = struct.Struct("<QqddHHH")
+COUNTS = 1 << 64  # after its largest value a count goes on at 0: any process may write that
+BEATS = struct.Struct("<Q")
 DOUBLE = struct.Struct("<d")
-NAMES = RANK.size + 8 * MOST_FIELDS  # where names begin, then texts
+NUMBERS = COUNTER + RANK.size  # where the numbers of fields begin
+NAMES = NUMBERS + 8 * MOST_FIELDS  # where names begin, then texts
 NONE = float("nan")
+
+
+def begin(memory: mmap, at: int) -> int:
+    """Say that a page is being written from now on; gives the counter for `finish`."""
+    counter = int.from_bytes(memory[at : at + COUNTER], "little")
+    counter |= 1  # it is odd already after a write that did not finish
+    memory[at : at + COUNTER] = counter.to_bytes(COUNTER, "little")
+    return counter
+
+
+def finish(memory: mmap, at: int, counter: int) -> None:
+    """Say that a page is written."""
+    memory[at : at + COUNTER] = ((counter + 1) % COUNTS).to_bytes(COUNTER, "little")
+
+
+def read(memory: mmap, at: int, size: int) -> bytes | None:
+    """Give what follows the counter, size bytes of it; None if it was never seen at rest."""
+    for _ in range(100):
+        before = memory[at : at + COUNTER]
+        page = memory[at + COUNTER : at + COUNTER + size]
+        if not before[0] & 1 and memory[at : at + COUNTER] == before:
+            return page
+    return None
 
 
 class Page:
@@ -80,9 +109,8 @@ class Page:
             texts += b"\0"
         names = tuple(fields)
         del numbers[MOST_FIELDS:]
-        counter, beats = struct.unpack_from("<QQ", memory, at)
-        counter |= 1  # it is odd already after a write that did not finish
-        COUNTER.pack_into(memory, at, counter)
+        (beats,) = BEATS.unpack_from(memory, at + COUNTER)
+        counter = begin(memory, at)
         if names != self._names:
             text = "\0".join(names[:MOST_FIELDS]).encode(errors="replace")[: PAGE // 4]
             memory[at + NAMES : at + NAMES + len(text)] = text
@@ -95,11 +123,10 @@ class Page:
             )
         else:
             texts = b""
-        self._values.pack_into(memory, at + RANK.size, *numbers)
+        self._values.pack_into(memory, at + NUMBERS, *numbers)
         RANK.pack_into(
             memory,
-            at,
-            counter,
+            at + COUNTER,
             (beats + 1) % COUNTS,
             time.monotonic_ns(),
             NONE if step is None else step,
@@ -108,7 +135,7 @@ class Page:
             self._names_size,
             len(texts),
         )
-        COUNTER.pack_into(memory, at, (counter + 1) % COUNTS)
+        finish(memory, at, counter)
 
 
 class Stopping:
@@ -137,11 +164,8 @@ class Stopping:
 
 def read_stopping(memory: mmap) -> Stopping:
     """Read the group's page."""
-    for _ in range(100):
-        before, *fields = GROUP.unpack_from(memory, 0)
-        if not before & 1 and COUNTER.unpack_from(memory, 0)[0] == before:
-            return Stopping(*fields)
-    return Stopping()
+    page = read(memory, 0, GROUP.size)
+    return Stopping() if page is None else Stopping(*GROUP.unpack(page))
 
 
 _opened: tuple[mmap, Page] | None = None
