@@ -9,8 +9,12 @@ import time
 import pytest
 from pytestruns import run
 
+from support import until
+
 CONFTEST = """
+    import contextlib
     import os
+    import time
 
     import procession.pytest
 
@@ -35,6 +39,14 @@ CONFTEST = """
     @procession.pytest.shared
     def deadly():
         note("deadly")
+        if not os.fork():  # it has copies of all sockets of this process, and lives on
+            for fd in os.listdir("/proc/self/fd"):
+                with contextlib.suppress(OSError):
+                    if not os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
+                        os.close(int(fd))
+            while not os.path.exists(os.environ["NOTES"] + ".over"):
+                time.sleep(0.01)
+            os._exit(0)
         os.kill(os.getpid(), 9)
 """
 TESTS = """
@@ -48,7 +60,10 @@ TESTS = """
 
     # The first four tests use this. Workers begin with two each, so both workers have some.
     @pytest.fixture
-    def both(request, worker_id):
+    def both(request):
+        if not hasattr(request.config, "workerinput"):
+            return
+        worker_id = request.config.workerinput["workerid"]
         note(f"begun {worker_id}")
         for _ in range(3000):
             with open(os.environ["NOTES"]) as notes:
@@ -196,8 +211,14 @@ def test_a_shared_fixture_is_made_once_for_all_workers(tmp_path, notes):
     assert named(tmp_path) == []
 
 
-def test_a_fixture_that_crashes_harms_only_the_tests_that_need_it(tmp_path, notes):
-    found = common(tmp_path, CRASHES)
+@pytest.mark.parametrize("workers", [2, 0])
+def test_a_fixture_that_crashes_harms_only_the_tests_that_need_it(tmp_path, notes, workers):
+    """It has forked a process that lives on, so that no connection of the crashed one ends."""
+    try:
+        found = common(tmp_path, CRASHES, f"-n{workers}")
+    finally:
+        tmp_path.joinpath("notes.over").touch()
+        until(lambda: named(tmp_path) == [], "the end of what the fixture has forked")
     passed = [f"test_before[{n}]" for n in range(4)] + [f"test_after[{n}]" for n in range(6)]
     failed = ["test_deadly[0]", "test_deadly[1]"]
     assert found.outcomes == dict.fromkeys(passed, "passed") | dict.fromkeys(failed, "failure")

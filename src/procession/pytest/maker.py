@@ -21,7 +21,7 @@ import sys
 from procession.pytest import identity, sharedfixtures
 from procession.pytest.forks import be, forked
 from procession.pytest.template import Template
-from procession.pytest.wire import Line, pair
+from procession.pytest.wire import Line, hang_up, pair
 from procession.system.prctl import die_with_parent
 
 TYPE_CHECKING = False
@@ -36,14 +36,24 @@ def greeting_of(session: Any) -> str:
     return hashlib.sha256("\0".join(said).encode(errors="surrogatepass")).hexdigest()
 
 
+TAKEN = "taken"  # what the maker says when a template has a line, or none is to have it
+
+
 class Held:
-    """The maker as the stem holds it. leave: gives up, in a fork, what is the stem's."""
+    """The maker as the stem holds it. leave: gives up, in a fork, what is the stem's.
+
+    pid: 0 while there is none.
+    """
 
     def __init__(self, session: Any, leave: Callable[[], None]) -> None:
         self._session = session
         self._leave = leave
         self._line: Line | None = None
+        self.pid = 0
         self._pidfd = -1
+        # Lines of workers that wait for a template, the first one first. If it is lost, they are
+        # ended here: what a fixture has started may have copies of them.
+        self._waiting: list[int] = []
 
     def pass_on(self, item: int, fd: int) -> None:
         """Have it make a template, for a worker that has the other end of the line `fd`.
@@ -53,21 +63,39 @@ class Held:
         if self._line is not None:
             try:
                 self._line.send(item, (fd,))
-                return
             except OSError:
-                self._end()
-        self._begin().send(item, (fd,))
+                self.end()
+        if self._line is None:
+            self._begin().send(item, (fd,))
+        self._waiting.append(os.dup(fd))
+
+    def _be(self, stems: Line, line: Line, stem: int) -> None:
+        stems.close()
+        self._leave()
+        _Maker(line, self._session, stem).serve()
+
+    def fileno(self) -> int:
+        """Give the descriptor by which it says something, -1 if there is none."""
+        return -1 if self._line is None else self._line.fileno()
+
+    def hear(self) -> None:
+        """Take note that a worker has its template, or that the maker has ended."""
+        assert self._line is not None
+        try:
+            self._line.receive()
+        except (EOFError, OSError):
+            self.end()
+        else:
+            os.close(self._waiting.pop(0))
 
     def _begin(self) -> Line:
         ours, theirs = pair()
         stem = os.getpid()
         pid = forked()
         if not pid:
-            ours.close()
-            self._leave()
-            be(_Maker(theirs, self._session, stem).serve)
+            be(lambda: self._be(ours, theirs, stem))
         theirs.close()
-        self._line = ours
+        self._line, self.pid = ours, pid
         try:
             self._pidfd = os.pidfd_open(pid)
         except OSError:
@@ -80,21 +108,21 @@ class Held:
             self._line.close()
         if self._pidfd >= 0:
             os.close(self._pidfd)
+        for fd in self._waiting:
+            os.close(fd)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End it, also while it makes a fixture, and wait until it is gone."""
         if self._pidfd >= 0:
             try:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
                 os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED)
             except (ProcessLookupError, ChildProcessError):
                 pass  # it has ended, and the stem has reaped it
+        while self._waiting:
+            hang_up(self._waiting.pop())
         self.leave()
-        self._line = None
-        self._pidfd = -1
-
-    def end(self) -> None:
-        """End it, also while it makes a fixture, and wait until it is gone."""
-        self._end()
+        self._line, self.pid, self._pidfd = None, 0, -1
 
 
 class _Maker:
@@ -119,18 +147,27 @@ class _Maker:
             try:
                 self._make(theirs, self._session.items[item])
             except OSError:
-                theirs.close()  # the worker is gone
-                continue
-            pid = forked()
-            if not pid:
-                self._line.close()
-                be(lambda line=theirs: _template(line, self._session))
-            self._templates.append(pid)
+                pass  # the worker is gone
+            else:
+                pid = forked()
+                if not pid:
+                    be(lambda line=theirs: self._be_template(line))
+                self._templates.append(pid)
             theirs.close()
+            self._line.send(TAKEN)
 
     def _make(self, line: Line, item: Any) -> None:
         if item.get_closest_marker("ranks").kwargs.get("method") != "spawn":
             sharedfixtures.make_for(item, lambda name: line.send(("making", name)))
+
+    def _be_template(self, line: Line) -> None:
+        self._line.close()
+        try:
+            whose = line.receive()
+        except (EOFError, OSError):
+            return
+        identity.take(self._session.config, whose)
+        Template(line, self._session, (), in_common=True).serve()
 
     def _reap(self) -> None:
         """Reap templates alone: a fixture may wait for processes of its own."""
@@ -142,12 +179,3 @@ def _reaped(pid: int) -> bool:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
         return True
-
-
-def _template(line: Line, session: Any) -> None:
-    try:
-        whose = line.receive()
-    except (EOFError, OSError):
-        return
-    identity.take(session.config, whose)
-    Template(line, session, (), in_common=True).serve()

@@ -10,6 +10,7 @@ report of the call gets what the ranks have to show, in `pytest_runtest_makerepo
 from __future__ import annotations
 
 import os
+import shutil
 from functools import partial
 
 import pytest
@@ -54,7 +55,8 @@ class Parent:
         self._keeping = Keeping(session, marked)
         self._line: Line | None = None
         self._waiting = False  # for a template that is in a row with those of other workers
-        self._making = ""  # the shared fixture that was begun last
+        self._files = ""  # the template's directory
+        self._making = ""  # the shared fixture that is being made
         self._count = 0
         self._slots = slots_of(session.config)
         self._terminal = terminal.descriptors(session.config)
@@ -153,6 +155,9 @@ class Parent:
                 self._drop()
             except (EOFError, OSError):
                 self._drop()
+                if self._files:
+                    shutil.rmtree(self._files, ignore_errors=True)  # it was killed, perhaps
+                    self._files = ""
                 if self._making or not self._waiting:
                     break
                 # The fixture of another worker has ended what this one was waiting for.
@@ -179,6 +184,8 @@ class Parent:
                     self._making = value
                 elif kind == "ready":
                     self._waiting = False
+                    pid, self._files = value
+                    line.ends_with(pid)
                 elif kind == "debug":
                     lent = terminal.Lent(self._terminal, value)
                     line.send(YOURS)

@@ -70,24 +70,27 @@ def wanted_by(item: Any) -> tuple[list[Any], dict[str, Any]]:
 
 def lacking(item: Any) -> list[str]:
     """Name the shared fixtures of a test that were not made yet."""
-    found: list[str] = []
-    for definition in wanted_by(item)[0]:
-        function = definition.func.procession_shared
-        if function not in values and function not in failures:
-            found.append(definition.argname)
-    return found
+    return [each.argname for each in wanted_by(item)[0] if _is_missing(each)]
+
+
+def _is_missing(definition: Any) -> bool:
+    function = definition.func.procession_shared
+    return function not in values and function not in failures
 
 
 def make_for(item: Any, tell: Callable[[str], None]) -> bool:
     """Make the shared fixtures of a test; says whether there are more than before.
 
-    tell: is called with the name of each before that is made, for it may end the process.
+    tell: is called with the name of each before that is made, for it may end the process, and with
+    "" when all are.
     """
     before = len(values) + len(failures)
     wanted, by_name = wanted_by(item)
     for definition in wanted:
-        tell(definition.argname)
-        make(definition, by_name)
+        if _is_missing(definition):
+            tell(definition.argname)
+            make(definition, by_name)
+    tell("")
     if len(values) + len(failures) == before:
         return False
     gc.collect()
@@ -100,9 +103,9 @@ def make(definition: Any, by_name: dict[str, Any]) -> None:
 
     by_name: the fixture definitions of a test.
     """
-    function = definition.func.procession_shared
-    if function in values or function in failures:
+    if not _is_missing(definition):
         return
+    function = definition.func.procession_shared
     try:
         needed: dict[str, Any] = {}
         for name in definition.argnames:

@@ -35,6 +35,7 @@ import select
 import signal
 import socket
 import sys
+from functools import partial
 
 from procession.pytest import identity, maker, spawned
 from procession.pytest.forks import be, forked
@@ -122,11 +123,24 @@ def grown(
         stream.flush()
     pid = forked()
     if not pid:
-        ours.close()
-        identity.let_go_of(pipes)
-        be(_Waiting(theirs, session, terminal, door, lock).run)
+        be(partial(_begin, ours, theirs, session, terminal, door, lock, pipes))
     theirs.close()
     return ours, pid
+
+
+def _begin(
+    parents: Line,
+    line: Line,
+    session: Any,
+    terminal: tuple[int, ...],
+    door: socket.socket | None,
+    lock: int,
+    pipes: Sequence[int],
+) -> None:
+    """Be a stem. Nothing here may fail outside of it: pytest would go on in two processes."""
+    parents.close()
+    identity.let_go_of(pipes)
+    _Waiting(line, session, terminal, door, lock).run()
 
 
 class _Owner:
@@ -183,6 +197,8 @@ class _Waiting:
                 self._reap()
             if self._door is not None and self._door.fileno() in ready:
                 self._let_in(self._door)
+            if self._maker is not None and self._maker.fileno() in ready:
+                self._maker.hear()
             for owner in list(self._owners):
                 if owner.line.fileno() in ready:
                     self._hear(owner)
@@ -196,6 +212,8 @@ class _Waiting:
         poll.register(self._own[0], select.POLLIN)
         if self._door is not None:
             poll.register(self._door, select.POLLIN)
+        if self._maker is not None and self._maker.fileno() >= 0:
+            poll.register(self._maker, select.POLLIN)
         for owner in self._owners:
             poll.register(owner.line, select.POLLIN)
             if owner.pidfd >= 0:
@@ -247,15 +265,18 @@ class _Waiting:
     def _fork(self, wish: str, value: Any, fds: list[int], owner: _Owner) -> None:
         pid = forked()
         if not pid:
-            self._leave()
-            if wish == "template":
-                mine = Line(socket.socket(fileno=fds[0]))
-                be(Template(mine, self._session, self._terminal).serve)
-            be(lambda: spawned.be_process(fds, value))
+            be(partial(self._be, wish, value, fds))
         if wish == "process":
             status = os.dup(fds[1])
             self._processes[pid] = (status, owner)
             spawned.told_pid(status, pid)
+
+    def _be(self, wish: str, value: Any, fds: list[int]) -> int | None:
+        """Be what was asked for, in a fork."""
+        self._leave()
+        if wish == "process":
+            return spawned.be_process(fds, value)
+        return Template(Line(socket.socket(fileno=fds[0])), self._session, self._terminal).serve()
 
     def _leave(self) -> None:
         """Give up what is the stem's, in what it has forked."""
@@ -268,7 +289,8 @@ class _Waiting:
             os.close(self._lock)
         if self._maker is not None:
             self._maker.leave()
-        for fd in (*self._own, *(status for status, _ in self._processes.values())):
+        statuses = (status for status, _ in self._processes.values())
+        for fd in (*self._own, *statuses):
             os.close(fd)
 
     def _reap(self) -> None:
@@ -279,7 +301,9 @@ class _Waiting:
                 return
             if not pid:
                 return
-            if pid in self._processes:
+            if self._maker is not None and pid == self._maker.pid:
+                self._maker.end()
+            elif pid in self._processes:
                 spawned.told_exit(self._processes.pop(pid)[0], status)
 
 

@@ -75,7 +75,7 @@ class Template:
         os.setpgid(0, 0)
         inrank.prepare(self._session.config)
         try:
-            self._line.send(("ready", None))
+            self._line.send(("ready", (os.getpid(), self._files)))
             while True:
                 request = self._line.receive()
                 came = self._run(request) if request != LEAVE else self._end_kept()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import array
+import os
 import pickle
+import select
 import socket
 import struct
 
@@ -21,10 +23,21 @@ class Line:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._got = bytearray()
+        self._pidfd = -1
 
     def fileno(self) -> int:
         """Give the descriptor, for selectors."""
         return self.sock.fileno()
+
+    def ends_with(self, pid: int) -> None:
+        """Take the end of the process at the other end for that of the line.
+
+        What it has forked may have a copy of its end, and live on.
+        """
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except OSError:
+            pass  # refused, or it has ended: then the line must do
 
     def send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
         """Send a message, with descriptors beside it. Raises OSError if the other end is gone."""
@@ -77,9 +90,25 @@ class Line:
         return messages, open_
 
     def _read(self, flags: int = 0) -> bool:
+        if self._pidfd >= 0 and not flags and not self._comes():
+            return False
         data = self.sock.recv(1 << 16, flags)
         self._got += data
         return bool(data)
+
+    def _comes(self) -> bool:
+        """Wait until something comes, or the end of the line; False if the process has ended.
+
+        Raises TimeoutError, as `recv` does.
+        """
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        poll.register(self._pidfd, select.POLLIN)
+        timeout = self.sock.gettimeout()
+        ready = poll.poll(None if timeout is None else timeout * 1000)
+        if not ready:
+            raise TimeoutError
+        return any(fd == self.sock.fileno() for fd, _ in ready)
 
     def _next(self) -> list[Any]:
         if len(self._got) < LENGTH.size:
@@ -94,6 +123,18 @@ class Line:
     def close(self) -> None:
         """Close this end."""
         self.sock.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+def hang_up(fd: int) -> None:
+    """End the line of which this is a copy of an end, whoever has further copies; closes it."""
+    with socket.socket(fileno=fd) as sock:
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the other end is closed
 
 
 def pair() -> tuple[Line, Line]:
