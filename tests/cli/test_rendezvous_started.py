@@ -242,6 +242,8 @@ def test_tasks_without_a_secret_say_once_who_may_join(tmp_path):
          "munge is not on the PATH: launchers need it to trust each other by MUNGE"),
         (["--rdzv-conf", "is_host=1"], {}, "is_host has no meaning here: the first of srun's"),
         (["--live"], {}, "--live cannot be where launchers on several machines are one job"),
+        # All of them refuse this, so the first one does not wait for the others.
+        (["--logs-specs", "nosuch"], {}, "there is no entry point 'nosuch' in torchrun.logs_specs"),
     ],
 )  # fmt: skip
 def test_refused(words, variables, said):

@@ -35,15 +35,35 @@ from procession.engines.rendezvous.terms import Terms
 from procession.explain.summary import summary
 from procession.group.group import Group
 from procession.group.handle import CONTROL
+from procession.output.plan import Output
 from procession.rules.tables import Phase
+from procession.values.base import Value
 from procession.values.environment import Node
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.events import Event
 from procession.values.policy import Logs
+from procession.values.spec import Spec
 
 OnEvent = Callable[[Event], object]
+Plan = Callable[[Spec, str], tuple[Spec, Output]]
 COME_WITHIN = 60.0  # seconds for launchers that one command has started, from its start on
 ANOTHERS: dict[str, Any] = {}  # in the place of a result that another launcher prints
+
+
+class _Part(Value):
+    """What this launcher has for its part in the job, whoever hosts the rendezvous.
+
+    own, plan: what this machine runs, and how it lays out logs, None as ever. trust: by what
+    launchers know each other.
+    """
+
+    prog: str
+    request: Request
+    on: EngineRequest
+    on_event: OnEvent | None
+    trust: Trust
+    own: Spec
+    plan: Plan | None
 
 
 def run_together(prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None) -> int:
@@ -69,14 +89,18 @@ def _run(
     terms = with_address(on.terms)
     try:
         trust = find_trust(terms)
+        # What all launchers refuse is refused before any of them waits for another one.
+        own = share_of(request.spec, terms)
+        plan = _plan_of(request, own)
         door = open_door(terms)
     except (SpecError, EngineError) as e:
         refuse(prog, str(e))
+    part = _Part(prog, request, on, on_event, trust, own, plan)
     if trust.note and terms.tells:
         say_note(trust.note)
     if door is None:
         waiting = Waiting(terms, _say if terms.tells else _say_nothing, may_host=True)
-        joined = _join(prog, request, on, terms, trust, on_event, waiting)
+        joined = _join(part, terms, waiting)
         if waiting.door is None:
             return joined
         door, terms = waiting.door, terms.__replace__(join=waiting.left)
@@ -84,7 +108,7 @@ def _run(
     roll = Roll(terms)
     try:
         at = terms.__replace__(port=door.getsockname()[1], further=())
-        return _host(prog, request, on, at, door, trust, on_event, roll=roll)
+        return _host(part, at, door, roll=roll)
     finally:
         door.close()
         left = began + min(COME_WITHIN, terms.join) - time.monotonic()
@@ -99,23 +123,12 @@ def _say_nothing(_: str) -> None:
     """Another launcher says it on this console."""
 
 
-def _join(
-    prog: str,
-    request: Request,
-    on: EngineRequest,
-    terms: Terms,
-    trust: Trust,
-    on_event: OnEvent | None,
-    waiting: Waiting,
-) -> tuple[int, Any]:
+def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
     """Be a launcher that does not host the rendezvous; gives what `_run` gives.
 
     waiting: has a door after this if this launcher is to host the rendezvous after all.
     """
-    try:
-        spec = share_of(request.spec, terms)
-    except SpecError as e:
-        refuse(prog, str(e))
+    request, own, trust = part.request, part.own, part.trust
     signals = [
         number
         for number in {*request.signals, *request.notices, *request.forward}
@@ -124,16 +137,16 @@ def _join(
     with ExitStack() as open_:
         succession = open_.enter_context(Succession(terms))
         agent, at = (
-            make_agent(spec, terms, trust, hosts=False, signals=signals, say=_say, waiting=waiting),
+            make_agent(own, terms, trust, hosts=False, signals=signals, say=_say, waiting=waiting),
             terms,
         )
         while True:
             succession.introduce(agent)
             with ExitStack() as round:
-                _equip(prog, agent, request)
+                _equip(agent, part.plan)
                 if request.status is not None:
                     _say_status(agent, request.status, round)
-                verdict = take_part(agent, at, spec.name)
+                verdict = take_part(agent, at, own.name)
             if waiting.door is not None:
                 return 0, None
             if not succession.goes_on(agent):
@@ -149,24 +162,26 @@ def _join(
                 break
             at = succession.terms_of_elders()
             also = [(elder.address, elder.port) for elder in elders[1:]]
-            agent = make_agent(spec, at, trust, hosts=False, signals=signals, say=_say, also=also)
+            agent = make_agent(own, at, trust, hosts=False, signals=signals, say=_say, also=also)
         at, door = succession.take_over()
         _say(f"this machine hosts the rendezvous now, at {at.at}")
-        return _host(prog, request, on, at, door, trust, on_event, succession)
+        return _host(part, at, door, succession)
 
 
-def _equip(prog: str, agent: Agent, request: Request) -> None:
-    """Have the ranks of this machine lay out their logs as the command line says."""
+def _plan_of(request: Request, own: Spec) -> Plan | None:
+    """Give how the ranks of this machine lay out their logs, if the command line says it."""
     if not request.logs_specs:
-        return
+        return None
     from procession.cli.logs_specs import make_specs, planned_by
 
+    specs = make_specs(own, request.logs_specs, request.where("logs_specs"))
+    return lambda spec, _: planned_by(specs, spec)
+
+
+def _equip(agent: Agent, plan: Plan | None) -> None:
     assert agent.own is not None
-    try:
-        specs = make_specs(agent.own.spec, request.logs_specs, request.where("logs_specs"))
-    except SpecError as e:
-        refuse(prog, str(e))
-    agent.own.plan = lambda spec, _: planned_by(specs, spec)
+    if plan is not None:
+        agent.own.plan = plan
 
 
 def _say_status(agent: Agent, every: float, open_: ExitStack) -> None:
@@ -187,13 +202,9 @@ def _say_status(agent: Agent, every: float, open_: ExitStack) -> None:
 
 
 def _host(
-    prog: str,
-    request: Request,
-    on: EngineRequest,
+    part: _Part,
     terms: Terms,
     door: socket.socket,
-    trust: Trust,
-    on_event: OnEvent | None,
     succession: Succession | None = None,
     roll: Roll | None = None,
 ) -> tuple[int, Any]:
@@ -201,6 +212,7 @@ def _host(
 
     succession: where the host before is lost. roll: takes note of who comes.
     """
+    request, own = part.request, part.own
     signals: RunSignals
     result: dict[str, Any] = {}
 
@@ -213,29 +225,28 @@ def _host(
     if request.logs_specs:  # files are where it says, on each machine
         whole = whole.__replace__(logs=Logs(prefix=whole.logs.prefix))
     try:
-        spec = share_of(request.spec, terms)
-        agent = make_agent(spec, terms, trust, hosts=True, say=_say)
-        _equip(prog, agent, request)
+        agent = make_agent(own, terms, part.trust, hosts=True, say=_say)
+        _equip(agent, part.plan)
         (succession or Succession(terms, hosts=True)).introduce(agent)
         job = make_hosted_job(
             whole,
             terms,
             door,
-            trust,
+            part.trust,
             agent=agent,
             roll=roll,
             last_words=last_words,
             elects=True,
             inherits=succession.will if succession is not None else None,
-            link_encryption=on.link_encryption,
+            link_encryption=part.on.link_encryption,
             on_failure=request.spec.on_failure,
-            on_event=on_event,
+            on_event=part.on_event,
             control=os.environ.get(CONTROL) != "0",
         )
     except (SpecError, EngineError) as e:
-        refuse(prog, str(e))
+        refuse(part.prog, str(e))
     except OSError as e:
-        refuse(prog, f"cannot prepare the run: {e}")
+        refuse(part.prog, f"cannot prepare the run: {e}")
     signals = job_signals(job, request)
     with ExitStack() as open_:
         if request.status is not None:
@@ -247,7 +258,7 @@ def _host(
         code = conducted(job, signals)
     if signals.received and roll is not None:
         roll.expect_nobody()  # who has stopped this launcher stops the others as well
-    spare = say_spare(agent, spec.name)
+    spare = say_spare(agent, own.name)
     if spare:
         say_line(spare)
     return code, {**result, "exit_code": code} if result else None
