@@ -1,5 +1,6 @@
 """Ranks in a namespace of pids, or in a cgroup: nothing outlives them, and all else is as ever."""
 
+import fcntl
 import os
 import re
 import signal
@@ -303,6 +304,36 @@ def test_restarts(contain, tmp_path):
     restart = Restart(max=2, backoff=0.01)
     values = procession.run(work, nproc=1, contain=contain, restart=restart)
     assert values == ["xx"]
+
+
+@pytest.mark.parametrize("contain", ["forkserver", *sorted(NEEDED)])
+def test_what_a_rank_has_left_ends_when_it_starts_again(contain, tmp_path):
+    """Its sleep holds a lock, for which the rank waits in its next life."""
+    if contain in NEEDED:
+        need(contain)
+
+    def work():
+        if os.environ["RANK"] == "1":
+            until((tmp_path / "done").exists, "rank 0 in its second life")
+            return
+        with open(tmp_path / "lock", "w") as lock:
+            if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                subprocess.Popen(["sleep", "1000"], pass_fds=[lock.fileno()])
+                os._exit(3)
+
+            def free():
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return False
+                return True
+
+            until(free, "the lock")
+        (tmp_path / "done").touch()
+
+    restart = Restart(max=1, backoff=0.01, scope="rank")
+    procession.run(work, nproc=2, contain=contain, restart=restart)
 
 
 def test_the_forkserver_alone_is_killed_and_the_group_starts_again(contain, tmp_path):

@@ -50,8 +50,9 @@ def test_what_is_left_of_a_rank_is_not_looked_for_in_the_session_of_another():
 other = begin(signal.pause)
 while os.getsid(other) != other:
     pass
+children.add(0, other, 22)
 children.add(1, other, 33)
-children.clean(other)
+children.clean(0)
 assert os.waitid(os.P_PID, other, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 os.kill(other, signal.SIGTERM)
 dead(other)

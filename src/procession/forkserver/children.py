@@ -41,6 +41,7 @@ class Children:
         self._report = report
         self._pids: dict[int, int] = {}  # rank -> pid, until it is reaped
         self._ranks: dict[int, tuple[int, int]] = {}  # pid -> rank, and when it began, until then
+        self._sessions: dict[int, int] = {}  # rank -> the session of the process it had last
         self._sweep = 0  # the signal of a sweep in progress
         self._sweep_of = 0  # its number
         self._swept: set[int] = set()  # pids that got it
@@ -63,6 +64,7 @@ class Children:
     def add(self, rank: int, pid: int, began: int) -> None:
         """Take note of a rank that was started, and when: that tells its processes apart."""
         self._pids[rank], self._ranks[pid] = pid, (rank, began)
+        self._sessions[rank] = pid
 
     def _began(self, rank: int) -> int:
         """Tell when a rank's process began, 0 if it has none."""
@@ -105,13 +107,14 @@ class Children:
         self._sweep, self._sweep_of, self._swept = number, which, set()
         self.reap()
 
-    def clean(self, session: int) -> None:
-        """Kill what a rank that starts again has left in its session.
+    def clean(self, rank: int) -> None:
+        """Kill what a rank that is to start again has left in its session.
 
         If nothing was left, another rank may have the number of that session by now.
         """
         self.reap()
-        if session not in self._ranks:
+        session = self._sessions.pop(rank, None)
+        if session is not None and session not in self._ranks:
             self._cleaned.add(session)
             self.reap()
 

@@ -14,7 +14,7 @@ From the launcher:
     ("cancel",)                    start none of those that have not been started
     ("signal", number, [rank])     signal the processes of these ranks
     ("sweep", number, which)       signal whatever is left, and say when nothing is
-    ("clean", pid)                 kill what this rank, which has ended, left in its session
+    ("clean", rank)                kill what this rank, which has ended, left in its session
     ("do", which, by, message)     obey that message and say so, but not later than `by`, if not 0
     ("release",)                   a fork of the launcher: no more ranks; hold nothing of its
     ("idle", seconds)              the group is over; go if nothing comes for so long (None: stay)

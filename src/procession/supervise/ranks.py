@@ -54,12 +54,11 @@ class Ranks:
         """
         return self.records[rank].started_at == began
 
-    def renew(self, rank: int) -> int | None:
-        """Expect a new process of one rank; gives the pid of the one that it had."""
+    def renew(self, rank: int) -> None:
+        """Expect a new process of one rank."""
         old = self.records[rank]
         self.records[rank] = RankRecord(rank, attempt=old.attempt + 1)
         self.sources[rank] = Sources()
-        return old.pid
 
     # -- signals
 

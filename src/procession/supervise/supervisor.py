@@ -351,9 +351,8 @@ class Supervisor:
 
     def _respawn(self, rank: int) -> None:
         """Start one rank again, when its time has come."""
-        old = self._ranks.renew(rank)
-        if old is not None:
-            self._link.send("clean", old)
+        self._ranks.renew(rank)
+        self._link.send("clean", rank)
         self._starts.again(rank, self.recovery.delay)
 
     def _swept(self) -> None:
