@@ -104,7 +104,7 @@ def test_the_host_is_killed(machines, training):
 def test_the_network_is_cut(machines, training):
     """The side of the host has one machine of three, and ends; the other has two, and goes on."""
     script, log = training
-    with launched(machines, "1:3", script, log, lease=15) as (first, second, third):
+    with launched(machines, "1:3", script, log, lease=8) as (first, second, third):
         first.shows(b"rank 0 of 3 from step False, 0", patience=PATIENCE)
         until(log.exists, "it counts", PATIENCE)
         machines[0].cut()

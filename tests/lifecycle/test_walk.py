@@ -5,8 +5,6 @@ states that follow are visited once. States that differ only in what no later st
 are one (see `key_of`), and ranks are interchangeable: 46,000 states, 780,000 steps.
 """
 
-import copy
-
 import pytest
 
 from seams.rules import (
@@ -153,10 +151,17 @@ def world_of(key):
 
 def copied(world):
     """Copy a world, its ranks and what an event may change in it: faster than from its key."""
-    again, life = copy.copy(world), copy.copy(world.life)
-    again.life, life.ranks = life, [copy.copy(rank) for rank in life.ranks]
+    again, life = _copy(world), _copy(world.life)
+    again.life, life.ranks = life, [_copy(rank) for rank in life.ranks]
     again.stop_due, again.kill_due = {*world.stop_due}, {*world.kill_due}
     again.armed = {**world.armed}
+    return again
+
+
+def _copy(made):
+    """Do what `copy.copy` does for such objects, in a third of the time."""
+    again = object.__new__(type(made))
+    again.__dict__.update(made.__dict__)
     return again
 
 
