@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 from procession.values.errors import ProcessionError
+from procession.values.typed import is_count
 from procession.worker import outcome
 
 LOOPBACK = ("127.", "localhost", "::1")
@@ -96,6 +97,6 @@ def _variable(name: str) -> str:
 
 def _number(name: str) -> int:
     text = _variable(name)
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    if not is_count(text):
         raise ProcessionError(f"{name}={text!r} is not a number")
     return int(text)

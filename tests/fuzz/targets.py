@@ -29,6 +29,7 @@ from worded import (
     ERRORS,
     LINE,
     PJRT,
+    STARTERS,
     STREAMS,
     TOML,
     XRT,
@@ -36,6 +37,7 @@ from worded import (
     check_error_file,
     check_options,
     check_pjrt,
+    check_starters,
     check_std,
     check_texts,
     check_toml,
@@ -75,6 +77,7 @@ TARGETS = {
     "std": (STREAMS, check_std),
     "xrt": (XRT, check_xrt),
     "pjrt": (PJRT, check_pjrt),
+    "starters": (STARTERS, check_starters),
     "rdzv_conf": (st.one_of(CONF, TEXTS), check_conf),
     "texts": (TEXTS, check_texts),
 }

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from inputs import JSON, NUMBERS, TEXTS, damaged, fields, lines_of
 
 from procession.elastic.errors import ProcessFailure
-from seams.cli import make_request, read_engine, read_line, read_preemption
+from seams.cli import make_request, read_engine, read_line, read_preemption, read_started
 from seams.devices import topology_from_variables
+from seams.jobs import EngineError
 from seams.output import read_error_file
 from seams.rendezvous import Terms, parse_conf, read_terms, terms_of_conf
+from seams.slurm import read_allocation, read_task
 from seams.ssh import parse_hostfile, parse_hosts
 from seams.values import SpecError, Std, parse_ranks, read_size
 from seams.warm import read_limits, read_warm
@@ -209,6 +211,39 @@ CONF = st.lists(
     ).map("".join),
     max_size=4,
 ).map(",".join)  # fmt: skip
+
+
+def check_starters(env):
+    """The variables of mpirun, mpiexec and srun, and those of a Slurm job."""
+    refused(read_started, env)
+    for read in (read_task, read_allocation):
+        with contextlib.suppress(EngineError):
+            read(env)
+
+
+SLURM = {
+    "SLURM_JOB_ID": "811", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_LOCALID": "0", "SLURM_NODEID": "1", "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    "SLURM_CPUS_PER_TASK": "3", "SLURM_NTASKS_PER_NODE": "1", "SLURM_NTASKS": "2",
+    "SLURM_TASKS_PER_NODE": "1(x2)", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NNODES": "2",
+    "SLURM_GPUS_ON_NODE": "a100:2", "SLURM_CPUS_ON_NODE": "8",
+}  # fmt: skip
+MPI = {
+    "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0",
+    "MPI_LOCALNRANKS": "1",
+}  # fmt: skip
+LISTS = st.lists(
+    st.sampled_from(["n", "[", "]", "1", "2", "-", ",", "(x", ")", "0", "9" * 5000, "4294967290"]),
+    max_size=8,
+).map("".join)
+STARTERS = st.tuples(
+    st.sampled_from([SLURM, MPI, {**SLURM, **MPI}]),
+    st.dictionaries(
+        st.sampled_from([*SLURM, *MPI]), st.one_of(st.none(), NUMBERS, TEXTS, LISTS), max_size=4
+    ),
+).map(lambda both: {k: v for k, v in {**both[0], **both[1]}.items() if v is not None})
 
 
 def check_texts(text):

@@ -23,6 +23,7 @@ __getattr__ = lazily(
             "LONGEST_RANKS by_rank fold_ranks format_ranks is_by_rank parse_ranks short_ranks"
         ),
         "procession.values.spec": "make_spec",
+        "procession.values.typed": "is_count",
         "procession.values.variables": "among",
     }
 )

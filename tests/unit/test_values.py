@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from procession import Logs, Restart, Std, Stop
-from seams.values import Record, Value
+from seams.values import Record, Value, is_count
 
 
 class Point(Value):
@@ -68,3 +68,16 @@ def test_what_dataclasses_asks_for():
     assert dataclasses.asdict(Point(1)) == {"x": 1, "y": 2}
     assert list(inspect.signature(Point).parameters) == ["x", "y"]
     assert Point.__match_args__ == ("x", "y")
+
+
+@pytest.mark.parametrize("text", ["0", "007", "9" * 9])
+def test_a_count(text):
+    assert is_count(text)
+    assert is_count(text, len(text))
+    assert not is_count(text, len(text) - 1)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", "1.0", " 1", "1_0", "\u0663", "\u00b2", "9" * 10])
+def test_no_count(text):
+    """`int` takes some of these, as it takes digits of other scripts."""
+    assert not is_count(text)

@@ -17,6 +17,7 @@ import signal
 import time
 
 from procession.values.errors import SpecError
+from procession.values.typed import is_count
 
 KILL_WAIT = 30.0  # seconds
 POD_GRACE = 30.0
@@ -58,7 +59,7 @@ def read_preemption(text: str, where: str) -> dict[int, float]:
 def seconds_left(said: float, number: int) -> float:
     """Give the seconds that are left now: `said`, or less if Slurm's job ends earlier."""
     text = os.environ.get(JOB_END, "")
-    if number == signal.SIGTERM or not (text.isdecimal() and len(text) < 20):
+    if number == signal.SIGTERM or not is_count(text, 19):
         return said
     known = int(text) - time.time()
     return min(said, known) if known > 0 else said

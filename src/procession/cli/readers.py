@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 
 from procession.values.errors import SpecError
+from procession.values.typed import is_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ NOT_TO_BE_HANDLED = (signal.SIGKILL, signal.SIGSTOP)
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a text is a count: decimal digits, at most six."""
-    return text.isascii() and text.isdecimal() and len(text) <= 6
+    """Tell whether a text is a count of at most six digits."""
+    return is_count(text, 6)
 
 
 def seconds(what: str, least: float, most: float = MOST_SECONDS) -> Reader:
@@ -46,8 +47,7 @@ def count(what: str, least: int, most: int = 999_999) -> Reader:
     """Make a reader of numbers from `least` to `most`. what: says in a refusal what it must be."""
 
     def read(text: str, where: str) -> int:
-        digits = text.isascii() and text.isdecimal() and len(text) <= 10
-        if not (digits and least <= int(text) <= most):
+        if not (is_count(text, 10) and least <= int(text) <= most):
             raise SpecError(f"{where} must be {what}, not {text!r}")
         return int(text)
 
@@ -127,7 +127,7 @@ def signals(text: str, where: str) -> tuple[int, ...]:
 
 def any_signal(text: str, where: str) -> int:
     """Read a signal: its number, or its name with or without SIG."""
-    if text.isdecimal() and len(text) < 4 and int(text) in signal.valid_signals():
+    if is_count(text, 3) and int(text) in signal.valid_signals():
         return int(text)
     name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
     number = getattr(signal, name, None)

@@ -22,7 +22,7 @@ from procession.cli.option import Option
 from procession.cli.settings import Settings
 from procession.cli.words import HELP, Given, near
 from procession.values.errors import SpecError
-from procession.values.typed import cast
+from procession.values.typed import cast, is_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _from_variables(settings: Settings, options: Options, prefixes: tuple[str, .
             if option.metavar:
                 settings.add(key, text, variable, RANKS[prefix])
                 continue
-            if not text.removeprefix("-").isdecimal():
+            if not is_count(text.removeprefix("-")):
                 raise SpecError(f"{variable} must be 0 or 1, not {text!r}")
             settings.add(key, int(text) != 0, variable, RANKS[prefix])
 

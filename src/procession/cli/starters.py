@@ -21,6 +21,7 @@ from procession.engines.slurm.allocation import read_task
 from procession.system.ports import FIRST, LAST
 from procession.values.base import Value
 from procession.values.errors import SpecError
+from procession.values.typed import is_count
 
 OWN = "for a group of its own, write --nnodes 1"
 
@@ -133,7 +134,7 @@ def _slurm(env: Mapping[str, str]) -> Started | None:
     return Started(
         "srun", "SLURM_PROCID", task.number, task.count, local, here[machine], machine, machines,
         address=task.nodes[0], job=f"slurm_{task.job}.{task.step}",
-        cpus=int(cpus) if cpus.isdecimal() else 0,
+        cpus=int(cpus) if is_count(cpus) else 0,
     )  # fmt: skip
 
 
@@ -141,7 +142,7 @@ def _numbers(env: Mapping[str, str], *names: str) -> list[int]:
     found: list[int] = []
     for name in names:
         text = env.get(name, "")
-        if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+        if not is_count(text):
             said = f"is {text!r}, no number" if name in env else "is missing beside the others"
             raise SpecError(f"{name} {said}: who has set these variables? {OWN}")
         found.append(int(text))

@@ -226,7 +226,7 @@ def choose(word: str, runs: Sequence[Run], here: Mapping[str, str] = NOWHERE) ->
         return max(own or runs, key=lambda run: run.began)
     ways = (
         [run for run in runs if run.id == word],
-        [r for r in runs if word.isdecimal() and (r.launcher == int(word) or r.slurm_job == word)],
+        [r for r in runs if word.isdecimal() and word in (str(r.launcher), r.slurm_job)],
         [run for run in runs if run.name == word],
         [run for run in runs if run.id.startswith(word)],
         [run for run in runs if run.id.rpartition("_")[2].startswith(word)],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from procession.devices.topology import Topology
 from procession.values.errors import SpecError
+from procession.values.typed import is_count
 
 Variables = dict[str, str | None]  # to add to a rank's environment; None takes one away
 
@@ -99,7 +100,7 @@ def read_devices(variable: str, text: str) -> list[str]:
 
 def is_number(word: str) -> bool:
     """Tell whether a device is named by its number."""
-    return word.isascii() and word.isdecimal() and len(word) <= LONGEST_NUMBER
+    return is_count(word, LONGEST_NUMBER)
 
 
 def read_count(variable: str, text: str) -> int:

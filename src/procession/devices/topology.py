@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from procession.values.errors import SpecError
+from procession.values.typed import is_count
 
 Shape = tuple[int, int, int]
 
@@ -105,7 +106,7 @@ def make_topology(
             "TPU_CHIPS_PER_HOST_BOUNDS"
         )
     named = tuple(hosts) if len(hosts) > 1 else ("localhost",)
-    if not _is_number(worker) or (len(named) > 1 and int(worker) >= len(named)):
+    if not is_count(worker) or (len(named) > 1 and int(worker) >= len(named)):
         raise SpecError(f"TPU worker {worker!r}: the workers are 0 to {len(named) - 1}")
     if math.prod(chips) % len(named):
         raise SpecError(
@@ -132,14 +133,10 @@ def _bounds(
     return None
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 10
-
-
 def read_shape(name: str, text: str) -> Shape:
     """Read three counts such as `2,2,1`. Raises SpecError."""
     parts = [p.strip() for p in text.split(",")]
-    if len(parts) != 3 or not all(_is_number(p) and int(p) for p in parts):
+    if len(parts) != 3 or not all(is_count(p) and int(p) for p in parts):
         raise SpecError(f"{name}={text!r} is not three counts, such as 2,2,1")
     return int(parts[0]), int(parts[1]), int(parts[2])
 

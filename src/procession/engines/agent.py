@@ -231,14 +231,20 @@ class Agent:
                 **self._as_heir(link),
             },
         )
-        self._loop.after("greeting", patience, lambda: link.lose("it does not answer"))
+
+        def give_up() -> None:
+            if not self._welcome:  # else the answer came in the same turn
+                link.lose("it does not answer")
+
+        self._loop.after("greeting", patience, give_up)
         while not (faults or self._welcome or self._over):
             self._loop.turn()
         self._loop.cancel("greeting")
-        if faults:
-            return faults[0]
-        link.on_lost(self._lose)
-        return ""
+        if self._welcome:
+            link.on_lost(self._lose)
+            if faults:  # after the welcome: nothing will tell of it again
+                self._lose(faults[0])
+        return faults[0] if faults else ""
 
     def _as_heir(self, link: Link) -> dict[str, Any]:
         """Say how others find this launcher if it takes over."""

@@ -14,7 +14,7 @@ from procession.engines.reception import Reception
 from procession.engines.roster import AgentRecord
 from procession.engines.will import Heir, Will
 from procession.engines.work import Work
-from procession.explain.ends import not_started
+from procession.explain.ends import none_started
 from procession.explain.facts import facts_of_failure, facts_of_start
 from procession.supervise.journal import Journal
 from procession.values.errors import GroupEnd, Outcome
@@ -153,7 +153,7 @@ class JobState:
         last, name = self.last, self.work.spec.name
         world = self.work.world
         if self.life.missing and last is None:
-            cause = not_started(f"could not be started, nor any other rank: {self._missing()}")
+            cause = none_started(self._missing())
             return GroupEnd(name, world, failures=(cause,), notes=tuple(notes))
         if self.life.missing and last is not None:
             return last.__replace__(notes=(*last.notes, *notes, self._missing()))

@@ -279,10 +279,16 @@ def not_started(message: str, note: str = "") -> RankEnd:
     return RankEnd(0, None, Outcome.NOT_STARTED, message=message, happened_at=at, note=note)
 
 
+def none_started(why: str, note: str = "") -> RankEnd:
+    """The same, where the reason is one of the whole group or job."""
+    from procession.explain.messages import NONE_STARTED
+
+    return not_started(f"{NONE_STARTED}{why}", note)
+
+
 def start_failed(spec: Spec, e: OSError) -> StartFailed:
     """Give the failure of a group of which nothing could be started."""
-    message = f"could not be started, nor any other rank: {e.strerror or e}"
-    cause = not_started(message, START_HINTS.get(e.errno or 0, ""))
+    cause = none_started(e.strerror or str(e), START_HINTS.get(e.errno or 0, ""))
     end = placed_in_job(GroupEnd(spec.name, spec.nproc, failures=(cause,)), spec)
     return StartFailed(end, harmless_report(end))
 

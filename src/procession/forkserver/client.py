@@ -342,10 +342,11 @@ class ForkServer:
         self.lost = True
         self.drop_unsent()
         self._receiver.close()
-        self._bell.close()
         if self.intact:
+            self._bell.close()
             self._sock.close()
         else:
+            self._bell.forget_descriptors()
             self._sock.detach()
             self._process.forget_descriptor()
             if self._inside is not None:

@@ -19,7 +19,7 @@ from types import TracebackType
 from procession.values.base import Value
 from procession.values.errors import RemoteError
 from procession.values.program import Command, Function
-from procession.values.typed import cast
+from procession.values.typed import cast, is_count
 from procession.worker.frames import (
     DONE,
     ERROR,
@@ -108,11 +108,7 @@ def _early_record(body: bytes) -> Description:
     kind, _, rest = body.decode(errors="replace").partition("\0")
     code, _, cls = rest.partition("\0")
     known: Description = {"kind": kind, "type": cls}
-    return _checked({**known, "code": int(code)} if _is_small_number(code) else known)
-
-
-def _is_small_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 4
+    return _checked({**known, "code": int(code)} if is_count(code, 3) else known)
 
 
 def _checked(record: Description) -> Description:

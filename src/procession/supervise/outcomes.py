@@ -89,9 +89,8 @@ class Outcomes(Record):
     def of_start(self, why: str, notes: Sequence[str]) -> GroupEnd:
         """Say once, for all ranks, that none was started; why: what became of the forkserver."""
         spec, run_dir = self._spec, self._resources.run_dir
-        text = f"could not be started, nor any other rank: its forkserver is gone ({why})"
         path = run_dir.path if run_dir.kept else ""
-        failures = (ends.not_started(text),)
+        failures = (ends.none_started(f"its forkserver is gone ({why})"),)
         end = GroupEnd(spec.name, spec.nproc, failures=failures, run_dir=path, notes=tuple(notes))
         return ends.placed_in_job(end, spec)
 

@@ -42,6 +42,12 @@ class Bell:
             each.close()
         self._sockets = ()
 
+    def forget_descriptors(self) -> None:
+        """Close nothing: something else may have these numbers now."""
+        for each in self._sockets:
+            each.detach()
+        self._sockets = ()
+
 
 def wake_no_more(fd: int) -> None:
     """Take that back. Raises OSError."""

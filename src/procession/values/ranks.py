@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from procession.values.typed import cast
+from procession.values.typed import cast, is_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,17 +52,13 @@ def parse_ranks(text: str) -> frozenset[int]:
     ranks: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not _is_rank(first) or (dash and not _is_rank(last)):
+        if not is_count(first, 6) or (dash and not is_count(last, 6)):
             raise ValueError(f"not a list of ranks: {text!r}; write, for example, 0,2,5-7")
         low, high = int(first), int(last) if dash else int(first)
         if low > high:
             raise ValueError(f"not a range of ranks: {part.strip()!r}; the smaller comes first")
         ranks.update(range(low, high + 1))
     return frozenset(ranks)
-
-
-def _is_rank(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 6
 
 
 def fold_ranks(ranks: Iterable[int]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from procession.values.typed import is_count
+
 MOST, MOST_MEMORY = "PROCESSION_WARM_MOST", "PROCESSION_WARM_MEMORY"
 DEFAULT_MOST = 8
 DEFAULT_MEMORY = 4 << 30
@@ -17,10 +19,6 @@ def read_limits(env: Mapping[str, str]) -> tuple[int, int]:
     digits = size.rstrip("KMGT")
     unit = UNITS.get(size[len(digits) :], 0)
     return (
-        int(most) if _is_count(most) else DEFAULT_MOST,
-        int(digits) * unit if _is_count(digits) and unit else DEFAULT_MEMORY,
+        int(most) if is_count(most, 19) else DEFAULT_MOST,
+        int(digits) * unit if is_count(digits, 19) and unit else DEFAULT_MEMORY,
     )
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 20

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from procession.values.errors import RemoteError, SpecError
+from procession.values.typed import is_count
 
 TYPE_CHECKING = False  # ranks import this, too
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _checked(fn: Any, args: Any) -> tuple[Any, ...]:
 
 def _flag(name: str) -> bool:
     text = os.environ.get(name, "")
-    return text == "true" or (text.isdecimal() and int(text) > 0)
+    return text == "true" or (is_count(text) and int(text) > 0)
 
 
 def _set_up() -> str | None:

@@ -26,7 +26,7 @@ from procession.prepare.results import value_of
 from procession.rules.tables import Phase
 from procession.values.errors import GroupEnd, GroupFailed, SpecError
 from procession.values.spec import Spec, make_spec
-from procession.values.typed import cast
+from procession.values.typed import cast, is_count
 
 HERE = 'rendezvous={"endpoint": "HOST:PORT"}'
 
@@ -121,11 +121,11 @@ def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) ->
     host, colon, port = endpoint.rpartition(":")
     if not colon or endpoint.endswith("]"):
         host, port = endpoint, str(PORT)
-    if not host or not _is_count(port) or not int(port) < 65536:
+    if not host or not _is_positive(port) or not int(port) < 65536:
         raise SpecError(f"rendezvous must be at 'HOST:PORT', not {endpoint!r}")
     least, _, most = str(nnodes).partition(":")
     most = most or least
-    if not (_is_count(least) and _is_count(most) and int(least) <= int(most)):
+    if not (_is_positive(least) and _is_positive(most) and int(least) <= int(most)):
         raise SpecError(f"nnodes must be a count, or 'MIN:MAX', not {nnodes!r}")
     conf = {name: str(int(v) if v in (True, False) else v) for name, v in said.items()}
     fields = terms_of_conf(conf, "rendezvous", static=False)
@@ -140,8 +140,8 @@ def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) ->
     )
 
 
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and int(text[:9]) > 0 and len(text) < 10
+def _is_positive(text: str) -> bool:
+    return is_count(text) and int(text) > 0
 
 
 def _join(

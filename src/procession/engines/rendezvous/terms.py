@@ -9,6 +9,7 @@ from typing import Any
 
 from procession.values.base import Value
 from procession.values.errors import SpecError
+from procession.values.typed import is_count
 
 PORT = 29400  # torchrun's, where an endpoint has none
 SPARES = 64  # launchers beyond --nnodes that may wait for a place
@@ -158,7 +159,7 @@ def _seconds(text: str, where: str) -> float:
 
 
 def _count(text: str, where: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) < 10**6):
+    if not (is_count(text) and 0 < int(text) < 10**6):
         raise SpecError(f"{where} must be a count of 1 or more, not {text!r}")
     return int(text)
 

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 
 from procession.engines.contract import EngineError
 from procession.values.base import Value
+from procession.values.typed import is_count
 
 SPECIAL_STEPS = 0xFFFFFFF0
-COUNTED = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+COUNTED = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
+MOST = 100_000  # nodes in a list: more than any cluster has
 BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
@@ -94,7 +96,7 @@ def read_task(env: Mapping[str, str]) -> Task | None:
     Raises EngineError for one that cannot be read.
     """
     step = env.get("SLURM_STEP_ID", "")
-    if not step.isdecimal() or int(step) >= SPECIAL_STEPS or "SLURM_PROCID" not in env:
+    if not is_count(step, 10) or int(step) >= SPECIAL_STEPS or "SLURM_PROCID" not in env:
         return None
     return Task(
         job=env.get("SLURM_JOB_ID", ""),
@@ -120,6 +122,8 @@ def expand(text: str) -> tuple[str, ...]:
         for match in BRACKETS.finditer(part):
             before, at = part[at : match.start()], match.end()
             numbers = [n for piece in match[1].split(",") for n in _range(piece, text)]
+            if len(names) * len(numbers) > MOST:
+                raise EngineError(f"Slurm's list has more than {MOST} nodes: {text[:100]!r}")
             names = [name + before + number for name in names for number in numbers]
         found += [name + part[at:] for name in names]
     if not found or not all(n and n.isprintable() and not {*n} & {*"[], "} for n in found):
@@ -132,7 +136,7 @@ def counts(text: str) -> tuple[int, ...]:
     found: list[int] = []
     for part in text.split(","):
         match = COUNTED.fullmatch(part)
-        if match is None:
+        if match is None or int(match[2] or 1) > MOST:
             raise EngineError(f"Slurm's list of counts cannot be read: {text!r}")
         found += [int(match[1])] * int(match[2] or 1)
     return tuple(found)
@@ -145,7 +149,8 @@ def _split(text: str) -> list[str]:
 
 def _range(piece: str, text: str) -> list[str]:
     first, dash, last = piece.partition("-")
-    if not first.isdecimal() or (dash and not (last.isdecimal() and int(first) <= int(last))):
+    ordered = is_count(first) and (not dash or (is_count(last) and int(first) <= int(last)))
+    if not ordered or int(last or first) - int(first) >= MOST:
         raise EngineError(f"Slurm's list of nodes cannot be read: {text!r}")
     numbers = range(int(first), int(last or first) + 1)
     return [str(number).zfill(len(first)) for number in numbers]
@@ -165,6 +170,6 @@ def _count(env: Mapping[str, str], name: str) -> int | None:
     text = env.get(name, "").rpartition(":")[2]
     if not text:
         return None
-    if not text.isdecimal():
+    if not is_count(text):
         raise EngineError(f"{name} must be a count, not {env[name]!r}")
     return int(text)

@@ -37,7 +37,7 @@ OUTCOMES = {
     Outcome.UNKNOWN: "P114",
 }
 OUT_OF_MEMORY = "P104"
-NO_MACHINES = "could not be started, nor any other rank: "  # how a job's start begins that failed
+NONE_STARTED = "could not be started, nor any other rank: "  # then why
 
 
 def entries() -> dict[str, Entry]:
@@ -85,7 +85,7 @@ def code_of_end(end: RankEnd) -> str:
     """Give the code for how a rank failed, "" where there is nothing to explain."""
     if end.out_of_memory:
         return OUT_OF_MEMORY
-    if end.outcome is Outcome.NOT_STARTED and end.message.startswith(NO_MACHINES):
+    if end.outcome is Outcome.NOT_STARTED and end.message.startswith(NONE_STARTED):
         return _code_of_machines(end.message) or OUTCOMES[end.outcome]
     return OUTCOMES.get(end.outcome, "")
 

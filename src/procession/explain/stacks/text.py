@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from procession.values.base import Value
+from procession.values.typed import is_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def read_dump(text: str) -> tuple[Thread, ...]:
         elif threads:
             frame = _FRAME.match(line)
             if frame:
-                at = int(frame[2]) if frame[2].isdecimal() else 0
+                at = int(frame[2]) if is_count(frame[2]) else 0
                 threads[-1][2].append((frame[1] or "???", at, frame[3]))
             elif line == "  ...":
                 cut.add(len(threads) - 1)
