@@ -45,6 +45,7 @@ from procession.engines.wire import Message
 from procession.system.eventloop import EventLoop
 from procession.system.ports import free_port
 
+SILENT = "it does not answer"
 CONNECT_SECONDS = 30.0  # for finding the driver
 ADDRESS_SECONDS = 3.0  # for one address of it
 ANSWER_SECONDS = 10.0  # for its answer, when thousands of agents come at the same time
@@ -231,20 +232,15 @@ class Agent:
                 **self._as_heir(link),
             },
         )
-
-        def give_up() -> None:
-            if not self._welcome:  # else the answer came in the same turn
-                link.lose("it does not answer")
-
-        self._loop.after("greeting", patience, give_up)
+        # It may also come in the turn in which its time is over.
+        self._loop.after("greeting", patience, lambda: self._welcome or link.lose(SILENT))
         while not (faults or self._welcome or self._over):
             self._loop.turn()
         self._loop.cancel("greeting")
-        if self._welcome:
-            link.on_lost(self._lose)
-            if faults:  # after the welcome: nothing will tell of it again
-                self._lose(faults[0])
-        return faults[0] if faults else ""
+        link.on_lost(self._lose)
+        if self._welcome and faults:
+            self._lose(faults[0])  # nothing tells of it again
+        return "".join(faults[:1])
 
     def _as_heir(self, link: Link) -> dict[str, Any]:
         """Say how others find this launcher if it takes over."""
@@ -361,12 +357,10 @@ class Agent:
             if fields.get("cut") or fields.get("kill"):
                 self._cut = True  # else a console that does not read would delay the end
                 self._pump.give_up()
-        elif message.kind == "signal":
-            if self._attempt is not None:
-                self._attempt.signal(fields)
-        elif message.kind == "decided":
-            if self._attempt is not None:
-                self._attempt.take_decision(fields)
+        elif message.kind == "signal" and self._attempt is not None:
+            self._attempt.signal(fields)
+        elif message.kind == "decided" and self._attempt is not None:
+            self._attempt.take_decision(fields)
         elif message.kind == "ask" and self._attempt is not None:
             self._attempt.answer(fields)
         elif message.kind == "ask":

@@ -123,7 +123,7 @@ def expand(text: str) -> tuple[str, ...]:
             before, at = part[at : match.start()], match.end()
             numbers = [n for piece in match[1].split(",") for n in _range(piece, text)]
             if len(names) * len(numbers) > MOST:
-                raise EngineError(f"Slurm's list has more than {MOST} nodes: {text[:100]!r}")
+                raise EngineError(f"Slurm's list of nodes cannot be read: {text!r}")
             names = [name + before + number for name in names for number in numbers]
         found += [name + part[at:] for name in names]
     if not found or not all(n and n.isprintable() and not {*n} & {*"[], "} for n in found):
