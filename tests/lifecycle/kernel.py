@@ -32,6 +32,7 @@ class Process:
         self.state = "alive"  # then "dying", "zombie", "reaped"
         self.status = 0
         self.ended_at = self.zombie_at = None
+        self.lived_at = 0  # when it was last looked whether it lives, and it did
         self.sent = []
         self.late = False  # a signal came when it was about to end
         self.orphaned = False
@@ -297,6 +298,14 @@ class Kernel:
         if process.state == "reaped":
             raise ProcessLookupError(errno.ESRCH, "no such process")
         self.deliver(process, number)
+
+    def is_dying(self, pid):
+        self.catch_up()
+        process = self.table.get(pid)
+        if process is None or process.state != "alive":
+            return True
+        process.lived_at = self.now
+        return False
 
     def status_of_zombie(self, pid):
         self.catch_up()

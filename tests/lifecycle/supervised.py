@@ -286,6 +286,7 @@ class Group:
                 "time": clock,
                 "os": system,
                 "signal": signals,
+                "is_dying": kernel.is_dying,
                 "status_of_zombie": kernel.status_of_zombie,
                 "OomWatch": lambda: SimpleNamespace(verdict=lambda _: False),
             },

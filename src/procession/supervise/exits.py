@@ -11,6 +11,10 @@ Theory of operation. A death shows in three ways, as a rule in this order:
 
 2 and 3 lead to `exited`, of which the first call counts. There, and nowhere else, the three become
 one exit: its status, when it happened, and by how much that is in doubt.
+
+The doubt is as long as the kernel may take, on a busy machine, from a process's end to what shows.
+It is less for ranks that were seen to live after the first failure (`_see_who_lives`): those failed
+later, whatever the kernel takes.
 """
 
 from __future__ import annotations
@@ -28,8 +32,9 @@ from procession.rules.tables import GONE, Worker, WorkerEvent
 from procession.system.deaths import MOMENT, Deaths
 from procession.system.eventloop import EventLoop
 from procession.system.memory import OomWatch
-from procession.system.processes import status_of_zombie
+from procession.system.processes import is_dying, status_of_zombie
 from procession.values.base import Record, Value
+from procession.values.errors import SIMULTANEOUS
 from procession.values.exit import Exit
 from procession.values.program import Function
 from procession.values.spec import Spec
@@ -50,6 +55,8 @@ CORE_NS = 1_000_000_000
 # Signals that are no answer to a stop signal: faults of the program, and SIGKILL by the kernel (out
 # of memory). SIGABRT is not among them: handlers, and libraries that shut down, call abort.
 NO_ANSWER = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL)
+LOOK_NS = 3_000_000  # for a look at who lives: in larger groups it is at the first ranks alone
+LOOK_EVERY_NS = 100_000_000  # from one such look to the next, at least
 SILENT_NS = 1_000_000_000  # from the end of a result pipe to that of its process, at the most
 STATUS_SECONDS = 1.0  # for the forkserver to send the status of a rank that is seen to be dead
 REAPED_SECONDS = 5.0  # more, if it has reaped the rank: the status is nowhere else then
@@ -82,7 +89,8 @@ class Sources(Record):
     reader: of its result pipe; watched_at: watched since then. pidfd: -1 for none. silence: set
     when the pipe has ended without a report. asked: the forkserver was asked for the rank. held:
     signals for a process that may have begun, of which the forkserver has not told yet. dead_by:
-    when the pidfd was seen to show its end, 0 while it was not.
+    when the pidfd was seen to show its end, 0 while it was not. lived_at: when it was seen to live
+    last, 0 for never.
     """
 
     asked: bool = False
@@ -92,6 +100,7 @@ class Sources(Record):
     pidfd: int = -1
     silence: Silence | None = None
     dead_by: int = 0
+    lived_at: int = 0
 
 
 class Exits:
@@ -122,6 +131,7 @@ class Exits:
         self._handle = handle
         self._over_limit = over_limit
         self._refused_one = False
+        self._looked_at = 0  # when it was looked, or is to be, at who lives
         self._heard_at = 0  # the latest time that a report gave
         self._woken_in = 0  # the look of the loop in which the forkserver was woken last
         self._oom = OomWatch()
@@ -177,11 +187,14 @@ class Exits:
             python = self._spec.runs_python(rank)
             if python and reader.report is None and source.silence is None:
                 source.silence = self._silence_now(source, record)
+                self._one_fails()
         if news:
             first = record.report is None
             record.report = report = reader.report
             if report is not None and first and self.lives(rank):
                 self._order_before(report.at)
+                if not report.good:
+                    self._one_fails()
                 self._handle(RankEvent(WorkerEvent.REPORTED, rank, report.at, report.good))
 
     def _silence_now(self, source: Sources, record: RankRecord) -> Silence:
@@ -214,6 +227,23 @@ class Exits:
 
         number = self._spec.node.first(self._spec.nproc) + rank
         logging.getLogger("procession").warning("procession: rank %d: %s", number, noted(why))
+
+    def _one_fails(self) -> None:
+        """Have a look at who lives, after what is to be done now: it fails later than this one."""
+        now = time.monotonic_ns()
+        if now - self._looked_at > LOOK_EVERY_NS:
+            self._looked_at = now
+            self._loop.after("who lives", 0.0, self._see_who_lives)
+
+    def _see_who_lives(self) -> None:
+        """Take note of the ranks that have not begun to die."""
+        ends = time.monotonic_ns() + LOOK_NS
+        for rank, record in enumerate(self.records):
+            at = time.monotonic_ns()
+            if at > ends:
+                return
+            if record.pid is not None and self.lives(rank) and not is_dying(record.pid):
+                self.sources[rank].lived_at = at
 
     # -- source 2: the pidfd
 
@@ -292,8 +322,9 @@ class Exits:
         if isinstance(self._spec.program, Function):
             ok = ok and record.report is not None and record.report.good
         if not ok:
+            self._one_fails()
             reached = known.stop_at is not None  # by a signal of ours; others came too late
-            at, doubt = _time_of_death(record, source.silence, at, reached=reached)
+            at, doubt = _time_of_death(record, source, at, reached=reached)
             by_itself = record.exit.signal in NO_ANSWER and record.exit.signal not in record.signals
             sent = known.stop_at
             if by_itself and sent is not None and at - doubt < sent <= at:
@@ -343,14 +374,14 @@ def event_of(number: int) -> WorkerEvent:
 
 
 def _time_of_death(
-    record: RankRecord, silence: Silence | None, at: int, *, reached: bool
+    record: RankRecord, source: Sources, at: int, *, reached: bool
 ) -> tuple[int, int]:
     """Say when a rank died that was seen dead `at`, and by how much it may have been earlier.
 
     The kernel takes down the memory of a process, and may write it to a core file, before it
     closes descriptors; and we may have been busy with something else when it did.
     """
-    ours = reached and record.exit.signal in record.signals
+    silence, ours = source.silence, reached and record.exit.signal in record.signals
     if silence is not None and not ours and at - silence.seen <= SILENT_NS:
         at = min(at, silence.until)
     took = TEARDOWN_NS + int((record.peak_memory or 0) * TEARDOWN_NS_PER_BYTE)
@@ -358,4 +389,6 @@ def _time_of_death(
         took += CORE_NS
     began = max(at - took, record.started_at)
     busy = silence.after if silence is not None and silence.late else at
-    return at, max(0, at - min(began, busy))
+    # Whoever lived when a failure was known failed later, also if that was within a millisecond.
+    later = source.lived_at + SIMULTANEOUS + 1 if source.lived_at else 0
+    return at, max(0, at - max(min(began, busy), later))

@@ -16,6 +16,7 @@ from procession.system.identity import proc_is_ours
 from procession.values.base import Value
 
 DEAD = (b"Z", b"X")
+PF_DYING = 0x4 | 0x200 | 0x400  # PF_EXITING, PF_DUMPCORE, PF_SIGNALED in include/linux/sched.h
 # Errors of the process that looks, which say nothing about the one that is looked at.
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -135,6 +136,23 @@ def _send_by_number(process: Seen, number: int) -> None:
             os.kill(process.pid, signal.SIGCONT)
     except OSError:
         pass  # gone, or another user's
+
+
+def is_dying(pid: int) -> bool:
+    """Whether a process has begun to die, or will without another instruction of its program.
+
+    So from its `exit`, or from a signal that ends it, on: long before it is a zombie if much memory
+    is to be given back, or a core file to be written. Also true if it cannot be seen.
+    """
+    if not proc_is_ours():
+        return True
+    try:
+        fields = process_fields(pid)
+        # See proc_pid_stat(5). An exit and a deadly signal give SIGKILL to every thread.
+        flags, pending = int(fields[6]), int(fields[28])
+    except (OSError, IndexError, ValueError):
+        return True
+    return bool(flags & PF_DYING or pending >> (signal.SIGKILL - 1) & 1)
 
 
 def status_of_zombie(pid: int) -> tuple[int, float] | None:
