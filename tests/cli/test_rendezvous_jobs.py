@@ -379,11 +379,18 @@ def two_that_save(tmp_path, *words_of_ours, seconds):
     """A job of two launchers, whose ranks need some seconds to end."""
     script = write(tmp_path / "save.py", SAVES)
     line = words(free_port(), 2, *words_of_ours, script, str(seconds))
-    with launcher(*line, **KEY) as first:
+    with two_that_are_there(line) as both:
+        yield both
+
+
+@contextlib.contextmanager
+def two_that_are_there(line, **env):
+    """A job of two launchers, of which the first one hosts the rendezvous."""
+    with launcher(*line, **KEY, **env) as first:
         until(lambda: _listens(line), "somebody listens", PATIENCE)
-        with launcher(*line, node=1, **KEY) as second:
-            first.shows(b"here", patience=PATIENCE)
-            second.shows(b"here", patience=PATIENCE)
+        with launcher(*line, node=1, **KEY, **env) as second:
+            for each in (first, second):
+                each.shows(b"here", patience=PATIENCE)
             yield first, second
 
 
@@ -422,6 +429,45 @@ def test_a_second_signal_ends_ranks_that_have_lost_the_host(tmp_path):
         second.signal(signal.SIGTERM)
         assert second.end(PATIENCE) == 143
     assert b"saved" not in second.out
+
+
+STUBBORN = """
+    import os, signal, time
+    if os.environ["GROUP_RANK"] >= os.environ["OBEY"]:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+    print("here", flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_to_any_launcher_kills_the_job(tmp_path, number):
+    """Not only to the one that hosts the rendezvous; what to do is said where it came."""
+    script = write(tmp_path / "stubborn.py", STUBBORN)
+    line = words(free_port(), 2, "--shutdown-timeout", "900", script)
+    with two_that_are_there(line, OBEY="0") as (first, second):
+        second.signal(number)
+        second.shows(b": waiting for ranks to end; once more kills them", patience=PATIENCE)
+        second.signal(number)
+        assert (first.end(PATIENCE), second.end(PATIENCE)) == (128 + number, 128 + number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_to_a_launcher_that_leaves_is_not_for_the_others(tmp_path, number):
+    """Its own ranks are killed; an elastic job goes on without it."""
+    script = write(tmp_path / "stubborn.py", STUBBORN)
+    line = words(free_port(), "1:2", "--shutdown-timeout", "900", script)
+    with two_that_are_there(line, OBEY="1") as (first, second):
+        second.signal(number)
+        second.shows(b": waiting for ranks to end; once more kills them", patience=PATIENCE)
+        second.signal(number)
+        assert second.end(PATIENCE) == 128 + number
+        until(lambda: first.out.count(b"here") == 2, "its rank starts again", PATIENCE)
+        first.signal(signal.SIGQUIT)
+        assert first.end(PATIENCE) == 128 + signal.SIGQUIT
+    assert b"the others go on" in second.err
+    assert b"the agent on" not in first.err
 
 
 def _listens(line):

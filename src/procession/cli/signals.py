@@ -4,9 +4,9 @@ Theory of operation. The first signal stops the run, a second one from the user 
 that ends a job signals many processes: Slurm signals each agent, the driver where it runs on a node
 of the job, and at a time limit each of them twice. That is one event. So a signal that some process
 of the job has had already is a copy of it when it comes from another one, and says nothing new.
-Only a second signal from the user to this very process kills the ranks. Signals to agents never do,
-nor does a SIGTERM that Slurm may have sent here, since Slurm sends SIGKILL itself when its time is
-over (KillWait).
+Only a second signal from the user to one process kills the ranks: to this one, or to the launcher
+of another machine. A signal to an agent that an engine has started never does, nor does a SIGTERM
+that Slurm may have sent, since Slurm sends SIGKILL itself when its time is over (KillWait).
 """
 
 from __future__ import annotations
@@ -168,18 +168,21 @@ class RunSignals:
         elif time.monotonic() > self._over + PATIENCE:
             os._exit(128 + self.received[0])
 
-    def agent_got(self, number: int, who: str) -> None:
-        """Take a signal that an agent got. who: which one, with the name of its machine."""
+    def agent_got(self, number: int, who: str, again: bool = False) -> None:
+        """Take a signal that an agent got. who: which one, with the name of its machine.
+
+        again: a person there ends the run for the second time.
+        """
         name = signal.Signals(number).name
         known = number in {*self._signals, *self._notices, *self._forward} - self._ignored
         if not known and number != signal.SIGTERM:
             if not self._is_copy(number, who):
                 self._say(f"{who} got {name}, which does nothing here: see --forward, --preempt")
             return
-        if self._take(number, who):
+        if self._take(number, who, again):
             self._say_line(f"procession: {who} got {name} [P412]")
 
-    def _take(self, number: int, who: str) -> bool:
+    def _take(self, number: int, who: str, again: bool = False) -> bool:
         """Obey a signal; gives whether it was new."""
         copy = self._is_copy(number, who)
         if number in self._forward:
@@ -194,7 +197,7 @@ class RunSignals:
             person = who == HERE and not copy and not self._repeated
             if not person or number not in self._signals or len(self._notices) > 1:
                 return False  # announces the same end again
-        return self._stop(number, who)
+        return self._stop(number, who, again)
 
     def _is_copy(self, number: int, who: str) -> bool:
         heard = self._heard.setdefault(number, set())
@@ -215,15 +218,16 @@ class RunSignals:
         name = signal.Signals(number).name
         self._say(f"{name}: {notice:.0f} s for ranks to end by themselves, then SIGTERM")
 
-    def _stop(self, number: int, who: str) -> bool:
+    def _stop(self, number: int, who: str, again: bool) -> bool:
         if who == HERE:
-            again = self._repeated and number == signal.SIGTERM and number in self._own
-            if not again:
+            copy = self._repeated and number == signal.SIGTERM and number in self._own
+            if not copy:
                 self._own.append(number)
-            if len(self._own) > 1:
-                self.received.append(number)
-                self._run.kill(wait=False)
-                return True
+            again = len(self._own) > 1
+        if again and (self._stopping or who == HERE):
+            self.received.append(number)
+            self._run.kill(wait=False)
+            return True
         if self._stopping:
             return False
         self._stopping = True

@@ -134,10 +134,20 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
         for number in {*request.signals, *request.notices, *request.forward}
         if signal.getsignal(number) is not signal.SIG_IGN
     ]
+    ending = {*request.signals} - {*request.notices, *request.forward}
     with ExitStack() as open_:
         succession = open_.enter_context(Succession(terms))
         agent, at = (
-            make_agent(own, terms, trust, hosts=False, signals=signals, say=_say, waiting=waiting),
+            make_agent(
+                own,
+                terms,
+                trust,
+                hosts=False,
+                signals=signals,
+                ending=ending,
+                say=_say,
+                waiting=waiting,
+            ),
             terms,
         )
         while True:
@@ -162,7 +172,9 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
                 break
             at = succession.terms_of_elders()
             also = [(elder.address, elder.port) for elder in elders[1:]]
-            agent = make_agent(own, at, trust, hosts=False, signals=signals, say=_say, also=also)
+            agent = make_agent(
+                own, at, trust, hosts=False, signals=signals, ending=ending, say=_say, also=also
+            )
         at, door = succession.take_over()
         _say(f"this machine hosts the rendezvous now, at {at.at}")
         return _host(part, at, door, succession)

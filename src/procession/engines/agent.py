@@ -37,6 +37,7 @@ from typing import Any, NoReturn
 from procession.engines.attempt import Attempt
 from procession.engines.contract import EngineError
 from procession.engines.invitation import Invitation, take_invitation
+from procession.engines.lease import watch_lease
 from procession.engines.link import Link
 from procession.engines.ownnode import OwnNode
 from procession.engines.pump import Pump
@@ -51,6 +52,7 @@ ADDRESS_SECONDS = 3.0  # for one address of it
 ANSWER_SECONDS = 10.0  # for its answer, when thousands of agents come at the same time
 LAST_TRY_SECONDS = 1.0  # for a try that begins just before the time for finding it is over
 SURE = 1.5  # leases until both sides of a network that was cut have noticed it
+PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
 LAST_GRACE = 1.0  # seconds that ranks have to obey when the driver is lost
 TOLD = tuple(
     getattr(signal, name)
@@ -121,7 +123,8 @@ class Agent:
             self._watch_stdin()
             if not self._connect():
                 return 0 if self._late else 1
-            self._watch_lease()
+            if self._link is not None:
+                watch_lease(self._loop, self._link, self._lease)
             while not self._over:
                 self._loop.turn()
             return 1 if self._lost else 0
@@ -254,27 +257,6 @@ class Agent:
         address = self.own.address if self.own is not None else ""
         return address or link.address().removeprefix("::ffff:")
 
-    def _watch_lease(self) -> None:
-        lease = self._lease
-        turned = time.monotonic()
-
-        def look() -> None:
-            nonlocal turned
-            if self._link is None:
-                return
-            now = time.monotonic()
-            # If this process itself was stopped, what came meanwhile is read first.
-            stalled, turned = now - turned > lease, now
-            silent = now - self._link.heard_at
-            if silent > lease and not stalled:
-                # A driver that is too busy to send may still read why this node is lost.
-                self._link.send("leaving", {"silent": silent})
-                self._link.lose(f"nothing has come for {silent:.1f} s")
-            else:
-                self._loop.after("lease", lease / 10, look)
-
-        look()
-
     def _lose(self, why: str) -> None:
         """End the ranks and this process: the driver is lost."""
         if self._lost or self._over:
@@ -319,7 +301,11 @@ class Agent:
         self._send("log", {"stream": stream}, data)
 
     def _signalled(self, number: int) -> None:
-        """Pass on a signal that this process got: the driver decides what it means for the job."""
+        """Pass on a signal that this process got: the driver decides what it means for the job.
+
+        again: a person wants to end it, and not for the first time.
+        """
+        again = self.own is not None and self.own.hears_again(number, self.signalled)
         self.signalled = number
         if self._link is None or self._link.closed or not self._welcome:
             if self._attempt is None:
@@ -327,11 +313,17 @@ class Agent:
             elif self._hurried:
                 self._attempt.kill()
             else:
-                name = signal.Signals(number).name
-                self._say(f"{name}: waiting for ranks to end; once more kills them")
+                self._explain(number)
                 self._hurried = True
         else:
-            self._send("signal", {"number": number})
+            self._send("signal", {"number": number, "again": again})
+            if self.own is not None and self.own.ends_at(number):
+                self._loop.after("explain", PATIENCE, lambda: self._explain(number))
+
+    def _explain(self, number: int) -> None:
+        if self._attempt is not None:
+            name = signal.Signals(number).name
+            self._say(f"{name}: waiting for ranks to end; once more kills them")
 
     def _take(self, message: Message) -> None:
         fields = message.fields

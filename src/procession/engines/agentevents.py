@@ -56,7 +56,7 @@ class AgentEvents:
         restarts: JobRestarts,
         printer: Printer,
     ) -> None:
-        self.on_signal: Callable[[int, str], None] | None = None
+        self.on_signal: Callable[[int, str, bool], None] | None = None
         self._state = state
         self._life = state.life
         self._handle = handle
@@ -163,7 +163,7 @@ class AgentEvents:
         elif message.kind == "answer":
             self.questions.take(slot, fields)
         elif message.kind == "signal":
-            self._signalled(agent, int(fields["number"]))
+            self._signalled(agent, int(fields["number"]), bool(fields.get("again")))
         elif fields.get("attempt") == self._life.attempt:
             node = self._life.node_of(slot)
             if message.kind == "met" and node == 0:
@@ -223,14 +223,20 @@ class AgentEvents:
         if works():
             self._restarts.decide_for_rank(part, state.work.world, fields, done)
 
-    def _signalled(self, agent: AgentRecord, number: int) -> None:
+    def _signalled(self, agent: AgentRecord, number: int, again: bool) -> None:
         state = self._state
         state.note("signalled", agent.slot, facts={"signal": number})
+        if agent.slot in self._life.leaving:  # the others go on, whatever comes
+            if again:
+                agent.link.send("stop", {"attempt": self._life.attempt, "kill": True})
+            return
         if number in LEAVING and self._life.can_spare(agent.slot):
             self._handle(Leaves(agent.slot))
             return
         if self.on_signal is not None:
-            self.on_signal(number, f"the agent on {agent.host}")
+            self.on_signal(number, f"the agent on {agent.host}", again)
+        elif again:
+            self._handle(StopWanted(kill=True))
         elif number == signal.SIGTERM and not self._life.stop_wanted:
             state.announce(f"the agent on {agent.host} got SIGTERM: the job ends")
             self._handle(StopWanted())

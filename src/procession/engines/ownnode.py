@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,7 +35,8 @@ class OwnNode(Record):
     its greeting. address: where ranks of other nodes find this one, "" for that of the link. meets:
     where all ranks meet, as this launcher was told; ("", 0) where node 0 chooses it. patience:
     seconds in which the driver must be found. answer: seconds for its answer. signals: those that
-    are passed on to the driver; none unless it runs in the main thread. say: shows a line. hears:
+    are passed on to the driver; none unless it runs in the main thread. ending: those of them that
+    end the run. repeated: SIGTERM may come several times for one reason. say: shows a line. hears:
     shows one that the driver has said to all. waits: called with the reason, each time that the
     driver was not found; tells whether to look no further. values, errors: what the ranks of the
     last attempt sent, pickled, by local rank; they stay on this machine. first: what number the
@@ -63,6 +65,16 @@ class OwnNode(Record):
     made: Callable[[Group], None] = _nothing
     meets: tuple[str, int] = ("", 0)
     introduces: Callable[[], tuple[bytes, bytes]] | None = None
+    ending: frozenset[int] = frozenset()
+    repeated: bool = False
+
+    def ends_at(self, number: int) -> bool:
+        """Whether a person may end the run by this signal."""
+        return number in self.ending and not (self.repeated and number == signal.SIGTERM)
+
+    def hears_again(self, number: int, before: int) -> bool:
+        """Whether a person ends the run by this signal a second time. before: the last signal."""
+        return before in self.ending and self.ends_at(number)
 
     def place(self, said: str) -> str:
         """Give the directory of a run's files here. said: that of the driver, "" for none.

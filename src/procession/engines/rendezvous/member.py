@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from procession.engines.agent import Agent
@@ -19,6 +19,7 @@ from procession.engines.ownnode import OwnNode
 from procession.engines.rendezvous.hosting import is_own, open_door, own_name
 from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import Terms
+from procession.engines.slurm.allocation import is_in_job
 from procession.explain.messages import noted
 from procession.values.base import Value
 from procession.values.errors import SpecError
@@ -112,14 +113,16 @@ def make_agent(
     *,
     hosts: bool,
     signals: Sequence[int] = (),
+    ending: Iterable[int] = (),
     say: Callable[[str], None],
     also: Sequence[tuple[str, int]] = (),
     waiting: Waiting | None = None,
 ) -> Agent:
     """Make the agent of this machine.
 
-    spec: what each machine runs. hosts: also the rendezvous. also: further addresses and ports at
-    which the host may be. waiting: what is to be done as long as the host is not found.
+    spec: what each machine runs. hosts: also the rendezvous. signals, ending: see `OwnNode`.
+    also: further addresses and ports at which the host may be. waiting: what is to be done as long
+    as the host is not found.
     """
     known: dict[str, Any] = {"nproc": spec.nproc, "least": terms.least, "most": terms.most}
     if terms.order is not None:
@@ -134,6 +137,8 @@ def make_agent(
         patience=terms.join,
         answer=terms.read,
         signals=tuple(signals),
+        ending=frozenset(ending),
+        repeated=is_in_job(os.environ),
         say=say,
         hears=say if terms.tells and not hosts else _nobody,
         waits=waiting or Waiting(terms, say if terms.tells else _nobody),
@@ -171,7 +176,7 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
         spare = say_spare(agent, name)
         said = [text for text in (spare, str(words.get("said", ""))) if text]
         return Verdict("\n".join(said), int(words.get("code", 0)), spare=bool(spare))
-    if agent.signalled:
+    if agent.signalled and not agent.joined:
         how = signal.Signals(agent.signalled).name
         said = noted(f"{name} was not started: {how} came while it waited for {terms.places}")
         said = f"procession: {said}" if terms.tells else ""
@@ -182,7 +187,8 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
             f"{terms.join:g} s: {why_none(agent.sent_away, agent.lost, terms)}"
         )
         return Verdict(f"procession: {said}", 1, found=False)
-    return Verdict(f"procession: {noted(f'{name} was ended here: {say_lost(agent, terms)}')}", 1)
+    said = noted(f"{name} was ended here: {say_lost(agent, terms)}")
+    return Verdict(f"procession: {said}", 128 + agent.signalled if agent.signalled else 1)
 
 
 def say_lost(agent: Agent, terms: Terms) -> str:
