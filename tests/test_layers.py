@@ -62,6 +62,7 @@ IN_EVERY_RANK = (
     "forkserver/forking",
     "forkserver/programs",
     "forkserver/preload",
+    "forkserver/workarounds",
     "forkserver/protocol",
     "forkserver/stamps",
     "forkserver/observing",

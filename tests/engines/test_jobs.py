@@ -490,9 +490,9 @@ def test_an_agent_that_is_signalled_tells_the_driver(tmp_path):
     job, engine = start(hold, args=(str(tmp_path),))
     all_hold(tmp_path, 6)
     heard = []
-    job.on_signal(lambda number, agent: heard.append((number, agent)))
+    job.on_signal(lambda number, agent, again: heard.append((number, agent, again)))
     engine.processes[1].send_signal(signal.SIGUSR1)
-    until(lambda: heard == [(signal.SIGUSR1, f"the agent on {os.uname().nodename}")])
+    until(lambda: heard == [(signal.SIGUSR1, f"the agent on {os.uname().nodename}", False)])
     assert job.state is Phase.RUNNING
     job.stop()
 

@@ -4,7 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.forkserver": "boot children",
+        "procession.forkserver": "boot children workarounds",
         "procession.forkserver.children": "Children",
         "procession.forkserver.observing": "Observer",
         "procession.forkserver.record": "record",

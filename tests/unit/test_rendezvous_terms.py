@@ -66,6 +66,7 @@ def test_settings_of_c10d():
         ("rank=1", "write --node-rank NUMBER"),
         ("join_timeuot=5", "did you mean join_timeout?"),
         ("join_timeout=1,timeout=2", "two values for one thing: join_timeout and timeout"),
+        ("keep_alive_interval=0.1,keep_alive_max_attempt=5", "must be 1 second or more, not 0.5"),
         ("join_timeout=1,join_timeout=2", "has two values for join_timeout: 1 and 2"),
     ],
 )
@@ -163,11 +164,11 @@ def test_why_a_launcher_was_not_believed_is_told_instead_of_a_guess():
 
 
 def test_who_is_the_host():
-    assert is_own("localhost")
-    assert is_own("127.0.0.2")
-    assert is_own(socket.gethostname())
-    assert not is_own("192.0.2.7")  # of no machine: for documentation
-    assert not is_own("no-such-machine.invalid")
+    assert is_own("localhost", 60)
+    assert is_own("127.0.0.2", 60)
+    assert is_own(socket.gethostname(), 60)
+    assert not is_own("192.0.2.7", 60)  # of no machine: for documentation
+    assert not is_own("no-such-machine.invalid", 60)
     assert open_door(TERMS.__replace__(host="192.0.2.7")) is None
     assert open_door(TERMS.__replace__(host="127.0.0.1", is_host=False)) is None
 

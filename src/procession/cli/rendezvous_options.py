@@ -73,6 +73,12 @@ def _conf(s: Settings, *, static: bool) -> dict[str, Any]:
 def _request(s: Settings, terms: Terms) -> EngineRequest:
     fields: dict[str, Any] = s.fields("engine")
     fields.pop("name", None)
+    in_conf = "keep_alive_" in s.text("rdzv_conf")
+    if in_conf and fields.get("lease", terms.lease) != terms.lease:
+        raise SpecError(
+            f"{s.where('rdzv_conf')} has two values for one thing: keep_alive_interval times "
+            f"keep_alive_max_attempt is {terms.lease:g}, and {s.where('lease')} {fields['lease']:g}"
+        )
     lease = float(fields.pop("lease", terms.lease))
     terms = terms.__replace__(lease=lease)
     return EngineRequest(MEETING, terms.most, lease=lease, terms=terms, **fields)
@@ -151,6 +157,8 @@ def _place(s: Settings) -> tuple[str, int]:
     if s.said("rdzv_endpoint"):
         if s.said("master_addr"):
             s.notes.append(f"{s.where('master_addr')} has no effect beside --rdzv-endpoint")
+        if s.said("master_port"):
+            s.notes.append(f"{s.where('master_port')} has no effect beside --rdzv-endpoint")
         return endpoint(s, PORT)
     s.notes.append(
         f"no --rdzv-endpoint: the launchers meet at {LOOPBACK}:{PORT}, which is another machine "

@@ -35,6 +35,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from procession.engines.attempt import Attempt
+from procession.engines.connecting import connect
 from procession.engines.contract import EngineError
 from procession.engines.invitation import Invitation, take_invitation
 from procession.engines.lease import watch_lease
@@ -48,7 +49,6 @@ from procession.system.ports import free_port
 
 SILENT = "it does not answer"
 CONNECT_SECONDS = 30.0  # for finding the driver
-ADDRESS_SECONDS = 3.0  # for one address of it
 ANSWER_SECONDS = 10.0  # for its answer, when thousands of agents come at the same time
 LAST_TRY_SECONDS = 1.0  # for a try that begins just before the time for finding it is over
 SURE = 1.5  # leases until both sides of a network that was cut have noticed it
@@ -166,8 +166,10 @@ class Agent:
             for host, port in self._invitation.at:
                 left = max(LAST_TRY_SECONDS, ends - time.monotonic())
                 try:
-                    sock = socket.create_connection((host, port), min(ADDRESS_SECONDS, left))
+                    sock = connect(self._loop, host, port, left, lambda: self._over)
                 except OSError as e:
+                    if self._over:
+                        break
                     fault = f"{host}:{port}: {e.strerror or e}"
                     refused += isinstance(e, ConnectionRefusedError)
                     continue

@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 
+from procession.forkserver import workarounds
 from procession.system import tree
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -102,6 +103,7 @@ class Preloaded:
                 self.fault = self.fault or f"an import {what}, which is too early"
             if listed:
                 drop_finalizers()
+            workarounds.apply()
             if self.layers is not None:
                 self.layers.close({**env}, reads or ())
             gc.collect()

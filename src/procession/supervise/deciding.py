@@ -92,7 +92,9 @@ class Decider:
     def notes(self) -> list[str]:
         """What the report says about attempts before the last one, and why there is no other."""
         left_out = self._followed - len(self._before)
-        more = [f"({left_out} earlier failures are in events.jsonl)"] if left_out > 0 else []
+        failures = "failure is" if left_out == 1 else "failures are"
+        said = f"({left_out} earlier {failures} not shown; a log directory's events.jsonl has all)"
+        more = [said] if left_out > 0 else []
         why = [f"not started again: {self._why}"] if self._why else []
         return [*more, *self._before, *why]
 

@@ -7,8 +7,10 @@ import errno
 import ipaddress
 import os
 import socket
+from functools import lru_cache
 
 from procession.engines.addresses import listen
+from procession.engines.connecting import look_up
 from procession.engines.rendezvous.terms import Terms
 from procession.values.errors import SpecError
 
@@ -19,7 +21,7 @@ def open_door(terms: Terms) -> socket.socket | None:
     Where the port is taken on a machine that only seems to be the host, this launcher is one of
     several there, and joins the one that has it. Raises SpecError where it was told to be the host.
     """
-    if terms.is_host is False or (terms.is_host is None and not is_own(terms.host)):
+    if terms.is_host is False or (terms.is_host is None and not is_own(terms.host, terms.join)):
         return None
     *others, last = terms.port, *terms.further
     for port in others:
@@ -43,11 +45,12 @@ def open_door(terms: Terms) -> socket.socket | None:
         ) from None
 
 
-def is_own(host: str) -> bool:
+@lru_cache(maxsize=1)
+def is_own(host: str, seconds: float) -> bool:
     """Tell whether an address or a name is this machine's, as torchrun does.
 
     A name is this machine's if it is its host name, its full name, or the name of one of its
-    addresses, also of further network cards.
+    addresses, also of further network cards. seconds: for name servers to answer.
     """
     if host in ("localhost", socket.gethostname()):
         return True
@@ -57,7 +60,7 @@ def is_own(host: str) -> bool:
     except ValueError:
         pass
     try:
-        found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
+        found = look_up(host, seconds)
     except OSError:
         return False
     return any(_is_own_address(family, address) for family, _, _, _, address in found)

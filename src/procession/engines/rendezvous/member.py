@@ -51,7 +51,7 @@ class Waiting:
     def __init__(self, terms: Terms, say: Callable[[str], None], *, may_host: bool = False) -> None:
         self._terms = terms
         self._say = say
-        self._may_host = may_host and terms.is_host is None and is_own(terms.host)
+        self._may_host = may_host and terms.is_host is None and is_own(terms.host, terms.join)
         self.door: socket.socket | None = None
         self._began = time.monotonic()
         self._times = list(SAID_AFTER)

@@ -138,7 +138,12 @@ def terms_of_conf(conf: Mapping[str, str], where: str, *, static: bool) -> dict[
             raise SpecError(f"{where} has two values for one thing: {other} and {name}")
     interval, attempts = found.pop("interval", None), found.pop("attempts", None)
     if interval is not None or attempts is not None:
-        found["lease"] = max(1.0, (interval or 5.0) * (attempts or 3))
+        found["lease"] = (interval or 5.0) * (attempts or 3)
+        if found["lease"] < 1:
+            raise SpecError(
+                f"{where}: keep_alive_interval times keep_alive_max_attempt is the lease, and must "
+                f"be 1 second or more, not {found['lease']:g}"
+            )
     store = found.pop("store", "tcp")
     if store != "tcp":
         raise SpecError(

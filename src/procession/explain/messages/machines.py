@@ -246,11 +246,14 @@ MACHINES = (
         (
             "this launcher is to host the rendezvous at",
             "could not be started: no rendezvous at",
+            ": write the same on all",
         ),
         "The machine whose address all were given cannot listen there (something else does), or "
-        "nobody listens there, or the network does not let the connection through.",
+        "nobody listens there, or the network does not let the connection through. Or the lines "
+        "differ: the number of machines and the backend must be the same on all.",
         "Start the line on the machine that `--rdzv-endpoint` names, and see that its port can "
-        "be reached from the others; choose another port if it is taken.",
+        "be reached from the others; choose another port if it is taken. Compare the lines if the "
+        "message says so.",
     ),
     Entry(
         "P222",

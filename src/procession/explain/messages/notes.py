@@ -93,7 +93,7 @@ NOTES = (
     Entry(
         "P409",
         "The group is not started again",
-        ("not started again: ", " earlier failures are in events.jsonl"),
+        ("not started again: ", " not shown; a log directory's events.jsonl has all"),
         "Restarts were asked for, and none is left, or a rule forbids one: the message says which.",
         "Mend the cause that the report names. See docs/restarts.md for the rules.",
     ),
