@@ -72,4 +72,4 @@ def test_what_makes_no_sense_is_refused(options, words):
 def test_rules_without_restarts_are_refused():
     done = run("--min-uptime", 3, "true")
     assert done.returncode == 2
-    assert "--min-uptime needs --max-restarts, which is 0" in done.stderr
+    assert "--min-uptime does nothing without --max-restarts, which is 0" in done.stderr

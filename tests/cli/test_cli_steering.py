@@ -103,6 +103,9 @@ def test_ps_shows_a_library_run_that_nobody_can_ask(waiting):
         launcher.shows(b"ready")
         (row,) = [r for r in rows()[0] if r["launcher"] == launcher.pid]
         assert (row["state"], row["alive"]) == ("UNSEEN", 1)
+        done = command("stacks", row["id"])
+        assert done.returncode == 2
+        assert f"{row['id']} cannot be reached: it was started without control=True" in done.stderr
         launcher.signal(signal.SIGINT)
         launcher.end()
 

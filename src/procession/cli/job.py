@@ -117,7 +117,10 @@ def submit_job(prog: str, request: Request, on: EngineRequest, words: list[str])
     try:
         options = shlex.split(on.options.get("engine_options", ""))
     except ValueError as e:
-        refuse(prog, f"--engine-options {on.options['engine_options']!r}: {e}")
+        refuse(
+            prog,
+            f"--engine-options are no words of a shell ({e}): {on.options['engine_options']!r}",
+        )
 
     command = ["env", f"{SENT}=1", *own_python("procession.cli:command", "run", *words)]
     stop = request.spec.stop

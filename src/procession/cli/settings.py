@@ -173,7 +173,7 @@ class Settings:
             elif option.needs and not self.value(option.needs):
                 needed = self._options[option.needs]
                 which = f", which is {needed.default}" if needed.default else ""
-                self.does_not_apply(key, f"needs {needed.names[-1]}{which}")
+                self.does_not_apply(key, f"does nothing without {needed.names[-1]}{which}")
 
     def elsewhere(self) -> list[str]:
         """Say which options are set elsewhere than on the command line, and where."""

@@ -15,6 +15,7 @@ from procession.explain.stacks import merge
 EPILOG = """\
 exit codes: 0; 1 if the run cannot tell; 2 for a wrong command line, or where there is no such run.
 """
+NOBODY = "no rank is at its program: they have not started yet, or have ended"
 PARSER = parser_of(
     "stacks", "RUN [--native] [--json]", EPILOG,
     (
@@ -28,7 +29,8 @@ def main(words: list[str]) -> int:
     """Print the stacks; returns the exit code."""
     options, run = read_run(PARSER, words)
     if not run.socket:
-        PARSER.error(f"{run.id} {'cannot be reached' if run.runs else 'has ended'}")
+        why = "cannot be reached" if run.runs else "has ended: no rank is there"
+        PARSER.error(f"{run.id} {why}")
     try:
         with connect(run) as connection:
             group = connection.ask("look")
@@ -38,6 +40,6 @@ def main(words: list[str]) -> int:
     if options.json:
         text = json.dumps(found, indent=2)
     else:
-        text = merge.format(found, first=int(group["first"]))
+        text = merge.format(found, first=int(group["first"])) or NOBODY
     say(text.rstrip("\n") + "\n", sys.stdout)
     return 0

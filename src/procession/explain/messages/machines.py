@@ -11,7 +11,7 @@ MACHINES = (
         (
             "there is no engine",
             " cannot be imported: ",
-            "--engine-options ",
+            "--engine-options are no words of a shell",
             ", which is ours",
         ),
         "`--engine` names what gives the machines: slurm, ray, ssh, or one that an installed "

@@ -116,6 +116,7 @@ REQUESTS = (
             "is_host has no meaning here: ",
             "is for the ranks of one machine",
             "needs --engine",
+            "does nothing without ",
             "is for --engine",
             "is not needed: the engine numbers the nodes",
             "is for all programs: write it before the first one",

@@ -147,6 +147,7 @@ RUNS = (
         "A run does not answer",
         (
             " cannot be reached",
+            "has ended: no rank is there",
             "does not listen any more",
             "the run did not answer within",
             "the run has just ended",
@@ -161,7 +162,7 @@ RUNS = (
             "of another version of procession",
         ),
         "The run has ended at this moment, its launcher was killed, is stopped, or is busy, or "
-        "it belongs to a program of your own that was started with control=False.",
+        "it belongs to a program of your own that was started without `control=True`.",
         "`procession ps` shows what is there. A launcher that was killed leaves no ranks; "
         "`procession clean` looks for what did not go.",
     ),
