@@ -79,7 +79,7 @@ def test_in_an_allocation_options_of_a_job_that_is_sent_are_refused(script):
     ("words", "said"),
     [
         (["--json"], "a job that is sent has one file for all its output"),
-        (["--engine-options", "'x"], '--engine-options "\'x": No closing quotation'),
+        (["--engine-options", "'x"], 'are no words of a shell (No closing quotation): "\'x"'),
     ],
 )
 def test_of_a_job_that_is_sent(script, words, said):
