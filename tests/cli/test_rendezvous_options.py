@@ -107,3 +107,14 @@ def test_what_cannot_be_says_what_to_do(option, instead):
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert f"{option} cannot be where launchers on several machines are one job: " in done.stderr
     assert instead in done.stderr
+
+
+def test_two_leases_are_refused_and_a_port_without_effect_is_noted():
+    line = ["--nnodes", 2, "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:1", "true"]
+    conf = "keep_alive_interval=1,keep_alive_max_attempt=2"
+    done = run("--lease", 9, "--rdzv-conf", conf, *line)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "two values for one thing: keep_alive_interval times " in done.stderr
+    assert "is 2, and --lease 9 [P003]" in done.stderr
+    done = run("--master-port", 1234, "--rdzv-conf", "is_host=0,join_timeout=1", *line)
+    assert "--master-port has no effect beside --rdzv-endpoint [P402]" in done.stderr

@@ -67,18 +67,19 @@ def read_rendezvous(s: Settings, *, torchrun: bool = False) -> EngineRequest | N
 
 def _conf(s: Settings, *, static: bool) -> dict[str, Any]:
     where = s.where("rdzv_conf")
-    return terms_of_conf(parse_conf(s.text("rdzv_conf"), where), where, static=static)
+    conf = terms_of_conf(parse_conf(s.text("rdzv_conf"), where), where, static=static)
+    lease = s.fields("engine").get("lease")
+    if "lease" in conf and lease not in (None, conf["lease"]):
+        raise SpecError(
+            f"{where} has two values for one thing: keep_alive_interval times "
+            f"keep_alive_max_attempt is {conf['lease']:g}, and {s.where('lease')} {lease:g}"
+        )
+    return conf
 
 
 def _request(s: Settings, terms: Terms) -> EngineRequest:
     fields: dict[str, Any] = s.fields("engine")
     fields.pop("name", None)
-    in_conf = "keep_alive_" in s.text("rdzv_conf")
-    if in_conf and fields.get("lease", terms.lease) != terms.lease:
-        raise SpecError(
-            f"{s.where('rdzv_conf')} has two values for one thing: keep_alive_interval times "
-            f"keep_alive_max_attempt is {terms.lease:g}, and {s.where('lease')} {fields['lease']:g}"
-        )
     lease = float(fields.pop("lease", terms.lease))
     terms = terms.__replace__(lease=lease)
     return EngineRequest(MEETING, terms.most, lease=lease, terms=terms, **fields)

@@ -54,7 +54,7 @@ class _Part(Value):
     """What this launcher has for its part in the job, whoever hosts the rendezvous.
 
     own, plan: what this machine runs, and how it lays out logs, None as ever. trust: by what
-    launchers know each other. began: when this launcher did, in seconds of the monotonic clock.
+    launchers know each other.
     """
 
     prog: str
@@ -64,7 +64,6 @@ class _Part(Value):
     trust: Trust
     own: Spec
     plan: Plan | None
-    began: float
 
 
 def run_together(prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None) -> int:
@@ -96,11 +95,11 @@ def _run(
         door = open_door(terms)
     except (SpecError, EngineError) as e:
         refuse(prog, str(e))
-    part = _Part(prog, request, on, on_event, trust, own, plan, began)
+    part = _Part(prog, request, on, on_event, trust, own, plan)
     if trust.note and terms.tells:
         say_note(trust.note)
     if door is None:
-        waiting = Waiting(terms, _say if terms.tells else _say_nothing, may_host=True)
+        waiting = Waiting(terms, _say if terms.tells else _say_nothing, began, may_host=True)
         joined = _join(part, terms, waiting)
         if waiting.door is None:
             return joined
@@ -151,8 +150,6 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
             ),
             terms,
         )
-        assert agent.own is not None
-        agent.own.patience = max(1.0, part.began + terms.join - time.monotonic())
         while True:
             succession.introduce(agent)
             with ExitStack() as round:

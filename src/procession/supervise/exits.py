@@ -187,14 +187,14 @@ class Exits:
             python = self._spec.runs_python(rank)
             if python and reader.report is None and source.silence is None:
                 source.silence = self._silence_now(source, record)
-                self._one_fails()
+                self._one_fails(rank)
         if news:
             first = record.report is None
             record.report = report = reader.report
             if report is not None and first and self.lives(rank):
                 self._order_before(report.at)
                 if not report.good:
-                    self._one_fails()
+                    self._one_fails(rank)
                 self._handle(RankEvent(WorkerEvent.REPORTED, rank, report.at, report.good))
 
     def _silence_now(self, source: Sources, record: RankRecord) -> Silence:
@@ -228,8 +228,10 @@ class Exits:
         number = self._spec.node.first(self._spec.nproc) + rank
         logging.getLogger("procession").warning("procession: rank %d: %s", number, noted(why))
 
-    def _one_fails(self) -> None:
+    def _one_fails(self, rank: int) -> None:
         """Have a look at who lives, after what is to be done now: it fails later than this one."""
+        if self._life.ranks[rank].stop_at is not None:
+            return  # it obeys
         now = time.monotonic_ns()
         if now - self._looked_at > LOOK_EVERY_NS:
             self._looked_at = now
@@ -322,7 +324,7 @@ class Exits:
         if isinstance(self._spec.program, Function):
             ok = ok and record.report is not None and record.report.good
         if not ok:
-            self._one_fails()
+            self._one_fails(rank)
             reached = known.stop_at is not None  # by a signal of ours; others came too late
             at, doubt = _time_of_death(record, source, at, reached=reached)
             by_itself = record.exit.signal in NO_ANSWER and record.exit.signal not in record.signals

@@ -35,11 +35,6 @@ def look_elsewhere(parser: Parser, words: Sequence[str], word: str) -> None:
     if word.isdecimal():
         _go_by_slurm(parser, words, word)
     for process in read_processes().values():
-        if process.env.get("PROCESSION_RUN") == word:
-            parser.error(
-                f"{word} cannot be reached: it was started without control=True, or with "
-                "PROCESSION_CONTROL=0; PROCESSION_CONTROL=1 in its environment lets commands in"
-            )
         job, host = process.env.get("PROCESSION_JOB", ""), process.env.get("PROCESSION_DRIVER", "")
         if job and host != os.uname().nodename and word in (job, job.rpartition("_")[0]):
             parser.error(

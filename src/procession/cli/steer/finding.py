@@ -10,6 +10,7 @@ from procession.cli.option import Option
 from procession.cli.say import say_line
 from procession.cli.steer.elsewhere import go_elsewhere, look_elsewhere
 from procession.cli.words import Given, Parser
+from procession.control.processes import read_processes
 from procession.control.runs import NotFound, Run, find_run
 from procession.explain.messages import with_code
 from procession.values.masking import masked_words
@@ -43,6 +44,11 @@ def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:
         run = find_run(rest[0])
     except NotFound as e:
         look_elsewhere(parser, words, rest[0])
+        if any(p.env.get("PROCESSION_RUN") == rest[0] for p in read_processes().values()):
+            parser.error(
+                f"{rest[0]} cannot be reached: it was started without control=True, or with "
+                "PROCESSION_CONTROL=0; PROCESSION_CONTROL=1 in its environment lets commands in"
+            )
         parser.error(str(e))
     if run.state == "AWAY":
         go_elsewhere(parser, words, run)

@@ -45,15 +45,18 @@ class Waiting:
     """Says now and then that the host of the rendezvous has not been found yet.
 
     On the machine that is to host it, where something else had the port at first, it becomes the
-    host as soon as the port is free. door: the socket that listens then.
+    host as soon as the port is free. began: when the wait did, in seconds of the monotonic clock.
+    door: the socket that listens then.
     """
 
-    def __init__(self, terms: Terms, say: Callable[[str], None], *, may_host: bool = False) -> None:
+    def __init__(
+        self, terms: Terms, say: Callable[[str], None], began: float, *, may_host: bool = False
+    ) -> None:
         self._terms = terms
         self._say = say
         self._may_host = may_host and terms.is_host is None and is_own(terms.host, terms.join)
         self.door: socket.socket | None = None
-        self._began = time.monotonic()
+        self._began = began
         self._times = list(SAID_AFTER)
         self._next = self._times.pop(0)
 
@@ -129,19 +132,20 @@ def make_agent(
         known["order"] = ["", terms.order]
     elif terms.number is None:
         known["order"] = [terms.local_addr or own_name(), os.getpid()]
+    waits = waiting or Waiting(terms, say if terms.tells else _nobody, time.monotonic())
     own = OwnNode(
         spec=spec,
         devices="",
         greeting=known,
         address=terms.local_addr or (terms.host if hosts else ""),
-        patience=terms.join,
+        patience=waits.left,
         answer=terms.read,
         signals=tuple(signals),
         ending=frozenset(ending),
         repeated=is_in_job(os.environ),
         say=say,
         hears=say if terms.tells and not hosts else _nobody,
-        waits=waiting or Waiting(terms, say if terms.tells else _nobody),
+        waits=waits,
         values={},
         errors={},
         meets=(terms.host, terms.ranks_port) if terms.ranks_port else ("", 0),
