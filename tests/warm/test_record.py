@@ -86,6 +86,19 @@ def test_a_directory_that_becomes_a_package_hides_a_module(importer, observed, t
     assert importer.reason(record, {}) == f"{tmp_path}/part/__init__.py is new"
 
 
+def test_a_part_of_a_namespace_becomes_a_package(importer, observed, tmp_path):
+    # Both the directory above and the part itself are searched, in either order.
+    names = [f"space{number}" for number in range(16)]
+    for name in names:
+        write(tmp_path / name / "part.py", "")
+    record = observed("\n".join(f"import {name}.part" for name in names))
+    assert importer.reason(record, {}) == ""
+    for name in names:
+        write(tmp_path / name / "__init__.py", "WHAT = 1\n")
+        assert importer.reason(record, {}) == f"{tmp_path}/{name}/__init__.py is new"
+        (tmp_path / name / "__init__.py").unlink()
+
+
 def test_files_that_were_read(importer, observed, tmp_path):
     source = """
 import os

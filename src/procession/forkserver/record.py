@@ -188,8 +188,11 @@ class _Recording:
     def _directories(self) -> list[tuple[Any, ...]]:
         listings = self._observer.listings
         done: dict[str, tuple[Any, ...]] = {}
-        while missing := listings.keys() - done.keys():
+        names: dict[str, int] = {}  # how many were looked for in each, when it was gone through
+        # A directory can get one more while another one is gone through: `__init__`.
+        while missing := [p for p, found in listings.items() if names.get(p) != len(found.names)]:
             for path in missing:
+                names[path] = len(listings[path].names)
                 done[path] = self._directory(path, listings[path])
         return list(done.values())
 
