@@ -30,6 +30,10 @@ def main() -> None:
     os.set_inheritable(int(fd), False)
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: with the runner
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A shell has these ignored in what it runs in the background, and trials end ranks by them.
+    for number in (signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Who asks for the stacks of a trial that hangs, gets them and an end.
     faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
     for folder in ("cache", "state"):
