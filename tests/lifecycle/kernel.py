@@ -35,6 +35,8 @@ class Process:
         self.lived_at = 0  # when it was last looked whether it lives, and it did
         self.sent = []
         self.late = False  # a signal came when it was about to end
+        self.stopped = False  # by SIGSTOP
+        self.offers = self.takes_user_signals = False  # it has handlers: for stacks, for SIGUSR1
         self.orphaned = False
         self.on_signal = lambda number: None
         self.on_dying = lambda: None
@@ -269,7 +271,9 @@ class Kernel:
             process.late = process.late or bool(number)
             return
         process.sent.append((number, self.now))
-        if number == signal.SIGKILL:
+        if number in (signal.SIGSTOP, signal.SIGCONT):
+            process.stopped = number == signal.SIGSTOP
+        elif number == signal.SIGKILL:
             if process.kill is not None:
                 self.at(process.kill, lambda: self.end(process, 9))
         else:
@@ -302,9 +306,13 @@ class Kernel:
     def is_dying(self, pid):
         self.catch_up()
         process = self.table.get(pid)
-        if process is None or process.state != "alive":
+        return process is None or process.state != "alive"
+
+    def is_dying_noted(self, pid):
+        """Say so, and note who was seen to live."""
+        if self.is_dying(pid):
             return True
-        process.lived_at = self.now
+        self.table[pid].lived_at = self.now
         return False
 
     def status_of_zombie(self, pid):

@@ -4,11 +4,12 @@ The forkserver obeys as the real one does, step by step, with the real list of i
 be slow, stop between two steps and go on later, or be killed at any of them.
 """
 
+import signal
 from collections import deque
 
 from seams.forkserver import Children
 from seams.prepare import Report
-from seams.worker import DONE, FAILED
+from seams.worker import DONE, FAILED, stackfile
 
 from .kernel import LAUNCHER, File
 
@@ -255,6 +256,7 @@ class Scripted:
         self._children.add(rank, process.pid, at)
         self._statuses.of[rank] = process
         fd = -1 if kernel.chance.random() < 0.02 else kernel.pidfd(process)
+        process.has_pidfd = fd >= 0
         if fd >= 0:
             self._fds.append(fd)
         self._report("spawned", rank, process.pid, at, fd)
@@ -275,6 +277,7 @@ class Ranks:
         self.kernel, self.stop_signal = kernel, stop_signal
         self.all, self.by_rank = [], {}
         self.stuck = False
+        self.shown = None  # set by `Shown`
 
     def __call__(self, server, process, rank, pipe):
         kernel, chance = self.kernel, self.kernel.chance
@@ -284,6 +287,8 @@ class Ranks:
         process.rank, process.pipe, process.plan = rank, pipe, 0
         process.failed_at = process.finished_at = process.signalled_at = None
         process.silent, process.closed_at = False, None
+        process.hung_at = process.beat = None
+        process.dump, process.place = b"", 0
         process.kill = chance.choice((0.0, 0.001, 0.05))
         if chance.random() < 0.003:
             process.kill, self.stuck = None, True
@@ -301,17 +306,25 @@ class Ranks:
         ready = chance.choice((0.0002, 0.01, 0.3))
         if chance.random() < 0.01:
             return  # it never gets there
-        self._later(process, ready, lambda: self._begin(server, process))
+        self.later(process, ready, lambda: self._begin(server, process))
 
     def _lead(self, process):
         if process.state == "alive":
             process.group = process.pid
 
-    def _later(self, process, seconds, call):
+    def later(self, process, seconds, call):
+        """Have a process do something, unless it has another plan by then; not while stopped."""
         plan = process.plan
-        self.kernel.at(
-            seconds, lambda: process.state == "alive" and process.plan == plan and call()
-        )
+
+        def due():
+            if process.state != "alive" or process.plan != plan:
+                return
+            if process.stopped:
+                self.kernel.at(0.01, due)
+            else:
+                call()
+
+        self.kernel.at(seconds, due)
 
     def _begin(self, server, process):
         chance = self.kernel.chance
@@ -320,11 +333,13 @@ class Ranks:
             self.kernel.end(process, 127 << 8)
             return
         server.reached(process.rank)
+        if self.shown is not None:
+            self.shown.begin(process)
         for _ in range(chance.choice((0, 0, 0, 1, 2))):
             self._daemon(process)
         after = chance.choice((0.0, 0.001, 0.01, 0.5, 20.0)) * chance.uniform(0.5, 1.5)
         if process.fate != "lives":
-            self._later(process, after, lambda: self._end(process))
+            self.later(process, after, lambda: self._end(process))
 
     def _daemon(self, process):
         child = self.kernel.make(process.pid, kill=0.0)
@@ -347,7 +362,7 @@ class Ranks:
         elif process.fate == "finishes":
             process.finished_at = now
             process.pipe.tell(Report(DONE, now, bytearray()))
-            self._later(process, exits, lambda: kernel.end(process, 0))
+            self.later(process, exits, lambda: kernel.end(process, 0))
         else:
             self._raise(process, exits)
 
@@ -357,7 +372,7 @@ class Ranks:
             process.failed_at = now
         process.pipe.tell(Report(FAILED, now, bytearray(RAISED)))
         process.plan += 1
-        self._later(process, exits, lambda: self.kernel.end(process, 1 << 8))
+        self.later(process, exits, lambda: self.kernel.end(process, 1 << 8))
 
     def _closes(self, process):
         """Close its descriptors: the pipe, and then connections to others, which may fail."""
@@ -368,13 +383,19 @@ class Ranks:
         for other in self.by_rank.values():
             if other.state == "alive":
                 seconds = self.kernel.chance.choice((0.0001, 0.002))
-                self._later(other, seconds, lambda o=other: self._notices(o))
+                self.later(other, seconds, lambda o=other: self._notices(o))
 
     def _notices(self, process):
         if process.failed_at is None and process.finished_at is None:
             self._raise(process, 0.001)
 
     def _signalled(self, process, number):
+        if number == stackfile.SIGNAL:
+            self.shown.signalled(process)
+        elif number == signal.SIGUSR1 and not process.takes_user_signals:
+            if process.failed_at is None and self.ended_by_us(process) is None:
+                process.failed_at, process.silent = self.kernel.tick(), True
+            self.kernel.end(process, number)
         if number != self.stop_signal:
             return
         if process.signalled_at is None:
@@ -382,7 +403,7 @@ class Ranks:
         if process.stops is None:
             return
         process.plan += 1
-        self._later(process, process.stops, lambda: self._obey(process, number))
+        self.later(process, process.stops, lambda: self._obey(process, number))
 
     def _obey(self, process, number):
         if process.says and process.failed_at is None and process.finished_at is None:

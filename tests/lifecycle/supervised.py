@@ -10,8 +10,9 @@ import contextlib
 import signal
 from types import SimpleNamespace
 
-from seams.explain import ends
+from seams.explain import ends, taking
 from seams.forkserver import children
+from seams.output import activity
 from seams.supervise import (
     Supervisor,
     deciding,
@@ -24,16 +25,18 @@ from seams.supervise import (
     ranks,
     supervisor,
 )
-from seams.system import Seen, deaths, eventloop, remains, tree
-from seams.values import Hang, Restart, Stop, StopRequest, make_spec
+from seams.system import Seen, deaths, eventloop, procstate, remains, tree
+from seams.values import Hang, Logs, Restart, Stop, StopRequest, make_spec
 
 from .kernel import INIT, LAUNCHER, SECOND, Kernel
 from .scripted import Pipe, Ranks, Scripted
+from .shown import Shown
 
 ANSWER = 1.2  # seconds after which a forkserver has not answered
 REAPED = 6.0  # seconds that a status is waited for, at most
 START = 30.0
 REAP = 5.0
+LOOK_SECONDS = 0.3
 PHASES = ("starting", "running", "stopping", "sweeping", "backoff")
 
 
@@ -112,15 +115,12 @@ class Streams:
 class Jobs:
     """Asks the scripted forkserver for ranks, in place of `RankJobs`."""
 
-    def __init__(self, kernel, new_server, slow):
+    def __init__(self, kernel, new_server, slow, board):
         self._kernel, self._new_server = kernel, new_server
         self._request = []
         self.attempts, self.clean = 0, None
-        nothing = SimpleNamespace(
-            tell_stop=lambda *_: None, forget=lambda *_: None, beat=lambda _: None
-        )
         self.resources = SimpleNamespace(
-            board=nothing,
+            board=board,
             run_dir=SimpleNamespace(kept=False, fault="", path="", error_file=lambda *_: ""),
             places=SimpleNamespace(over_limit=lambda *_: False),
             streams=Streams(),
@@ -159,10 +159,13 @@ class Jobs:
 
 
 class Group:
-    """One group, from its start to its end, and what truly happened."""
+    """One group, from its start to its end, and what truly happened.
 
-    def __init__(self, chance):
-        self.chance = chance
+    watched: ranks beat, hang, and are asked for stacks; signals and suspensions are asked for.
+    """
+
+    def __init__(self, chance, *, watched=True):
+        self.chance, self.watched = chance, watched
         kernel = self.kernel = Kernel(chance)
         kernel.table[LAUNCHER] = SimpleNamespace(
             pid=LAUNCHER, parent=INIT, group=LAUNCHER, state="alive", mark=False,
@@ -188,8 +191,22 @@ class Group:
             notice=chance.choice((0.0, 0.0, 0.5)),
         )
         self.ranks = Ranks(kernel, int(signal.SIGTERM))
+        self.shown = Shown(kernel, self.ranks if watched else None)
+        self.hang = Hang(stacks=False, start=START)
+        if watched:
+            self.hang = Hang(
+                stacks=chance.random() < 0.5,
+                start=START,
+                timeout=chance.choice((None, None, 0.5, 2.0)),
+                silence=chance.choice((None, None, None, 1.0)),
+            )
+        limits = [s for s in (self.hang.timeout, self.hang.silence) if s is not None]
+        self.shown.every = 0.4 * min(limits) if limits else None
         self.faults = 0  # of the forkserver
         self.wishes = []  # when a stop was asked for, and how
+        self.signals = []  # when one was asked for, the rank, its process then, what is known of it
+        self.looks = []  # answers to requests for stacks, and when they were made
+        self.suspensions = []  # seconds
         self.events = []
 
     def _spec(self):
@@ -198,7 +215,8 @@ class Group:
             nproc=self.chance.randint(1, 5),
             stop=self.stop,
             restart=self.restart,
-            hang=Hang(stacks=False, start=START),
+            hang=self.hang,
+            logs=Logs(prefix="[{rank}] "),
             preload=None,
             learn=False,
             on_failure=(lambda _: None) if self.asks else None,
@@ -228,6 +246,13 @@ class Group:
         for _ in range(chance.choice((0, 0, 1, 3))):
             at = chance.choice((0.01, 0.5, 2.0)) * chance.uniform(0.1, 2.0)
             kernel.at(at, self._strike_rank)
+        if not self.watched:
+            return
+        for _ in range(chance.choice((0, 0, 1, 3))):
+            at = chance.choice((0.003, 0.05, 0.7, 5.0)) * chance.uniform(0.1, 2.0)
+            kernel.at(at, chance.choice((self._signal, self._signal, self._look)))
+        if chance.random() < 0.1:
+            kernel.at(chance.choice((0.02, 0.5, 3.0)), self.request_suspension)
 
     def _kill(self):
         self.faults += 1
@@ -248,6 +273,31 @@ class Group:
                 process.failed_at, process.silent = self.kernel.tick(), True
             self.kernel.end(process, 9)
 
+    def _signal(self):
+        rank = self.chance.randrange(self.nproc)
+        caught = self.chance.random() < 0.5
+        process = self.ranks.by_rank.get(rank)
+        if process is not None and process.state != "alive":
+            process = None
+        self.signals.append((self.kernel.now, rank, process, caught))
+        self.supervisor.request_signal(rank, signal.SIGUSR1, caught)
+
+    def _look(self):
+        answers = []
+        self.looks.append((self.kernel.now, answers))
+        self.supervisor.request_stacks(
+            LOOK_SECONDS, lambda taken: answers.append((self.kernel.now, taken))
+        )
+
+    def request_suspension(self):
+        self.supervisor.request_suspension()
+
+    def _suspend(self, pid, number):
+        assert (pid, number) == (LAUNCHER, signal.SIGSTOP)
+        seconds = self.chance.choice((0.1, 3.0, 40.0))
+        self.suspensions.append(seconds)
+        self.kernel.sleep(self.kernel.now + int(seconds * SECOND), lambda: False)
+
     def _wish(self):
         grace = self.chance.choice((None, None, 0.1))
         self._want(StopRequest(kill=self.chance.random() < 0.3, grace=grace))
@@ -264,7 +314,10 @@ class Group:
             spec = self._spec()
             self.nproc = spec.nproc
             jobs = self.jobs = Jobs(
-                self.kernel, self._server, self.slow and self.chance.random() < 0.5
+                self.kernel,
+                self._server,
+                self.slow and self.chance.random() < 0.5,
+                self.shown.board(),
             )
             self.supervisor = Supervisor(spec, jobs, self._server())
             self.supervisor.subscribe(self.events.append, inside=True)
@@ -286,7 +339,7 @@ class Group:
                 "time": clock,
                 "os": system,
                 "signal": signals,
-                "is_dying": kernel.is_dying,
+                "is_dying": kernel.is_dying_noted,
                 "status_of_zombie": kernel.status_of_zombie,
                 "OomWatch": lambda: SimpleNamespace(verdict=lambda _: False),
             },
@@ -313,10 +366,15 @@ class Group:
             supervisor: {
                 "time": clock,
                 "pool": SimpleNamespace(discard=lambda server: None),
+                "os": SimpleNamespace(getpid=lambda: LAUNCHER, kill=self._suspend),
             },
+            activity: {"Activity": self.shown.activity},
+            procstate: {"state_of": self._state_of},
+            taking: self.shown.taking(),
             ends: {"time": clock, "describe": lambda _: "sleeps"},
             journal: {"time": clock, "Errands": self._errands},
-            **{module: {"time": clock} for module in (deciding, hangs, lastlook, limits)},
+            **{module: {"time": clock} for module in (deciding, lastlook, limits)},
+            hangs: {"time": clock, "is_dying": kernel.is_dying},
         }
         old = {
             module: {name: getattr(module, name) for name in names} for module, names in new.items()
@@ -372,7 +430,7 @@ class Group:
         for server in self.servers:
             if server.pid == pid and server.process.state == "alive":
                 return SimpleNamespace(letter=server.state)
-        return None
+        return self.shown.state_of(pid)
 
 
 def _nothing():

@@ -6,12 +6,14 @@ PROCESSION_INTERLEAVINGS=1 it is run alone.
 
 import os
 import random
+import signal
 
 import pytest
 
 from seams.rules import Phase
 
-from .supervised import ANSWER, PHASES, REAP, REAPED, SECOND, START, Group
+from .shown import judge_hangs
+from .supervised import ANSWER, LOOK_SECONDS, PHASES, REAP, REAPED, SECOND, START, Group
 
 NEAR = SECOND // 20
 COUNT = int(os.environ.get("PROCESSION_INTERLEAVINGS", "250"))
@@ -27,6 +29,8 @@ def judge(group):
     judge_cause(group, life, end, truth)
     judge_signals(group, truth)
     judge_time(group, life, truth)
+    judge_hangs(group, truth)
+    judge_requests(group, truth)
     restarts = group.restart.max
     assert group.jobs.attempts <= (1 if group.restart.single else restarts + 1)
     assert len(truth.all) <= group.nproc * (restarts + 1)
@@ -54,6 +58,10 @@ def judge_cause(group, life, end, truth):
         by_us = truth.ended_by_us(process)
         if process.orphaned or (process.cannot_start and process.failed_at is None):
             may.add(rank)
+        elif records[rank].hung:
+            may.add(rank)  # see `judge_hangs`
+        elif group.suspensions and process.silent:
+            may.add(rank)  # it may have died while nobody could look
         elif process.failed_at is None:
             if group.faults and process.says and by_us is not None:
                 may.add(rank)  # it raised at a signal that its forkserver has not told of
@@ -89,7 +97,9 @@ def judge_cause(group, life, end, truth):
         if not (near or unwatched or must[shown.rank] <= seen[first]):
             assert first == shown.rank, f"{first} was first, named: {named}"
     for each in end.together[1:]:  # who was seen to live after the first failure failed later
-        assert not (each.doubt and end.failures[0].happened_at <= truth.by_rank[each.rank].lived_at)
+        process = truth.by_rank.get(each.rank)
+        alone = process and [p.pid for p in truth.all].count(process.pid) == 1
+        assert not (alone and each.doubt and end.failures[0].happened_at <= process.lived_at)
     wanted = bool(group.wishes)
     if life.phase is Phase.SUCCEEDED:
         assert all(p.finished_at is not None for p in truth.by_rank.values())
@@ -120,6 +130,7 @@ def judge_time(group, life, truth):
         return
     most = stop.patience + stop.notice + stop.grace + 1.0
     most += stop.grace + (stop.linger or 0.0)
+    most += sum(group.suspensions)
     if group.faults:
         most += 2 * ANSWER + REAPED
     if truth.stuck:
@@ -130,17 +141,54 @@ def judge_time(group, life, truth):
     assert group.ended - group.began < (START + 200) * SECOND
 
 
+def judge_requests(group, truth):
+    """A signal that was asked for reaches the process that the rank had then, and no later one."""
+    for process in truth.all:
+        got = sum(number == signal.SIGUSR1 for number, _ in process.sent)
+        asked = [at for at, rank, _, _ in group.signals if rank == process.rank]
+        assert got <= sum(at >= process.began for at in asked), f"{process.pid} got one too many"
+    for at, _, process, caught in group.signals:
+        if process is None or not process.has_pidfd or group.faults or group.suspensions:
+            continue
+        ends = [p for p in (process.ended_at, group.ended) if p is not None]
+        if min(ends) < at + SECOND or (caught and not process.takes_user_signals):
+            continue
+        reached = any(number == signal.SIGUSR1 and when >= at for number, when in process.sent)
+        assert reached or caught, f"{process.pid} did not get its signal"
+    for at, answers in group.looks:
+        assert len(answers) == 1, f"asked for stacks, and answered {len(answers)} times"
+        took = (answers[0][0] - at) / SECOND
+        late = sum(group.suspensions) + sum(e.took for e in group.errands)
+        most = LOOK_SECONDS + 0.7 + 0.5 + late
+        assert took <= most, f"{took:.3f} s for stacks"
+    assert not group.shown.early, "a process was asked for stacks that would die of it"
+
+
 @pytest.mark.parametrize(
-    "seed",
+    ("seed", "watched"),
     [
-        2026187038,  # a rank could not be started, which is told while `on_failure` is asked
-        2026127298,  # a forkserver says that nothing is left while its launcher looks for itself
-        3026120221,
-        555497,  # a rank dies of the signal that its forkserver has sent and not told of
+        # a rank could not be started, which is told while `on_failure` is asked
+        (2026187038, False),
+        # a forkserver says that nothing is left while its launcher looks for itself
+        (2026127298, False),
+        (3026120221, False),
+        # a rank dies of the signal that its forkserver has sent and not told of
+        (555497, False),
+        # stacks are asked for when the group is nearly over: there was no answer
+        (27, True),
+        # a rank that has died, of which a stopped forkserver does not tell, counted as hung
+        (894, True),
+        (6270, True),
+        # so did one about which `on_failure` was asked
+        (8240, True),
+        # a signal reached a process that had begun after it was asked for
+        (10639, True),
+        # another process with the number of a dead rank was taken for that one, which seemed alive
+        (19725, True),
     ],
 )
-def test_what_was_found_by_chance(seed):
-    group = Group(random.Random(seed))
+def test_what_was_found_by_chance(seed, watched):
+    group = Group(random.Random(seed), watched=watched)
     group.run()
     judge(group)
 
@@ -148,7 +196,7 @@ def test_what_was_found_by_chance(seed):
 def test_interleavings_of_the_supervisor():
     first = int(os.environ.get("PROCESSION_FUZZ_SEED", "1"))
     told = dict.fromkeys(("FAILED", "STOPPED", "SUCCEEDED"), 0)
-    lost = again = silent = seen = 0
+    lost = again = silent = seen = hung = reached = shown = stopped = 0
     for seed in range(first, first + COUNT):
         group = Group(random.Random(seed))
         try:
@@ -164,9 +212,16 @@ def test_interleavings_of_the_supervisor():
         again += len(group.ranks.all) > group.nproc
         records = group.supervisor.records
         seen += any(p.lived_at and records[r].doubt for r, p in group.ranks.by_rank.items())
+        hung += any(record.hung for record in records)
+        sent = {number for p in group.ranks.all for number, _ in p.sent}
+        reached += signal.SIGUSR1 in sent
+        shown += any(taken.text for _, answers in group.looks for taken in answers[0][1])
+        stopped += bool(group.suspensions) and signal.SIGSTOP in sent
     print(
         f"{COUNT} groups from seed {first}: {told}, forkserver lost: {lost}, silent: {silent}, "
-        f"started again: {again}, seen to live before a silent death: {seen}"
+        f"started again: {again}, seen to live before a silent death: {seen}, hung: {hung}, "
+        f"signalled: {reached}, showed stacks: {shown}, suspended: {stopped}"
     )
     if COUNT >= 250:  # all of it was there
         assert min(*told.values(), lost, silent, again, seen) > COUNT // 100
+        assert min(hung, reached, shown, stopped) > COUNT // 250

@@ -14,7 +14,7 @@ __getattr__ = lazily(
         "procession.explain.messages.values": "VALUES",
         "procession.explain.records": "RankRecord",
         "procession.explain.report": "FOLD_ABOVE FULL_TRACEBACKS format_report headline",
-        "procession.explain.stacks": "merge outside",
+        "procession.explain.stacks": "merge outside taking",
         "procession.explain.stacks.text": "Stack Thread main_thread own_frames read_dump stack_of",
     }
 )

@@ -4,7 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.output": "escape loop",
+        "procession.output": "activity escape loop",
         "procession.output.console": "Console",
         "procession.output.escape": (
             "end_colours harmless harmless_text shown uncoloured unfinished"

@@ -118,7 +118,7 @@ def stacks_of(
         seen.extend(taken)
         answered.set()
 
-    if supervisor.request_stacks(timeout, done):
-        answered.wait(timeout + MARGIN)
+    supervisor.request_stacks(timeout, done)
+    answered.wait(timeout + MARGIN)
     stacks = [stack_of(t.rank, t.pid, t.state, t.letter, t.text) for t in list(seen)]
     return [stack.as_dict() for stack in look(stacks, timeout, native=native)]

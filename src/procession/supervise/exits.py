@@ -244,7 +244,9 @@ class Exits:
             at = time.monotonic_ns()
             if at > ends:
                 return
-            if record.pid is not None and self.lives(rank) and not is_dying(record.pid):
+            pid = record.pid if self.sources[rank].pidfd >= 0 and self.lives(rank) else None
+            # While it is not reaped, its number is no other process's.
+            if pid is not None and not is_dying(pid) and not self._is_reaped(rank):
                 self.sources[rank].lived_at = at
 
     # -- source 2: the pidfd

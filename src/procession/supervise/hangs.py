@@ -27,6 +27,7 @@ from procession.rules.tables import Phase, Worker, WorkerEvent
 from procession.supervise.lastlook import LastLook
 from procession.supervise.ranks import Ranks
 from procession.system.eventloop import EventLoop
+from procession.system.processes import is_dying
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 HANG_SECONDS = 0.7  # for stacks, which show the cause
 SHARE_EVERY = 1.0  # seconds between two looks at files that other machines wait for
 SHARED_LATE = 3.0  # seconds after which news of other machines have come at the latest
+DEATH_NS = 1_000_000_000  # for news of a death to come
+DEATH_EVERY = 0.05  # seconds between two looks whether they have
 SECOND = 1_000_000_000
 WATCHED = (Phase.STARTING, Phase.RUNNING)
 
@@ -65,6 +68,8 @@ class Hangs:
         self._handle = handle
         self._activity: Activity | None = None
         self._looking = False  # at stacks
+        # When processes were seen to die; each by its rank, and when it began.
+        self._dying: dict[tuple[int, int], int] = {}
         # When ranks wrote last, in ns of the monotonic clock: those of other machines, as far as
         # is known, and those of this one when they were looked at last.
         self._elsewhere = 0
@@ -89,6 +94,7 @@ class Hangs:
             if self._elsewhere:
                 limits.append(SHARE_EVERY)
         self._looking = False
+        self._dying.clear()
         if limits:
             self._loop.after(self, min(limits), self._check)
 
@@ -105,11 +111,14 @@ class Hangs:
         return (now - at - self._loop.stopped_since(at)) / SECOND
 
     def _working(self) -> list[int]:
-        ranks = self._life.ranks
+        """Give the ranks that could hang; not those that are dead, and whose status is not here."""
+        ranks, sources = self._life.ranks, self._ranks.sources
         return [
             r
             for r, k in enumerate(ranks)
-            if k.state is Worker.RUNNING and not k.reported and k.failed_at is None
+            if k.state is Worker.RUNNING
+            and not (k.reported or k.awaited or sources[r].dead_by)
+            and k.failed_at is None
         ]
 
     def _check_beats(self, now: int) -> float | None:
@@ -161,6 +170,8 @@ class Hangs:
 
         oldest: the one to blame, if their stacks do not show it. None: it will look by itself.
         """
+        if self._just_dies(oldest):
+            return DEATH_EVERY
         if not self._hang.stacks or len(stopped) == 1:
             self._hung(oldest, why(oldest))
             return limit  # single ranks: the others go on
@@ -172,7 +183,11 @@ class Hangs:
             self._last_look.keep(taken)
             odd = self._odd_one() if self._life.nproc > 1 else None
             rank = odd if odd is not None and odd in stopped else oldest
-            if self._life.phase in WATCHED and rank in self._working():
+            if (
+                self._life.phase in WATCHED
+                and rank in self._working()
+                and not self._just_dies(rank)
+            ):
                 self._hung(rank, why(rank))
             if self._life.phase in WATCHED:
                 self._loop.after(self, limit, self._check)
@@ -180,6 +195,16 @@ class Hangs:
         self._looking = True
         self._last_look.look(HANG_SECONDS, seen)
         return None
+
+    def _just_dies(self, rank: int) -> bool:
+        """Whether a rank is dead, of which nobody has told yet: that will say how it ended.
+
+        One that takes long to die hangs, too.
+        """
+        now, record = time.monotonic_ns(), self._ranks.records[rank]
+        if record.pid is None or not is_dying(record.pid):
+            return False
+        return now - self._dying.setdefault((rank, record.started_at), now) < DEATH_NS
 
     def _odd_one(self) -> int | None:
         from procession.explain.stacks.merge import odd_one

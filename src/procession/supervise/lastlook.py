@@ -65,6 +65,7 @@ class LastLook:
         self._asked: list[tuple[Collection[int] | None, float, Done]] = []  # being taken
         self._due = True  # there was no last look in this attempt
         self._holding = False
+        self._closed = False
         self._stopped: list[int] = []  # ranks that got SIGSTOP for this
         self._written = False
         self.file = ""
@@ -135,7 +136,10 @@ class LastLook:
     # -- at any time
 
     def look(self, seconds: float, done: Done) -> None:
-        """Take the stacks of all ranks that have a process, within `seconds`."""
+        """Take the stacks of all that have a process, within `seconds`; none after `close`."""
+        if self._closed:
+            done([])
+            return
         self._queue.append((None, seconds, done))
         self._next()
 
@@ -208,12 +212,13 @@ class LastLook:
 
     def close(self) -> None:
         """Take nothing any more; those who still wait get an empty list."""
+        self._closed = True
         self._let_go()
         if self._taking is not None:
             self._taking.drop()
             self._taking = None
-        waiting, self._queue = [*self._asked, *self._queue], deque()
+        asked = [] if self._holding else self._asked  # then it is a signal that waits
+        for _, _, done in [*asked, *self._queue]:
+            done([])
         self._asked.clear()
-        for _, _, done in waiting:
-            if not self._holding:
-                done([])
+        self._queue.clear()

@@ -77,10 +77,10 @@ class Ranks:
         Where the forkserver has not told of it yet, it gets the signal when it has. only_caught: if
         it has a handler for it.
         """
-        source = self.sources[rank]
-        if source.asked and self.records[rank].pid is None:
+        source, record = self.sources[rank], self.records[rank]
+        if source.asked and record.pid is None:
             source.held += (HeldSignal(number, at, only_caught),)
-        elif not only_caught or self.catches(rank, number):
+        elif record.started_at <= at and (not only_caught or self.catches(rank, number)):
             self.send(rank, number)
 
     def signal_group(self, rank: int, number: int) -> bool:
@@ -150,8 +150,7 @@ class Ranks:
         self._handle(RankEvent(WorkerEvent.SPAWNED, rank, at))
         held, self.sources[rank].held = self.sources[rank].held, ()
         for each in held:
-            if at <= each.at:
-                self.send_asked(rank, each.number, each.at, only_caught=each.only_caught)
+            self.send_asked(rank, each.number, each.at, only_caught=each.only_caught)
 
     def start_failed(
         self, rank: int, stage: str, e: OSError, at: int | None = None, *, gone: bool = True

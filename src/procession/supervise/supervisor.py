@@ -90,6 +90,7 @@ class Supervisor:
         self._jobs = jobs
         self.limits = Limits(spec, life, resources.board)
         self._subscribing: deque[Callable[[], None]] = deque()  # what adds further handlers
+        self._looks: deque[tuple[float, Callable[[list[Taken]], None]]] = deque()
         self._crashed = False
         self._actions: deque[messages.Action] = deque()  # the first one is being carried out
         loop = self._loop = EventLoop()
@@ -180,12 +181,22 @@ class Supervisor:
 
         self._loop.request(take)
 
-    def request_stacks(self, seconds: float, done: Callable[[list[Taken]], None]) -> bool:
-        """Ask where the ranks are; from any thread. `done` is called in the loop's thread.
+    def request_stacks(self, seconds: float, done: Callable[[list[Taken]], None]) -> None:
+        """Ask where the ranks are; from any thread.
 
-        False if the group is over.
+        `done` is called once, in the loop's thread; in this one, with none, if the group is over.
         """
-        return self._loop.request(lambda: self.last_look.look(seconds, done))
+        self._looks.append((seconds, done))
+        if not self._loop.request(self._take_looks):
+            self._take_looks()
+
+    def _take_looks(self) -> None:
+        while True:
+            try:
+                seconds, done = self._looks.popleft()
+            except IndexError:
+                return
+            self.last_look.look(seconds, done)
 
     def request_impatience(self) -> None:
         """Ask that a group that has failed, or fails, is ended at once; from any thread."""
@@ -435,4 +446,5 @@ class Supervisor:
         self._loop.close()
         self.journal.end()
         self._take_subscribers()
+        self._take_looks()
         self.journal.let_threads_go()
