@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -229,6 +230,16 @@ def test_exit_is_told_while_the_forkserver_is_held(tmp_path):
             group.wait(20)
     assert caught.value.cause.outcome is Outcome.EXITED
     assert caught.value.cause.exit.code == 7
+
+
+def test_a_forkserver_without_descriptors_tells_how_a_rank_ended(tmp_path):
+    """Whatever it cannot do afterwards."""
+    group = start_family(tmp_path)
+    resource.prlimit(forkserver_of(group), resource.RLIMIT_NOFILE, (0, 4096))
+    os.kill(group.pids()[0], signal.SIGKILL)
+    with pytest.raises(GroupFailed) as failed:
+        group.wait(timeout=20)
+    assert (failed.value.cause.rank, failed.value.cause.outcome) == (0, Outcome.SIGNALLED)
 
 
 def test_next_attempt_has_another_forkserver(tmp_path):

@@ -87,6 +87,17 @@ def test_without_one_that_is_odd(names):
     assert merge.odd_one([dumped(r, name) for r, name in enumerate(names)]) is None
 
 
+def test_who_waits_in_a_loop_is_not_odd_wherever_it_is_within():
+    loop, main = ("/home/me/train.py", 9, "wait_for_all"), ("/home/me/train.py", 30, "train")
+    looks = ("/usr/lib/python3.11/genericpath.py", 19, "exists")
+    hangs = stack(1, ("/home/me/train.py", 20, "load"), main)
+    waiting = [stack(0, looks, loop, main), *(stack(r, loop, main) for r in (2, 3))]
+    assert merge.odd_one([hangs, *waiting]) == 1
+    assert merge.odd_one([hangs, *waiting[:2]]) == 1
+    assert merge.odd_one([hangs, waiting[0]]) is None
+    assert merge.odd_one([hangs, *waiting, stack(4, main)]) is None
+
+
 @pytest.mark.parametrize("letter", "DTt")
 def test_who_is_held_from_outside_is_the_odd_one(letter):
     held = stack(1, state="is held", letter=letter)

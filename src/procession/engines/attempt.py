@@ -271,7 +271,9 @@ class Attempt:
                 "attempt": self.number,
                 "state": self._state,
                 "end": plain_group(self._end or self._not_started()),
-                "stacks": [{"said": each.said, "ranks": each.ranks} for each in stacks],
+                "stacks": [
+                    {"said": s.said, "ranks": s.ranks, "within": s.within} for s in stacks
+                ],
                 "told": errors,
             },
         )

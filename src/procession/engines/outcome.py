@@ -148,7 +148,8 @@ def _together(parts: Sequence[NodePart], out: Collection[int]) -> list[merge.Tog
     for part in parts:
         for each in part.stacks:
             ranks = tuple(rank for rank in each["ranks"] if rank not in out)
-            groups += [merge.Together(str(each["said"]), ranks)] if ranks else []
+            within = str(each.get("within", ""))
+            groups += [merge.Together(str(each["said"]), ranks, within)] if ranks else []
     return merge.joined(groups)
 
 
@@ -161,11 +162,11 @@ def _blame_the_odd_one(
     the hang first.
     """
     seen = [each for each in groups if each.said.startswith(PLACES)]
-    if not failures or failures[0].outcome is not Outcome.HUNG or len(seen) < 2:
+    if not failures or failures[0].outcome is not Outcome.HUNG:
         return
-    odd, others = seen[:2]
+    odd = merge.odd_of(seen)
     known = {end.rank: end for end in (*failures, *ended)}
-    if not len(odd.ranks) == 1 < len(others.ranks) or odd.ranks[0] not in known:
+    if odd is None or odd.ranks[0] not in known:
         return
     first, found = failures[0], known[odd.ranks[0]]
     why = first.message.partition("; it ")[0]

@@ -158,6 +158,11 @@ class Exits:
     def hurry(self) -> None:
         """Take pidfds for the only source of deaths from now on."""
         self._deaths.moment = 0.0
+        for rank, source in enumerate(self.sources):
+            if source.dead_by and source.pidfd >= 0:  # nobody will send its status any more
+                at = source.dead_by
+                find = lambda rank=rank, at=at: self._find_out(rank, at, last=True)  # noqa: E731
+                self._loop.after(("status", rank), 0.0, find)
 
     # -- source 1: the result pipe, with what ranks report
 

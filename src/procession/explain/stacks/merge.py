@@ -49,10 +49,14 @@ class Place(Value):
 
 
 class Together(Value):
-    """Ranks that are at the same place. said: where, as the verb of a sentence on one rank."""
+    """Ranks that are at the same place. said: where, as the verb of a sentence on one rank.
+
+    within: the functions of the program that they are in, the outermost first; "" if not known.
+    """
 
     said: str
     ranks: tuple[int, ...]
+    within: str = ""
 
     @property
     def line(self) -> str:
@@ -132,7 +136,8 @@ def together(stacks: Iterable[Stack]) -> list[Together]:
     found: list[Together] = []
     for group in members.values():
         calm = next((s for s in group if s.letter != "R"), group[0])
-        found.append(Together(said_of(calm), tuple(sorted(s.rank for s in group))))
+        ranks = tuple(sorted(s.rank for s in group))
+        found.append(Together(said_of(calm), ranks, _within(calm.frames)))
     return sorted(found, key=lambda t: (len(t.ranks), t.ranks))
 
 
@@ -145,10 +150,32 @@ def odd_one(stacks: Sequence[Stack]) -> int | None:
     held = [s.rank for s in stacks if s.letter in HELD and not s.frames]
     if len(held) == 1 < len(stacks):
         return held[0]
-    found = together(stacks)
+    odd = odd_of(together(stacks))
+    return None if odd is None else odd.ranks[0]
+
+
+def odd_of(found: Sequence[Together]) -> Together | None:
+    """Give the group that is one rank at a place of its own, while others are together.
+
+    Where several are such, it is the only one in functions of its own: who waits in a loop is now
+    in this call and now in that one, within the same function. found: as `together` sorts them.
+    """
     if len(found) > 1 and len(found[0].ranks) == 1 < len(found[1].ranks):
-        return found[0].ranks[0]
-    return None
+        return found[0]
+    members: dict[str, list[Together]] = {}
+    for each in found:
+        if each.within:
+            members.setdefault(each.within, []).append(each)
+    alone = [m[0] for m in members.values() if sum(len(each.ranks) for each in m) == 1]
+    return alone[0] if len(alone) == 1 < len(members) else None
+
+
+def _within(frames: Sequence[Frame]) -> str:
+    """Name the functions of the program that frames are in."""
+    frames = _between_ours(frames)
+    home = _package_of(frames[-1][0]) if frames else None
+    own = [function for file, _, function in frames if _package_of(file) in (None, home)]
+    return " > ".join(reversed(own))
 
 
 def joined(groups: Iterable[Together]) -> list[Together]:
@@ -157,13 +184,15 @@ def joined(groups: Iterable[Together]) -> list[Together]:
     Ranks that wait somewhere, and others that run there, are together.
     """
     said: dict[str, str] = {}
+    within: dict[str, str] = {}
     ranks: dict[str, list[int]] = {}
     for each in groups:
         place = each.said.removeprefix("waits in ").removeprefix("is in ")
         if place not in said or each.said.startswith("waits in "):
             said[place] = each.said
+        within.setdefault(place, each.within)
         ranks.setdefault(place, []).extend(each.ranks)
-    found = [Together(said[place], tuple(sorted(of))) for place, of in ranks.items()]
+    found = [Together(said[p], tuple(sorted(of)), within[p]) for p, of in ranks.items()]
     return sorted(found, key=lambda t: (len(t.ranks), t.ranks))
 
 
