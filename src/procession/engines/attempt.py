@@ -271,9 +271,7 @@ class Attempt:
                 "attempt": self.number,
                 "state": self._state,
                 "end": plain_group(self._end or self._not_started()),
-                "stacks": [
-                    {"said": s.said, "ranks": s.ranks, "within": s.within} for s in stacks
-                ],
+                "stacks": [{"said": s.said, "ranks": s.ranks, "within": s.within} for s in stacks],
                 "told": errors,
             },
         )
