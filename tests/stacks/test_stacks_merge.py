@@ -91,7 +91,8 @@ def test_who_waits_in_a_loop_is_not_odd_wherever_it_is_within():
     loop, main = ("/home/me/train.py", 9, "wait_for_all"), ("/home/me/train.py", 30, "train")
     looks = ("/usr/lib/python3.11/genericpath.py", 19, "exists")
     hangs = stack(1, ("/home/me/train.py", 20, "load"), main)
-    waiting = [stack(0, looks, loop, main), *(stack(r, loop, main) for r in (2, 3))]
+    part = ("/home/me/train.py", 9, "<genexpr>")
+    waiting = [stack(0, looks, part, loop, main), *(stack(r, loop, main) for r in (2, 3))]
     assert merge.odd_one([hangs, *waiting]) == 1
     assert merge.odd_one([hangs, *waiting[:2]]) == 1
     assert merge.odd_one([hangs, waiting[0]]) is None

@@ -62,7 +62,7 @@ class Job(Handle):
 
     distant = True
     _kind = "job"
-    _crash_text = "the driver of {name} failed; its agents end its ranks"
+    _crash_text = "the driver of {name} failed ({why}); its agents end its ranks"
 
     def __init__(
         self,

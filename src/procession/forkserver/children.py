@@ -16,7 +16,9 @@ walking the process tree before killing it (not atomic: processes were lost).
 from __future__ import annotations
 
 import os
-import resource  # noqa: F401 (`os.wait4` needs it, when there may be no descriptor to import with)
+
+# `os.wait4` needs it, when there may be no descriptor left to import it with.
+import resource  # noqa: F401  # pyright: ignore[reportUnusedImport]
 import time
 
 from procession.system import tree

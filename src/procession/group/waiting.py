@@ -28,7 +28,7 @@ class Waiting:
     """A run that ends at some time, and its result. The base of `Handle`."""
 
     _kind = "group"  # what people call it
-    _crash_text = "the supervisor of {name} failed; its ranks were ended"
+    _crash_text = "the supervisor of {name} failed ({why}); its ranks were ended"
     _runner: Runner  # set by `Handle`
 
     def __init__(self, spec: Spec) -> None:
@@ -174,9 +174,10 @@ class Waiting:
         with self._lock:
             if self._outcome is None:
                 if self._crash is not None:
-                    raise ProcessionError(
-                        self._crash_text.format(name=self.spec.name)
-                    ) from self._crash
+                    why = str(self._crash).partition("\n")[0]
+                    why = f"{type(self._crash).__name__}: {why}".removesuffix(": ")
+                    text = self._crash_text.format(name=self.spec.name, why=why)
+                    raise ProcessionError(text) from self._crash
                 end = self.end
                 if end is None:
                     raise ProcessionError(f"{self.spec.name} has not ended yet")

@@ -306,7 +306,12 @@ def _new_directory(where: str, name: str) -> str:
 def _remove(directory: str) -> None:
     try:
         os.rmdir(directory)
+    except FileNotFoundError:
+        return
     except OSError:  # there is something in it
-        import shutil
+        try:
+            import shutil
+        except (OSError, ImportError):
+            return  # there is no descriptor left; `procession clean` removes it
 
         shutil.rmtree(directory, ignore_errors=True)

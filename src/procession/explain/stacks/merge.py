@@ -33,6 +33,7 @@ WRAPPERS = frozenset(
     ("wrapper", "wrapped", "inner", "decorated", "decorate_context", "inner_wrapper", "<lambda>",
      "new_func", "fn", "func", "wrapper_set_stance")
 )  # fmt: skip
+PARTS = frozenset(("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>", "<lambda>"))
 MOST_LINES = 10
 HELD = ("D", "T", "t")  # states of processes that go on only when somebody else lets them
 SINGULAR = {"are": "is", "wait": "waits", "sleep": "sleeps", "run": "runs", "show": "shows",
@@ -171,11 +172,11 @@ def odd_of(found: Sequence[Together]) -> Together | None:
 
 
 def _within(frames: Sequence[Frame]) -> str:
-    """Name the functions of the program that frames are in."""
+    """Name the functions of the program that frames are in; what is no `def` is a part of one."""
     frames = _between_ours(frames)
     home = _package_of(frames[-1][0]) if frames else None
     own = [function for file, _, function in frames if _package_of(file) in (None, home)]
-    return " > ".join(reversed(own))
+    return " > ".join(name for name in reversed(own) if name not in PARTS)
 
 
 def joined(groups: Iterable[Together]) -> list[Together]:
