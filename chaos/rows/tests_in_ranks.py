@@ -173,7 +173,8 @@ def _judged(case: dict[str, Any], told: Said | None, shown: bool) -> list[str]:
         if named != {*range(ranks)}:
             wrong.append(f"only ranks {named} are told of: {message}: {text[-1500:]}")
     spoke = way not in ("set-up", "assert in all", "close all")
-    cut = way == "no gather" and case["mess"] == "output"  # of one who is not the first to fail
+    # Of one who is not the first to fail, only the last lines are shown.
+    cut = way in ("no gather", "kill parent") and case["mess"] == "output"
     if spoke and not cut and not shown and f"this is the loser of {case['id']}" not in text:
         wrong.append("what the rank wrote is lost")
     if spoke and case["mess"] == "output" and not shown and "\nthe last line" not in text:
