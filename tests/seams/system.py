@@ -13,6 +13,7 @@ __getattr__ = lazily(
         "procession.system.eventloop": "EventLoop",
         "procession.system.identity": "own_mark start_of",
         "procession.system.inotify": "Inotify",
+        "procession.system.latch": "Latch",
         "procession.system.localities": "Gpu gpus",
         "procession.system.memory": "OomWatch",
         "procession.system.memory_groups": "MemoryGroups obstacle",

@@ -44,23 +44,18 @@ class Latch:
             self._waits.append(lock)
             try:
                 if not self._set:  # a `set` from now on sees this wait
-                    _sleep(lock, timeout)
+                    self._sleep(lock, timeout)
             finally:
                 if lock in self._waits:
                     self._waits.remove(lock)
         return self._set
 
-
-def _sleep(lock: _thread.LockType, timeout: float | None) -> None:
-    """Wait until the lock is released, or the time is over."""
-    # Not `current_thread`: it lists a thread that `threading` has not started, for ever.
-    longest = LOOK_UP if _thread.get_ident() == threading.main_thread().ident else -1.0
-    if timeout is None:
-        while not lock.acquire(True, longest):
-            pass
-        return
-    until = time.monotonic() + timeout
-    while True:
-        left = max(0.0, until - time.monotonic())
-        if lock.acquire(True, left if longest < 0 else min(left, longest)) or left == 0.0:
-            return
+    def _sleep(self, lock: _thread.LockType, timeout: float | None) -> None:
+        """Wait until the lock is released, or the time is over."""
+        # Not `current_thread`: it lists a thread that `threading` has not started, for ever.
+        longest = LOOK_UP if _thread.get_ident() == threading.main_thread().ident else -1.0
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._set:  # a `set` without memory may have got no further than that
+            left = longest if until is None else max(0.0, until - time.monotonic())
+            if lock.acquire(True, left if longest < 0 else min(left, longest)) or left == 0.0:
+                return
