@@ -204,7 +204,7 @@ class Group:
         self.shown.every = 0.4 * min(limits) if limits else None
         self.faults = 0  # of the forkserver
         self.wishes = []  # when a stop was asked for, and how
-        self.signals = []  # when one was asked for, the rank, its process then, what is known of it
+        self.signals = []  # when one was asked for, the rank, its process if it is to get it
         self.looks = []  # answers to requests for stacks, and when they were made
         self.suspensions = []  # seconds
         self.events = []
@@ -277,9 +277,10 @@ class Group:
         rank = self.chance.randrange(self.nproc)
         caught = self.chance.random() < 0.5
         process = self.ranks.by_rank.get(rank)
-        if process is not None and process.state != "alive":
-            process = None
-        self.signals.append((self.kernel.now, rank, process, caught))
+        if process is not None:
+            wanted = process.state == "alive" and (process.takes_user_signals or not caught)
+            process = process if wanted else None
+        self.signals.append((self.kernel.now, rank, process))
         self.supervisor.request_signal(rank, signal.SIGUSR1, caught)
 
     def _look(self):
