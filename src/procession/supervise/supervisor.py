@@ -89,8 +89,7 @@ class Supervisor:
         self.started = Latch()
         self._jobs = jobs
         self.limits = Limits(spec, life, resources.board)
-        self._subscribing: deque[Callable[[], None]] = deque()  # what adds further handlers
-        self._looks: deque[tuple[float, Callable[[list[Taken]], None]]] = deque()
+        self._certain: deque[Callable[[], None]] = deque()  # requests; see `_request_certainly`
         self._crashed = False
         self._actions: deque[messages.Action] = deque()  # the first one is being carried out
         loop = self._loop = EventLoop()
@@ -186,17 +185,7 @@ class Supervisor:
 
         `done` is called once, in the loop's thread; in this one, with none, if the group is over.
         """
-        self._looks.append((seconds, done))
-        if not self._loop.request(self._take_looks):
-            self._take_looks()
-
-    def _take_looks(self) -> None:
-        while True:
-            try:
-                seconds, done = self._looks.popleft()
-            except IndexError:
-                return
-            self.last_look.look(seconds, done)
+        self._request_certainly(lambda: self.last_look.look(seconds, done))
 
     def request_impatience(self) -> None:
         """Ask that a group that has failed, or fails, is ended at once; from any thread."""
@@ -215,17 +204,21 @@ class Supervisor:
         When the group is over, in this thread.
         """
         add = self.journal.hear if inside else self.journal.subscribe
-        self._subscribing.append(lambda: add(call))
-        if not self._loop.request(self._take_subscribers):
-            self._take_subscribers()
+        self._request_certainly(lambda: add(call))
 
-    def _take_subscribers(self) -> None:
+    def _request_certainly(self, call: Callable[[], None]) -> None:
+        """Have the loop call `call`; it is called in any case, here if the group is over."""
+        self._certain.append(call)
+        if not self._loop.request(self._take_requests):
+            self._take_requests()
+
+    def _take_requests(self) -> None:
         while True:
             try:
-                add = self._subscribing.popleft()
+                call = self._certain.popleft()
             except IndexError:
                 return
-            add()
+            call()
 
     @property
     def start_failed(self) -> bool:
@@ -445,6 +438,5 @@ class Supervisor:
         self._jobs.close(self._link.server, clean=clean)
         self._loop.close()
         self.journal.end()
-        self._take_subscribers()
-        self._take_looks()
+        self._take_requests()
         self.journal.let_threads_go()
