@@ -71,6 +71,22 @@ def test_close_ends_everything(specs, entrypoint):
     pc.close()
 
 
+def test_close_returns_when_nothing_of_a_group_that_has_ended_is_held(specs):
+    """Its forkserver, for one, is handed back after that."""
+    ended = threading.Event()
+
+    def slow(event):
+        if event.kind == "succeeded":
+            ended.set()
+            time.sleep(0.5)  # the supervisor waits for its handlers before it lets go
+
+    pc = start_processes("true", "true", {0: ()}, {0: {}}, specs)
+    pc._group.subscribe(slow)
+    assert ended.wait(30)
+    pc.close()
+    assert "procession" not in [thread.name for thread in threading.enumerate()]
+
+
 def test_close_with_a_signal_of_ones_own(specs, tmp_path):
     on_int = f"trap 'echo > {tmp_path}/int; exit 5' INT"
     trap = f"{on_int}; echo > {tmp_path}/on; while :; do sleep 0.01; done"

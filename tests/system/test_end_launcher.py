@@ -129,6 +129,31 @@ def test_interpreter_exit_ends_a_running_group(tmp_path, method):
         assert len(family.pids()) == 6
 
 
+def test_interpreter_exit_waits_for_what_a_group_that_has_ended_still_writes(tmp_path):
+    main = write(
+        tmp_path / "main.py",
+        """
+        import sys, threading, time, procession
+        from pathlib import Path
+
+        ended = threading.Event()
+
+        def slow(event):
+            if event.kind == "succeeded":
+                ended.set()
+                time.sleep(0.5)  # the supervisor waits for its handlers before it concludes
+
+        group = procession.start(["true"], logs=procession.Logs(dir=sys.argv[1]))
+        group.subscribe(slow)
+        ended.wait(20)
+        assert group.state.final and not Path(group.run_dir, "result.json").exists()
+        """,
+    )
+    done = run_python(main, tmp_path / "logs")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len([*tmp_path.glob("logs/*/result.json")]) == 1
+
+
 def test_exception_in_the_launcher_ends_a_running_group(tmp_path):
     source = """
         group = launch(stop=procession.Stop(grace=0.2))

@@ -147,7 +147,10 @@ class GroupContext(PContext):
         uninterruptible sleep) is logged and left.
         """
         group = self._group
-        if group is None or group.state.final:
+        if group is None:
+            return
+        if group.state.final:
+            group.wait_for_end()
             return
         for rank, pid in self.pids().items():
             if group.exit_of(rank) is None:

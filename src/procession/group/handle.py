@@ -66,11 +66,16 @@ class Handle(Waiting):
 
     # -- running it
 
-    def drive(self) -> None:
-        """Start it and supervise it in this thread, until it has ended."""
+    def drive(self, taken: Callable[[], object] | None = None) -> None:
+        """Start it and supervise it in this thread, until it has ended.
+
+        taken: called when the end of the interpreter would wait for this run.
+        """
         self._thread = threading.current_thread()
         _running.add(self)
         try:
+            if taken is not None:
+                taken()
             if self._controlled:
                 self._become_reachable()
             self._runner.run()
@@ -273,7 +278,7 @@ class Handle(Waiting):
             return  # a fork of the launcher: the run is not its own to end
         self._runner.request_stop(request)
         if wait:
-            self._wait_for_end((grace or 0.0) + (notice or 0.0))
+            self.wait_for_end((grace or 0.0) + (notice or 0.0))
 
     def kill(self, wait: bool = True) -> None:
         """End the run by SIGKILL, at once. wait: return when it has ended."""
@@ -281,10 +286,16 @@ class Handle(Waiting):
             return
         self._runner.request_stop(StopRequest(kill=True))
         if wait:
-            self._wait_for_end(0.0)
+            self.wait_for_end()
 
-    def _wait_for_end(self, more: float) -> None:
-        if not self._is_supervisor:
+    def wait_for_end(self, more: float = 0.0) -> None:
+        """Wait until a run that is being ended has given back all that it held; raises nothing.
+
+        Its `state` is final before that: its last output may still be on the way. more: seconds
+        beyond the longest that its own limits allow. Returns at once in a thread of the run itself,
+        and in a fork of the launcher.
+        """
+        if os.getpid() == self._owner and not self._is_supervisor:
             self._wait_for(self._done, self._longest() + more)
             self._join()
 
@@ -341,12 +352,17 @@ _running: set[Handle] = set()  # not weak references: those would now and then s
 
 
 def _stop_all() -> None:
-    """Stop what still runs when the interpreter exits, all at the same time."""
-    running = [each for each in list(_running) if not each.state.final]
+    """Stop what still runs when the interpreter exits, all at the same time.
+
+    Runs that have ended, but are not concluded, are waited for, too: their threads are daemons, and
+    what they have not yet shown or written would be lost.
+    """
+    running = list(_running)
     for each in running:
-        each.stop(wait=False)
+        if not each.state.final:
+            each.stop(wait=False)
     for each in running:
-        each.stop()
+        each.wait_for_end()
 
 
 def _forget_all() -> None:

@@ -185,8 +185,7 @@ class _Making:
                 logging.getLogger("procession").warning("procession: %s", noted(note))
         if self._unwanted:
             group.kill(wait=False)
-        self._made.set()
-        group.drive()
+        group.drive(self._made.set)
 
     def _end(self, fault: BaseException) -> None:
         """There will be no group."""
