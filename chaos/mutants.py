@@ -43,6 +43,7 @@ PARTS: dict[str, Sequence[str]] = {
     "rules/restarting.py": ("tests/unit/test_restarting.py",),
     "output/lines.py": ("tests/output/test_lines.py",),
     "explain/stacks/merge.py": ("tests/stacks/test_stacks_merge.py",),
+    "explain/report.py": ("tests/unit/test_report.py",),
     "values/ranks.py": ("tests/unit/test_ranks.py", "tests/unit/test_view_words.py"),
     "values/exit.py": ("tests/unit/test_exit.py",),
     "values/figures.py": ("tests/unit/test_figures.py", "tests/unit/test_view_words.py"),

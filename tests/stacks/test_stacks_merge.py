@@ -87,16 +87,24 @@ def test_without_one_that_is_odd(names):
     assert merge.odd_one([dumped(r, name) for r, name in enumerate(names)]) is None
 
 
-def test_who_waits_in_a_loop_is_not_odd_wherever_it_is_within():
+@pytest.mark.parametrize("name", ["<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>", "<lambda>"])
+def test_who_waits_in_a_loop_is_not_odd_wherever_it_is_within(name):
     loop, main = ("/home/me/train.py", 9, "wait_for_all"), ("/home/me/train.py", 30, "train")
     looks = ("/usr/lib/python3.11/genericpath.py", 19, "exists")
     hangs = stack(1, ("/home/me/train.py", 20, "load"), main)
-    part = ("/home/me/train.py", 9, "<genexpr>")
+    part = ("/home/me/train.py", 9, name)
     waiting = [stack(0, looks, part, loop, main), *(stack(r, loop, main) for r in (2, 3))]
     assert merge.odd_one([hangs, *waiting]) == 1
     assert merge.odd_one([hangs, *waiting[:2]]) == 1
     assert merge.odd_one([hangs, waiting[0]]) is None
     assert merge.odd_one([hangs, *waiting, stack(4, main)]) is None
+
+
+def test_the_odd_one_where_the_functions_are_not_known():
+    one, two = merge.Together("is in f (a.py:4)", (2,)), merge.Together("runs", (0, 1))
+    assert merge.odd_of([one, two]) is one
+    assert merge.odd_of([one, one.__replace__(ranks=(3,)), two]) is None
+    assert merge.odd_of([two]) is merge.odd_of([]) is None
 
 
 @pytest.mark.parametrize("letter", "DTt")

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from seams.explain import FOLD_ABOVE, FULL_TRACEBACKS, format_report, headline
+from seams.explain import FOLD_ABOVE, FULL_TRACEBACKS, format_report, headline, headline_of
 from seams.values import Exit, GroupEnd, GroupFailed, Outcome, RankEnd, duration, size
 
 T0 = 10_000_000_000  # when the ranks were started
@@ -224,7 +224,8 @@ def test_many_simultaneous_failures_are_not_all_printed_in_full():
     text = report(*failures, nproc=20)
     assert text.count("Traceback") == FULL_TRACEBACKS + 1
     assert all(f"rank {r} of 20 (pid" in text for r in range(FULL_TRACEBACKS + 1))
-    assert all(f"rank {r} (pid" in text for r in range(FULL_TRACEBACKS + 1, 20))
+    rest = text.partition("\nand also at the same time:\n")[2]
+    assert all(f"  rank {r} (pid" in rest for r in range(FULL_TRACEBACKS + 1, 20))
 
 
 def test_a_rank_that_could_not_be_ended_is_not_called_simultaneous():
@@ -258,6 +259,38 @@ finished:
     )
 
 
+def folded(*odd, others=FOLD_ABOVE, title="ended by the group"):
+    """Give the lines of the ranks that a report puts together, those of odd ends first."""
+    ended = (*odd, *(killed(100 + r, 15, seconds=3.0) for r in range(others)))
+    text = report(raised(0), nproc=200, ended=ended)
+    return text.partition(f"\n{title}:\n")[2].splitlines()[: 2 if odd else 1]
+
+
+def test_one_rank_that_ended_alone_among_many():
+    assert folded(killed(7)) == [
+        "  rank 7 was ended by SIGKILL",
+        f"  ranks 100-{99 + FOLD_ABOVE} were ended by SIGTERM",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (Outcome.UNKNOWN, "vanished: their exit status is not known"),
+        (Outcome.NO_VALUE, "exited with code 0 before their function had returned"),
+        (Outcome.TORN_VALUE, "died while they sent their value"),
+        (Outcome.INTERRUPTED, "were interrupted (KeyboardInterrupt)"),
+    ],
+)
+def test_two_ranks_that_ended_alike_among_many(outcome, said):
+    assert folded(end(7, outcome), end(9, outcome))[0] == f"  ranks 7,9 {said}"
+
+
+def test_what_many_ranks_said_stays_as_they_said_it():
+    odd = [raised(r, message="it was not its file") for r in (7, 9)]
+    assert folded(*odd)[0] == "  ranks 7,9 raised ValueError: it was not its file"
+
+
 def test_who_failed_later_by_a_signal_was_not_ended_by_the_group():
     text = report(raised(0), killed(1, 7, seconds=3.0))
     assert "rank 1 (pid 101) was killed by SIGBUS, 0.65 s later" in text
@@ -281,6 +314,85 @@ def test_a_traceback_that_is_not_the_last_on_stderr_is_not_printed_twice():
     text = report(raised(stderr_tail=tail))
     assert text.count('raise ValueError("bad batch")') == 1
     assert text.endswith("  last lines of stderr:\n    epoch 1\n    closing the pool")
+
+
+@pytest.mark.parametrize(
+    ("tail", "left"),
+    [
+        (("ValueError: bad batch",), ()),
+        (("ValueError: bad batch", "epoch 2"), ("epoch 2",)),
+        (("epoch 1", "ValueError: bad batch"), ("epoch 1", "ValueError: bad batch")),
+        (tuple(f"[rank3]: {line}" for line in TRACEBACK.splitlines()), ()),
+        (("[rank12]: ValueError: bad batch", "bye"), ("bye",)),
+        (("[cpu0]: ValueError: bad batch",), ("[cpu0]: ValueError: bad batch",)),
+        (("[rank?]: ValueError: bad batch",), ("[rank?]: ValueError: bad batch",)),
+        (("[rank3] ValueError: bad batch",), ("[rank3] ValueError: bad batch",)),
+    ],
+)
+def test_what_a_tail_has_beside_the_traceback(tail, left):
+    lines = report(raised(stderr_tail=tail, traceback=f"{TRACEBACK}\n")).splitlines()
+    at = lines.index("  ValueError: bad batch") + 1
+    assert lines[at:] == (
+        ["", "  last lines of stderr:", *(f"    {x}" for x in left)] if left else []
+    )
+
+
+@pytest.mark.parametrize("exit", [Exit(signal=9), Exit()])
+def test_a_rank_that_hung_and_where_the_others_were(exit):
+    hung = end(2, Outcome.HUNG, exit=exit, message="no beat\nfor 30 s")
+    stacks = ("rank 2 is in load (a.py:4)", "3 ranks [0-1,3] wait in barrier (a.py:9)")
+    first = "train failed: rank 2 of 4 (pid 102) hung: no beat for 30 s [P105]\n"
+    then = "  it then ended: SIGKILL (signal 9)\n" if exit.signal else ""
+    assert report(hung, stacks=stacks, stacks_file="/r/stacks.txt") == (
+        f"""\
+{first}{then}
+when it hung, the ranks were:
+  rank 2 is in load (a.py:4)
+  3 ranks [0-1,3] wait in barrier (a.py:9)
+  all stacks: /r/stacks.txt"""
+    )
+
+
+def test_where_the_others_were_when_a_rank_failed():
+    assert report(killed(number=11), stacks=("rank 0 is in f (a.py:4)",)).endswith(
+        """
+
+when it failed, the others were:
+  rank 0 is in f (a.py:4)"""
+    )
+
+
+def test_an_exit_that_is_not_known_and_one_on_another_machine():
+    assert (
+        headline(end(0, Outcome.EXITED, exit=Exit()), 1) == "rank 0 (pid 100) exited after 2.35 s"
+    )
+    assert headline(killed(number=11, host="b"), 4) == (
+        "rank 2 of 4 (pid 102 on b) was killed by SIGSEGV after 2.35 s"
+    )
+
+
+def test_how_ranks_end_that_have_not_failed():
+    ended = (
+        killed(0, 11, sent=(15,)),
+        killed(1, 15, sent=(15, 9)),
+        end(3, Outcome.RETURNED, exit=Exit(signal=15)),
+        end(4, Outcome.NOT_STARTED, message="could not fork"),
+    )
+    finished = (end(5, Outcome.RETURNED, exit=Exit(signal=15)),)
+    assert report(killed(number=11), nproc=6, ended=ended, finished=finished).endswith(
+        """
+
+ended by the group:
+  rank 0 (pid 100) was killed by SIGSEGV while it was being ended after 2.35 s
+  rank 1 (pid 101) was ended by SIGTERM after 2.35 s
+  rank 3 (pid 103) returned after 2.35 s
+
+not started:
+  rank 4 (pid 104) could not fork
+
+finished:
+  rank 5 (pid 105) had finished, and was ended by SIGTERM as it exited after 2.35 s"""
+    )
 
 
 def test_notes_logs_and_attempts():
@@ -323,6 +435,16 @@ def test_a_long_message_is_cut_in_the_headline_only():
     assert last.endswith(text)
 
 
+def test_the_longest_message_that_is_not_cut():
+    def shown(length):
+        return (
+            headline(raised(message="x" * length), 4).split(": ")[1].removesuffix(" after 2.35 s")
+        )
+
+    assert shown(300) == "x" * 300
+    assert shown(301) == "x" * 297 + "..."
+
+
 def test_no_line_ends_in_blanks():
     failure = raised(traceback="Traceback\n  \nE: x\n", stderr_tail=("a  ", "", "b"))
     assert all(line == line.rstrip() for line in report(failure).splitlines())
@@ -356,6 +478,9 @@ def test_ranks_of_several_machines_have_their_numbers_in_the_job():
     text = report(raised(1), nproc=2, ended=(killed(0, 15),), node=3, nodes=4, first=6, world=8)
     assert text.startswith("train failed on node 3 of 4: rank 7 of 8 (pid 101) raised ValueError")
     assert "\n  rank 6 (pid 100) was ended by SIGTERM" in text
+    group = GroupEnd("x", 2, failures=(raised(1), killed(0)), node=1, nodes=2, first=2, world=4)
+    assert headline_of(group) == ("rank 3 of 4 (pid 101) raised ValueError: bad batch after 2.35 s")
+    assert format_report(group).startswith("x failed on node 1 of 2: rank 3 of 4")
 
 
 def test_failures_of_which_each_may_have_been_the_first_are_shown_together():

@@ -12,6 +12,7 @@ from procession.values.ranks import format_ranks
 
 FOLD_ABOVE = 40  # lines of other ranks; beyond, those that ended alike share one
 FULL_TRACEBACKS = 8  # of simultaneous failures
+PLURAL = {"was": "were", "it": "they", "its": "their"}
 
 
 def format_report(end: GroupEnd) -> str:
@@ -151,16 +152,23 @@ def _others(
         return []
     if len(ends) <= FOLD_ABOVE:
         return ["", f"{title}:", *(f"  {_who(e)} {fate(e)}{_when(e, cause)}" for e in ends)]
-    alike: dict[str, list[int]] = {}
+    alike: dict[str, list[RankEnd]] = {}
     for e in ends:
-        alike.setdefault(fate(e), []).append(e.rank)
-    return ["", f"{title}:", *(f"  {_together(r, said)}" for said, r in alike.items())]
+        alike.setdefault(fate(e), []).append(e)
+    return ["", f"{title}:", *(f"  {_of_all(same, said)}" for said, same in alike.items())]
 
 
-def _together(ranks: list[int], fate: str) -> str:
-    if len(ranks) > 1:
-        fate = f" {fate}".replace(" was ", " were ").replace(" its ", " their ").lstrip()
-    return f"{format_ranks(ranks)} {fate}"
+def _of_all(ends: list[RankEnd], fate: str) -> str:
+    if ends[0].message:  # what a program said stays as it is
+        return f"{format_ranks([e.rank for e in ends])} {fate}"
+    return said_of([e.rank for e in ends], fate)
+
+
+def said_of(ranks: Sequence[int], fate: str) -> str:
+    """Say what ranks did; fate: as the verb of a sentence on one rank, in our own words."""
+    words = fate.split(" ")
+    verb = fate if len(ranks) == 1 else " ".join(PLURAL.get(word, word) for word in words)
+    return f"{format_ranks(ranks)} {verb}"
 
 
 def _unstarted(end: RankEnd) -> str:

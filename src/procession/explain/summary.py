@@ -6,11 +6,11 @@ import time
 
 from procession.explain.ends import harmless_report
 from procession.explain.messages import noted
+from procession.explain.report import said_of
 from procession.rules.tables import Phase
 from procession.values.errors import GroupEnd, RankEnd
 from procession.values.exit import signal_name
 from procession.values.figures import duration, size
-from procession.values.ranks import format_ranks
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -101,7 +101,7 @@ def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
     for each in ends:
         alike.setdefault(_fate(each), []).append(each)
     for fate, group in alike.items():
-        lines.append(f"  {format_ranks([end.first + e.rank for e in group])} {fate}{_used(group)}")
+        lines.append(f"  {said_of([end.first + e.rank for e in group], fate)}{_used(group)}")
     lines += ["", *(f"note: {noted(note)}" for note in end.notes)] if end.notes else []
     lines += ["", f"run directory: {end.run_dir}"] if end.run_dir else []
     return "\n".join(lines)

@@ -256,7 +256,7 @@ def format(data: Iterable[Mapping[str, Any]], first: int = 0) -> str:
     first: what is added to each rank's number, where other machines have ranks, too.
     """
     stacks = [from_dict(each, first) for each in data]
-    lines = [*lines_of(stacks, max(1, len(stacks))), "", *tree(stacks)]
+    lines = [*lines_of(stacks, len(stacks)), "", *tree(stacks)]
     for stack in stacks:
         if stack.kernel:
             lines += ["", f"rank {stack.rank} in the kernel:", *(f"  {k}" for k in stack.kernel)]
