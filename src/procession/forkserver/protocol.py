@@ -18,7 +18,6 @@ From the launcher:
     ("do", which, by, message)     obey that message and say so, but not later than `by`, if not 0
     ("release",)                   a fork of the launcher: no more ranks; hold nothing of its
     ("idle", seconds)              the group is over; go if nothing comes for so long (None: stay)
-    ("gather",)                    put memory into huge pages now, see `idle`
     ("keep", dict) + pidfd         the same as "idle"; work for a keeper from now on, see `kept`
     ("take", dict) + pidfd         work for another launcher from now on
 From the forkserver (`at` is in nanoseconds of the monotonic clock):

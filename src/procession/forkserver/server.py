@@ -240,8 +240,6 @@ class Server:
             self._patience = message[1]
             self._common = {}
             self._idle.begin()
-        elif kind == "gather":
-            self._do_at_length(gather)
         elif kind == "contain":
             self._contain(*message[1:])
         elif kind in ("keep", "take"):

@@ -35,14 +35,9 @@ def start_spec(
     spec: Spec,
     on_event: OnEvent | None = None,
     control: bool | None = None,
-    server: ForkServer | None = None,
 ) -> Group:
-    """Start a group that is described by a checked `Spec`; see `start`.
-
-    server: for start method "fork", what `lasting_server` has made of this process before. What its
-        ranks call was given then; the program of `spec` is not looked at.
-    """
-    making = _Making(spec, None, on_event, control, server)
+    """Start a group that is described by a checked `Spec`; see `start`."""
+    making = _Making(spec, None, on_event, control)
     try:
         try:
             group = _made_by(making)
@@ -55,15 +50,22 @@ def start_spec(
         raise
 
 
-def begin(spec: Spec, output: Output | None = None) -> Group:
+def begin(
+    spec: Spec,
+    output: Output | None = None,
+    control: bool | None = None,
+    server: ForkServer | None = None,
+) -> Group:
     """Make a group, and return while it starts; see `Group.wait_started`.
 
-    output: where its output goes, if its `Logs` do not say so.
+    output: where its output goes, if its `Logs` do not say so. control: as for `start`. server: for
+    start method "fork", what `lasting_server` has made of this process before. What its ranks call
+    was given then; the program of `spec` is not looked at.
 
     If a KeyboardInterrupt comes, either it is raised and nothing is left of the group, or the group
     is returned. Raises SpecError, StartFailed, and OSError if its files cannot be made.
     """
-    making = _Making(spec, output)
+    making = _Making(spec, output, None, control, server)
     try:
         return _made_by(making)
     except BaseException:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 from importlib import import_module
 
@@ -46,26 +44,31 @@ def options_of(config: Any) -> dict[str, Any]:
     return {**found, **known, "plugins": [*found.get("plugins", ()), "no:terminal"]}
 
 
-def run(knock: Any, options: dict[str, Any], where: str, nodeid: str) -> None:
+def run(knock: Any, files: str, options: dict[str, Any], where: str, nodeid: str) -> None:
     """Be a rank that has nothing of pytest's process.
 
-    knock: the connection by which a rank introduces itself. options: of the session. where: the
-    file and the name of the test, as an argument of pytest. nodeid: the test's.
+    knock: the connection by which a rank introduces itself. files: the directory for what ranks
+    write. options: of the session. where: the file and the name of the test, as an argument of
+    pytest. nodeid: the test's.
     """
-    request = json.loads(os.environ.pop(inrank.VARIABLE))
-    rank = Rank(request, introduced(knock.fileno()))
+    line = introduced(knock.fileno())
+    request = inrank.next_request(line)
+    if request is None:
+        return
+    rank = Rank(request, line)
     with inrank.Telling(rank):
         config: Any = import_module("_pytest.config").Config.fromdictargs(options, [where])
-        config.pluginmanager.register(_Loop(rank, request, nodeid), "ranks")
+        config.pluginmanager.register(_Loop(rank, request, files, nodeid), "ranks")
         config.hook.pytest_cmdline_main(config=config)
 
 
 class _Loop:
     """Runs the one test instead of all."""
 
-    def __init__(self, rank: Rank, request: dict[str, Any], nodeid: str) -> None:
+    def __init__(self, rank: Rank, request: dict[str, Any], files: str, nodeid: str) -> None:
         self._rank = rank
         self._request = request
+        self._files = files
         self._nodeid = nodeid
 
     def pytest_collection_finish(self, session: Any) -> None:
@@ -78,7 +81,8 @@ class _Loop:
             raise session.Failed(f"{self._nodeid} was not found again in a rank")
         before = session.config._tmp_path_factory
         try:
-            inrank.begin(session.config, self._request)
+            inrank.prepare(session.config)
+            inrank.begin(session.config, self._files)
             inrank.run_item(self._items[0], self._rank, self._request)
         finally:
             session.config._tmp_path_factory = before  # the session's end is about its own

@@ -9,7 +9,6 @@ of a rank that failed may wait for the others.
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import time
@@ -24,35 +23,35 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
 
-VARIABLE = "PROCESSION_PYTEST"
+    from procession.pytest.wire import Line
 
 
-def run(session: Any, knock: int) -> None:
-    """Be a rank: run the test that the environment names."""
-    request = json.loads(os.environ.pop(VARIABLE))
-    rank = Rank(request, introduced(knock))
-    item = session.items[request["item"]]
-    begin(item.config, request)
-    with Telling(rank):
-        run_item(item, rank, request)
+def run(session: Any, knock: int, files: str) -> None:
+    """Be a rank: run the test that the template names; if ranks are kept, until it names none.
 
-
-def keep(session: Any, knock: int) -> None:
-    """Be a rank of several tests: run those that the template names, until it names none."""
-    request = json.loads(os.environ.pop(VARIABLE))
+    knock: the descriptor of the door. files: the directory for what ranks write.
+    """
     line = introduced(knock)
-    begin(session.config, request)
+    begin(session.config, files)
+    request, kept = next_request(line), False
     while request is not None:
         rank = Rank(request, line)
+        kept = rank.kept
         following = None if request["next"] is None else session.items[request["next"]]
         with Telling(rank, last=following is None):
             run_item(session.items[request["item"]], rank, request, following)
-        try:
-            request = line.receive()
-        except (EOFError, OSError):
-            request = None
-    session._setupstate.teardown_exact(None)
-    fixtures.end_process_group()
+        request = next_request(line) if kept else None
+    if kept:
+        session._setupstate.teardown_exact(None)
+        fixtures.end_process_group()
+
+
+def next_request(line: Line) -> dict[str, Any] | None:
+    """Wait for what the template wants to have run; None if that is nothing, or it is gone."""
+    try:
+        return line.receive()
+    except (EOFError, OSError):
+        return None
 
 
 class Telling:
@@ -76,10 +75,10 @@ class Telling:
         self._rank.tell_done({"left": left, "helpers": helpers, "threads": threads})
 
 
-def begin(config: Any, request: dict[str, Any]) -> None:
-    """Make this process a rank's own, before its first test."""
-    renew.process(config, request["files"], int(os.environ["RANK"]))
-    fixtures.store_file = os.path.join(request["files"], "store")
+def begin(config: Any, files: str) -> None:
+    """Make this process a rank's own, before its first test. files: as for `run`."""
+    renew.process(config, files, int(os.environ["RANK"]))
+    fixtures.store_file = os.path.join(files, "store")
     debugger = config.pluginmanager.get_plugin("pdbinvoke")
     if debugger is not None:
         from procession.pytest.postmortem import PostMortem

@@ -54,6 +54,7 @@ class Parent:
         self._verdicts: dict[Any, Verdict] = {}
         self._keeping = Keeping(session, marked)
         self._line: Line | None = None
+        self._following: Any = None  # the item that pytest runs next
         self._waiting = False  # for a template that is in a row with those of other workers
         self._files = ""  # the template's directory
         self._making = ""  # the shared fixture that is being made
@@ -133,8 +134,31 @@ class Parent:
             "method": asked.method,
             "keep": key,
             "next": following,
-            "shown": config.getoption("capture") == "no",
+            "ahead": self._ahead(),
             "tmp": str(self._directory(item)),
+        }
+
+    def _ahead(self) -> dict[str, Any] | None:
+        """Say what the ranks of the next test need to be forked; None if that cannot be done.
+
+        Workers of pytest-xdist share the processors, and have a limit of ranks: so not there.
+        """
+        item = self._following
+        if self._slots is not None or item is None or item.get_closest_marker("ranks") is None:
+            return None
+        try:
+            asked = asked_of(item)
+            assert asked is not None
+            nproc = count_of(item, asked)
+        except ValueError:
+            return None  # the test says it, when it is run
+        if asked.method != "fork":
+            return None
+        return {
+            "item": self._number[item],
+            "name": item.name,
+            "nproc": nproc,
+            "method": asked.method,
         }
 
     def _directory(self, item: Any) -> Any:
@@ -223,6 +247,7 @@ class Parent:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> None:
         """Take note of what follows."""
+        self._following = nextitem
         self._keeping.is_next(item, nextitem)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

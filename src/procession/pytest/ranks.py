@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import array
 import os
 import select
-import socket
 
 from procession.pytest import processes
 from procession.pytest.stackframes import without_runner
@@ -16,32 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
     from typing import Any
 
-    from procession.forkserver.client import ForkServer
     from procession.group.group import Group
+    from procession.pytest.source import Source
 
 
 class Ranks:
-    """A group, and the lines to its ranks.
+    """A group, and the lines to its ranks, which wait to be told what they are to run.
 
-    group: it. server: the parent of the ranks, None where they are fresh interpreters. door: where
-    they knock. files: the directory of what they have written. key: of the tests that they may
-    run, None if only one. lines: to the ranks, by number.
+    source: what they come from. key: of the tests that they may run. lines: to the ranks that have
+    knocked, by number.
     """
 
-    def __init__(
-        self,
-        group: Group,
-        server: ForkServer | None,
-        door: socket.socket,
-        files: str,
-        key: Hashable = None,
-    ) -> None:
+    def __init__(self, group: Group, source: Source, key: Hashable) -> None:
         self.group = group
-        self.server = server
-        self.files = files
+        self.source = source
         self.key = key
         self.lines: dict[int, Line] = {}
-        self.door = door
+        self._request: Any = None
         self.over, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # readable when the group is
 
         def wake_up() -> None:
@@ -55,14 +44,22 @@ class Ranks:
         found: list[int] = []
         while True:
             try:
-                rank, fds = knocked(self.door)
+                rank, sock = self.source.knocked()
             except BlockingIOError:
                 return found
-            self.lines[rank] = Line(socket.socket(fileno=fds[0]))
+            self.lines[rank] = Line(sock)
+            if self._request is not None:
+                self.reply(rank, self._request)
             found.append(rank)
 
+    def run(self, request: Any) -> None:
+        """Have them run a test: those that are there, and the others when they come."""
+        self._request = request
+        for rank in self.lines:
+            self.reply(rank, request)
+
     def reply(self, rank: int, answer: Any, fds: tuple[int, ...] = ()) -> None:
-        """Answer a rank, or have it run another test."""
+        """Answer a rank."""
         line = self.lines.get(rank)
         if line is not None:
             try:
@@ -75,7 +72,7 @@ class Ranks:
         found: list[tuple[str, str]] = []
         for stream in ("out", "err"):
             try:
-                with open(os.path.join(self.files, f"{rank}.{stream}"), "rb") as f:
+                with open(os.path.join(self.source.files, f"{rank}.{stream}"), "rb") as f:
                     text = f.read().decode(errors="replace")
             except OSError:
                 continue
@@ -105,12 +102,3 @@ class Ranks:
         with self.group:
             pass
         os.close(self.over)
-
-
-def knocked(door: socket.socket) -> tuple[Any, list[int]]:
-    """Take the greeting of a rank, and its line. Raises BlockingIOError if there is none."""
-    fds = array.array("i")
-    message, rights, _, _ = door.recvmsg(64, socket.CMSG_SPACE(fds.itemsize))
-    for _, _, body in rights:
-        fds.frombytes(body)
-    return int(message), list(fds)

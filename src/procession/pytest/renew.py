@@ -19,12 +19,6 @@ def process(config: Any, files: str, rank: int) -> None:
     """Make the process of a rank its own. files: where captured output goes."""
     _measure()
     _capture(config, files, rank)
-    silence(config)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        # A pool of threads that was used before the fork does not exist here, and would be waited
-        # for. One thread for each of several ranks is what launchers give them anyway.
-        torch.set_num_threads(1)
 
 
 def _capture(config: Any, files: str, rank: int) -> None:
@@ -72,13 +66,29 @@ def silence(config: Any) -> None:
 
 def use_directory(config: Any, base: str) -> None:
     """Have temporary directories of a test below `base`, which its ranks have in common."""
-    prepare(config)
+    _common_directories(config)
     if _factory_kind is not None:
         config._tmp_path_factory = _factory_kind(base)
 
 
 def prepare(config: Any) -> None:
-    """Make what all ranks can have in common, where it is not made yet."""
+    """Do what all ranks have in common: in what they are forked from, or in a fresh interpreter."""
+    silence(config)
+    _common_directories(config)
+    one_thread()
+
+
+def one_thread() -> None:
+    """Have torch use one thread, as launchers give each of several ranks.
+
+    A pool of threads that was used before a fork does not exist in it, and would be waited for.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+
+
+def _common_directories(config: Any) -> None:
     global _factory_kind
     factory = getattr(config, "_tmp_path_factory", None)
     if factory is not None and _factory_kind is None:

@@ -2,34 +2,38 @@
 
 Theory of operation. It is a launcher like any other: each test is a group (`procession.group`), of
 start method `fork`. The forkserver of that method, a fork of the template, is kept from test to
-test and made anew only when a shared fixture was made since, or when it was lost. Ranks that are
-kept for several tests have one of their own. Ranks talk to the template while they run
+test (`source`) and made anew only when a shared fixture was made since, or when it was lost. Ranks
+that are kept for several tests have one of their own. Ranks talk to the template while they run
 (`conversation`): what each phase of the test came to, as soon as it has; the values of `gather`.
 A rank that fails its test says so and goes on to its teardown; the others have `PATIENCE` to come
 to their own end, then it is noted where they are, and they are ended. A rank that ends otherwise (a
 signal, `os._exit`) is a failure of its group, as anywhere in procession.
+
+*Ahead.* A rank that has been forked waits to be told what it is to run. So when the first rank is
+done with a test, the ranks of the next one are forked, from a second forkserver, as one serves one
+group at a time: while the last ranks of a test end, and pytest reports it, a processor would have
+nothing to do. They are as fresh as any: no test has run in what they are forks of. If pytest
+then wants another test (one that failed is run again), they are ended, and others are forked.
 
 The outcome of a test goes to pytest's process as plain data.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import socket
 import tempfile
 import time
 from functools import partial
-from multiprocessing.connection import Connection
 
 from procession.explain.report import what_happened
-from procession.group.making import start_spec
-from procession.prepare.jobs import lasting_server
-from procession.pytest import fresh, inrank, sharedfixtures
+from procession.group.making import begin
+from procession.pytest import fresh, inrank, renew, sharedfixtures
 from procession.pytest.conversation import GRACE, LINGER, PATIENCE, Conversation
-from procession.pytest.ranks import Ranks, knocked
+from procession.pytest.ranks import Ranks
+from procession.pytest.source import Source
 from procession.pytest.wire import Line
+from procession.system import hugepages
 from procession.values.errors import GroupFailed, ProcessionError
 from procession.values.policy import Hang, Logs, Stop
 from procession.values.spec import make_spec
@@ -38,13 +42,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.forkserver.client import ForkServer
-
     Told = dict[str, Any]
 
 
 MANY = 8  # tests, after which it is worth some 0.1 s to make the forks of the next ones quicker
-KEPT = "kept"  # the directory of what ranks have written that are kept
+SOURCES = 2  # forkservers: one for the ranks of a test, one for those of the next test
 LEAVE = "leave"  # what pytest says when it has no test any more for ranks that are kept
 PATIENCE_WITH_KEPT = 10.0  # seconds that these have to tear down what their tests share
 
@@ -63,12 +65,12 @@ class Template:
         self._in_common = in_common
         self._session = session
         self._terminal = terminal
-        self._server: ForkServer | None = None
-        self._uses = 0  # tests whose ranks it has forked
+        self._sources: list[Source] = []  # that ranks of one test are forked from
+        self._count = 0  # sources so far, for the names of their directories
+        self._tests = 0  # whose ranks were forked
         self._kept: Ranks | None = None
+        self._ahead: Ranks | None = None
         self._files = tempfile.mkdtemp(prefix="procession-pytest-")
-        self._door, self._knock = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._door.setblocking(False)
 
     def serve(self) -> None:
         """Launch what is asked for until pytest is gone."""
@@ -84,12 +86,14 @@ class Template:
             pass
         finally:
             self._end_kept()
+            self._end_ahead()
+            self._close_sources()
             shutil.rmtree(self._files, ignore_errors=True)
-            if self._server is not None:
-                self._server.close()
 
     def _run(self, request: Told) -> Told:
         item = self._session.items[request["item"]]
+        if self._ahead is not None and not self._is_for(self._ahead, request):
+            self._end_ahead()
         if request["method"] != "spawn":
             if not self._in_common:
                 self._make_shared(item)
@@ -100,67 +104,119 @@ class Template:
         try:
             if request["method"] == "keep":
                 ranks, note = self._kept_for(request)
+            elif request["method"] == "spawn":
+                ranks = self._start(request, self._new_source(), request["item"])
+            elif self._ahead is not None:
+                ranks, self._ahead = self._ahead, None
             else:
-                ranks = self._start(request, item)
+                ranks = self._start(request, self._free_source(request), request["item"])
         except GroupFailed as e:
             return {"fault": str(e)}
         except (ProcessionError, OSError) as e:
             return {"fault": f"the ranks could not be started: {e}"}
-        conversation = Conversation(self._line, ranks, request, began, self._terminal)
+        ranks.run(request)
+        ahead = partial(self._fork_ahead, request["ahead"], ranks.source)
+        conversation = Conversation(self._line, ranks, request, began, self._terminal, ahead)
         try:
             came = conversation.held()
+            ranks.group.wait_started()
+        except GroupFailed as e:
+            return {"fault": str(e)}
         except BaseException:
             conversation.broken = "unknown"
             raise
         finally:
             if ranks is not self._kept:
                 ranks.close()
-                self._clear()
+                ranks.source.clear()
+                if ranks.source not in self._sources:
+                    ranks.source.close()
             elif conversation.broken or request["next"] is None:
                 self._end_kept(by_themselves=not conversation.broken)
         return {**came, "note": note}
 
-    def _start(self, request: Told, item: Any) -> Ranks:
-        """Start the ranks of one test, or of several if `item` is None."""
-        method, keep = request["method"], item is None
+    def _start(self, request: Told, source: Source, key: Any) -> Ranks:
+        """Start ranks that wait for a test: `key` says for which, or for which ones."""
+        method = request["method"]
+        function: Any = source.run
         args: tuple[Any, ...] = ()
-        function: Any = partial(
-            inrank.keep if keep else inrank.run, self._session, self._knock.fileno()
-        )
         if method == "spawn":
+            item = self._session.items[request["item"]]
             function = fresh.run
             # Of a file outside the root directory, the name of a test does not have the path.
             where = f"{item.path}::{item.nodeid.partition('::')[2]}"
-            knock = Connection(os.dup(self._knock.fileno()), readable=False)
-            args = (knock, fresh.options_of(item.config), where, item.nodeid)
-        files = self._files
-        if keep:
-            files = os.path.join(files, KEPT)
-            os.makedirs(files, exist_ok=True)  # of ranks that could not be started
+            options = fresh.options_of(item.config)
+            args = (source.knock(), source.files, options, where, item.nodeid)
         spec = make_spec(
             function,
             nproc=request["nproc"],
             args=args,
-            env={inrank.VARIABLE: json.dumps({**request, "files": files})},
-            name=_line(request["keep"][0] if keep else request["name"]),
+            name=_line(key[0] if method == "keep" else request["name"]),
             start_method="spawn" if method == "spawn" else "fork",
             stop=Stop(grace=GRACE, patience=PATIENCE, linger=LINGER),
             hang=Hang(start=60.0),
-            logs=Logs() if request["shown"] else Logs(ranks=()),
+            logs=Logs() if self._session.config.getoption("capture") == "no" else Logs(ranks=()),
         )
-        server = None
-        if keep:
-            server = lasting_server(function)
-        elif method == "fork":
-            if self._server is None or self._server.lost:
-                self._server = lasting_server(function)
-                self._uses = 0
-            server = self._server
-            self._uses += 1
-            if self._uses == MANY:
-                server.send(("gather",), [], [])
-        group = start_spec(spec, None, False, server)
-        return Ranks(group, server, self._door, files, request["keep"])
+        return Ranks(begin(spec, None, False, source.server), source, key)
+
+    # -- what ranks come from
+
+    def _new_source(self, session: Any = None) -> Source:
+        self._count += 1
+        return Source(os.path.join(self._files, str(self._count)), session)
+
+    def _free_source(self, request: Told) -> Source:
+        """Give a source while no ranks are there but those that are kept."""
+        self._tests += 1
+        wanted = SOURCES if request["ahead"] else 1
+        if self._tests == MANY:
+            hugepages.gather(shared=True)
+            self._close_sources()
+        if any(source.is_lost for source in self._sources):
+            self._close_sources()
+        while len(self._sources) < wanted:
+            self._sources.append(self._new_source(self._session))
+        return self._sources[0]
+
+    def _close_sources(self) -> None:
+        while self._sources:
+            self._sources.pop().close()
+
+    def _make_shared(self, item: Any) -> None:
+        """Make the shared fixtures that a test needs; ranks are forks of what is there then."""
+        if sharedfixtures.make_for(item, lambda name: self._line.send(("making", name))):
+            self._close_sources()
+            renew.one_thread()  # a fixture may have imported torch
+
+    # -- the ranks of the next test
+
+    def _fork_ahead(self, ahead: Told | None, used: Source) -> None:
+        """Fork the ranks of the next test, while those of this one end.
+
+        ahead: what the test asks for, see `Parent`. used: what those of this one come from.
+        """
+        free = [each for each in self._sources if each is not used and not each.is_lost]
+        if ahead is None or not free or self._tests == MANY - 1:
+            return
+        if sharedfixtures.lacking(self._session.items[ahead["item"]]):
+            return
+        try:
+            self._ahead = self._start(ahead, free[0], ahead["item"])
+        except (ProcessionError, OSError):
+            return  # who starts them when they are needed says why that cannot be done
+        self._tests += 1
+
+    def _is_for(self, ahead: Ranks, request: Told) -> bool:
+        same = (request["method"], request["item"]) == ("fork", ahead.key)
+        return same and ahead.group.spec.nproc == request["nproc"] and ahead.are_well()
+
+    def _end_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+            ahead.source.clear()
+
+    # -- ranks that are kept
 
     def _has_kept(self, request: Told) -> bool:
         return self._kept is not None and self._kept.key == request["keep"] is not None
@@ -170,15 +226,18 @@ class Template:
         kept, note = self._kept, ""
         if kept is not None and kept.key == request["keep"]:
             if kept.are_well():
-                for rank in range(request["nproc"]):
-                    kept.reply(rank, request)
                 return kept, ""
             kept.are_over(PATIENCE_WITH_KEPT)
             end = kept.group.end
             why = "; ".join(what_happened(each) for each in end.failures) if end else ""
             note = f"the ranks kept before were lost between two tests, these are new ({why})"
         self._end_kept()
-        self._kept = self._start(request, None)
+        source = self._new_source(self._session)
+        try:
+            self._kept = self._start(request, source, request["keep"])
+        except BaseException:
+            source.close()
+            raise
         return self._kept, note
 
     def _end_kept(self, by_themselves: bool = True) -> Told:
@@ -186,30 +245,8 @@ class Template:
         kept, self._kept = self._kept, None
         if kept is not None:
             kept.close(PATIENCE_WITH_KEPT if by_themselves else 0.0)
-            if kept.server is not None:
-                kept.server.close()
-            shutil.rmtree(kept.files, ignore_errors=True)
+            kept.source.close()
         return {}
-
-    def _make_shared(self, item: Any) -> None:
-        """Make the shared fixtures that a test needs; ranks are forks of what is there then."""
-        made = sharedfixtures.make_for(item, lambda name: self._line.send(("making", name)))
-        if made and self._server is not None:
-            self._server.close()
-            self._server = None
-
-    def _clear(self) -> None:
-        """Remove the files of a test's ranks, and hear nobody who comes too late."""
-        for name in os.listdir(self._files):
-            if name != KEPT:
-                os.unlink(os.path.join(self._files, name))
-        while True:
-            try:
-                _, fds = knocked(self._door)
-            except BlockingIOError:
-                return
-            for fd in fds:
-                os.close(fd)
 
 
 def _line(name: str) -> str:
