@@ -12,8 +12,8 @@ import json
 import decimal
 import os
 print("x", end=" ")
-import colorsys, gc
-print(gc.get_freeze_count() > 0, "begins", *sorted(os.environ["NAMES"].split()))
+import colorsys, sys
+print("procession.worker.renewal" in sys.modules, "begins", *sorted(os.environ["NAMES"].split()))
 """
 
 

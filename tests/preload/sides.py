@@ -10,11 +10,12 @@ import procession
 from procession import Logs, Std
 from support import run_python, write
 
-# A rank of a forkserver that has imported something ahead has objects that are frozen.
+# Only a rank of a forkserver that has imported something early has this module.
 TELL = """
 if __name__ == "__main__":  # and not where a process of its own imports it
-    import gc, json
-    print("\\n" + json.dumps({"frozen": gc.get_freeze_count() > 0, "seen": seen}))
+    import json, sys
+    early = "procession.worker.renewal" in sys.modules
+    print("\\n" + json.dumps({"early": early, "seen": seen}))
 """
 
 
@@ -22,7 +23,7 @@ class Rank(NamedTuple):
     """What one rank saw, and what it had printed before it told that."""
 
     seen: dict
-    frozen: bool
+    early: bool
     out: str
     err: str
 
@@ -46,7 +47,7 @@ def _rank(out, err):
     assert "\n" in out, (out, err)
     before, _, last = out.rstrip("\n").rpartition("\n")
     told = json.loads(last)
-    return Rank(told["seen"], told["frozen"], before.removesuffix("\n"), err)
+    return Rank(told["seen"], told["early"], before.removesuffix("\n"), err)
 
 
 def ranks(program, directory, *, nproc=2, **options):
@@ -80,8 +81,8 @@ def sides(directory, source, *, args=(), module=False, learned=True, **options):
         ranks(program, directory, **options),
         ranks(program, directory, **options) if learned else [],
     )
-    assert not any(r.frozen for r in found.cold)
-    assert all(r.frozen for r in (*found.auto, *found.learned)), "nothing was preloaded"
+    assert not any(r.early for r in found.cold)
+    assert all(r.early for r in (*found.auto, *found.learned)), "nothing was preloaded"
     return found
 
 

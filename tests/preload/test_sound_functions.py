@@ -27,12 +27,12 @@ class Mine:
 
 
 def work(a, mine):
-    import gc, multiprocessing, os, pickle, random, threading
+    import multiprocessing, os, pickle, random, threading
     main = sys.modules["__main__"]
     values = numpy.random.rand(), random.random()
-    frozen = gc.get_freeze_count() > 0
+    early = "procession.worker.renewal" in sys.modules
     names = {n for n in sys.modules if n.partition(".")[0] in ("numpy", "joblib", "helpers")}
-    return frozen, [str(v) for v in values], {
+    return early, [str(v) for v in values], {
         "sum": int(a.sum()) + mine.n + helpers.three(),
         "numpy": "numpy" in names,
         "joblib": "joblib" in names,
@@ -89,7 +89,7 @@ import __main__, json, types
 cells = [
     "import numpy as np\\nimport procession, json",
     "scale = 3\\ndef work(x):\\n    return float(np.sum(x)) * scale",
-    "early = lambda x: (__import__('gc').get_freeze_count() > 0, work(x))",
+    "early = lambda x: ('procession.worker.renewal' in __import__('sys').modules, work(x))",
     "options = dict(args=(np.ones(2),), nproc=2)",
     "told = [procession.run(early, preload=p, **options) for p in (None, 'auto')]",
     "scale = 4\\ntold.append(procession.run(early, **options))",

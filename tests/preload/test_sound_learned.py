@@ -238,7 +238,7 @@ def test_a_forkserver_of_another_program(tmp_path, package):
     other = program(tmp_path / "3", source="import os, listed.b, listed.a\n" + told)
     for it, names in ((both, "ab"), (one, "a"), (both, "ab"), (other, "ab")):
         rank = launch(it, tmp_path, cwd=tmp_path)
-        assert rank.frozen
+        assert rank.early
         assert rank.seen["there"] == ["listed", *(f"listed.{n}" for n in names)]
 
 
@@ -249,7 +249,7 @@ def test_the_directory_that_an_import_sees(tmp_path, package):
     for name in ("x", "y"):
         (tmp_path / name).mkdir()
         rank = launch(it, tmp_path, cwd=tmp_path / name)
-        assert rank.frozen
+        assert rank.early
         assert rank.seen["value"] == str(tmp_path / name)
 
 

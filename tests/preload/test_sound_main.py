@@ -129,7 +129,7 @@ def test_options_of_the_interpreter(tmp_path, name):
     for preload in ("none", "auto"):
         words = ["procession", "run", "-n", "1", "--preload", preload, path]
         done = plain("-m", *words, flags=OPTIONS[name])
-        assert done.frozen is (preload == "auto")
+        assert done.early is (preload == "auto")
         told.append((done.seen, done.out))
     assert told[0] == told[1]
     alone = plain(path, flags=OPTIONS[name]).seen

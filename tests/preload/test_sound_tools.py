@@ -75,7 +75,7 @@ def test_coverage_of_ranks(tmp_path):
         write(data / "rc", config)
         env = {"COVERAGE_PROCESS_START": str(data / "rc"), "PYTHONPATH": str(directory / "lib")}
         found = ranks(program, directory, env=env, preload=preload)
-        assert [r.frozen for r in found] == [name == "auto"] * 2
+        assert [r.early for r in found] == [name == "auto"] * 2
         assert len(glob.glob(f"{data}/of.*")) >= 2
         lines[name] = set().union(*map(measured, glob.glob(f"{data}/of.*")))
     assert lines["cold"] == lines["auto"]

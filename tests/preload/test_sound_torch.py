@@ -111,7 +111,7 @@ if __name__ == "__main__":
 def test_processes_of_a_rank(tmp_path):
     program = procession.Script(str(script(tmp_path, PROCESSES)))
     (rank,) = ranks(program, tmp_path, nproc=1)
-    assert rank.frozen
+    assert rank.early
     squares = [[[i * i, 1] for i in range(k, k + 4)] for k in (0, 4)]
     assert rank.seen.pop("spawned") == [0, 2500]
     assert rank.seen == dict.fromkeys(("fork", "spawn", "forkserver"), squares)

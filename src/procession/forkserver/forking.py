@@ -176,7 +176,7 @@ class Forking:
             if job["kind"] == "python":
                 from procession.worker import bootstrap
 
-                bootstrap.warm_up(preloaded="imports" in job)
+                bootstrap.before_fork(job)
             read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
             stage = "fork"
             signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)

@@ -16,8 +16,7 @@ from procession.worker.mark import ROOM
 # What ranks need; see `bootstrap.warm_up`.
 NEEDED = ("procession.worker.setup", "procession.worker.bootstrap", "importlib.machinery",
           "faulthandler", "json", "pickle", "traceback",
-          "procession.worker.description", "procession.worker.renewal",
-          "procession.worker.modules")  # fmt: skip
+          "procession.worker.description", "procession.worker.modules")  # fmt: skip
 
 
 def main() -> None:

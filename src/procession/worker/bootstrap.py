@@ -76,10 +76,8 @@ def run(job: Job) -> None:
         raise
 
 
-def warm_up(*, preloaded: bool) -> None:
+def warm_up() -> None:
     """Import what every rank needs, and what describes a failure.
-
-    preloaded: whether something else was imported for the ranks.
 
     This is done before the program starts: it may leave no descriptor to import with.
     """
@@ -94,8 +92,14 @@ def warm_up(*, preloaded: bool) -> None:
     ):
         __import__(name)
     title.find_place()
-    if preloaded:
+
+
+def before_fork(job: Job) -> None:
+    """Do what a rank that is forked needs from the process that it is a fork of."""
+    warm_up()
+    if "imports" in job:
         __import__("procession.worker.renewal")
+    if job["program"]["kind"] != "live":
         ending.remember()
 
 
@@ -222,7 +226,7 @@ def run_fresh() -> None:
     import marshal
 
     job = marshal.loads(program.read_all(int(sys.argv[1])))
-    warm_up(preloaded=False)
+    warm_up()
     title.show_short(job["title"])
     for kept in (*job["fds"].values(), *job["inherit"]):
         os.set_inheritable(kept, False)
@@ -237,7 +241,7 @@ def run_in_fork(job: Job) -> None:
         from procession.worker.renewal import after_fork
 
         after_fork(*job["imports"])
-        ending.begin()
+    ending.begin()
     code = 0
     try:
         run(job)
@@ -249,6 +253,5 @@ def run_in_fork(job: Job) -> None:
         code = _exit_code(e)
     except BaseException:
         code = 1  # it was reported
-    if "imports" in job:
-        ending.leave(code)
+    ending.leave(code)
     sys.exit(code)

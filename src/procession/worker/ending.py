@@ -10,8 +10,7 @@ standard streams are flushed. The rest is memory, which the kernel frees.
 Native code can have exit handlers of its own, which only the C library's `exit` runs. So the quick
 end is taken only if no unfamiliar library was loaded since the fork, and nothing else needs the
 interpreter: other threads that still run, development mode, a stream that cannot be flushed, an
-object that is still referenced and does something when it is destroyed (`survivors`). A rank of a
-forkserver that has preloaded nothing ends by its interpreter: nothing could be saved.
+object that is still referenced and does something when it is destroyed (`survivors`).
 
 Rejected: `os._exit` after the exit handlers, as `multiprocessing` does in its forks. A file that a
 script left open would lose its last lines.
