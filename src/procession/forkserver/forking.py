@@ -76,13 +76,32 @@ class Forking:
         self._pipes: dict[int, int] = {}  # rank -> status pipe
         self._faults: dict[int, bytes] = {}  # rank -> why it did not reach its program
         self._failed_set_up: int | None = None  # the rank that raises what the set-up raised
+        # What ranks have in common whose variables this process has now, for its forks; and what
+        # it had before.
+        self._surroundings: Job | None = None
+        self._own_variables: dict[str, str] = {}
 
     def begin(self) -> None:
         """Take note that another attempt begins."""
         self._failed_set_up = None
 
+    def _surround(self, common: Job) -> None:
+        """Take the variables of the ranks, once for all of them: they inherit them."""
+        if common is not self._surroundings:
+            if self._surroundings is None:
+                self._own_variables = dict(os.environ)
+            self._surroundings = common
+            setup.replace_environment(common["env"])
+
+    def end(self) -> None:
+        """Take note that the group is over: its variables go."""
+        if self._surroundings is not None:
+            self._surroundings = None
+            setup.replace_environment(self._own_variables)
+
     def forget(self) -> None:
         """Keep nothing of the group that is over."""
+        self.end()
         self._programs.forget()
         self._faults.clear()
         self._failed_set_up = None
@@ -177,6 +196,9 @@ class Forking:
                 from procession.worker import bootstrap
 
                 bootstrap.before_fork(job)
+                stage = "set up its environment"
+                self._surround(common)
+                stage = "make its pipes"
             read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
             stage = "fork"
             signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
@@ -187,7 +209,7 @@ class Forking:
                 os.close(read_end)
                 os.close(write_end)
                 raise
-        except OSError as e:
+        except (OSError, ValueError) as e:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._own_mask)
             return _failed(rank, stage, e)
         if not pid:
@@ -274,9 +296,10 @@ class Forking:
         return stage.decode(), int(number), text.decode(errors="replace")
 
 
-def _failed(rank: int, stage: str, e: OSError) -> list[protocol.Message]:
-    text = e.strerror or str(e)
-    return [("failed", rank, 0, stage, e.errno or 0, text, time.monotonic_ns())]
+def _failed(rank: int, stage: str, e: OSError | ValueError) -> list[protocol.Message]:
+    number = e.errno if isinstance(e, OSError) else 0
+    text = (e.strerror if isinstance(e, OSError) else None) or str(e)
+    return [("failed", rank, 0, stage, number or 0, text, time.monotonic_ns())]
 
 
 def _said(stage: str, number: int, text: str) -> bytes:

@@ -20,6 +20,7 @@ import sys
 
 from procession.forkserver import workarounds
 from procession.system import tree
+from procession.worker.setup import replace_environment
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class Surroundings:
     def __enter__(self) -> None:
         self.fault = ""
         self._before = dict(os.environ), list(sys.path), os.getcwd(), _handlers()
-        _set_environment(self._env)
+        replace_environment(self._env)
         sys.path[:] = self._path
         try:
             os.chdir(self._cwd)
@@ -245,7 +246,7 @@ class Surroundings:
             if handler is not handlers[number]:
                 self.fault = f"{self._what} took hold of a signal"
                 signal.signal(number, handlers[number])
-        _set_environment(env)
+        replace_environment(env)
         sys.path[:] = path
         os.chdir(cwd)
 
@@ -271,14 +272,6 @@ def _handlers() -> dict[int, Any]:
         for n in signal.valid_signals()
         if n not in _NOT_SIGNALS and signal.getsignal(n) is not None
     }
-
-
-def _set_environment(env: dict[str, str]) -> None:
-    for name in os.environ.keys() - env.keys():
-        del os.environ[name]
-    for name, value in env.items():
-        if os.environ.get(name) != value:  # others keep their place in memory, see `worker.title`
-            os.environ[name] = value
 
 
 def _is_native(module: object) -> bool:

@@ -239,6 +239,7 @@ class Server:
         elif kind == "idle":
             self._patience = message[1]
             self._common = {}
+            self._forking.end()
             self._idle.begin()
         elif kind == "contain":
             self._contain(*message[1:])

@@ -12,8 +12,9 @@ A job is a dict, made by the launcher (see `launch`), with these keys:
     program  "python" and "fresh": what the bootstrap runs, see `bootstrap.run`
     title    what `ps` shows of it, if it is Python; see `title`
     place    its CPUs, priority and limit of memory, if it has its own, see `take_place`
-What is common to all ranks of an attempt: `env` (all of it), `cwd`, `umask`, and for "fresh" the
-interpreter's command line `python`; where ranks load something once, `shared`, see `shared`.
+What is common to all ranks of an attempt: `env` (all of it; what "python" is forked from has these
+variables already), `cwd`, `umask`, and for "fresh" the interpreter's command line `python`; where
+ranks load something once, `shared`, see `shared`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from procession.system.signals import plain as signal
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, NoReturn
 
     Job = dict[str, Any]
@@ -69,30 +71,42 @@ def prepare(common: Job, job: Job, fds: list[int]) -> Job:
         os.dup2(fds[roles[role]], target)
     os.umask(common["umask"])
     os.chdir(common["cwd"])
-    env: dict[str, Any] = {**common["env"], **job["env"]}
-    for name in [name for name, value in env.items() if value is None]:
-        del env[name]
     if job["kind"] == "exec":
-        return {**job, "env": env}
+        return {**job, "env": _environment(common, job)}
     kept = {role: fds[place] for role, place in roles.items() if role not in STREAMS}
     kept_inherited: list[int] = [fds[place] for place in job["inherit"]]
     ready: Job = {**job, "fds": kept, "inherit": kept_inherited}
     if job["kind"] == "python":
         for fd in set(fds) - set(kept.values()) - set(kept_inherited) - {-1}:
             os.close(fd)
-        _replace_environment(env)
+        _change_environment(job["env"])
     else:
-        ready["env"] = env
+        ready["env"] = _environment(common, job)
         ready["python"] = common["python"]
     return ready
 
 
-def _replace_environment(env: dict[str, str]) -> None:
+def _environment(common: Job, job: Job) -> dict[str, str]:
+    both: dict[str, Any] = {**common["env"], **job["env"]}
+    return {name: value for name, value in both.items() if value is not None}
+
+
+def replace_environment(env: Mapping[str, str]) -> None:
     """Make `os.environ`, and with it the C library's, equal to `env`."""
     for name in os.environ.keys() - env.keys():
         del os.environ[name]
+    _change_environment(env)
+
+
+def _change_environment(env: Mapping[str, str | None]) -> None:
+    """Set variables, or (None) take them away; those that are equal keep their place in memory.
+
+    See `worker.title`.
+    """
     for name, value in env.items():
-        if os.environ.get(name) != value:
+        if value is None:
+            os.environ.pop(name, None)
+        elif os.environ.get(name) != value:
             os.environ[name] = value
 
 
