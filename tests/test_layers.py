@@ -77,6 +77,7 @@ IN_EVERY_RANK = (
     "system/hugepages",
     "system/identity",
     "system/killgroup",
+    "system/libraries",
     "system/namespaces",
     "system/inherited",
     "system/prctl",

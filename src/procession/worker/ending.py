@@ -41,11 +41,21 @@ class Birth:
     """What the forkserver has when it forks a rank: modules, and native libraries."""
 
     def __init__(self) -> None:
+        from procession.system.libraries import loads
+
+        self._count_loads = loads
+        self._loads = loads()
         self.modules = dict(sys.modules)
         self.packages = frozenset(name.partition(".")[0] for name in self.modules) - {"__main__"}
         self.libraries = _libraries()
         ctypes: Any = sys.modules.get("ctypes")
         self.flush_c = None if ctypes is None else ctypes.CDLL(None).fflush
+
+    def is_followed_by_strange_libraries(self) -> bool:
+        """Whether a library was loaded since whose exit handlers are not known to be harmless."""
+        if self._loads >= 0 and self._count_loads() == self._loads:
+            return False
+        return _strange(_libraries() - self.libraries, self.packages)
 
 
 _birth: Birth | None = None
@@ -85,7 +95,7 @@ def leave(code: int) -> None:
         threading._shutdown()
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
-    if len(frames) > 1 or _strange(_libraries() - birth.libraries, birth.packages):
+    if len(frames) > 1 or birth.is_followed_by_strange_libraries():
         return
     flush_files()  # the collector may close a file before its buffer is flushed
     _take_apart(*_own_modules(birth))
