@@ -25,7 +25,7 @@ from seams.supervise import (
     ranks,
     supervisor,
 )
-from seams.system import Seen, deaths, eventloop, procstate, remains, tree
+from seams.system import Seen, deaths, eventloop, procstate, remains, signals, tree
 from seams.values import Hang, Logs, Restart, Stop, StopRequest, make_spec
 
 from .kernel import INIT, LAUNCHER, SECOND, Kernel
@@ -332,19 +332,19 @@ class Group:
     @contextlib.contextmanager
     def _scripted(self):
         kernel = self.kernel
-        clock, system, signals = kernel.clock(), kernel.os(), kernel.signals()
+        clock, system, numbers = kernel.clock(), kernel.os(), kernel.signals()
         new = {
             eventloop: {"time": clock, "os": system, "select": kernel.select()},
             deaths: {"select": kernel.select()},
             exits: {
                 "time": clock,
                 "os": system,
-                "signal": signals,
+                "signal": numbers,
                 "is_dying": kernel.is_dying_noted,
                 "status_of_zombie": kernel.status_of_zombie,
                 "OomWatch": lambda: SimpleNamespace(verdict=lambda _: False),
             },
-            ranks: {"time": clock, "os": system, "signal": signals, "look_at": self._look_at},
+            ranks: {"time": clock, "os": system, "signal": numbers, "look_at": self._look_at},
             link: {
                 "time": clock,
                 "state_of": self._state_of,
@@ -363,6 +363,7 @@ class Group:
                 "send": self._send,
             },
             tree: {"os": system, "children": self._children},
+            signals: {"os": system},
             children: {"time": clock, "os": system},
             supervisor: {
                 "time": clock,

@@ -6,7 +6,7 @@ __getattr__ = lazily(
     {
         "procession.system": (
             "accelerators deaths directories eventloop files hugepages inotify killgroup memory "
-            "memory_groups numa probe processes procstate remains tree"
+            "memory_groups numa probe processes procstate remains signals tree"
         ),
         "procession.system.accelerators": "Accelerators",
         "procession.system.cgroups": "Cgroups cgroups own_place",

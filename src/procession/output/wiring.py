@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from procession.output.console import Console, leads_to, lost_on
 from procession.output.plan import Output
 from procession.output.rundir import FULL
+from procession.system.descriptors import leads_to
 from procession.system.disk import NO_ROOM, room_on_disk
 from procession.values.base import Record
 from procession.values.policy import Route
@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from procession.output.console import Console
     from procession.output.feed import Source
     from procession.output.follow import Follower
     from procession.output.recent import Recent
@@ -69,8 +70,7 @@ class Wiring:
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._consoles: tuple[Console, Console] | None = None
         if any(route in (Route.PREFIX, Route.TEE) for pair in self._routes for route in pair):
-            # In this thread, which wrote there before: it flushes what is still on its way.
-            self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
+            self._open_consoles()
         self._lent = self._tapped = False
         self._faults: dict[str, None] = {}  # of consoles that are closed
         self.recent: Recent | None = None
@@ -86,9 +86,15 @@ class Wiring:
             self._close_consoles()
             self._consoles, self._lent = (console, console), True
         elif self._consoles is None:
-            self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
+            self._open_consoles()
         if self._tapped:
             self._keep_recent()
+
+    def _open_consoles(self) -> None:
+        """Show both streams. In the thread that wrote there before: it flushes what waits there."""
+        from procession.output.console import Console
+
+        self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
 
     def say(self, line: bytes) -> None:
         """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
@@ -278,6 +284,8 @@ class Wiring:
     def faults(self) -> list[str]:
         """What of the output was lost on our own streams, and why; also when all is closed."""
         if self._consoles is not None:
+            from procession.output.console import lost_on  # it is there, as the consoles are
+
             self._faults.update(dict.fromkeys(lost_on(*self._consoles)))
         if self._follower is not None and self._follower.cut:
             self._faults[f"log files of ranks are cut off: {FULL}; {_SHOWN}"] = None

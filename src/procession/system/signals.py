@@ -1,4 +1,6 @@
-"""Signals that wait, and the `signal` module below its enumerations. Standard library only.
+"""Signals that wait, or are for a group, and the `signal` module below its enumerations.
+
+Standard library only.
 
 `signal` itself imports `enum` and much with it, which is felt where a forkserver starts. And its
 `pthread_sigmask` makes a member of an enumeration of every signal that was blocked, which is felt
@@ -7,6 +9,8 @@ where it is called for each rank.
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as plain
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
 else:
     import _signal as plain
 
-__all__ = ["Held", "plain"]
+__all__ = ["Held", "plain", "signal_group"]
 
 
 class Held:
@@ -41,3 +45,16 @@ class Held:
 
     def _restore(self) -> None:
         plain.pthread_sigmask(plain.SIG_SETMASK, self._before)
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Signal the process group that a process leads, and let it go on if it stands still.
+
+    Raises OSError if it is gone.
+    """
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:  # it has not made its session yet
+        os.kill(pid, number)
+    if number != plain.SIGKILL:
+        os.killpg(pid, plain.SIGCONT)  # a stopped process could not obey
