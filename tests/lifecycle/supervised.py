@@ -25,7 +25,7 @@ from seams.supervise import (
     ranks,
     supervisor,
 )
-from seams.system import Seen, deaths, eventloop, procstate, remains, signals, tree
+from seams.system import Seen, eventloop, processes, remains, signals, tree
 from seams.values import Hang, Logs, Restart, Stop, StopRequest, make_spec
 
 from .kernel import INIT, LAUNCHER, SECOND, Kernel
@@ -335,7 +335,6 @@ class Group:
         clock, system, numbers = kernel.clock(), kernel.os(), kernel.signals()
         new = {
             eventloop: {"time": clock, "os": system, "select": kernel.select()},
-            deaths: {"select": kernel.select()},
             exits: {
                 "time": clock,
                 "os": system,
@@ -371,7 +370,7 @@ class Group:
                 "os": SimpleNamespace(getpid=lambda: LAUNCHER, kill=self._suspend),
             },
             activity: {"Activity": self.shown.activity},
-            procstate: {"state_of": self._state_of},
+            processes: {"state_of": self._state_of},
             taking: self.shown.taking(),
             ends: {"time": clock, "describe": lambda _: "sleeps"},
             journal: {"time": clock, "Errands": self._errands},

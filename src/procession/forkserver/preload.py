@@ -277,7 +277,7 @@ def _set_environment(env: dict[str, str]) -> None:
     for name in os.environ.keys() - env.keys():
         del os.environ[name]
     for name, value in env.items():
-        if os.environ.get(name) != value:  # others keep their place in memory, see `worker.title`
+        if os.environ.get(name) != value:  # others keep their place in memory, see `worker.shown`
             os.environ[name] = value
 
 

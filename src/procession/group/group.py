@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from procession.explain.ends import announced_by, start_failed
 from procession.forkserver.client import ForkServer, NotContained
 from procession.group.handle import Handle
-from procession.output.plan import Output
+from procession.output.wiring import Output
 from procession.prepare.jobs import RankJobs
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Placed

@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable
 
 from procession.system.descriptors import descriptor_of
-from procession.system.disk import NO_ROOM
+from procession.system.files import NO_ROOM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -121,7 +121,7 @@ class Ranks:
 
     def catches(self, rank: int, number: int) -> bool:
         """Whether a rank's process has a handler for a signal."""
-        from procession.system.procstate import state_of
+        from procession.system.processes import state_of
 
         pid = self.records[rank].pid
         state = state_of(pid) if pid is not None else None

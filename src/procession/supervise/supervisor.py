@@ -38,18 +38,17 @@ from procession.rules.messages import (
     Swept,
 )
 from procession.rules.tables import DeadlineKind, Phase, Worker, WorkerEvent
-from procession.supervise.conclusion import DRAIN_SECONDS, Conclusion
+from procession.supervise.conclusion import DRAIN_SECONDS, Conclusion, Outcomes
 from procession.supervise.exits import Exits
 from procession.supervise.journal import Journal
 from procession.supervise.lastlook import LastLook
 from procession.supervise.limits import NEVER, Limits
 from procession.supervise.link import Link
-from procession.supervise.outcomes import Outcomes
 from procession.supervise.ranks import Ranks
 from procession.supervise.recovery import Recovery
 from procession.supervise.starting import Starts
 from procession.system.eventloop import EventLoop
-from procession.system.latch import Latch
+from procession.system.threads import Latch
 from procession.values.errors import GroupEnd
 from procession.values.events import NO_FACTS, Event
 from procession.values.policy import StopRequest

@@ -10,7 +10,7 @@ A job is a dict, made by the launcher (see `launch`), with these keys:
     inherit  indices of the descriptors that pickled arguments refer to
     argv     "exec": the program and its arguments
     program  "python" and "fresh": what the bootstrap runs, see `bootstrap.run`
-    title    what `ps` shows of it, if it is Python; see `title`
+    title    what `ps` shows of it, if it is Python; see `shown`
     place    its CPUs, priority and limit of memory, if it has its own, see `take_place`
 What is common to all ranks of an attempt: `env` (all of it), `cwd`, `umask`, and for "fresh" the
 interpreter's command line `python`; where ranks load something once, `shared`, see `shared`.
