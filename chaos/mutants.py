@@ -39,7 +39,6 @@ PARTS: dict[str, Sequence[str]] = {
         "tests/lifecycle/test_hurry.py",
         "tests/lifecycle/test_random.py",
     ),
-    "rules/rank.py": ("tests/lifecycle/test_rules.py", "tests/lifecycle/test_random.py"),
     "rules/restarting.py": ("tests/unit/test_restarting.py",),
     "output/lines.py": ("tests/output/test_lines.py",),
     "explain/stacks/merge.py": ("tests/stacks/test_stacks_merge.py",),

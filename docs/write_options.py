@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from procession.cli.option import ANY_RUN, NUMBERED_MACHINES, ONE_MACHINE, Option
 from procession.cli.options import TABLE
+from procession.cli.words import ANY_RUN, NUMBERED_MACHINES, ONE_MACHINE, Option
 
 FILE = Path(__file__).with_name("options.md")
 HEAD = """\

@@ -14,8 +14,8 @@ import os
 import sys
 from typing import Any
 
+from procession.values.base import is_count
 from procession.values.errors import ProcessionError
-from procession.values.typed import is_count
 from procession.worker import outcome
 
 LOOPBACK = ("127.", "localhost", "::1")

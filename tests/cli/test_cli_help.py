@@ -66,7 +66,7 @@ def test_installed_command_is_the_module():
     assert done.stdout == command("--help").stdout
 
 
-MODULES_OF_OURS = 120  # that a launch of a program may import: each costs it 0.2 ms
+MODULES_OF_OURS = 93  # that a launch of a program may import: each costs it 0.2 ms
 
 
 def test_import_imports_little():

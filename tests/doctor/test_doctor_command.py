@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from seams.cli import doctor
-from seams.system import Cgroups, accelerators, memory, memory_groups, numa, probe
+from seams.system import KILLS_OF_ALL, Cgroups, OomWatch, accelerators, memory_groups, numa, probe
 
 CODE = """
 import sys
@@ -182,10 +182,10 @@ def test_a_quota_below_the_cores(monkeypatch):
 
 @pytest.mark.parametrize(
     ("source", "mark"),
-    [("/sys/fs/cgroup/memory.events", "ok"), (memory.MACHINE, "falls back"), (None, "falls back")],
+    [("/sys/fs/cgroup/memory.events", "ok"), (KILLS_OF_ALL, "falls back"), (None, "falls back")],
 )
 def test_the_count_of_oom_kills(source, mark, monkeypatch):
-    watch = memory.OomWatch()
+    watch = OomWatch()
     watch.source = source
     monkeypatch.setattr(doctor, "OomWatch", lambda: watch)
     assert finding(doctor.kernel, "oom_kill").mark == mark

@@ -25,7 +25,7 @@ from seams.supervise import (
     ranks,
     supervisor,
 )
-from seams.system import Seen, deaths, eventloop, procstate, remains, tree
+from seams.system import Seen, eventloop, processes, remains, signals, tree
 from seams.values import Hang, Logs, Restart, Stop, StopRequest, make_spec
 
 from .kernel import INIT, LAUNCHER, SECOND, Kernel
@@ -332,19 +332,18 @@ class Group:
     @contextlib.contextmanager
     def _scripted(self):
         kernel = self.kernel
-        clock, system, signals = kernel.clock(), kernel.os(), kernel.signals()
+        clock, system, numbers = kernel.clock(), kernel.os(), kernel.signals()
         new = {
             eventloop: {"time": clock, "os": system, "select": kernel.select()},
-            deaths: {"select": kernel.select()},
             exits: {
                 "time": clock,
                 "os": system,
-                "signal": signals,
+                "signal": numbers,
                 "is_dying": kernel.is_dying_noted,
                 "status_of_zombie": kernel.status_of_zombie,
                 "OomWatch": lambda: SimpleNamespace(verdict=lambda _: False),
             },
-            ranks: {"time": clock, "os": system, "signal": signals, "look_at": self._look_at},
+            ranks: {"time": clock, "os": system, "signal": numbers, "look_at": self._look_at},
             link: {
                 "time": clock,
                 "state_of": self._state_of,
@@ -363,6 +362,7 @@ class Group:
                 "send": self._send,
             },
             tree: {"os": system, "children": self._children},
+            signals: {"os": system},
             children: {"time": clock, "os": system},
             supervisor: {
                 "time": clock,
@@ -370,7 +370,7 @@ class Group:
                 "os": SimpleNamespace(getpid=lambda: LAUNCHER, kill=self._suspend),
             },
             activity: {"Activity": self.shown.activity},
-            procstate: {"state_of": self._state_of},
+            processes: {"state_of": self._state_of},
             taking: self.shown.taking(),
             ends: {"time": clock, "describe": lambda _: "sleeps"},
             journal: {"time": clock, "Errands": self._errands},

@@ -26,7 +26,7 @@ from seams.rules import (
     WorkerEvent,
     tables,
 )
-from seams.rules import rank as rank_rules
+from seams.rules import lifecycle as rules
 
 from .world import ALIVE, KEPT, NOT_THERE_YET, World
 
@@ -204,7 +204,7 @@ class Walk:
         self.fired = set()
         self.steps = 0
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rank_rules, "WORKER_TABLE", Watched(WORKER_TABLE, self.fired))
+            patch.setattr(rules, "WORKER_TABLE", Watched(WORKER_TABLE, self.fired))
             watched = {kind: Watched(table, self.fired) for kind, table in TABLES.items()}
             patch.setattr(tables, "TABLES", watched)
             while todo:

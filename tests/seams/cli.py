@@ -11,7 +11,7 @@ __getattr__ = lazily(
         "procession.cli.kubernetes.objects_text": "as_json as_yaml",
         "procession.cli.kubernetes.patch_files": "applied",
         "procession.cli.kubernetes.patching": "PatchError patched",
-        "procession.cli.option": "Option",
+        "procession.cli.words": "Option",
         "procession.cli.preemption": "divided read_preemption seconds_left",
         "procession.cli.request": "make_parser make_request read_line",
         "procession.cli.signals": "RunSignals",

@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.prepare": "jobs results",
-        "procession.prepare.board": "Beat Board",
+        "procession.prepare.resources": "Beat Board",
         "procession.prepare.jobs": "fresh_interpreter",
         "procession.prepare.placing": "Places place",
         "procession.prepare.results": "OF_COMMAND OF_FUNCTION OF_SCRIPT Report ResultReader",

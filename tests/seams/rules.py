@@ -4,12 +4,11 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.rules": "rank tables",
-        "procession.rules.lifecycle": "IllegalEvent Lifecycle",
+        "procession.rules": "lifecycle tables",
+        "procession.rules.lifecycle": "IllegalEvent Lifecycle Rank",
         "procession.rules.messages": (
             "Arm Cancel Deadline End RankEvent Signal Spawn StopWanted Sweep Swept"
         ),
-        "procession.rules.rank": "Rank",
         "procession.rules.restarting": "Decision Restarts codes_of place_of",
         "procession.rules.tables": (
             "DeadlineKind Ended GONE GROUP_TABLE GroupEvent Phase Stage TABLES WORKER_TABLE "

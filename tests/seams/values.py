@@ -5,9 +5,9 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.values": "cpusets figures",
-        "procession.values.base": "Record Value",
+        "procession.values.base": "Record Value is_count",
         "procession.values.cpusets": "Cpu bind deal in_turn shares",
-        "procession.values.environment": "Node Place given_run_id rank_environment",
+        "procession.values.environment": "Node Place among given_run_id rank_environment",
         "procession.values.errors": (
             "GroupEnd GroupFailed HUNG_CODE Outcome ProcessionError RankEnd RemoteError "
             "SpecError StartFailed"
@@ -23,7 +23,5 @@ __getattr__ = lazily(
             "LONGEST_RANKS by_rank fold_ranks format_ranks is_by_rank parse_ranks short_ranks"
         ),
         "procession.values.spec": "make_spec",
-        "procession.values.typed": "is_count",
-        "procession.values.variables": "among",
     }
 )

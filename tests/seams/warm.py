@@ -13,6 +13,6 @@ __getattr__ = lazily(
         "procession.warm.limits": "read_limits",
         "procession.warm.shelf": "Shelf check",
         "procession.warm.wire": "Broken decode",
-        "procession.worker.mark": "_room",
+        "procession.worker.shown": "_room",
     }
 )

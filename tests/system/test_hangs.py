@@ -184,9 +184,8 @@ def test_the_time_for_the_start(tmp_path):
 
 def test_nothing_wakes_without_limits():
     with procession.start(never_beat, nproc=2, stop=QUICK) as group:
-        loop = group._supervisor._loop
         until(lambda: group.state is procession.Phase.RUNNING)
-        assert group._supervisor.hangs not in loop._deadlines
+        assert group._supervisor.hangs is None
 
 
 def test_a_single_rank_that_hangs_starts_again_alone(tmp_path):

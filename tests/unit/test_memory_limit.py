@@ -11,7 +11,7 @@ from support import PYTHON, write
 MIB = 1 << 20
 SCRIPT = """
     import os, resource, signal, sys
-    from procession.system.memory import OomWatch
+    from procession.system.cgroups import OomWatch
 
     def verdict(program):
         pid = os.fork()

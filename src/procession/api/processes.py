@@ -20,7 +20,7 @@ from typing import Any
 
 from procession.group.group import Group
 from procession.group.making import begin
-from procession.output.plan import Output
+from procession.output.wiring import Output
 from procession.values.errors import SpecError
 from procession.values.program import Function, Module, Script
 from procession.values.spec import Spec, make_spec

@@ -14,7 +14,7 @@ import gc
 import os
 import sys
 
-from procession.cli.commands import COMMANDS, STEERING, TOLD
+from procession.cli import process
 from procession.forkserver.boot import end_early, start_early
 
 # With one of these words, this process launches no group.
@@ -32,18 +32,6 @@ DESCRIPTION = """\
 Launch n copies of a program as one group of ranks: they start together, fail
 together, say why, and leave nothing behind."""
 
-EPILOG = f"""\
-commands:
-{chr(10).join(f"  {name:<10} {text}" for name, text in COMMANDS.items())}
-
-examples:
-  procession run -n 4 train.py --epochs 3     a Python script, four ranks
-  procession run -n 4 -m mypackage.train      a Python module
-  procession run -n 2 ./a.out input.dat       any program
-  procession run --detach -n 4 train.py       the same, without this terminal
-  procession attach last                      and back to it
-  procession doctor                           what this machine offers
-"""
 INTERRUPTED = 130  # 128 + SIGINT
 
 
@@ -60,7 +48,11 @@ def surrounded(call: Callable[[], int], launch: Sequence[str] | None) -> int:
     kept looks for that first. Gives the exit code, also after Ctrl-C.
     """
     warm = launch is not None and (WARM in os.environ or any(w[:6] == "--warm" for w in launch))
-    if launch is not None and not warm and (TOLD in os.environ or not TELLING.intersection(launch)):
+    if (
+        launch is not None
+        and not warm
+        and (process.TOLD in os.environ or not TELLING.intersection(launch))
+    ):
         start_early()
     try:
         return _with_loss(call())
@@ -95,9 +87,7 @@ def leave_after(main: Callable[[], int], *, launches: bool) -> NoReturn:
     launches: whether it launches a group. What is made until then stays to the end, so the garbage
     collector would look through it in vain, some milliseconds long: `where` turns it on again.
     """
-    from procession.cli import leaving
-
-    leaving.surely = True
+    process.leaves_surely = True
     if launches:
         gc.disable()
     try:
@@ -133,8 +123,8 @@ def _command(words: list[str]) -> int:
         from procession.cli import where
 
         return where.main(words[1:])
-    from procession.cli.option import Option
-    from procession.cli.words import Parser
+    from procession.cli.commands import COMMANDS, EPILOG, STEERING
+    from procession.cli.words import Option, Parser
 
     parser = Parser(
         "procession",
@@ -165,6 +155,7 @@ def _command(words: list[str]) -> int:
 
 
 def _unknown(command: str) -> NoReturn:
+    from procession.cli.commands import COMMANDS
     from procession.cli.say import refuse
     from procession.cli.words import near
 

@@ -15,9 +15,8 @@ from typing import NoReturn
 
 from procession.adoption import children
 from procession.cli.commands import COMMANDS
-from procession.cli.option import Option
 from procession.cli.say import refuse
-from procession.cli.words import Parser
+from procession.cli.words import Option, Parser
 from procession.values.program import program_problem
 
 PROG = "procession adopt"

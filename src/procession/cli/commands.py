@@ -19,5 +19,16 @@ COMMANDS = {
 
 # Those that look at runs, or steer them, in `steer`.
 STEERING = ("ps", "logs", "attach", "stop", "report", "stacks", "clean")
-# In the environment of a detached launcher: a descriptor; see `detached`.
-TOLD = "PROCESSION_TOLD"
+
+EPILOG = f"""\
+commands:
+{chr(10).join(f"  {name:<10} {text}" for name, text in COMMANDS.items())}
+
+examples:
+  procession run -n 4 train.py --epochs 3     a Python script, four ranks
+  procession run -n 4 -m mypackage.train      a Python module
+  procession run -n 2 ./a.out input.dat       any program
+  procession run --detach -n 4 train.py       the same, without this terminal
+  procession attach last                      and back to it
+  procession doctor                           what this machine offers
+"""

@@ -11,10 +11,9 @@ from importlib import import_module
 
 from procession.cli import adopt, doctor, explain, manifest
 from procession.cli.commands import COMMANDS, STEERING
-from procession.cli.option import Option
 from procession.cli.request import make_parser
 from procession.cli.say import say
-from procession.cli.words import Parser
+from procession.cli.words import Option, Parser
 
 SHELLS = ("bash", "zsh", "fish")
 HELP = ("-h", "--help")

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from procession.cli.commands import TOLD
+from procession.cli.process import TOLD
 from procession.cli.say import say
 from procession.forkserver.boot import interpreter_flags, own_python
 from procession.system.origin import own_session

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from procession.cli.commands import TOLD
+from procession.cli.process import TOLD
 from procession.explain.report import format_report
 from procession.group.group import Group
-from procession.output.plan import Output
+from procession.output.wiring import Output
 from procession.prepare.resources import planned_output
 from procession.system.origin import come_from
 from procession.values.events import Event

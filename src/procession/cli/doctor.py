@@ -19,13 +19,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 
 from procession.cli.commands import COMMANDS
-from procession.cli.option import Option
 from procession.cli.say import say
-from procession.cli.words import Parser
+from procession.cli.words import Option, Parser
 from procession.system import accelerators, files, memory_groups, numa, probe
-from procession.system.cgroups import cgroups
+from procession.system.cgroups import OomWatch, cgroups
 from procession.system.directories import runtime_directory, state_directory
-from procession.system.memory import OomWatch
 from procession.values.cpusets import format_cpus
 
 FDS_PER_RANK = 6  # with prefixed output: two streams, result, pidfd, and the other ends meanwhile

@@ -15,7 +15,7 @@ from typing import Any
 from procession.cli.streams import chosen_streams
 from procession.elastic.logs import DefaultLogsSpecs, LogsDest
 from procession.elastic.output import DestFiles, output_to
-from procession.output.plan import Output, prefixes_of
+from procession.output.wiring import Output, prefixes_of
 from procession.prepare.placing import place
 from procession.prepare.resources import variables_of
 from procession.values.errors import SpecError

@@ -11,12 +11,11 @@ from procession.cli.commands import COMMANDS
 from procession.cli.kubernetes import patch_files, readers
 from procession.cli.kubernetes.objects import JOBSET, PodFields, Wanted, objects
 from procession.cli.kubernetes.options import OPTIONS
-from procession.cli.option import Option
 from procession.cli.options import OPTIONS as RUN_OPTIONS
 from procession.cli.request import make_parser as run_parser
 from procession.cli.say import say, say_note
 from procession.cli.settings import Settings
-from procession.cli.words import Given, Parser, near
+from procession.cli.words import Given, Option, Parser, near
 from procession.values.errors import SpecError
 
 WHERE = ("kubernetes",)

@@ -12,15 +12,14 @@ docs/options.md. To add an option that reaches a rank:
 from __future__ import annotations
 
 from procession.cli import readers
-from procession.cli.option import (
+from procession.cli.words import (
     BY_MACHINE,
     NUMBERED_MACHINES,
     ONE_MACHINE,
     Option,
     for_engines,
 )
-from procession.values.contain import CONTAINMENTS
-from procession.values.placement import MODES
+from procession.values.placement import CONTAINMENTS, MODES
 from procession.values.policy import DEFAULT_STOP
 from procession.values.spec import START_METHODS
 

@@ -16,8 +16,8 @@ import os
 import signal
 import time
 
+from procession.values.base import is_count
 from procession.values.errors import SpecError
-from procession.values.typed import is_count
 
 KILL_WAIT = 30.0  # seconds
 POD_GRACE = 30.0

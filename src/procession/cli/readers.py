@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import signal
 
+from procession.values.base import is_count
 from procession.values.errors import SpecError
-from procession.values.typed import is_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from procession.cli.option import Reader
+    from procession.cli.words import Reader
     from procession.values.shared import SharedCall
 
 MOST_SECONDS = 1e9
@@ -171,7 +171,7 @@ def start_method(text: str, where: str) -> str:
 
 def contain(text: str, where: str) -> str:
     """Read where ranks live."""
-    from procession.values.contain import check_contain
+    from procession.values.placement import check_contain
 
     return check_contain(text, where)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from procession.cli.engine_request import EngineRequest, refuse_submission
 from procession.cli.nodes import FINDERS, LOOPBACK, NUMBERING, endpoint, node_range, read_node
-from procession.cli.option import MEETING
 from procession.cli.settings import Settings
+from procession.cli.words import MEETING
 from procession.engines.rendezvous.terms import PORT, Terms, door_of, parse_conf, terms_of_conf
 from procession.values.errors import SpecError
 

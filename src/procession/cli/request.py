@@ -10,7 +10,6 @@ import signal
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from procession.cli.option import Option
 from procession.cli.options import (
     DESCRIPTION,
     EPILOG,
@@ -28,7 +27,7 @@ from procession.cli.readers import is_number
 from procession.cli.say import refuse
 from procession.cli.settings import Settings
 from procession.cli.sources import gather
-from procession.cli.words import Parser
+from procession.cli.words import Option, Parser
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError

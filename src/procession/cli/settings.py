@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from procession.cli.option import Option
+from procession.cli.words import Option
 from procession.values.errors import SpecError
 
 TYPE_CHECKING = False

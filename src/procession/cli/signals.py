@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 
-from procession.cli import leaving
+from procession.cli import process
 from procession.group.group import Group
 
 TYPE_CHECKING = False
@@ -156,7 +156,7 @@ class RunSignals:
             yield
         finally:
             self._patience.cancel()
-            if self.received and leaving.surely:
+            if self.received and process.leaves_surely:
                 self._over = time.monotonic()
                 _kept.append(watching)
             else:

@@ -18,11 +18,10 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping
 
-from procession.cli.option import Option
 from procession.cli.settings import Settings
-from procession.cli.words import HELP, Given, near
+from procession.cli.words import HELP, Given, Option, near
+from procession.values.base import cast, is_count
 from procession.values.errors import SpecError
-from procession.values.typed import cast, is_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from zlib import crc32
 from procession.engines.contract import EngineError
 from procession.engines.slurm.allocation import read_task
 from procession.system.ports import FIRST, LAST
-from procession.values.base import Value
+from procession.values.base import Value, is_count
 from procession.values.errors import SpecError
-from procession.values.typed import is_count
 
 OWN = "for a group of its own, write --nnodes 1"
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Collection
 
 from procession.cli.settings import Settings
+from procession.values.base import cast
 from procession.values.errors import SpecError
 from procession.values.policy import Logs, Std
 from procession.values.ranks import format_ranks, parse_ranks
-from procession.values.typed import cast
 
 
 def read_logs(

@@ -35,7 +35,7 @@ from procession.engines.rendezvous.terms import Terms
 from procession.explain.summary import summary
 from procession.group.group import Group
 from procession.group.handle import CONTROL
-from procession.output.plan import Output
+from procession.output.wiring import Output
 from procession.rules.tables import Phase
 from procession.values.base import Value
 from procession.values.environment import Node

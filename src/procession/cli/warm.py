@@ -7,9 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from procession.cli.option import Option
 from procession.cli.say import say
-from procession.cli.words import Parser
+from procession.cli.words import Option, Parser
 from procession.control.words import table
 from procession.values.figures import duration, size
 from procession.warm.client import Connection, NoKeeper, Unusable

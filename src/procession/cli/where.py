@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from procession.cli.commands import TOLD
 from procession.cli.options import RUN, TORCHRUN
+from procession.cli.process import TOLD
 from procession.cli.request import OF_STARTERS, Request, make_request, read_line
 from procession.cli.say import refuse, say, say_note
 from procession.values.errors import SpecError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from procession.control.door import open_door
-from procession.control.shared import Shared
+from procession.control.door import Shared, open_door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ from procession.control.words import describe
 from procession.values.errors import SpecError
 
 if TYPE_CHECKING:
-    from procession.control.door import Door
+    from procession.control.door import Door, Shared
     from procession.control.reachable import Reachable
-    from procession.control.shared import Shared
 
 CLIENTS = 32  # at a time
 MOST_WAITING = 256 << 10  # bytes that a client has not read yet; beyond, it is not read from

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from procession.devices.topology import Topology
+from procession.values.base import is_count
 from procession.values.errors import SpecError
-from procession.values.typed import is_count
 
 Variables = dict[str, str | None]  # to add to a rank's environment; None takes one away
 

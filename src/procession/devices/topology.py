@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from procession.values.base import is_count
 from procession.values.errors import SpecError
-from procession.values.typed import is_count
 
 Shape = tuple[int, int, int]
 

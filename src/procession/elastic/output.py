@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Mapping
 
 from procession.elastic.logs import LogsDest
-from procession.output.plan import Output
 from procession.output.rundir import Files
+from procession.output.wiring import Output
 from procession.values.policy import Route
 
 # As the user's own `open(path, "w")` would open it; what a path leads to is the caller's choice.

@@ -21,8 +21,8 @@ import struct
 from collections.abc import Callable
 
 from procession.engines.contract import EngineError
-from procession.system.errands import Errands
 from procession.system.eventloop import EventLoop
+from procession.system.threads import Errands
 
 MAGIC = b"PRCSSN\x00I"
 SPARE = 64  # guests beyond those that are expected

@@ -16,7 +16,7 @@ from procession.engines.workingcopy import moved
 from procession.explain.ends import not_started
 from procession.explain.stacks import merge
 from procession.group.group import Group
-from procession.output.plan import Output
+from procession.output.wiring import Output
 from procession.prepare.resources import planned_output
 from procession.rules.tables import Phase
 from procession.supervise.deciding import Done

@@ -74,7 +74,7 @@ from procession.output.rundir import RunDir
 from procession.rules.restarting import Decision
 from procession.supervise.journal import Journal
 from procession.system.eventloop import EventLoop
-from procession.system.latch import Latch
+from procession.system.threads import Latch
 from procession.values.errors import GroupEnd, Outcome
 from procession.values.events import Event
 from procession.values.policy import StopRequest

@@ -12,8 +12,8 @@ from procession.engines.contract import (
     EngineGone,
     SlotGone,
 )
-from procession.system.errands import Errands
 from procession.system.eventloop import EventLoop
+from procession.system.threads import Errands
 
 PATIENCE = 30.0  # seconds that an engine may take to give everything back
 

@@ -18,13 +18,12 @@ from procession.engines.work import Work
 from procession.explain.messages import noted
 from procession.forkserver.boot import check_python
 from procession.group.handle import Handle
-from procession.group.result import failed_by
-from procession.group.waiting import MARGIN
+from procession.group.result import MARGIN, failed_by
 from procession.output.rundir import RunDir, directory_name, run_of
 from procession.prepare.asked import asked_of
 from procession.rules.tables import Phase
-from procession.system.latch import Latch
 from procession.system.origin import origin
+from procession.system.threads import Latch
 from procession.values.errors import GroupEnd, GroupFailed, SpecError
 from procession.values.events import Event
 from procession.values.program import Program

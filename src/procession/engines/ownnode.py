@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from procession.group.group import Group
-from procession.output.plan import Output
+from procession.output.wiring import Output
 from procession.prepare.resources import planned_output
 from procession.values.base import Record
 from procession.values.spec import Spec

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from procession.values.base import Value
+from procession.values.base import Value, cast
 from procession.values.errors import GroupEnd, Outcome, RankEnd
 from procession.values.exit import Exit
-from procession.values.typed import cast
 
 Fields = dict[str, Any]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from procession.system.eventloop import EventLoop
-from procession.system.latch import Latch
+from procession.system.threads import Latch
 from procession.values.base import Record
 
 MARGIN = 0.5  # seconds for answers to come over the network

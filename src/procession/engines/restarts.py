@@ -17,8 +17,8 @@ from procession.engines.plain import rank_end
 from procession.engines.work import Work
 from procession.rules.restarting import Decision
 from procession.supervise.deciding import Decider, Done, said_of
-from procession.system.errands import Errands
 from procession.system.eventloop import EventLoop
+from procession.system.threads import Errands
 from procession.values.errors import GroupEnd, Outcome
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from procession.engines.quorum import can_succeed
-from procession.values.base import Value
-from procession.values.typed import cast
+from procession.values.base import Value, cast
 
 MOST_WAIT = 1e9  # seconds
 

@@ -34,8 +34,7 @@ import struct
 from typing import Any, Literal
 
 from procession.engines.tunnel import Tunnel, TunnelError, possible
-from procession.values.base import Value
-from procession.values.typed import cast
+from procession.values.base import Value, cast
 
 Fields = dict[str, Any]
 Side = Literal["driver", "agent"]

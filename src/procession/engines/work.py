@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from procession.output.plan import prefixes_of
+from procession.output.wiring import prefixes_of
 from procession.preload.choose import plan_of
 from procession.prepare.payload import pack
 from procession.values.base import Value

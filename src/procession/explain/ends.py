@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from procession.explain.records import Left, RankRecord
-from procession.rules.lifecycle import Lifecycle
-from procession.rules.rank import Rank
+from procession.rules.lifecycle import Lifecycle, Rank
 from procession.rules.tables import Ended
-from procession.system.procstate import describe
+from procession.system.processes import describe
 from procession.values.errors import GroupEnd, Outcome, RankEnd, StartFailed
 from procession.values.exit import signal_name
 from procession.values.program import Function

@@ -12,11 +12,10 @@ import errno
 import os
 import sys
 
-from procession.system.facilities import named
+from procession.system.files import named
 from procession.system.identity import marked_file, own_mark
-from procession.worker.mark import ROOM as MARK_ROOM
-from procession.worker.mark import ROOM_BYTES
-from procession.worker.title import TITLE_ROOM
+from procession.worker.shown import ROOM as MARK_ROOM
+from procession.worker.shown import ROOM_BYTES, TITLE_ROOM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def start(env: Mapping[str, str], *, room: bool = False) -> Started:
                 sys.executable,
                 command,
                 # What /proc shows of a rank that is forked is what its forkserver was started with.
-                # It comes first, and is never changed: see `worker.title`.
+                # It comes first, and is never changed: see `worker.shown`.
                 {
                     LAUNCHER: own_mark(),
                     **({MARK_ROOM: " " * ROOM_BYTES} if room else {}),
@@ -179,7 +178,7 @@ def wake_without_us(theirs: int, pid: int) -> None:
     with ours tells of the end of all that hold ours; see `owner`.
     """
     try:
-        from procession.system.waking import wake
+        from procession.system.signals import wake
 
         wake(theirs, pid)
     except (OSError, ImportError):

@@ -23,6 +23,7 @@ import time
 
 from procession.system import tree
 from procession.system.signals import plain as signal
+from procession.system.signals import signal_group
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Children:
             if number != signal.SIGKILL:
                 self._groups.add(pid)
             try:
-                tree.signal_group(pid, number)
+                signal_group(pid, number)
             except OSError:
                 pass
             reached.append((rank, self._began(rank)))

@@ -23,8 +23,7 @@ from procession.system.descriptors import fill_standard
 from procession.system.identity import own_mark, start_of
 from procession.system.processes import parents
 from procession.system.remains import page_file
-from procession.system.signals import Held, plain
-from procession.system.waking import Bell
+from procession.system.signals import Bell, Held, plain
 from procession.values.base import Record
 
 TYPE_CHECKING = False

@@ -18,7 +18,7 @@ import sys
 from procession.forkserver.owner import Owner
 from procession.system import tree
 from procession.system.files import descriptors
-from procession.worker.mark import show_mark
+from procession.worker.shown import show_mark
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:

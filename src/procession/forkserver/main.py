@@ -11,7 +11,7 @@ import sys
 from procession.forkserver.forking import close_all
 from procession.forkserver.server import Server, tell_crash
 from procession.system.files import descriptors
-from procession.worker.mark import ROOM
+from procession.worker.shown import ROOM
 
 # What ranks need; see `bootstrap.warm_up`.
 NEEDED = ("procession.worker.setup", "procession.worker.bootstrap", "importlib.machinery",

@@ -20,7 +20,7 @@ import os
 import select
 
 from procession.system.prctl import forget_parent
-from procession.system.waking import wake
+from procession.system.signals import wake
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:

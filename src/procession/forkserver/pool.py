@@ -24,13 +24,13 @@ from procession.forkserver import boot
 from procession.forkserver.client import ForkServer, forget_all, reap_dying
 from procession.system.inherited import rights, surroundings
 from procession.values.base import Value
-from procession.values.variables import among
+from procession.values.environment import among
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.values.contain import Contain
+    from procession.values.placement import Contain
 
     Key = tuple[Any, ...]
 

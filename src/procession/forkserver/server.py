@@ -38,7 +38,7 @@ from procession.forkserver.owner import Owner
 from procession.system.files import descriptors
 from procession.system.prctl import become_subreaper, wake_with_parent
 from procession.system.signals import plain as signal
-from procession.system.waking import wake_no_more
+from procession.system.signals import wake_no_more
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:

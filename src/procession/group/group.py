@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from procession.explain.ends import announced_by, start_failed
 from procession.forkserver.client import ForkServer, NotContained
 from procession.group.handle import Handle
-from procession.output.plan import Output
+from procession.output.wiring import Output
 from procession.prepare.jobs import RankJobs
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Placed
@@ -168,7 +168,8 @@ class Group(Handle):
 
     def share_activity(self, elsewhere: int) -> int:
         """Let output of ranks on other machines count as activity; see `Hangs`."""
-        return self._supervisor.hangs.share_activity(elsewhere)
+        hangs = self._supervisor.hangs
+        return 0 if hangs is None else hangs.share_activity(elsewhere)
 
     def restarts_decided_by(self, decide: Decide) -> None:
         """Have `decide` decide about restarts; to be used before the group is started.

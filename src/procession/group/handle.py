@@ -2,7 +2,7 @@
 
 Theory of operation. A run is owned by one loop (a `Runner`: the supervisor, or a job's driver),
 which runs in one thread and ends with the run. Everybody else has a handle, and asks the loop.
-This module and `waiting` have all that groups and jobs share: waiting, interrupts, stopping,
+This module and `result` have all that groups and jobs share: waiting, interrupts, stopping,
 signals, the result, being seen from other terminals, and writing down the end.
 """
 
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from signal import valid_signals
 
-from procession.group.waiting import Waiting
+from procession.group.result import Waiting
 from procession.values.errors import SpecError
 from procession.values.events import Event
 from procession.values.policy import Stop, StopRequest
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from procession.control.reach import Reach
     from procession.group.runner import Runner, Screen
-    from procession.output.plan import Files
+    from procession.output.wiring import Files
 
 CONTROL = "PROCESSION_CONTROL"
 

@@ -8,7 +8,7 @@ import time
 from procession.explain.report import what_happened
 from procession.prepare.resources import Resources
 from procession.supervise.supervisor import Supervisor
-from procession.system.latch import Latch
+from procession.system.threads import Latch
 from procession.values.program import words_of
 from procession.values.spec import Spec
 

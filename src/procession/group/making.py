@@ -15,11 +15,11 @@ from collections.abc import Callable
 from procession.explain.ends import start_failed
 from procession.forkserver.client import ForkServer
 from procession.group.group import Group
-from procession.output.plan import Output
+from procession.output.wiring import Output
 from procession.prepare.jobs import fork_server
 from procession.prepare.payload import Payload
-from procession.system.latch import Latch
 from procession.system.signals import Held, plain
+from procession.system.threads import Latch
 from procession.values.errors import ProcessionError, SpecError, StartFailed
 from procession.values.program import Function
 from procession.values.spec import Spec

@@ -1,11 +1,17 @@
-"""`Result`, which a run gives its caller when it has ended, or the exception if it failed."""
+"""Waiting for the end of a run, in threads and in asyncio, and Ctrl-C meanwhile; its `Result`.
+
+A run gives its caller that when it has ended, or the exception if it failed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+import threading
+from collections.abc import Callable, Generator, Iterable
 
 from procession.explain.ends import harmless_report
 from procession.rules.tables import Phase
+from procession.system.threads import Latch
 from procession.values.base import Value
 from procession.values.errors import (
     GroupEnd,
@@ -15,11 +21,15 @@ from procession.values.errors import (
     RankEnd,
     StartFailed,
 )
+from procession.values.policy import StopRequest
 from procession.values.program import Program
+from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from procession.group.runner import Runner
 
     Returned = Iterable[tuple[int, Program, bytes | bytearray]]
 
@@ -78,3 +88,183 @@ def result_of(end: GroupEnd, state: Phase, returned: Returned) -> Result:
             ) from e
     ranks = tuple(sorted((*end.finished, *end.ended), key=lambda each: each.rank))
     return Result(values, state, ranks, end.run_dir)
+
+
+MOST_INTERRUPTS = 100  # by Ctrl-C, while a group is being killed
+MARGIN = 15.0  # seconds beyond all deadlines of a run, for the launcher's own work
+
+
+class Waiting:
+    """A run that ends at some time, and its result. The base of `Handle`."""
+
+    _kind = "group"  # what people call it
+    _crash_text = "the supervisor of {name} failed ({why}); its ranks were ended"
+    _runner: Runner  # set by `Handle`
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self._thread: threading.Thread | None = None  # that drives the run
+        self._owner = os.getpid()
+        self._lock = threading.Lock()  # of what follows
+        self._done = Latch()
+        self._callbacks: list[Callable[[], None]] = []
+        self._crash: BaseException | None = None
+        self._outcome: Result | GroupFailed | None = None
+
+    @property
+    def state(self) -> Phase:
+        """Where the run is in its life."""
+        raise NotImplementedError
+
+    @property
+    def end(self) -> GroupEnd | None:
+        """How it ended, None while it has not."""
+        return self._runner.end
+
+    def _over(self) -> None:
+        """Wake everybody who waits for the end."""
+        with self._lock:
+            self._done.set()
+            self._runner.started.set()
+            callbacks, self._callbacks = self._callbacks, []
+        self._runner.journal.wake()
+        for call in callbacks:
+            call()
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Have `call` called once when the run is over, or now if it is, however it ended.
+
+        It is called in the thread that drives the run, or in this one, and must not wait.
+        """
+        with self._lock:
+            over = self._done.is_set()
+            if not over:
+                self._callbacks.append(call)
+        if over:
+            call()
+
+    def wait(self, timeout: float | None = None) -> Result:
+        """Wait until the run has ended.
+
+        timeout: seconds; None waits for ever. Raises GroupFailed if a rank failed, TimeoutError if
+        it still runs after `timeout`, which does not stop it. On KeyboardInterrupt the run is
+        stopped, and a second one kills it; when it has ended, KeyboardInterrupt is raised.
+        """
+        try:  # first of all: wherever an interrupt hits, the run is stopped
+            self._check_thread(f"the {self._kind}")
+            ended = self._wait_for(self._done, timeout)
+        except KeyboardInterrupt:
+            self._stop_on_interrupt()
+            raise
+        if not ended:
+            raise TimeoutError(
+                f"{self.spec.name} still runs after {timeout:g} s, and goes on: "
+                "see stop() and kill()"
+            )
+        self._join()
+        return self.result()
+
+    def wait_started(self) -> None:
+        """Wait until every rank has reached its program. Raises StartFailed if one did not."""
+        try:
+            self._wait_for(self._runner.started, None)
+        except KeyboardInterrupt:
+            self._stop_on_interrupt()
+            raise
+        if self._runner.start_failed:
+            self.wait()
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        """Wait in asyncio. When the waiting task is cancelled, the run goes on."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def tell() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        def from_loop() -> None:
+            try:
+                loop.call_soon_threadsafe(tell)
+            except RuntimeError:
+                pass  # the loop was closed meanwhile
+
+        self.when_over(from_loop)
+        yield from future
+        self._join()
+        return self.result()
+
+    def _wait_for(self, latch: Latch, seconds: float | None) -> bool:
+        return latch.wait(seconds)
+
+    def _check_thread(self, awaited: str) -> None:
+        """Refuse to wait in a fork, and where the wait would never end. Raises ProcessionError.
+
+        awaited: what for, in words.
+        """
+        if os.getpid() != self._owner:
+            raise ProcessionError(f"this {self._kind} belongs to the process that started it")
+        if self._is_supervisor and not self._done.is_set():
+            raise ProcessionError(f"a handler of a {self._kind}'s events cannot wait for {awaited}")
+
+    @property
+    def _is_supervisor(self) -> bool:
+        """Whether the run is driven, or handlers are called, in this thread."""
+        return threading.current_thread() in (self._thread, self._runner.journal.handlers.thread)
+
+    def _stop_on_interrupt(self, *, kill: bool = False) -> None:
+        """Stop the run and wait for its end; a further interrupt kills it.
+
+        Later ones are ignored: even after three, users see one traceback, that of the first.
+        """
+        for _ in range(MOST_INTERRUPTS):
+            try:
+                self._runner.request_stop(StopRequest(kill=kill))
+                self._wait_for(self._done, self._longest())
+                self._join()
+                return
+            except KeyboardInterrupt:
+                kill = True
+
+    def _longest(self) -> float:
+        """Give the seconds in which the run ends once it is stopped, whatever its ranks do."""
+        stop = self.spec.stop
+        return stop.notice + stop.grace + stop.reap + MARGIN
+
+    def _join(self) -> None:
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(MARGIN)
+
+    # -- the result
+
+    def result(self) -> Result:
+        """Give the result of a run that has ended, or raise GroupFailed."""
+        with self._lock:
+            if self._outcome is None:
+                if self._crash is not None:
+                    why = str(self._crash).partition("\n")[0]
+                    why = f"{type(self._crash).__name__}: {why}".removesuffix(": ")
+                    text = self._crash_text.format(name=self.spec.name, why=why)
+                    raise ProcessionError(text) from self._crash
+                end = self.end
+                if end is None:
+                    raise ProcessionError(f"{self.spec.name} has not ended yet")
+                self._outcome = self._result_of(end)
+        if isinstance(self._outcome, GroupFailed):
+            raise self._outcome.with_traceback(None)  # or it would grow each time
+        return self._outcome
+
+    def _result_of(self, end: GroupEnd) -> Result | GroupFailed:
+        if end.failures:
+            return failed_by(end, self.spec.program, self._error_of)
+        return result_of(end, self.state, self._returned())
+
+    def _error_of(self, rank: int) -> dict[str, Any] | None:
+        """Give the error report of a rank, as `exception_of` reads it, None if it sent none."""
+        raise NotImplementedError
+
+    def _returned(self) -> Returned:
+        """Give rank, program and pickled value of each function that returned."""
+        raise NotImplementedError

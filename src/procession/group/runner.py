@@ -7,7 +7,7 @@ from typing import Protocol
 
 from procession.control.reachable import Shown
 from procession.supervise.journal import Journal
-from procession.system.latch import Latch
+from procession.system.threads import Latch
 from procession.values.errors import GroupEnd
 from procession.values.events import Event
 from procession.values.policy import StopRequest

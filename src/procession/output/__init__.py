@@ -1,4 +1,5 @@
 """The output of ranks: to files, through pipes, in whole lines with prefixes, to the console.
 
-May import system and values. Start reading at `plan` (what goes where) and `loop` (who follows it).
+May import system and values. Start reading at `wiring` (what goes where) and `loop` (who follows
+it).
 """

@@ -20,7 +20,6 @@ room for one byte and write(2) then blocks for the others).
 from __future__ import annotations
 
 import errno
-import io
 import os
 import select
 import stat
@@ -28,7 +27,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from procession.system.disk import NO_ROOM
+from procession.system.descriptors import descriptor_of
+from procession.system.files import NO_ROOM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ _REFUSED_MS = 20
 _NO_READER = (errno.EPIPE, errno.ECONNRESET)
 _NOBODY = (*_NO_READER, errno.EIO)  # EIO: of a terminal that was closed
 
-_TEXT: Any = io.TextIOWrapper
 _Put = Callable[[memoryview], int]
 
 
@@ -89,7 +88,7 @@ class Console:
             stream.flush()
         except Exception:
             pass  # a closed stream, or one without flush()
-        fd = _descriptor(stream)
+        fd = descriptor_of(stream)
         self.colour = _wants_colour(stream)
         if fd is not None:
             self._open(fd)
@@ -274,39 +273,6 @@ def lost_on(stdout: Console, stderr: Console) -> list[str]:
         for console, name in ((stdout, "output"), (stderr, "error"))
         if console.fault
     ]
-
-
-def _descriptor(stream: Any) -> int | None:
-    """Give the descriptor to which a stream of the io module leads, None for any other object."""
-    try:
-        if _is(stream, io.TextIOWrapper):
-            if _class(stream).write is not _TEXT.write:
-                return None  # a subclass wants to see what is written
-            stream = stream.buffer
-        if _is(stream, io.BufferedWriter, io.BufferedRandom):
-            stream = stream.raw
-        return stream.fileno() if _is(stream, io.FileIO) else None
-    except ValueError:
-        return None  # closed or detached
-
-
-def leads_to(stream: Any, fd: int) -> bool:
-    """Whether what is written to `stream` goes where descriptor `fd` goes."""
-    own = _descriptor(stream)
-    if own is None:
-        return False
-    try:
-        return own == fd or os.path.sameopenfile(own, fd)
-    except OSError:
-        return False  # one of them is closed
-
-
-def _class(stream: Any) -> Any:
-    return stream.__class__
-
-
-def _is(stream: Any, *kinds: type) -> bool:
-    return isinstance(stream, kinds)
 
 
 def _wants_colour(stream: Any) -> bool:

@@ -6,8 +6,7 @@ import errno
 import os
 import stat
 
-from procession.values.base import Value
-from procession.values.typed import cast
+from procession.values.base import Value, cast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

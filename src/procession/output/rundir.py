@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Mapping
 
-from procession.system.disk import disk_is_full
+from procession.system.files import disk_is_full
 from procession.system.identity import own_mark
 from procession.values.policy import Logs, Route
 

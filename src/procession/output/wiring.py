@@ -1,4 +1,7 @@
-"""Opens the three standard streams of each rank by its route, and shows what is to be shown."""
+"""Where the output of a group goes: a route and a prefix by rank, its files, and its streams.
+
+The three standard streams of each rank are opened by its route, and what is to be shown is shown.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,18 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from procession.output.console import Console, leads_to, lost_on
-from procession.output.plan import Output
-from procession.output.rundir import FULL
-from procession.system.disk import NO_ROOM, room_on_disk
-from procession.values.base import Record
-from procession.values.policy import Route
+from procession.output.rundir import FULL, Files, RunDir
+from procession.system.descriptors import leads_to
+from procession.system.files import NO_ROOM, room_on_disk
+from procession.values.base import Record, Value
+from procession.values.policy import Logs, Route
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from procession.output.console import Console
+    from procession.output.duplicate import Duplicates
     from procession.output.feed import Source
     from procession.output.follow import Follower
     from procession.output.recent import Recent
@@ -69,8 +73,7 @@ class Wiring:
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._consoles: tuple[Console, Console] | None = None
         if any(route in (Route.PREFIX, Route.TEE) for pair in self._routes for route in pair):
-            # In this thread, which wrote there before: it flushes what is still on its way.
-            self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
+            self._open_consoles()
         self._lent = self._tapped = False
         self._faults: dict[str, None] = {}  # of consoles that are closed
         self.recent: Recent | None = None
@@ -86,9 +89,15 @@ class Wiring:
             self._close_consoles()
             self._consoles, self._lent = (console, console), True
         elif self._consoles is None:
-            self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
+            self._open_consoles()
         if self._tapped:
             self._keep_recent()
+
+    def _open_consoles(self) -> None:
+        """Show both streams. In the thread that wrote there before: it flushes what waits there."""
+        from procession.output.console import Console
+
+        self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
 
     def say(self, line: bytes) -> None:
         """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
@@ -278,6 +287,8 @@ class Wiring:
     def faults(self) -> list[str]:
         """What of the output was lost on our own streams, and why; also when all is closed."""
         if self._consoles is not None:
+            from procession.output.console import lost_on  # it is there, as the consoles are
+
             self._faults.update(dict.fromkeys(lost_on(*self._consoles)))
         if self._follower is not None and self._follower.cut:
             self._faults[f"log files of ranks are cut off: {FULL}; {_SHOWN}"] = None
@@ -311,3 +322,59 @@ class Wiring:
 def _shown(route: Route, own: bool) -> Route:
     """Lead a stream through us if `sys.stdout` is not (any more) the descriptor that ranks have."""
     return Route.PREFIX if route is Route.INHERIT and not own else route
+
+
+class Output(Value):
+    """Routes of stdout and stderr, and the prefix of lines on the console, by rank; the files.
+
+    duplicates: what copies some of the teed lines; the group closes it.
+    """
+
+    routes: list[tuple[Route, Route]]
+    prefixes: list[str]
+    files: Files
+    duplicates: Duplicates | None = None
+
+
+def prefixes_of(
+    logs: Logs, nproc: int, name: str, world: tuple[int, int, int] | None = None, node: int = 0
+) -> list[str]:
+    """Give what stands before the lines of each rank; world, node: see `output_of`."""
+    template = logs.template(nproc) or ""
+    first, size, local = world or (0, nproc, 0)
+    width = len(str(size - 1))
+    host = os.uname().nodename if "{host" in template else ""
+    return [
+        template.format(
+            rank=first + r, local_rank=local + r, width=width, name=name, node=node, host=host
+        )
+        for r in range(nproc)
+    ]
+
+
+def output_of(
+    logs: Logs,
+    nproc: int,
+    name: str,
+    directory_name: str,
+    world: tuple[int, int, int] | None = None,
+    node: int = 0,
+    place: str = "",
+    attempt: int = 0,
+) -> Output:
+    """Plan the output of a group by its `Logs`; makes the run's directory. Raises OSError.
+
+    world: where the group is one of several of a job, the number that its rank 0 has in the job,
+        the size of the job, and the number of its rank 0 on this machine. node: its node's rank.
+    place, attempt: the run's directory and the attempt in it, where the group is one attempt of a
+        job that others start again; "": a new directory by `logs`.
+    """
+    prefixes = prefixes_of(logs, nproc, name, world, node)
+    files = RunDir(logs, nproc, directory_name, place, attempt)
+    duplicates = None
+    if logs.duplicate_stdout or logs.duplicate_stderr:
+        from procession.output.duplicate import Duplicates
+
+        texts = {"stdout": logs.duplicate_stdout, "stderr": logs.duplicate_stderr}
+        duplicates = Duplicates(texts, files.filtered_file)
+    return Output(logs.route(nproc), prefixes, files, duplicates)

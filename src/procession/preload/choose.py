@@ -119,7 +119,7 @@ def preload_of(
     to them. path: the `sys.path` of a function's ranks.
     """
     from procession.preload import safe
-    from procession.values.variables import among
+    from procession.values.environment import among
 
     common = common_variables(envs)
     differ = {n for e in envs for n in e if n not in common}

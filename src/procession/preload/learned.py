@@ -18,10 +18,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from procession.forkserver.boot import interpreter_flags
 from procession.preload import safe
 from procession.preload.plan import Plan
-from procession.system import cachedir
+from procession.system.directories import read_cached, write_cached
+from procession.values.environment import among
 from procession.values.program import Function, Module, Script
 from procession.values.spec import Spec
-from procession.values.variables import among
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _stamp(file: str) -> _Stamp | None:
 
 def _read(program_key: str) -> tuple[list[str], dict[str, _Stamp], bool]:
     """Give the modules and packages that a file names, and whether they are of no use."""
-    text = cachedir.read(CACHE, f"{program_key}.json", LARGEST)
+    text = read_cached(CACHE, f"{program_key}.json", LARGEST)
     try:
         record: Any = json.loads(text or b"{}")
         if record.get("format") == _FORMAT:
@@ -198,4 +198,4 @@ def _read(program_key: str) -> tuple[list[str], dict[str, _Stamp], bool]:
 def _write(program_key: str, record: dict[str, object]) -> None:
     text = json.dumps({"format": _FORMAT, **record}).encode()
     if len(text) <= LARGEST:
-        cachedir.write(CACHE, f"{program_key}.json", text, most=MOST_PROGRAMS)
+        write_cached(CACHE, f"{program_key}.json", text, most=MOST_PROGRAMS)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from procession.forkserver import pool
 from procession.forkserver.boot import check_proc, fresh_interpreter
 from procession.forkserver.client import ForkServer, SpawnRequest
-from procession.output.plan import Output
-from procession.output.wiring import Streams
+from procession.output.wiring import Output, Streams
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Places
 from procession.prepare.resources import Resources, role_of, variables_of
@@ -87,7 +86,10 @@ class RankJobs:
         from procession.preload.choose import learns, plan_of
 
         named = self.resources.payload.named
-        self._plan = plan_of(spec, named.modules, named.functions)
+        if named is None:
+            self._plan = plan_of(spec)
+        else:
+            self._plan = plan_of(spec, named.modules, named.functions)
         if self._plan is not None and learns(spec, self._plan):
             from procession.preload.learned import Learning
 

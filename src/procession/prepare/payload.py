@@ -12,9 +12,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from procession.prepare.named import Named
 from procession.system.descriptors import fill_standard
-from procession.system.facilities import named
+from procession.system.files import named
 from procession.values.base import Value
 from procession.values.errors import SpecError
 from procession.values.program import Function, Module, Program, Script
@@ -24,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from procession.prepare.named import Named
     from procession.prepare.pickling import Spawning
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
@@ -46,6 +46,7 @@ def pack(spec: Spec) -> tuple[Packed, Named]:
 
     Raises SpecError for what cannot be pickled, or belongs to this machine.
     """
+    from procession.prepare.named import Named
     from procession.prepare.pickling import Spawning, pickled
 
     assert isinstance(spec.program, Function)
@@ -76,7 +77,7 @@ class Payload:
     group: what they pickle may depend on its context variables and thread-locals. It may be broken
     off by a KeyboardInterrupt at any point, and then holds nothing.
 
-    named: what the pickles of a function and its arguments name.
+    named: what the pickles of a function and its arguments name; None where there are none.
     """
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class Payload:
         self._tracker = -1
         self._spawning: list[Spawning] = []  # of the function; then of the arguments, by rank
         self._function: dict[str, Any] = {}
-        self.named = Named(set(), [])
+        self.named: Named | None = None
 
     def fill_standard(self) -> None:
         """Hold the standard descriptors that this process lacks, before threads open others."""
@@ -153,6 +154,7 @@ class Payload:
             self._make_function(spec.program, spec)
 
     def _make_function(self, program: Function, spec: Spec) -> None:
+        from procession.prepare.named import Named
         from procession.prepare.pickling import Spawning, pickled
 
         if isinstance(program.call, Packed):
@@ -161,17 +163,18 @@ class Payload:
             self._own = [self._memory_file(body) for body in packed.arguments]
             self._function = packed.description
             return
+        named = self.named = Named(set(), [])
         self._spawning.append(Spawning())
-        body = pickled(program.call, "the function", self._spawning[0], self.named)
+        body = pickled(program.call, "the function", self._spawning[0], named)
         self._common = self._memory_file(body)
         for rank in range(1 if spec.common_args else spec.nproc):
             whose = "" if spec.common_args else f"rank {rank}: "
             given = (spec.args[rank], dict(spec.kwargs[rank]))
             self._spawning.append(Spawning(len(self._spawning[0].fds)))
-            body = pickled(given, f"{whose}the arguments", self._spawning[-1], self.named)
+            body = pickled(given, f"{whose}the arguments", self._spawning[-1], named)
             self._own.append(self._memory_file(body))
         if spec.shared is not None:
-            self._make_shared(spec.shared)
+            self._make_shared(spec.shared, named)
         multiprocessing = sys.modules.get("multiprocessing")
         tracker = sys.modules.get("multiprocessing.resource_tracker")
         tracker_fd = getattr(getattr(tracker, "_resource_tracker", None), "_fd", None)
@@ -184,12 +187,12 @@ class Payload:
             else None,
         }
 
-    def _make_shared(self, load: Any) -> None:
+    def _make_shared(self, load: Any, named: Named) -> None:
         from procession.prepare.pickling import Spawning, pickled
 
         spawning = Spawning()
         try:
-            self._shared = self._memory_file(pickled(load, "shared", spawning, self.named))
+            self._shared = self._memory_file(pickled(load, "shared", spawning, named))
             if spawning.fds:
                 raise SpecError(
                     "shared holds a queue, a pipe or shared memory of multiprocessing: give these "

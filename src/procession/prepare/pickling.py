@@ -19,8 +19,8 @@ from collections import ChainMap
 from types import FunctionType
 
 from procession.prepare.named import Named
+from procession.values.base import cast
 from procession.values.errors import SpecError
-from procession.values.typed import cast
 from procession.worker.inherit import InheritedFd, refuse_fork_lock
 
 TYPE_CHECKING = False

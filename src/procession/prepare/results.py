@@ -16,10 +16,9 @@ import os
 from functools import cached_property
 from types import TracebackType
 
-from procession.values.base import Value
+from procession.values.base import Value, cast, is_count
 from procession.values.errors import RemoteError
 from procession.values.program import Command, Function
-from procession.values.typed import cast, is_count
 from procession.worker.frames import (
     DONE,
     ERROR,

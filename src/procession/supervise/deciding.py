@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from procession.explain.report import headline_of
 from procession.rules.restarting import Decision, Restarts, codes_of, place_of
-from procession.system.errands import Errands
 from procession.system.eventloop import EventLoop
+from procession.system.threads import Errands
 from procession.values.errors import GroupEnd, Outcome
 from procession.values.figures import duration
 from procession.values.policy import Restart

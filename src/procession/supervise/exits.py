@@ -29,9 +29,8 @@ from procession.forkserver.client import ForkServer
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import RankEvent
 from procession.rules.tables import GONE, Worker, WorkerEvent
-from procession.system.deaths import MOMENT, Deaths
-from procession.system.eventloop import EventLoop
-from procession.system.memory import OomWatch
+from procession.system.cgroups import OomWatch
+from procession.system.eventloop import MOMENT, Deaths, EventLoop
 from procession.system.processes import is_dying, status_of_zombie
 from procession.values.base import Record, Value
 from procession.values.errors import SIMULTANEOUS

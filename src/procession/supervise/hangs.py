@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Collection
 
 from procession.output.wiring import Wiring
-from procession.prepare.board import Beat, Board
+from procession.prepare.resources import Beat, Board
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import RankEvent
 from procession.rules.tables import Phase, Worker, WorkerEvent

@@ -13,14 +13,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
-from procession.system.errands import Errands
+from procession.system.threads import Errands
 from procession.values.events import NO_FACTS, Event, Facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.output.plan import Files
+    from procession.output.wiring import Files
 
     Handler = Callable[[Event], object]
 

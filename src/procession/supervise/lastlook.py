@@ -23,15 +23,15 @@ from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import Signal
 from procession.rules.tables import GONE, Phase, Worker
 from procession.supervise.ranks import Ranks
-from procession.system.errands import Errands
 from procession.system.eventloop import EventLoop
+from procession.system.threads import Errands
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.explain.stacks.taking import Taken, Taking
     from procession.explain.stacks.text import Stack
-    from procession.output.plan import Files
+    from procession.output.wiring import Files
 
     Done = Callable[[list[Taken]], None]
 

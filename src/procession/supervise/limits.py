@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from procession.prepare.board import Board
+from procession.prepare.resources import Board
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import DeadlineKind, Phase
 from procession.values.policy import StopRequest

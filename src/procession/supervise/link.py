@@ -31,7 +31,7 @@ from procession.supervise.exits import event_of
 from procession.supervise.ranks import Ranks
 from procession.system.eventloop import EventLoop
 from procession.system.identity import own_mark
-from procession.system.procstate import STOPPED, describe, state_of
+from procession.system.processes import STOPPED, describe, state_of
 from procession.system.remains import Remains
 
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from procession.supervise.journal import complain
-from procession.system import cachedir
+from procession.system.directories import read_cached, write_cached
 from procession.values.events import Event
 
 TYPE_CHECKING = False
@@ -136,7 +136,7 @@ def _declared_in(text: str) -> list[str]:
 
 
 def _read() -> Found:
-    text = cachedir.read(CACHE, FILE, LARGEST)
+    text = read_cached(CACHE, FILE, LARGEST)
     found: Found = {}
     for line in (text or b"").decode(errors="surrogateescape").split("\n"):
         path, *rest = line.split("\t")
@@ -148,4 +148,4 @@ def _read() -> Found:
 def _write(known: Found) -> None:
     lines = ["\t".join((path, str(at), *declared)) for path, (at, declared) in known.items()]
     text = "\n".join(line for line in lines[-MOST_DIRECTORIES:] if "\n" not in line)
-    cachedir.write(CACHE, FILE, text.encode(errors="surrogateescape"))
+    write_cached(CACHE, FILE, text.encode(errors="surrogateescape"))

@@ -17,8 +17,8 @@ from procession.rules.lifecycle import NOT_THERE_YET, Lifecycle
 from procession.rules.messages import RankEvent
 from procession.rules.tables import Worker, WorkerEvent
 from procession.supervise.exits import Exits, HeldSignal, Sources
-from procession.system import tree
 from procession.system.processes import look_at
+from procession.system.signals import signal_group
 
 
 class Ranks:
@@ -91,7 +91,7 @@ class Ranks:
         if self._keeps_its_number(rank, pid):
             self.records[rank].group_signalled = True
             try:
-                tree.signal_group(pid, number)
+                signal_group(pid, number)
             except OSError:
                 pass  # gone already
         return True
@@ -121,7 +121,7 @@ class Ranks:
 
     def catches(self, rank: int, number: int) -> bool:
         """Whether a rank's process has a handler for a signal."""
-        from procession.system.procstate import state_of
+        from procession.system.processes import state_of
 
         pid = self.records[rank].pid
         state = state_of(pid) if pid is not None else None

@@ -14,9 +14,9 @@ from functools import partial
 
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Phase
+from procession.supervise.conclusion import Outcomes
 from procession.supervise.journal import Journal
 from procession.supervise.link import Link
-from procession.supervise.outcomes import Outcomes
 from procession.supervise.ranks import Ranks
 from procession.system.eventloop import EventLoop
 from procession.values.errors import GroupEnd

@@ -38,19 +38,17 @@ from procession.rules.messages import (
     Swept,
 )
 from procession.rules.tables import DeadlineKind, Phase, Worker, WorkerEvent
-from procession.supervise.conclusion import DRAIN_SECONDS, Conclusion
+from procession.supervise.conclusion import DRAIN_SECONDS, Conclusion, Outcomes
 from procession.supervise.exits import Exits
-from procession.supervise.hangs import Hangs
 from procession.supervise.journal import Journal
 from procession.supervise.lastlook import LastLook
 from procession.supervise.limits import NEVER, Limits
 from procession.supervise.link import Link
-from procession.supervise.outcomes import Outcomes
 from procession.supervise.ranks import Ranks
 from procession.supervise.recovery import Recovery
 from procession.supervise.starting import Starts
 from procession.system.eventloop import EventLoop
-from procession.system.latch import Latch
+from procession.system.threads import Latch
 from procession.values.errors import GroupEnd
 from procession.values.events import NO_FACTS, Event
 from procession.values.policy import StopRequest
@@ -61,6 +59,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.explain.stacks.taking import Taken
+    from procession.supervise.hangs import Hangs
 
 EVENTS_OF_A_LIFE = 10  # of one rank
 KINDS = {kind: kind.name.lower() for kind in WorkerEvent}  # what their events are called
@@ -111,16 +110,20 @@ class Supervisor:
         exits.decide = self.recovery.decide_for_rank
         self._starts = Starts(life, loop, ranks, jobs, self.journal, link)
         self.last_look = LastLook(spec, life, loop, ranks, run_dir, self.journal.disk)
-        self.hangs = Hangs(
-            spec,
-            life,
-            loop,
-            ranks,
-            resources.board,
-            resources.streams,
-            self.last_look,
-            self._handle,
-        )
+        self.hangs: Hangs | None = None  # where nothing is to be watched
+        if spec.hang.timeout is not None or spec.hang.silence is not None:
+            from procession.supervise.hangs import Hangs
+
+            self.hangs = Hangs(
+                spec,
+                life,
+                loop,
+                ranks,
+                resources.board,
+                resources.streams,
+                self.last_look,
+                self._handle,
+            )
         self.conclusion = Conclusion(
             spec, life, loop, resources, self.journal, link, self.outcomes, self.last_look
         )
@@ -342,7 +345,8 @@ class Supervisor:
             self._resources.board.forget()
         self._ranks.begin()
         self.last_look.begin()
-        self.hangs.begin()
+        if self.hangs is not None:
+            self.hangs.begin()
         try:
             if self._link.server.lost:  # start the next attempt under another one
                 pool.discard(self._link.server)

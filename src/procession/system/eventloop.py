@@ -1,4 +1,11 @@
-"""One epoll: descriptors, deadlines, and requests from other threads."""
+"""One epoll: descriptors, deadlines, and requests from other threads; the deaths of processes.
+
+Theory of operation of `Deaths`. The forkserver reports each end with its exit status; the pidfd is
+for the case that no report comes. All pidfds are in one epoll, which the loop watches as one
+descriptor. The first death is noticed at once. A moment later, every pidfd that shows a death and
+was not forgotten in the meantime is passed on. So a large group that ends normally costs a few
+looks, not one for each rank.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable
 
-from procession.system.facilities import named
+from procession.system.files import named
 
 Call = Callable[[], object]
 AT_ONCE_NS = 50_000  # a wait that was shorter found something that had happened before
@@ -173,3 +180,48 @@ class EventLoop:
         with self._lock:
             wake, self._wake = self._wake, -1
             os.close(wake)
+
+
+MOMENT = 0.01  # seconds that a report has to arrive
+
+
+class Deaths:
+    """Watched pidfds, each with a number; `seen` is called once with the number of a dead process.
+
+    moment: seconds from a death until `seen` is called.
+    """
+
+    def __init__(self, loop: EventLoop, seen: Callable[[int], None]) -> None:
+        self.moment = MOMENT
+        self._loop = loop
+        self._seen = seen
+        self._epoll = select.epoll()
+        self._numbers: dict[int, int] = {}
+        loop.watch(self._epoll.fileno(), self._noticed)
+
+    def watch(self, pidfd: int, number: int) -> None:
+        """Watch a pidfd."""
+        self._numbers[pidfd] = number
+        self._epoll.register(pidfd, select.EPOLLIN)
+
+    def forget(self, pidfd: int) -> None:
+        """Watch a pidfd no longer; to be called before it is closed."""
+        if self._numbers.pop(pidfd, None) is not None:
+            self._epoll.unregister(pidfd)
+
+    def _noticed(self) -> None:
+        self._loop.forget(self._epoll.fileno())
+        self._loop.after(self, self.moment, self._look)
+
+    def _look(self) -> None:
+        self._loop.watch(self._epoll.fileno(), self._noticed)
+        for pidfd, _ in self._epoll.poll(0):
+            number = self._numbers[pidfd]
+            self.forget(pidfd)
+            self._seen(number)
+
+    def close(self) -> None:
+        """Close its own descriptor."""
+        self._loop.forget(self._epoll.fileno())
+        self._loop.cancel(self)
+        self._epoll.close()

@@ -1,11 +1,12 @@
-"""Reading the small files of /proc and /sys. Standard library only.
+"""Reading the small files of /proc and /sys; errors of files, and the room for them.
 
-Unless said otherwise, nothing here raises: None stands for what cannot be read. A root directory
-lets tests show another machine.
+Standard library only. Unless said otherwise, nothing here raises: None stands for what cannot be
+read. A root directory lets tests show another machine.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 
 
@@ -74,3 +75,36 @@ def process_fields(pid: int | str, root: str = "/proc") -> list[bytes]:
             return f.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL)
+
+
+def named(facility: str, e: OSError) -> OSError:
+    """Give the error that names a facility, if it is missing or refused; else the same one."""
+    if e.errno not in REFUSED:
+        return e
+    return OSError(
+        e.errno,
+        f"{facility} is missing or refused here ({os.strerror(e.errno)}); `procession doctor` "
+        "tells what works, and what helps",
+    )
+
+
+# Errors of a write where the disk is full, or a quota or the size limit of files is reached.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def room_on_disk(path: str) -> float:
+    """Give how many bytes this user may still write to the disk of `path`; inf if unknown."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return float("inf")
+    free = found.f_bavail if os.geteuid() else found.f_bfree
+    return free * found.f_frsize if found.f_blocks > 0 else float("inf")
+
+
+def disk_is_full(path: str) -> bool:
+    """Tell whether the file system of `path` has no room for a block of this user."""
+    return room_on_disk(path) == 0

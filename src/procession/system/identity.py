@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 
-from procession.system.facilities import named
-from procession.system.files import process_fields
+from procession.system.files import named, process_fields
 
 FILE_NAME = "procession-group"
 

@@ -15,9 +15,8 @@ from __future__ import annotations
 import os
 import threading
 
-from procession.system.cgroups import cgroups
+from procession.system.cgroups import cgroups, kills
 from procession.system.files import read
-from procession.system.memory import kills
 from procession.system.processes import parents
 
 _lock = threading.Lock()

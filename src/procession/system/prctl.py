@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from procession.system.facilities import named
+from procession.system.files import named
 from procession.system.signals import plain as signal
 
 PR_SET_PDEATHSIG = 1

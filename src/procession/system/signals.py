@@ -1,4 +1,7 @@
-"""Signals that wait, and the `signal` module below its enumerations. Standard library only.
+"""Signals that wait, or are for a group, and the `signal` module below its enumerations.
+
+And SIGCONT for a process when something happens to a socket, above all when it is closed. Standard
+library only.
 
 `signal` itself imports `enum` and much with it, which is felt where a forkserver starts. And its
 `pthread_sigmask` makes a member of an enumeration of every signal that was blocked, which is felt
@@ -7,6 +10,10 @@ where it is called for each rank.
 
 from __future__ import annotations
 
+import _socket as socket  # the module `socket` around it takes 2 ms to import
+import fcntl
+import os
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as plain
@@ -14,7 +21,7 @@ if TYPE_CHECKING:
 else:
     import _signal as plain
 
-__all__ = ["Held", "plain"]
+__all__ = ["Bell", "Held", "plain", "signal_group", "wake", "wake_no_more"]
 
 
 class Held:
@@ -41,3 +48,62 @@ class Held:
 
     def _restore(self) -> None:
         plain.pthread_sigmask(plain.SIG_SETMASK, self._before)
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Signal the process group that a process leads, and let it go on if it stands still.
+
+    Raises OSError if it is gone.
+    """
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:  # it has not made its session yet
+        os.kill(pid, number)
+    if number != plain.SIGKILL:
+        os.killpg(pid, plain.SIGCONT)  # a stopped process could not obey
+
+
+_F_SETSIG = 10
+
+
+def wake(fd: int, pid: int) -> None:
+    """Send SIGCONT to a process when something happens to a socket. Raises OSError."""
+    fcntl.fcntl(fd, fcntl.F_SETOWN, pid)
+    fcntl.fcntl(fd, _F_SETSIG, int(plain.SIGCONT))
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+class Bell:
+    """Sends SIGCONT to a process when it is closed, as by the end of this process.
+
+    For a fork of this process, which holds copies of all descriptors that were open before. So
+    these two sockets are made after the fork: at the end of this process one of them is closed
+    first, which the other one tells.
+    """
+
+    def __init__(self, pid: int = 0) -> None:
+        """pid: 0 for nobody. Where no descriptor is left, it rings for nobody either."""
+        self._sockets: tuple[socket.socket, ...] = ()
+        try:
+            self._sockets = socket.socketpair() if pid else ()
+            for each in self._sockets:
+                wake(each.fileno(), pid)
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        """Ring it, and close it."""
+        for each in self._sockets:
+            each.close()
+        self._sockets = ()
+
+    def forget_descriptors(self) -> None:
+        """Close nothing: something else may have these numbers now."""
+        for each in self._sockets:
+            each.detach()
+        self._sockets = ()
+
+
+def wake_no_more(fd: int) -> None:
+    """Take that back. Raises OSError."""
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_ASYNC)

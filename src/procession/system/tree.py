@@ -44,19 +44,6 @@ def _parent(pid: int) -> int:
         return 0
 
 
-def signal_group(pid: int, number: int) -> None:
-    """Signal the process group that a process leads, and let it go on if it stands still.
-
-    Raises OSError if it is gone.
-    """
-    try:
-        os.killpg(pid, number)
-    except ProcessLookupError:  # it has not made its session yet
-        os.kill(pid, number)
-    if number != signal.SIGKILL:
-        os.killpg(pid, signal.SIGCONT)  # a stopped process could not obey
-
-
 def kill_sessions(sessions: set[int]) -> set[int]:
     """Kill every child in one of these sessions; gives the sessions that had children."""
     found: set[int] = set()

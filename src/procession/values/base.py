@@ -4,13 +4,16 @@
 the classes of this package, where a launch takes as long. Here all classes share their methods.
 What `dataclasses` and `inspect` ask such a class for (`fields`, `replace`, `asdict`, `signature`)
 is made when they ask. Type checkers take these classes for dataclasses.
+
+And what a value is: `cast`, without `typing`, which takes longer to import than all the work of a
+launch here; and texts that are numbers.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, cast
 
     from typing_extensions import Self, dataclass_transform
 else:
@@ -18,6 +21,13 @@ else:
     def dataclass_transform(**_):
         """Do nothing: it is for the type checker."""
         return lambda cls: cls
+
+    def cast(_kind, value):
+        """Give the value as it is; its type is for the type checker alone."""
+        return value
+
+
+__all__ = ["Record", "Value", "cast", "is_count"]
 
 
 class _AsDataclass:
@@ -129,3 +139,11 @@ def _frozen(what: str) -> NoReturn:
     from dataclasses import FrozenInstanceError
 
     raise FrozenInstanceError(what)
+
+
+def is_count(text: str, most: int = 9) -> bool:
+    """Tell whether a text is a number from 0 on, in at most so many ASCII digits.
+
+    `int` takes digits of all scripts, and raises ValueError for more than some thousand of them.
+    """
+    return len(text) <= most and text.isascii() and text.isdecimal()

@@ -1,12 +1,15 @@
-"""The environment variables of each rank: torchrun's, and our own.
+"""The environment variables of each rank: torchrun's, and our own; and patterns of their names.
 
 The names and meanings are those of torchrun, so that `init_process_group` with `env://` works; see
 https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables.
+
+In a pattern, `X_*` stands for all names that begin with `X_`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 
 from procession.values.base import Value
 
@@ -157,3 +160,15 @@ def callers_environment(env: Mapping[str, str]) -> dict[str, str | None]:
     nowhere = Place(address="", port=0, run_id="", attempt=0, restarts=0, cores=1)
     added = rank_environment(nowhere, 0, 2, "", "", {}).keys() - {"PROCESSION_RUN"}
     return {name: env.get(name) for name in added}
+
+
+def among(patterns: Iterable[str], name: str) -> bool:
+    """Tell whether a pattern matches the variable `name`."""
+    names, beginnings = _taken_apart(tuple(patterns))
+    return name in names or name.startswith(beginnings)
+
+
+@cache
+def _taken_apart(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    beginnings = tuple(p[:-1] for p in patterns if p.endswith("*"))
+    return frozenset(p for p in patterns if not p.endswith("*")), beginnings

@@ -7,9 +7,8 @@ import os
 import signal as signals
 from collections.abc import Collection, Mapping, Sequence
 
-from procession.values.base import Value
+from procession.values.base import Value, cast
 from procession.values.ranks import by_rank
-from procession.values.typed import cast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from procession.values.base import Value
+from procession.values.base import Value, cast
 from procession.values.errors import SpecError
 from procession.values.ranks import by_rank, is_by_rank
-from procession.values.typed import cast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from procession.values.typed import cast, is_count
+from procession.values.base import cast, is_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

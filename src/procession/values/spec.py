@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from procession.values.base import Value
-from procession.values.contain import check_contain, check_contained
+from procession.values.base import Value, cast
 from procession.values.environment import ALONE, Node
 from procession.values.errors import GroupEnd, SpecError
-from procession.values.placement import NO_PLACEMENT, Placement
+from procession.values.placement import NO_PLACEMENT, Placement, check_contain, check_contained
 from procession.values.policy import (
     DEFAULT_HANG,
     DEFAULT_LOGS,
@@ -29,13 +28,12 @@ from procession.values.program import (
     programs_by_rank,
 )
 from procession.values.ranks import by_rank, is_by_rank
-from procession.values.typed import cast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from procession.values.contain import Contain
+    from procession.values.placement import Contain
     from procession.values.shared import SharedCall
 
     StartMethod = Literal["forkserver", "spawn", "fork"]

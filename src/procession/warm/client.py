@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from procession.forkserver.boot import own_python
-from procession.system.procstate import STOPPED, describe, state_of
+from procession.system.processes import STOPPED, describe, state_of
 from procession.warm import door, wire
 from procession.warm.door import NoKeeper, Unusable
 from procession.warm.keeper import READY

@@ -30,7 +30,7 @@ from procession.forkserver.client import ForkServer
 from procession.forkserver.pool import NOTHING, Lease, Preload
 from procession.system import facts
 from procession.system.identity import mark_of, own_mark
-from procession.values.variables import among
+from procession.values.environment import among
 from procession.values.version import __version__
 from procession.warm.client import SECONDS, Connection, NoKeeper, Starting, Unusable
 from procession.warm.limits import read_limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from procession.values.typed import is_count
+from procession.values.base import is_count
 
 MOST, MOST_MEMORY = "PROCESSION_WARM_MOST", "PROCESSION_WARM_MEMORY"
 DEFAULT_MOST = 8

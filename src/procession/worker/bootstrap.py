@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 
-from procession.worker import ending, outcome, program, stackfile, streams, title
+from procession.worker import ending, outcome, program, shown, stackfile, streams
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def warm_up() -> None:
         "procession.worker.description",
     ):
         __import__(name)
-    title.find_place()
+    shown.find_place()
 
 
 def before_fork(job: Job) -> None:
@@ -184,7 +184,7 @@ def run_forked(job: Job) -> NoReturn:
     import threading
 
     code = 0
-    title.show_short(job["title"])
+    shown.show_short(job["title"])
     _forget_launchers_multiprocessing()
     try:
         run(job)
@@ -227,7 +227,7 @@ def run_fresh() -> None:
 
     job = marshal.loads(program.read_all(int(sys.argv[1])))
     warm_up()
-    title.show_short(job["title"])
+    shown.show_short(job["title"])
     for kept in (*job["fds"].values(), *job["inherit"]):
         os.set_inheritable(kept, False)
     run(job)
@@ -236,7 +236,7 @@ def run_fresh() -> None:
 def run_in_fork(job: Job) -> None:
     """Run the job in a process forked from the forkserver."""
     streams.renew()
-    title.show(job["title"])
+    shown.show(job["title"])
     if "imports" in job:
         from procession.worker.renewal import after_fork
 

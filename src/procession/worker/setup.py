@@ -10,7 +10,7 @@ A job is a dict, made by the launcher (see `launch`), with these keys:
     inherit  indices of the descriptors that pickled arguments refer to
     argv     "exec": the program and its arguments
     program  "python" and "fresh": what the bootstrap runs, see `bootstrap.run`
-    title    what `ps` shows of it, if it is Python; see `title`
+    title    what `ps` shows of it, if it is Python; see `shown`
     place    its CPUs, priority and limit of memory, if it has its own, see `take_place`
 What is common to all ranks of an attempt: `env` (all of it; what "python" is forked from has these
 variables already), `cwd`, `umask`, and for "fresh" the interpreter's command line `python`; where
@@ -101,7 +101,7 @@ def replace_environment(env: Mapping[str, str]) -> None:
 def _change_environment(env: Mapping[str, str | None]) -> None:
     """Set variables, or (None) take them away; those that are equal keep their place in memory.
 
-    See `worker.title`.
+    See `worker.shown`.
     """
     for name, value in env.items():
         if value is None:

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from procession.system.disk import NO_ROOM
+from procession.system.files import NO_ROOM
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:

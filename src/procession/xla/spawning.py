@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from procession.values.base import is_count
 from procession.values.errors import RemoteError, SpecError
-from procession.values.typed import is_count
 
 TYPE_CHECKING = False  # ranks import this, too
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from procession.cli.kubernetes import readers
 from procession.cli.kubernetes.objects import JOB, JOBSET
-from procession.cli.option import Option
 from procession.cli.readers import choice
+from procession.cli.words import Option
 
 OPTIONS = (
     Option(("--image",), "IMAGE", "the container's image",

@@ -15,7 +15,7 @@ from typing import Any
 
 from procession.cli.kubernetes.objects import pod_template
 from procession.cli.kubernetes.patching import PatchError, patched
-from procession.values.typed import cast
+from procession.values.base import cast
 
 Object = dict[str, Any]
 

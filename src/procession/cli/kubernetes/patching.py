@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from procession.values.typed import cast
+from procession.values.base import cast
 
 # The keys that identify items of lists, as in Kubernetes' own patches.
 KEYS = {

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from procession.cli.option import Reader
+    from procession.cli.words import Reader
 
     Object = dict[str, Any]
 

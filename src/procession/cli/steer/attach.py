@@ -12,12 +12,12 @@ from typing import Any
 
 from procession.cli import readers
 from procession.cli.live import find_terminal, viewing
-from procession.cli.option import Option
 from procession.cli.say import say
 from procession.cli.signals import handled, readable_by_signals
 from procession.cli.steer.finding import failed, parser_of, read_run
 from procession.cli.steer.report import report_in
 from procession.cli.steer.showing import STREAMS, Files, Live
+from procession.cli.words import Option
 from procession.control.ask import Connection, NotAnswered
 from procession.control.runs import Run, connect, read_json
 from procession.output.console import Console

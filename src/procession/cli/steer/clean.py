@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from procession.cli.option import Option
 from procession.cli.say import say
 from procession.cli.steer.finding import command_line, parser_of, read_alone
+from procession.cli.words import Option
 from procession.control.leftover import (
     dead_groups,
     dead_scratch,

@@ -6,10 +6,9 @@ import shlex
 from collections.abc import Sequence
 
 from procession.cli.commands import COMMANDS
-from procession.cli.option import Option
 from procession.cli.say import say_line
 from procession.cli.steer.elsewhere import go_elsewhere, look_elsewhere
-from procession.cli.words import Given, Parser
+from procession.cli.words import Given, Option, Parser
 from procession.control.processes import read_processes
 from procession.control.runs import NotFound, Run, find_run
 from procession.explain.messages import with_code

@@ -7,10 +7,10 @@ import sys
 import time
 
 from procession.cli import readers
-from procession.cli.option import Option
 from procession.cli.say import say
 from procession.cli.steer.finding import failed, parser_of, read_run
 from procession.cli.steer.showing import STREAMS, Files, Live
+from procession.cli.words import Option
 from procession.control.ask import NotAnswered
 from procession.control.runs import Run, connect, read_json
 from procession.system.identity import start_of

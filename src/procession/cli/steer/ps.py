@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from procession.cli.option import Option
 from procession.cli.say import say
 from procession.cli.steer.finding import command_line, parser_of, read_alone
+from procession.cli.words import Option
 from procession.control.foreign import Foreign, group_foreign
 from procession.control.processes import Process, below, read_processes
 from procession.control.runs import Run, ended, living

@@ -10,7 +10,7 @@ from procession.cli.steer.finding import failed, parser_of, read_run
 from procession.control.ask import NotAnswered
 from procession.control.runs import Run, connect
 from procession.output.rankfiles import open_regular
-from procession.system.disk import disk_is_full
+from procession.system.files import disk_is_full
 
 EPILOG = """\
 Of a run that has ended, its directory has the report: give --log-dir, or --detach, to keep one.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 
-from procession.cli.option import Option
 from procession.cli.say import say
 from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.words import Option
 from procession.control.ask import NotAnswered
 from procession.control.runs import connect
 from procession.explain.stacks import merge

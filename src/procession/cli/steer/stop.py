@@ -6,9 +6,9 @@ import sys
 import time
 
 from procession.cli import readers
-from procession.cli.option import Option
 from procession.cli.say import say
 from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.words import Option
 from procession.control.ask import NotAnswered
 from procession.control.runs import Run, connect, is_from
 from procession.system.origin import origin

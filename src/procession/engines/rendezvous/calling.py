@@ -25,9 +25,9 @@ from procession.engines.tunnel import check
 from procession.group.result import failed_by
 from procession.prepare.results import value_of
 from procession.rules.tables import Phase
+from procession.values.base import cast, is_count
 from procession.values.errors import GroupEnd, GroupFailed, SpecError
 from procession.values.spec import Spec, make_spec
-from procession.values.typed import cast, is_count
 
 HERE = 'rendezvous={"endpoint": "HOST:PORT"}'
 

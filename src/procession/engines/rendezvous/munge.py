@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from procession.engines.anteroom import introduction
 from procession.engines.contract import EngineError
 from procession.engines.slurm.processes import ask
-from procession.values.typed import cast
+from procession.values.base import cast
 
 KIND = "procession rendezvous 1"
 ANSWER_WITHIN = 10.0  # seconds for MUNGE's daemon

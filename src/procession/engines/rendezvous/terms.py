@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from procession.values.base import Value
+from procession.values.base import Value, is_count
 from procession.values.errors import SpecError
-from procession.values.typed import is_count
 
 PORT = 29400  # torchrun's, where an endpoint has none
 SPARES = 64  # launchers beyond --nnodes that may wait for a place

@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 
 from procession.engines.contract import EngineError
-from procession.values.base import Value
-from procession.values.typed import is_count
+from procession.values.base import Value, is_count
 
 SPECIAL_STEPS = 0xFFFFFFF0
 COUNTED = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")

@@ -19,7 +19,7 @@ from typing import IO, Any, NoReturn
 
 from procession.engines.contract import INVITATION, ON_STDIN
 from procession.forkserver.boot import own_python_here
-from procession.values.typed import cast
+from procession.values.base import cast
 
 MOST = 1 << 20  # bytes of the first line
 OBEYS = 8.0  # seconds that an agent has to end its ranks when the connection is gone

@@ -18,8 +18,7 @@ from typing import Any
 
 from procession.explain.stacks.text import Frame, Stack, Thread, own_frames
 from procession.system.files import read
-from procession.values.base import Value
-from procession.values.typed import cast
+from procession.values.base import Value, cast
 
 NONE_LEFT = ("is gone",)
 MOST_AT_ONCE = 4

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable
 
 from procession.system.eventloop import EventLoop
 from procession.system.identity import pids_of, proc_is_ours
-from procession.system.procstate import (
-    DEAD,
+from procession.system.processes import (
+    ENDED,
     STOPPED,
     describe,
     state_of,
@@ -145,7 +145,7 @@ class Taking:
 def _look_at(taken: Taken, pidfd: int) -> int:
     """Look whether a process may get the signal; gives its memory file then, else -1."""
     state = state_of(taken.pid)
-    if state is None or state.letter in DEAD:
+    if state is None or state.letter in ENDED:
         taken.state = "is gone"
         return -1
     taken.letter = state.letter

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from procession.values.base import Value
-from procession.values.typed import is_count
+from procession.values.base import Value, is_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

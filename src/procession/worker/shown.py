@@ -1,0 +1,115 @@
+"""What /proc shows of a forkserver and of a rank: its title, and the mark of its launcher.
+
+Theory of operation of titles, which `ps`, `top` and `pgrep -f` show. The kernel shows as a
+process's command line the memory into which its exec put the arguments. A forked rank has those of
+its forkserver there, and overwrites them with its title. The first word and the number of words
+stay: so libraries that look for this memory (`setproctitle`) find it, by the first word and the
+first variable after the last one. The forkserver's command line ends in a long word, so that there
+is room.
+
+The short name, which `top` shows, is the kernel's own: 15 bytes. It has no space: /proc/self/stat
+has it among its fields, and whoever counts these by spaces would read the wrong one (CPython 3.12
+and later does, to find out whether a process that forks has threads).
+
+Theory of operation of the mark. The kernel shows as a process's environment the memory into which
+its exec put the variables, whatever became of them since. The mark (`PROCESSION_LAUNCHER`) is the
+first of them, and whoever looks for what a launcher has started looks for it. A forkserver that may
+get another owner has room behind it, so that the mark of that owner can be written over it, at the
+same place: variables that moved would hide the place of titles from `setproctitle`.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from typing import Any
+
+TITLE_ROOM = 200  # bytes of the word that is there to be overwritten
+_SHORT = 15
+_ARG_START, _ARG_END = 45, 46  # among `process_fields`
+
+_place: tuple[int, int, int] | None = None  # of the title: address, bytes, words
+
+
+def find_place() -> None:
+    """Find the memory for titles of forks of this process, by its own arguments."""
+    global _place
+    if _place is not None:
+        return
+    import ctypes
+
+    from procession.system.files import process_fields
+
+    try:
+        fields = process_fields("self")
+        start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
+    except (OSError, ValueError, IndexError):
+        return
+    area = ctypes.string_at(start, end - start) if 0 < start < end else b""
+    first = area.find(b"\0") + 1
+    words = area.count(b"\0", first)
+    if first and area.endswith(b"\0") and len(area) - first > TITLE_ROOM:
+        _place = start + first, len(area) - first - words, words
+
+
+def show(title: str) -> None:
+    """Set the title of this process, if that is possible."""
+    if _place is not None:
+        import ctypes
+
+        address, room, words = _place
+        text = title.encode(errors="replace")[:room].decode(errors="ignore").encode()
+        # As many words as before: the padded title, and empty ones.
+        ctypes.memmove(address, text.ljust(room) + b"\0" * words, room + words)
+    show_short(title)
+
+
+def show_short(title: str) -> None:
+    """Set the short name: the beginning of the program's, and the rank."""
+    name, _, rank = title.rpartition(" [rank ")
+    number = rank.partition("/")[0]
+    kept = name.encode(errors="replace")[: _SHORT - 1 - len(number)].decode(errors="ignore")
+    try:
+        with open("/proc/self/comm", "wb", 0) as f:
+            f.write(f"{'_'.join(kept.split())}:{number}".encode())
+    except OSError:
+        pass  # there is no /proc, or it is read-only
+
+
+MARK = b"PROCESSION_LAUNCHER"
+ROOM = "PROCESSION_MARK_ROOM"  # the variable that stands behind it
+ROOM_BYTES = 48
+_ENV_START, _ENV_END = 47, 48  # among `process_fields`
+
+
+def show_mark(mark: str) -> bool:
+    """Show another mark in /proc, and to ranks; whether there was room for it."""
+    import ctypes
+
+    from procession.system.files import process_fields
+
+    fields = process_fields("self")
+    start, end = int(fields[_ENV_START]), int(fields[_ENV_END])
+    area = ctypes.string_at(start, end - start) if 0 < start < end else b""
+    text = MARK + b"=" + mark.encode() + b"\0"
+    size = _room(area)
+    if len(text) > size:
+        return False
+    ctypes.memmove(start, text.ljust(size, b"\0"), size)
+    # Not by `putenv`, which would move the variable.
+    data: Any = getattr(os.environ, "_data")  # noqa: B009 - private
+    data[MARK] = mark.encode()
+    return True
+
+
+def _room(area: bytes) -> int:
+    """Give how many bytes the mark and what stands behind it for that purpose take. Pure."""
+    if not area.startswith(MARK + b"="):
+        return 0
+    first = area.find(b"\0") + 1
+    behind = area[first:]
+    if behind.startswith(ROOM.encode()):
+        return first + behind.find(b"\0") + 1
+    return first + len(behind) - len(behind.lstrip(b"\0"))  # it was used before
