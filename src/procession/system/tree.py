@@ -49,12 +49,31 @@ def signal_group(pid: int, number: int) -> None:
 
     Raises OSError if it is gone.
     """
+    signal_leader(pid, number)
+    if number != signal.SIGKILL:
+        os.killpg(pid, signal.SIGCONT)  # a stopped process could not obey
+
+
+def signal_groups(pids: list[int], number: int) -> None:
+    """The same for many, those that are gone left out: all are told before the first goes on."""
+    for pid in pids:
+        try:
+            signal_leader(pid, number)
+        except OSError:
+            pass
+    for pid in pids if number != signal.SIGKILL else ():
+        try:
+            os.killpg(pid, signal.SIGCONT)  # a stopped process could not obey
+        except OSError:
+            pass
+
+
+def signal_leader(pid: int, number: int) -> None:
+    """Signal the process group that a process leads. Raises OSError if it is gone."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:  # it has not made its session yet
         os.kill(pid, number)
-    if number != signal.SIGKILL:
-        os.killpg(pid, signal.SIGCONT)  # a stopped process could not obey
 
 
 def kill_sessions(sessions: set[int]) -> set[int]:
