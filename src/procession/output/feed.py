@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import struct
@@ -285,8 +284,10 @@ class Feed:
         """Close the descriptors; may be called again."""
         for fd in (self.fd, self.spare, self.copy):
             if fd >= 0:
-                with contextlib.suppress(OSError):  # of a disk that is broken; it is closed
+                try:
                     os.close(fd)
+                except OSError:
+                    pass  # of a disk that is broken; it is closed
         self.fd = self.spare = self.copy = -1
 
 

@@ -122,10 +122,14 @@ class Starts:
     @property
     def _few_are_ahead(self) -> bool:
         """Whether the forkserver has almost nothing to do; it starts ranks in their order."""
-        asked, records = self._asked, self._ranks.records
-        while asked and (records[asked[0]].pid is not None or not self._ranks.lives(asked[0])):
-            asked.popleft()
-        return len(asked) < AHEAD
+        while self._asked and not self._waits(self._asked[0]):
+            self._asked.popleft()
+        return len(self._asked) < AHEAD
+
+    def _waits(self, rank: int) -> bool:
+        """Whether a rank that was asked for has no process yet, and is not to start anew."""
+        ranks = self._ranks
+        return ranks.sources[rank].asked and ranks.records[rank].pid is None and ranks.lives(rank)
 
     def _get(self, needs: list[Need]) -> None:
         """Have threads get what these ranks need, and go on then."""
