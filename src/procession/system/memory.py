@@ -6,7 +6,7 @@ Nothing here raises or leaves a file open. A root directory lets tests show anot
 from __future__ import annotations
 
 from procession.system.cgroups import Cgroups, cgroups
-from procession.system.files import field, pairs
+from procession.system.files import field, read
 
 MACHINE = "/proc/vmstat"
 LEAST = 0.01  # of all memory: a rank with a smaller peak was hardly killed for that
@@ -75,5 +75,7 @@ def _own(groups: Cgroups) -> list[str]:
 
 def kills(source: str, root: str = "/") -> int | None:
     """Read from one of the kernel's files how often it killed because memory ran out."""
-    count = pairs(source, " ", root).get("oom_kill", "")
+    # Nothing else of it is parsed: the stop signal for the other ranks waits for this.
+    _, found, rest = f"\n{read(source, root)}\n".partition("\noom_kill ")
+    count = rest.partition("\n")[0].strip() if found else ""
     return int(count) if count.isdecimal() else None
