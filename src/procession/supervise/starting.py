@@ -63,6 +63,8 @@ class Starts:
         self._wanted: deque[int] = deque()
         self._getting: list[Need] = []  # what threads are about to get
         self._asked: deque[int] = deque()  # that had no process when it was looked last
+        # Wanted at once: a forkserver whose shared set-up has failed waits for that rank alone.
+        self._revived: set[int] = set()
         self._asking = False
         link.on_heard = self._go_on
 
@@ -77,7 +79,8 @@ class Starts:
         def due() -> None:
             self._later.discard(rank)
             self._resources.board.forget(rank)
-            self._wanted.append(rank)
+            self._wanted.appendleft(rank)
+            self._revived.add(rank)
             self._go_on()
 
         self._later.add(rank)
@@ -90,6 +93,7 @@ class Starts:
         left = {*self._later, *self._wanted, *(need.rank for need in self._getting)}
         self._later.clear()
         self._wanted.clear()
+        self._revived.clear()
         self._getting = []
         return sorted(left)
 
@@ -104,8 +108,11 @@ class Starts:
 
     def _ask_for_more(self) -> None:
         wanted = self._wanted
-        while wanted and not self._getting and self._goes_on and self._few_are_ahead:
+        while wanted and not self._getting and self._goes_on:
+            if wanted[0] not in self._revived and not self._few_are_ahead:
+                return
             block = [wanted.popleft() for _ in range(min(BLOCK, len(wanted)))]
+            self._revived.difference_update(block)
             needs = [Need(rank, self._ranks.records[rank].attempt) for rank in block]
             if self._resources.run_dir.kept or self._resources.environments:
                 self._getting = needs
