@@ -105,8 +105,9 @@ def test_sys_exit_is_a_failure_too():
     assert failed.exit_code == 1
 
 
+@pytest.mark.parametrize("nproc", [RANKS, 80])  # and more than are asked for at once
 @pytest.mark.parametrize("scope", ["group", "rank"])
-def test_a_restart_tries_again(tmp_path, scope):
+def test_a_restart_tries_again(tmp_path, scope, nproc):
     def load():
         note(tmp_path / "calls")
         if len(noted(tmp_path / "calls")) == 1:
@@ -117,8 +118,8 @@ def test_a_restart_tries_again(tmp_path, scope):
         return data == os.getppid()
 
     again = procession.Restart(1, scope=scope)
-    values = procession.run(rank, shared=load, nproc=RANKS, restart=again, stop=QUICK)
-    assert values == [True] * RANKS
+    values = procession.run(rank, shared=load, nproc=nproc, restart=again, stop=QUICK)
+    assert values == [True] * nproc
     assert len(noted(tmp_path / "calls")) == 2
 
 

@@ -110,8 +110,7 @@ def has_failed(rank: Rank, record: RankRecord) -> bool:
 
 
 def _is_lost(rank: Rank, record: RankRecord) -> bool:
-    never_was = record.pid is None and rank.start_failed
-    return rank.ended is Ended.LOST and not never_was
+    return rank.ended is Ended.LOST and not (record.pid is None and rank.start_failed)
 
 
 def rank_end(

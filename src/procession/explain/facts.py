@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 from procession.explain.ends import outcome_of
 from procession.explain.records import RankRecord
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import RankEvent
 from procession.rules.tables import Ended, Worker, WorkerEvent
+from procession.values import events
 from procession.values.errors import Outcome, RankEnd
+from procession.values.events import NO_FACTS
 from procession.values.exit import Exit, signal_name
 from procession.values.masking import masked_words
 from procession.values.program import words_of
@@ -71,17 +74,27 @@ def _message(end: RankEnd) -> str:
     return what_happened(end)
 
 
+def load_words() -> None:
+    """Import what says how a group failed, before it is needed."""
+    try:
+        import procession.explain.report  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except (ImportError, OSError):
+        pass  # no descriptor is left to import with
+
+
 def facts_of_rank(
     spec: Spec, life: Lifecycle, event: RankEvent, record: RankRecord, stop_signal: int, lost: bool
 ) -> tuple[str, Facts]:
     """Give what the event of a rank says, in words and by name. lost: the forkserver is lost."""
     kind = event.kind
+    if kind is WorkerEvent.EXITED:
+        return str(record.exit), _exited(spec, life, record, lost)
     if kind is WorkerEvent.STOP_SENT:
-        return signal_name(stop_signal), {"signal": stop_signal}
+        return signal_name(stop_signal), _sent(stop_signal)
     if kind is WorkerEvent.KILL_SENT:
-        return "", {"signal": 9}
+        return "", _sent(9)
     if kind is WorkerEvent.HUNG:
-        return record.hung, {}
+        return record.hung, NO_FACTS
     if kind is WorkerEvent.SPAWN_FAILED:
         stage, number, text = record.start_fault or ("start", 0, "it took too long")
         message = f"could not {stage}: {text}"
@@ -90,23 +103,28 @@ def facts_of_rank(
     if kind is WorkerEvent.REPORTED:
         error = str(record.description.get("type", ""))
         return error, {"ok": event.ok, "type": error} if error else {"ok": event.ok}
-    if kind is WorkerEvent.EXITED:
-        return str(record.exit), _exited(spec, life, record, lost)
-    return "", {}
+    return "", NO_FACTS
+
+
+@cache
+def _sent(number: int) -> Facts:
+    return events.Facts(signal=number)
 
 
 def _exited(spec: Spec, life: Lifecycle, record: RankRecord, lost: bool) -> Facts:
     rank = life.ranks[record.rank]
     starts_again = rank.state is Worker.PENDING  # it failed alone, and is expected once more
-    facts: Facts = {
-        "ended": "failed" if starts_again else ENDED[rank.ended],
-        "outcome": OUTCOMES[outcome_of(spec, rank, record, lost)],
-        **_exit(record.exit),
-    }
-    for name in ("cpu_seconds", "peak_memory", "out_of_memory"):
-        value = getattr(record, name)
-        if value is not None:
-            facts[name] = value
+    facts = events.Facts(
+        ended="failed" if starts_again else ENDED[rank.ended],
+        outcome=OUTCOMES[outcome_of(spec, rank, record, lost)],
+    )
+    facts.update(_exit(record.exit))
+    if record.cpu_seconds is not None:
+        facts["cpu_seconds"] = record.cpu_seconds
+    if record.peak_memory is not None:
+        facts["peak_memory"] = record.peak_memory
+    if record.out_of_memory is not None:
+        facts["out_of_memory"] = record.out_of_memory
     if starts_again or rank.failed_at is not None:
         described = record.description
         facts |= {
@@ -116,9 +134,6 @@ def _exited(spec: Spec, life: Lifecycle, record: RankRecord, lost: bool) -> Fact
 
 
 def _exit(status: Exit) -> Facts:
-    facts: Facts = {}
-    if status.code is not None:
-        facts["exit_code"] = status.code
     if status.signal is not None:
-        facts |= {"signal": status.signal, "core": status.core}
-    return facts
+        return {"signal": status.signal, "core": status.core}
+    return {} if status.code is None else {"exit_code": status.code}

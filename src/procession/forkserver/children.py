@@ -23,7 +23,7 @@ import time
 
 from procession.system import tree
 from procession.system.signals import plain as signal
-from procession.system.signals import signal_group
+from procession.system.signals import signal_groups
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -84,21 +84,13 @@ class Children:
         """Signal the process groups of ranks, and report which were there; False if none was."""
         self.reap()
         at = time.monotonic_ns()
-        reached: list[tuple[int, int]] = []
-        for rank in ranks:
-            pid = self._pids.get(rank)
-            if pid is None:
-                continue
-            if number != signal.SIGKILL:
-                self._groups.add(pid)
-            try:
-                signal_group(pid, number)
-            except OSError:
-                pass
-            reached.append((rank, self._began(rank)))
-        if reached:
-            self._report("signalled", number, reached, at)
-        return bool(reached)
+        pids = [self._pids[rank] for rank in ranks if rank in self._pids]
+        if number != signal.SIGKILL:
+            self._groups.update(pids)
+        signal_groups(pids, number)
+        if pids:
+            self._report("signalled", number, [self._ranks[pid] for pid in pids], at)
+        return bool(pids)
 
     def sweep(self, number: int, which: int) -> None:
         """Signal all children, those to come as well, and report when none is left.

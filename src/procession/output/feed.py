@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
-import stat
 import struct
 import termios
 from collections.abc import Callable
@@ -48,13 +46,16 @@ class Feed:
 
     due: when the incomplete line is to be shown, in seconds of the monotonic clock, or None.
     left: bytes that may still be read, None for no end. broken: what comes is thrown away.
+    is_file: it is a regular file, which has no end.
     spare: of a file, the read end of the pipe to which its writer changes when the file takes no
         more; -1: none. spilled: the writer has changed to it.
     copy: of a pipe, the file that gets what is read, for as long as it takes it; -1: none.
     on_cut: called when the log file, of one kind or the other, has not taken all that was read.
     """
 
-    def __init__(self, fd: int, source: Source, screen: Screen, tail: Tail) -> None:
+    def __init__(
+        self, fd: int, source: Source, screen: Screen, tail: Tail, *, is_file: bool
+    ) -> None:
         self.fd = fd
         self.spare = self.copy = -1
         self.spilled = False
@@ -63,7 +64,7 @@ class Feed:
         self.due: float | None = None
         self.left: int | None = None
         self.broken = False
-        self.is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        self.is_file = is_file
         self._screen: Screen | None = screen if source.shown else None
         self._tail = tail
         self._splitter = tail.splitter
@@ -283,8 +284,10 @@ class Feed:
         """Close the descriptors; may be called again."""
         for fd in (self.fd, self.spare, self.copy):
             if fd >= 0:
-                with contextlib.suppress(OSError):  # of a disk that is broken; it is closed
+                try:
                     os.close(fd)
+                except OSError:
+                    pass  # of a disk that is broken; it is closed
         self.fd = self.spare = self.copy = -1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,7 +64,7 @@ class Follower:
         copy: a file that is to have what is read, which is taken over, too; -1: none.
         """
         os.set_blocking(fd, False)
-        self._add(fd, source, copy=copy)
+        self._add(fd, source, is_file=False, copy=copy)
 
     def add_file(
         self, path: str | os.PathLike[str], source: Source, offset: int = 0, spare: int = -1
@@ -86,12 +87,15 @@ class Follower:
             os.lseek(fd, offset, os.SEEK_SET)
         if spare >= 0:
             os.set_blocking(spare, False)
-        self._add(fd, source, spare=spare)
+        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        self._add(fd, source, is_file=is_file, spare=spare)
 
-    def _add(self, fd: int, source: Source, spare: int = -1, copy: int = -1) -> None:
+    def _add(
+        self, fd: int, source: Source, *, is_file: bool, spare: int = -1, copy: int = -1
+    ) -> None:
         screen = self._out if source.stream == "out" else self._err
         tail = Tail()
-        feed = Feed(fd, source, screen, tail)
+        feed = Feed(fd, source, screen, tail, is_file=is_file)
         feed.spare, feed.copy, feed.on_cut = spare, copy, partial(self._note_cut, tail)
         try:
             with self._lock:

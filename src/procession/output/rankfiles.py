@@ -26,9 +26,10 @@ class ErrorFile(Value):
 def read_error_file(path: str) -> ErrorFile:
     """Read torch's error file: its traceback if it holds one, else its message."""
     try:
-        import json
+        text = read_regular(path, LARGEST)
+        import json  # most ranks leave none, and it takes longer to import than to look
 
-        data: object = json.loads(read_regular(path, LARGEST))
+        data: object = json.loads(text)
     except FileNotFoundError:
         return ErrorFile()
     except OSError as e:
@@ -36,8 +37,8 @@ def read_error_file(path: str) -> ErrorFile:
         return ErrorFile(ignored="it is a link" if link else e.strerror or str(e))
     except (ValueError, RecursionError):
         return ErrorFile(ignored="it holds no JSON")
-    text = _text(data)
-    return ErrorFile(text) if text else ErrorFile(ignored="it holds no message")
+    message = _text(data)
+    return ErrorFile(message) if message else ErrorFile(ignored="it holds no message")
 
 
 def read_regular(path: str, most: int) -> bytes:

@@ -207,12 +207,9 @@ class Wiring:
     def _source(self, rank: int, stream: str) -> Source:
         from procession.output.feed import Source
 
-        return Source(
-            rank=rank,
-            stream="out" if stream == "stdout" else "err",
-            prefix=self.prefixes[rank].encode(),
-            colour=rank if len(self._routes) > 1 else None,
-        )
+        colour = rank if len(self._routes) > 1 else None
+        prefix = self.prefixes[rank].encode()
+        return Source(rank, "out" if stream == "stdout" else "err", prefix, colour)
 
     def _follow(self) -> Follower:
         if self._consoles is None:

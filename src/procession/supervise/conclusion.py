@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from procession.explain import ends
+from procession.explain.facts import load_words
 from procession.explain.records import Left, RankRecord
 from procession.output.rundir import FULL
 from procession.prepare.resources import Resources
@@ -56,6 +57,11 @@ class Conclusion(Record):
     stall_seconds: float | None = DRAIN_SECONDS
     hurry: bool = False
     _drained: bool = False
+
+    def prepare(self) -> None:
+        """Load, after what is to be done now, what says how a group failed: while ranks end."""
+        if self._life.failures:
+            self._loop.after(load_words, 0.0, load_words)
 
     def draw(self, notes: list[str]) -> GroupEnd:
         """Show what is left to show, and say how the group ended. notes: for the report."""

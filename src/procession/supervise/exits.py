@@ -132,7 +132,6 @@ class Exits:
         self._refused_one = False
         self._looked_at = 0  # when it was looked, or is to be, at who lives
         self._heard_at = 0  # the latest time that a report gave
-        self._woken_in = 0  # the look of the loop in which the forkserver was woken last
         self._oom = OomWatch()
         self._deaths = Deaths(loop, self._seen_dead)
 
@@ -159,9 +158,7 @@ class Exits:
         self._deaths.moment = 0.0
         for rank, source in enumerate(self.sources):
             if source.dead_by and source.pidfd >= 0:  # nobody will send its status any more
-                at = source.dead_by
-                find = lambda rank=rank, at=at: self._find_out(rank, at, last=True)  # noqa: E731
-                self._loop.after(("status", rank), 0.0, find)
+                self._find_out_in(0.0, [rank], source.dead_by, last=True)
 
     # -- source 1: the result pipe, with what ranks report
 
@@ -255,17 +252,27 @@ class Exits:
 
     # -- source 2: the pidfd
 
-    def _seen_dead(self, rank: int) -> None:
-        """Wait for the forkserver to say how a rank died; find out without it if it does not."""
+    def _seen_dead(self, ranks: list[int]) -> None:
+        """Wait for the forkserver to say how ranks died; find out without it if it does not."""
         alone = self.server.lost or self.server.silent
         at = time.monotonic_ns()
-        self.sources[rank].dead_by = at
-        if self.lives(rank):
-            if self._woken_in != self._loop.looked:  # once, however many are dead
-                self._woken_in = self._loop.looked
-                self.server.wake()
-            wait = 0.0 if alone else STATUS_SECONDS
-            self._loop.after(("status", rank), wait, lambda: self._find_out(rank, at, alone))
+        for rank in ranks:
+            self.sources[rank].dead_by = at
+        open_ends = [rank for rank in ranks if self.lives(rank)]
+        if open_ends:
+            self.server.wake()
+            self._find_out_in(0.0 if alone else STATUS_SECONDS, open_ends, at, last=alone)
+
+    def _find_out_in(self, seconds: float, ranks: list[int], at: int, *, last: bool) -> None:
+        """Find out in so many seconds how these died, if their forkserver has not told by then."""
+        dead = [(rank, self.sources[rank]) for rank in ranks]
+
+        def find() -> None:
+            for rank, source in dead:
+                if self.sources[rank] is source:  # and not of a process that was started since
+                    self._find_out(rank, at, last)
+
+        self._loop.after(find, seconds, find)
 
     def _find_out(self, rank: int, at: int, last: bool) -> None:
         """Find out by ourselves how a rank ended, as long as the kernel keeps its zombie."""
@@ -284,8 +291,7 @@ class Exits:
         elif last:
             self.exited(rank, None, None, None, at)
         else:
-            again = lambda: self._find_out(rank, at, last=True)  # noqa: E731
-            self._loop.after(("status", rank), REAPED_SECONDS, again)
+            self._find_out_in(REAPED_SECONDS, [rank], at, last=True)
 
     def _is_reaped(self, rank: int) -> bool:
         try:
@@ -313,9 +319,8 @@ class Exits:
     ) -> None:
         """Take note of an exit; status, CPU seconds and peak memory are None if not known."""
         self._loop.hear_first()  # what ranks reported before, and deaths before, in their order
-        self._loop.cancel(("status", rank))
         known = self._life.ranks[rank]
-        if not self.lives(rank) or known.awaited:
+        if known.awaited or known.state in GONE:
             return
         record, source = self.records[rank], self.sources[rank]
         at = min(at, source.dead_by or at)  # its forkserver may have reaped it much later
@@ -324,11 +329,12 @@ class Exits:
         if record.exit.signal == signal.SIGKILL and known.state is not Worker.KILLING:
             record.over_limit = self._over_limit(record.attempt, rank)
             record.out_of_memory = record.over_limit or self._oom.verdict(peak)
-        self._read_result(rank, everything=True)
+        if source.reader is not None:
+            self._read_result(rank, everything=True)
         self._forget(rank)  # from here on it is over
-        ok = record.exit.ok
-        if isinstance(self._spec.program, Function):
-            ok = ok and record.report is not None and record.report.good
+        ok = record.exit.code == 0
+        if ok and isinstance(self._spec.program, Function):
+            ok = record.report is not None and record.report.good
         if not ok:
             self._one_fails(rank)
             reached = known.stop_at is not None  # by a signal of ours; others came too late
@@ -340,6 +346,9 @@ class Exits:
                 doubt -= at - (sent - 1)
                 at = sent - 1
             record.exited_at, record.doubt = at, doubt
+        if self.decide is None or not self._life.single:
+            self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok))
+            return
         known.awaited = True
 
         def decided(again: bool) -> None:
@@ -348,10 +357,7 @@ class Exits:
                 return  # its forkserver has told meanwhile that it did not reach its program
             self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok, again))
 
-        if self.decide is None:
-            decided(again=False)
-        else:
-            self.decide(rank, at, ok, decided)
+        self.decide(rank, at, ok, decided)
 
     # -- the end
 

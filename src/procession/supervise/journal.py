@@ -37,7 +37,7 @@ class Journal:
     if there was none. lost: how many were not passed on, because too many were waiting. late: what
     was still to be written when the group did not wait any longer, in words.
     changed: notified by `publish`, which is to be called after events (not after each one, since
-    it wakes all threads that wait), and by `wake`.
+    it wakes all threads that wait; they see no event before), and by `wake`.
     """
 
     def __init__(self, directory: Files | None, keep: int = 0) -> None:
@@ -63,7 +63,7 @@ class Journal:
 
     @property
     def events(self) -> list[Event]:
-        """The events that are kept."""
+        """The events that are kept, as far as they are published."""
         return list(self._events)
 
     def note(
@@ -78,13 +78,11 @@ class Journal:
     ) -> None:
         """Add an event; see `Event`. at: None for now."""
         at = time.monotonic_ns() if at is None else at
-        event = Event(
-            kind, rank, attempt, at, at / 1e9 + self._clock_offset, pid, detail, Facts(facts)
-        )
-        with self.changed:
-            self._events.append(event)
-            self._noted += 1
-        self.began = self.began or (event.at, event.time)
+        if not isinstance(facts, Facts):
+            facts = Facts(facts)
+        event = Event(kind, rank, attempt, at, at / 1e9 + self._clock_offset, pid, detail, facts)
+        if self.began is None:
+            self.began = event.at, event.time
         self._fresh.append(event)
         for call in self._inside:
             self._call(call, event)
@@ -94,6 +92,7 @@ class Journal:
 
         It must be quick, and never wait for anything.
         """
+        self.publish()
         for event in self.events:
             self._call(call, event)
         self._inside.append(call)
@@ -103,7 +102,7 @@ class Journal:
 
         When all is over, here and now.
         """
-        self._pass_on()
+        self.publish()
         past = self.events
         if self._over:
             self._tell(past, (call,))
@@ -200,8 +199,9 @@ class Journal:
     def _pass_on(self) -> None:
         fresh, self._fresh = self._fresh, []
         calls = self._subscribers
-        if not fresh:
-            return
+        with self.changed:
+            self._events.extend(fresh)
+            self._noted += len(fresh)
         taken = True
         if self._directory is not None:
             taken = self.disk.do("writing events.jsonl", lambda: self._record(fresh))

@@ -198,9 +198,11 @@ class LastLook:
         if self._written or not self._taken:
             return
         self._written = True
-        if self._run.kept and self.stacks:
-            from procession.explain.stacks.merge import whole
+        if not self.stacks:  # they are read here, while ranks end, and not after
+            return
+        from procession.explain.stacks.merge import whole
 
+        if self._run.kept:
             attempt, text = self._life.attempt, whole(self.stacks)
 
             def write() -> None:

@@ -59,7 +59,8 @@ class Link:
     descriptor of the socket to it. notes: for the report, to which it is added that the forkserver
     did not answer.
 
-    lost: why the forkserver is lost, "" while it is not. server: the forkserver.
+    lost: why the forkserver is lost, "" while it is not. server: the forkserver. on_heard: to be
+    set; called after its messages were taken.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Link:
         self._preloaded = preloaded
         self._template = template
         self._notes = notes
+        self.on_heard: Call = _nothing
         self._take(server)
 
     def _take(self, server: ForkServer) -> None:
@@ -115,6 +117,7 @@ class Link:
             self._lose()
         else:
             self.flush()
+            self.on_heard()
 
     def _hear_one(self, kind: str, words: list[Any], fds: list[int]) -> None:
         """Take one message, and its pidfd off `fds`; see `forkserver.protocol`."""
@@ -354,3 +357,7 @@ class Link:
             self.leave()
             self.server.kill()
         self._swept()
+
+
+def _nothing() -> None:
+    pass

@@ -268,19 +268,22 @@ class Supervisor:
     # -- the lifecycle
 
     def _handle(self, event: messages.Event) -> None:
+        life = self.lifecycle
         if isinstance(event, StopWanted):
             self.last_look.end_now()
-        before = self.phase, self.lifecycle.attempt
-        actions = self.lifecycle.handle(event)
+        phase, attempt = life.stage.phase, life.attempt
+        actions = life.handle(event)
         if isinstance(event, RankEvent):
             self._note_rank(event)
-        if (self.phase, self.lifecycle.attempt) != before:
+        if life.stage.phase is not phase or life.attempt != attempt:
             self._note_phase()
-        self._do(actions)
-        # Of single ranks, one that was decided about may have been told of as not started.
-        swept = self.lifecycle.single and self.phase is Phase.SWEEPING
-        if self.lifecycle.stop_wanted or self.phase is Phase.STOPPING or swept:
-            self.recovery.settle()
+        if actions:
+            self._do(actions)
+        if self.recovery.decides:
+            # Of single ranks, one that was decided about may have been told of as not started.
+            swept = life.single and life.phase is Phase.SWEEPING
+            if life.stop_wanted or life.phase is Phase.STOPPING or swept:
+                self.recovery.settle()
 
     def _do(self, actions: list[messages.Action]) -> None:
         """Carry out actions in order; what they lead to comes after them."""
@@ -403,7 +406,7 @@ class Supervisor:
         lost, stop_signal = bool(self._link.lost), self.limits.stop_signal
         detail, facts = facts_of_rank(self.spec, life, event, record, stop_signal, lost)
         self._note(KINDS[event.kind], record, event.at, detail, facts)
-        if life.ranks[event.rank].state is Worker.PENDING and record.exited_at:
+        if record.exited_at and life.ranks[event.rank].state is Worker.PENDING:
             self._note("restarting", record, time.monotonic_ns(), self.recovery.said)
 
     def _note(
@@ -422,12 +425,13 @@ class Supervisor:
             facts = facts_of_start(self.spec, self._resources.run_id)
         elif phase is Phase.BACKOFF:
             detail = self.recovery.said
+        elif phase is Phase.STOPPING:
+            self.conclusion.prepare()
         elif phase is Phase.FAILED:
             end = self.conclusion.with_files(lambda read: self.outcomes.first_failure(read=read))
             facts = facts_of_failure(end) if end is not None else NO_FACTS
-        self.journal.note(
-            phase.name.lower(), None, self.lifecycle.attempt, detail=detail, facts=facts
-        )
+        attempt = self.lifecycle.attempt
+        self.journal.note(phase.name.lower(), None, attempt, detail=detail, facts=facts)
         if phase is Phase.RUNNING:
             self.recovery.running_since = time.monotonic_ns()
         if phase is not Phase.STARTING:

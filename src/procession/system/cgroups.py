@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from procession.system.files import field, pairs, read
+from procession.system.files import field, read
 from procession.values.base import Value
 
 UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2**63
@@ -187,5 +187,7 @@ def _own(groups: Cgroups) -> list[str]:
 
 def kills(source: str, root: str = "/") -> int | None:
     """Read from one of the kernel's files how often it killed because memory ran out."""
-    count = pairs(source, " ", root).get("oom_kill", "")
+    # Nothing else of it is parsed: the stop signal for the other ranks waits for this.
+    _, found, rest = f"\n{read(source, root)}\n".partition("\noom_kill ")
+    count = rest.partition("\n")[0].strip() if found else ""
     return int(count) if count.isdecimal() else None

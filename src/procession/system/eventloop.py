@@ -186,12 +186,14 @@ MOMENT = 0.01  # seconds that a report has to arrive
 
 
 class Deaths:
-    """Watched pidfds, each with a number; `seen` is called once with the number of a dead process.
+    """Watched pidfds, each with a number; `seen` is called with the numbers of dead processes.
+
+    Each of them is told of once.
 
     moment: seconds from a death until `seen` is called.
     """
 
-    def __init__(self, loop: EventLoop, seen: Callable[[int], None]) -> None:
+    def __init__(self, loop: EventLoop, seen: Callable[[list[int]], None]) -> None:
         self.moment = MOMENT
         self._loop = loop
         self._seen = seen
@@ -215,10 +217,12 @@ class Deaths:
 
     def _look(self) -> None:
         self._loop.watch(self._epoll.fileno(), self._noticed)
-        for pidfd, _ in self._epoll.poll(0):
-            number = self._numbers[pidfd]
+        dead = [pidfd for pidfd, _ in self._epoll.poll(0)]
+        numbers = [self._numbers[pidfd] for pidfd in dead]
+        for pidfd in dead:
             self.forget(pidfd)
-            self._seen(number)
+        if numbers:
+            self._seen(numbers)
 
     def close(self) -> None:
         """Close its own descriptor."""

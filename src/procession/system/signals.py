@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     import _signal as plain
 
-__all__ = ["Bell", "Held", "plain", "signal_group", "wake", "wake_no_more"]
+__all__ = ["Bell", "Held", "plain", "signal_group", "signal_groups", "wake", "wake_no_more"]
 
 
 class Held:
@@ -55,12 +55,30 @@ def signal_group(pid: int, number: int) -> None:
 
     Raises OSError if it is gone.
     """
+    _signal_leader(pid, number)
+    if number != plain.SIGKILL:
+        os.killpg(pid, plain.SIGCONT)  # a stopped process could not obey
+
+
+def signal_groups(pids: list[int], number: int) -> None:
+    """The same for many, those that are gone left out: all are told before the first goes on."""
+    for pid in pids:
+        try:
+            _signal_leader(pid, number)
+        except OSError:
+            pass
+    for pid in pids if number != plain.SIGKILL else ():
+        try:
+            os.killpg(pid, plain.SIGCONT)  # a stopped process could not obey
+        except OSError:
+            pass
+
+
+def _signal_leader(pid: int, number: int) -> None:
     try:
         os.killpg(pid, number)
     except ProcessLookupError:  # it has not made its session yet
         os.kill(pid, number)
-    if number != plain.SIGKILL:
-        os.killpg(pid, plain.SIGCONT)  # a stopped process could not obey
 
 
 _F_SETSIG = 10

@@ -70,24 +70,25 @@ class _Fields:  # noqa: PLW1641 - its subclasses have a hash, or none
     if not TYPE_CHECKING:
 
         def __init__(self, *args, **kwargs):
-            # A launch makes thousands of these objects: no set is made where nothing is wrong.
+            # A launch makes thousands of these objects: there is little to do where nothing is
+            # wrong, and least where all values are given by their places.
             names = self.__match_args__
             fields = self.__dict__
             fields.update(self._defaults)
             if args:
-                fields.update(zip(names, args, strict=False))
+                fields.update(zip(names, args))  # noqa: B905 - `strict` takes as long as all else
             if kwargs:
                 fields.update(kwargs)
-                given = names[: len(args)]
                 if not kwargs.keys() <= self._field_names or (
-                    args and not kwargs.keys().isdisjoint(given)
+                    args and not kwargs.keys().isdisjoint(names[: len(args)])
                 ):
                     wrong = sorted(kwargs.keys() - {*names[len(args) :]})
                     self._refuse(f"given twice, or unknown: {', '.join(wrong)}")
-            if len(args) > len(names):
-                self._refuse(f"takes {len(names)} values, not {len(args)}")
-            if len(fields) < len(names):
-                self._refuse(f"lacks {', '.join(n for n in names if n not in fields)}")
+            if len(fields) < len(names) or len(args) > len(names):
+                lacking = ", ".join(n for n in names if n not in fields)
+                self._refuse(
+                    f"lacks {lacking}" if lacking else f"takes {len(names)} values, not {len(args)}"
+                )
 
     def _refuse(self, what: str) -> NoReturn:
         raise TypeError(f"{type(self).__name__}: {what}")

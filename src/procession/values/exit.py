@@ -35,6 +35,7 @@ class Exit(Value):
     core: bool = False
 
     @classmethod
+    @cache  # thousands of ranks end alike
     def from_wait_status(cls, status: int) -> Exit:
         """Read the status of `waitpid(2)`."""
         if os.WIFSIGNALED(status):

@@ -19,11 +19,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from procession.explain.stacks.text import Frame, Stack, Thread
 from procession.values.base import Value
 from procession.values.ranks import fold_ranks, format_ranks
+
+TYPE_CHECKING = False  # `typing` takes 3 ms to import, for which each failure would wait
+if TYPE_CHECKING:
+    from typing import Any
 
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _STANDARD = re.compile(r"^<frozen |/lib(?:32|64)?/python3(?:\.\d+)?t?/")
