@@ -137,8 +137,10 @@ class _Program:
                     self._waiting.append((found.file, name if found.search else _parent(name)))
                 elif found.file:
                     raise _Unsure
-            elif found.kind is Kind.MISSING and name == top:
-                raise _Unsure  # a finder of its own may find it
+            elif found.kind is Kind.MISSING:
+                if name == top:
+                    raise _Unsure  # a finder of its own may find it
+                # Otherwise it is no module, but something in its package.
             elif safe.why_not(name, self._search):
                 raise _Unsure
 

@@ -150,8 +150,8 @@ def store(
         what reads a variable that the program now writes.
     """
     by_program = [(n, at) for n, value, at in writes if not safe.set_by_import(n, value)]
-    early = list(modules)
-    del early[min((at for _, at in by_program), default=len(early)) :]
+    every = list(modules)
+    early = every[: min((at for _, at in by_program), default=len(every))]
     written = [name for name, _ in by_program]
     stamps = {top: _stamp(file) for top, file in files.items() if top in safe.packages()}
     unchanged = {top: stamp for top, stamp in stamps.items() if stamp is not None}
@@ -162,8 +162,8 @@ def store(
             continue
         if not any(among(verdict.variables, variable) for variable in variables):
             kept.append(name)
-    # Of a package of which nothing is kept, that is known.
-    tops = {name.partition(".")[0] for name in (*known, *early)} & unchanged.keys()
+    # Also packages of which nothing is kept: so nothing is foreseen of them.
+    tops = {name.partition(".")[0] for name in (*known, *every)} & unchanged.keys()
     if not _is_unfit(program_key):
         packages = {top: unchanged[top] for top in sorted(tops)}
         _write(program_key, {"packages": packages, "modules": kept})
