@@ -1,8 +1,10 @@
 """What is foreseen is there in the first run, and the program sees what it sees without."""
 
+import importlib
 import json
 import logging
 import os
+import sys
 
 import pytest
 from listedpackage import listed_package
@@ -236,3 +238,60 @@ seen = {
     found = Sides(ranks(it, tmp_path, preload=None), ranks(it, tmp_path), ranks(it, tmp_path))
     assert all(r.frozen for r in found.auto)
     same(found)
+
+
+FUNCTION = """
+import os
+import listed
+from listed import Heavy
+
+
+def work():
+    {0}
+    late = Heavy().late
+    return late.imported_by != os.getpid(), getattr(late, "value", None)
+
+
+nested = lambda: (lambda: work())()
+"""
+
+
+@pytest.fixture
+def functions(tmp_path, package, monkeypatch):
+    """Give a function of a module that this process has imported, by what it does at first."""
+
+    def make(first="pass", name="work"):
+        write(tmp_path / "own" / "workmodule.py", FUNCTION.format(first))
+        monkeypatch.syspath_prepend(str(tmp_path / "own"))
+        for module in ("workmodule", "listed", "listed.late"):
+            monkeypatch.delitem(sys.modules, module, raising=False)
+        return getattr(importlib.import_module("workmodule"), name)
+
+    yield make
+    for module in ("workmodule", "listed", "listed.late"):
+        sys.modules.pop(module, None)
+
+
+@pytest.mark.parametrize("name", ["work", "nested"])
+def test_a_function(package, functions, name):
+    package(late="value = os.environ.get('LISTED_X')")
+    work = functions(name=name)
+    results = [procession.run(work, nproc=1, preload=p)[0] for p in (None, "auto", "auto")]
+    assert results == [(False, None), (True, None), (True, None)]
+
+
+def test_a_function_that_changes_what_the_import_sees(package, functions):
+    package(late="value = os.environ.get('LISTED_X')")
+    work = functions("os.environ['LISTED_X'] = '2'")
+    for preload in (None, "auto", "auto"):
+        assert procession.run(work, nproc=1, preload=preload)[0] == (False, "2")
+
+
+def test_a_function_whose_source_is_not_there(package, functions):
+    """As one of a notebook's cells."""
+    package(late="")
+    heavy = functions().__globals__["Heavy"]
+    names = {"Heavy": heavy, "os": os}
+    cell = "def f():\n    return Heavy().late.imported_by != os.getpid()"
+    exec(compile(cell, "<cell>", "exec"), names)
+    assert procession.run(names["f"], nproc=1)[0] is False

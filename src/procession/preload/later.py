@@ -13,7 +13,8 @@ nothing but itself, the standard library and listed packages, since others could
 they are imported. And nowhere may it have a word by which a program changes what imports see: the
 environment (it may read single variables), `sys.path`, the directory, how loggers and warnings are
 set up, or run code that is not read here (`exec`, `pickle`, `ctypes`). If it has, or if something
-cannot be read, nothing is foreseen, and the next run knows.
+cannot be read, nothing is foreseen, and the next run knows. Of a function, the whole file is read
+that it is in.
 
 The words are looked for in the tree, not in the text: `optim` in a comment is not used, and
 `model.eval()` runs no code. Words that matter as names are refused in strings, too, as in
@@ -71,24 +72,30 @@ _WORD = re.compile(r"\w+")
 
 
 def later(
-    planned: Iterable[str], file: str, package: str, own: str, search: Search
+    planned: Iterable[str],
+    search: Search,
+    files: Iterable[tuple[str, str]],
+    modules: Iterable[str] = (),
+    own: str = "",
 ) -> tuple[str, ...]:
     """Give the modules that packages will import when the program uses them, as far as it is sure.
 
-    planned: what is imported early anyway; only its packages count. file, package: where the main
-    program is, and the package that it belongs to, "" for a script. own: the top-level package that
-    is the program itself, wherever it lies. Never raises.
+    planned: what is imported early anyway; only its packages count. files: those that the program
+    begins with, each with the package that it belongs to, "" for none. modules: what it imports
+    besides what these import. own: the top-level package that is the program itself, wherever it
+    lies. Never raises.
     """
     tops = {name.partition(".")[0] for name in planned}
     names = {name: module for top in sorted(tops) for name, module in safe.later(top).items()}
     wanted = [m for m in dict.fromkeys(names.values()) if _is_there(m, search)]
-    if not wanted or not file:
+    if not wanted:
         return ()
     program = _Program(own, search, {n for m in wanted for n in safe.verdict(m).sets})
     try:
-        if package:
-            program.imports(package)
-        program.file(file, package)
+        for module in modules:
+            program.imports(module)
+        for file, package in files:
+            program.file(file, package)
         program.rest()
     except (_Unsure, Unreadable, RecursionError, MemoryError):
         return ()

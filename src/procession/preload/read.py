@@ -98,7 +98,7 @@ class _Reader:
     def __init__(self, sys_path: Sequence[str]) -> None:
         self._search = Search(sys_path)
         self._own = ""  # the top-level package that is the program itself, wherever it lies
-        self._main = "", ""  # the file of the main program, and its package
+        self._main: tuple[str, str] | None = None  # the program's file, and its package
         self._local: dict[str, _File] = {}  # local modules that were read, by name
         self._taken: dict[str, None] = {}
         self._skipped: dict[str, str] = {}
@@ -116,7 +116,11 @@ class _Reader:
         except (RecursionError, MemoryError):
             stopped_at = StoppedAt(what, 0, "", "it is nested too deep")
         skipped = {n: r for n, r in self._skipped.items() if n not in self._taken}
-        foreseen = later(self._taken, *self._main, self._own, self._search)
+        foreseen: tuple[str, ...] = ()
+        if self._main is not None:
+            package = self._main[1]
+            above = [package] if package else []
+            foreseen = later(self._taken, self._search, [self._main], above, self._own)
         return Plan(tuple(self._taken), tuple(skipped.items()), stopped_at, foreseen)
 
     def main_module(self, name: str) -> None:
