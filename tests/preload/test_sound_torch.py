@@ -1,9 +1,13 @@
 """torch in ranks that were preloaded: seeds, threads, devices, handlers, processes of its own."""
 
+import os
+
 import pytest
 from sides import ranks, same, script, sides
 
 import procession
+from seams.preload import safe
+from support import run_python, write
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -194,3 +198,64 @@ def test_a_training_whose_later_imports_are_foreseen(tmp_path):
     seen = same(found).seen
     assert seen["late"] == ["_dynamo"]
     assert seen["compiled"] == [1, 1]
+
+
+IMPORTS = """
+import os
+import random
+import sys
+import numpy
+import torch
+import torch.distributed
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+name, use = sys.argv[1:]
+called = []
+
+
+class Functions(TorchFunctionMode):
+    def __torch_function__(self, f, types, args=(), kwargs=None):
+        called.append(str(f))
+        return f(*args, **(kwargs or {}))
+
+
+class Operations(TorchDispatchMode):
+    def __torch_dispatch__(self, f, types, args=(), kwargs=None):
+        called.append(str(f))
+        return f(*args, **(kwargs or {}))
+
+
+def drawn():
+    return str([random.getstate(), numpy.random.get_state(), torch.get_rng_state().tolist()])
+
+
+assert name not in sys.modules
+if use == "optim":
+    torch.optim.SGD(torch.nn.Linear(1, 1).parameters())
+    assert name in sys.modules
+elif use == "DistributedDataParallel":
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    assert name in sys.modules
+    os._exit(0)  # what torch then leaves may abort
+else:
+    before = drawn()
+    with Functions(), Operations():
+        __import__(name)
+    assert called == []  # so it does not matter which device, dtype or mode is set
+    assert drawn() == before
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "use"), [("torch._dynamo", ""), *((m, n) for n, m in safe.later("torch").items())]
+)
+@pytest.mark.timeout(120)
+def test_what_the_list_says_of_later_imports(tmp_path, name, use):
+    probe = write(tmp_path / "probe.py", IMPORTS)
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = run_python(probe, name, use, env=env, timeout=100)
+    assert done.returncode == 0, done.stderr
