@@ -58,11 +58,12 @@ _CODE = (
 _REFUSED = _ENVIRONMENT.union(_PROCESS.split(), _SET_UP.split(), _CODE.split())
 _MODULES = (
     "code codeop ctypes doctest imp marshal pdb pickle pkgutil pydoc runpy shelve site unittest "
-    "zipimport"
+    "zipimport torch.distributed.launch torch.distributed.launcher torch.distributed.run"
 )
 _REFUSED_MODULES = frozenset(_MODULES.split())
 _RUN_CODE = frozenset(("compile", "eval", "exec"))  # as functions; not `model.eval`
-_FILTERS = frozenset(("filterwarnings", "simplefilter"))
+# Names that may be there, depending on what is done with them.
+_BY_USE = frozenset(("environ", "filterwarnings", "os", "simplefilter", "sys"))
 _HARMLESS = (
     "argv byteorder exc_info executable exit flags float_info getsizeof hexversion implementation "
     "maxsize platform stderr stdin stdout version version_info"
@@ -137,7 +138,7 @@ class _Program:
             self._seen.add(name)
             found = self._search.find(name)
             top = name.partition(".")[0]
-            if top in _REFUSED_MODULES:
+            if name in _REFUSED_MODULES:
                 raise _Unsure
             if top != "procession" and (top == self._own or found.kind is Kind.LOCAL):
                 if found.has_source:
@@ -186,9 +187,11 @@ class _Program:
         self.imports(base)
         self._have(base)
         for alias in node.names:
-            if base in ("os", "sys") and (
-                alias.asname or alias.name == "*" or (base == "sys" and alias.name not in _OF_SYS)
-            ):
+            if alias.asname and alias.name in _BY_USE:
+                raise _Unsure
+            if base in ("os", "sys") and alias.name == "*":
+                raise _Unsure
+            if base == "sys" and alias.name not in _OF_SYS:
                 raise _Unsure
             self._have(alias.name)
             # It may be a module; what is none is as its package is.
@@ -208,14 +211,16 @@ class _Program:
             self._have(node.id)
             if node.id in _RUN_CODE:
                 raise _Unsure
-            if node.id in {"environ", "os", "sys"} | _FILTERS and not harmless:
+            if node.id in _BY_USE and not harmless:
                 raise _Unsure
         elif isinstance(node, ast.Attribute):
             self._have(node.attr)
-            if node.attr in {"environ"} | _FILTERS and not harmless:
+            if node.attr in _BY_USE and not harmless:
                 raise _Unsure
         elif isinstance(node, ast.keyword) and node.arg:
-            self._have(node.arg)
+            is_true = isinstance(node.value, ast.Constant) and node.value.value is True
+            if not (node.arg == "weights_only" and is_true):  # which loads no code
+                self._have(node.arg)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             words = set(_WORD.findall(node.value))
             if "environ" in words or words & _ENVIRONMENT or words & set(self._sets):
@@ -227,24 +232,30 @@ def _parent(module: str) -> str:
 
 
 def _harmless(node: ast.AST) -> list[ast.AST]:
-    """Give the children of a node that may be there, as it does nothing bad with them."""
-    found: list[ast.AST] = []
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        of_sys = node.attr in _OF_SYS and isinstance(node.ctx, ast.Load)
-        if node.value.id == "os" or (node.value.id == "sys" and of_sys):
-            found.append(node.value)
-    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-        found.append(node.value)  # os.environ["X"]
-    elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-        found.append(node.comparators[0])  # "X" in os.environ
+    """Give the children of a node with which it does nothing bad, whatever they name."""
+    if isinstance(node, ast.Attribute):
+        of = _name(node.value)
+        if of == "os" or (of == "sys" and node.attr in _OF_SYS and isinstance(node.ctx, ast.Load)):
+            return [node.value]
+    elif isinstance(node, ast.Subscript):
+        if _name(node.value) == "environ" and isinstance(node.ctx, ast.Load):
+            return [node.value]
+    elif isinstance(node, ast.Compare):
+        if _name(node.comparators[0]) == "environ" and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            return [node.comparators[0]]
     elif isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-            found.append(node.func.value)  # os.environ.get("X")
-        if node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == "ignore":
-            found.append(node.func)  # warnings.filterwarnings("ignore"): none is to be seen
-    return [n for n in found if _is_one_of_these(n)]
+            return [node.func.value] if _name(node.func.value) == "environ" else []
+        first = node.args[0] if node.args else None
+        if _name(node.func) in ("filterwarnings", "simplefilter"):
+            # What is silenced would not have been seen.
+            silences = isinstance(first, ast.Constant) and first.value == "ignore"
+            return [node.func] if silences else []
+    return []
 
 
-def _is_one_of_these(node: ast.AST) -> bool:
-    """Whether a node is a name that is judged by its use, not a larger expression."""
-    return isinstance(node, (ast.Name, ast.Attribute))
+def _name(node: ast.AST) -> str:
+    """Give the last part of a dotted name, "" for any other expression."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
