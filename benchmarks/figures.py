@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 SIDES = ("ours", "peer", "limit")
@@ -34,8 +33,7 @@ class Goal:
         """Say it in words, such as `≤ 1/15 torchrun`."""
         if not self.of:
             return f"≤ {self.at_most:g} {figure.unit}".rstrip()
-        share = Fraction(self.at_most).limit_denominator(1000)
-        times = f"{share}" if share.numerator == 1 and share != 1 else f"{self.at_most:g} ×"
+        times = f"1/{1 / self.at_most:.3g}" if self.at_most < 0.67 else f"{self.at_most:g} ×"
         return f"≤ {times} {figure.peer if self.of == 'peer' else 'limit'}"
 
 

@@ -47,7 +47,7 @@ def measure(plan: Plan) -> list[Figure]:
             {side: [pair[k] for pair in pairs] for side, pairs in samples.items()},
             (Goal(share, "peer"),),
         )
-        for k, (name, share) in enumerate((("first", 1 / 2), ("second", 1 / 4)))
+        for k, (name, share) in enumerate((("first", 1 / 3.5), ("second", 1 / 4)))
     ]
 
 

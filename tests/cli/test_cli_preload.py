@@ -96,6 +96,17 @@ def test_dry_run_leaves_nothing(script):
     assert os.listdir(cache) == []
 
 
+@pytest.mark.torch
+def test_what_is_foreseen_is_told(tmp_path):
+    pytest.importorskip("torch")
+    path = write(tmp_path / "main.py", "import torch\nprint(torch.optim.SGD)\n")
+    told = "and torch._dynamo, which its packages import when it uses them"
+    assert told in good("-n", "1", "--dry-run", path)
+    assert told not in good("-n", "1", "--dry-run", "--no-learn", path)
+    path = write(tmp_path / "main.py", "import torch\nprint(torch.optim.SGD); exec('')\n")
+    assert told not in good("-n", "1", "--dry-run", path)
+
+
 def learned(cache):
     return os.path.exists(os.path.join(cache, "procession", "learned"))
 

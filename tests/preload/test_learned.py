@@ -50,6 +50,37 @@ def test_only_of_packages_that_are_preloaded_anyway(cache, files):
     assert learned.load(KEY, []) == ()
 
 
+def test_what_is_foreseen_counts_until_something_is_known(cache, files):
+    foreseen = ["torch._dynamo"]
+    assert learned.load(KEY, ["torch"], foreseen) == ("torch._dynamo",)
+    assert learned.load(KEY, ["torch"], ["jax", "torch.utils.tensorboard"]) == ()
+    assert not cache.exists()
+    # Of another package, nothing is known of this one.
+    learned.store(KEY, MODULES[:2], {"numpy": files["numpy"]})
+    assert learned.load(KEY, ["numpy", "torch"], foreseen) == ("torch._dynamo", *MODULES[:2])
+    learned.store(KEY, ["torch.nn"], files, known=foreseen)
+    assert learned.load(KEY, ["torch"], foreseen) == ("torch._dynamo", "torch.nn")
+    os.utime(files["torch"], ns=(1, 1))
+    assert learned.load(KEY, ["torch"], foreseen) == ("torch._dynamo",)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_is_foreseen_goes_when_the_program_writes_to_what_it_reads(cache, files, place):
+    """Also if nothing is left then that could be kept."""
+    writes = [("TORCH_LOGS", "1", place)]
+    learned.store(KEY, ["torch.nn"], files, writes, known=["torch._dynamo"])
+    assert learned.load(KEY, ["torch"], ["torch._dynamo"]) == ("torch.nn",) * place
+
+
+def test_what_is_foreseen_and_unfit_is_not_foreseen_again(cache, files):
+    learned.forget(KEY, files)
+    assert learned.load(KEY, ["torch"], ["torch._dynamo"]) == ()
+    learned.store(KEY, MODULES, files)
+    assert learned.load(KEY, ["torch"], ["torch._dynamo"]) == ()
+    os.utime(files["torch"], ns=(1, 1))
+    assert learned.load(KEY, ["torch"], ["torch._dynamo"]) == ("torch._dynamo",)
+
+
 def test_only_what_is_safe(cache, files):
     names = [
         "__main__",

@@ -8,11 +8,11 @@ import textwrap
 import threading
 
 import pytest
+from listedpackage import listed_package
 from sides import ranks, script
 
 import procession
 import procession.forkserver
-from seams.preload import safe
 from support import failure_of, run_procession, write
 
 LINE = "each rank gets a fresh interpreter, and nothing is preloaded"
@@ -20,25 +20,8 @@ LINE = "each rank gets a fresh interpreter, and nothing is preloaded"
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """An installed package that is on the list; its submodules note who imports them."""
-    monkeypatch.setitem(safe._LIST, "listed", safe._Entry(reads="LISTED_*"))
-    safe.verdict.cache_clear()
-    safe._made.cache_clear()
-    place = tmp_path / "site-packages"
-    monkeypatch.setenv("PYTHONPATH", str(place))
-    monkeypatch.syspath_prepend(str(place))
-
-    def make(**submodules):
-        write(place / "listed" / "__init__.py", "")
-        for name, source in submodules.items():
-            write(
-                place / "listed" / f"{name}.py", "import os\nimported_by = os.getpid()\n" + source
-            )
-        return place / "listed"
-
-    yield make
-    safe.verdict.cache_clear()
-    safe._made.cache_clear()
+    with listed_package(tmp_path, monkeypatch) as make:
+        yield make
 
 
 @pytest.fixture

@@ -182,3 +182,18 @@ def test_warnings_that_are_errors(tmp_path):
     (early,) = ranks(program, tmp_path, nproc=1, env=env, preload=["json", "loud"])
     assert early.seen == cold.seen
     assert "main.py" in early.seen["e"]
+
+
+@pytest.mark.parametrize(
+    "call", ["disable()", "set_threshold(7, 8, 9)", "set_threshold(0)", "collect()"]
+)
+def test_a_module_that_sets_the_collector(tmp_path, call):
+    """Imports are made without collections, but what they set is set."""
+    write(tmp_path / "lib" / "tidy.py", f"import gc\ngc.{call}\n")
+    source = "import tidy\nimport gc\nseen = {'is': [gc.isenabled(), gc.get_threshold()]}"
+    program = procession.Script(str(script(tmp_path, source)))
+    env = {"PYTHONPATH": str(tmp_path / "lib")}
+    (cold,) = ranks(program, tmp_path, nproc=1, env=env, preload=None)
+    (early,) = ranks(program, tmp_path, nproc=1, env=env, preload=["tidy"])
+    assert early.frozen
+    assert early.seen == cold.seen

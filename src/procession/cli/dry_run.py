@@ -102,7 +102,9 @@ def _preloaded(spec: Spec, by_rank: list[dict[str, str]]) -> list[str]:
         known = Learning(spec, plan).known
     lines = explain(plan)
     later = [name for name in known if name not in plan.modules]
-    if later:
+    if later and set(later) <= set(plan.later):
+        lines.append(f"and {', '.join(later)}, which its packages import when it uses them")
+    elif later:
         lines.append(f"and {len(later)} modules that it had imported when it ran the last time")
     wanted = preload_of(spec, plan, known, by_rank).modules
     left = [name for name in plan.modules if name not in wanted]

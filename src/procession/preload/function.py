@@ -19,6 +19,7 @@ from types import CodeType, FunctionType, ModuleType
 
 from procession.preload import safe
 from procession.preload.find import Kind, Search, with_packages
+from procession.preload.later import later
 from procession.preload.plan import Plan, nothing
 
 _IMPORT_NAME = opcode.opmap["IMPORT_NAME"]
@@ -54,7 +55,14 @@ def plan_function(
             skipped[top] = reason
         else:
             taken.update(dict.fromkeys(n for n in with_packages(name) if _imports(modules, n)))
-    return Plan(tuple(taken), tuple(skipped.items()))
+    # By value, a function may come from anywhere; what "__main__" holds always does.
+    files = [
+        (f.__code__.co_filename, str(f.__globals__.get("__package__") or ""))
+        for f in functions
+        if search.find(str(f.__module__).partition(".")[0]).kind in (Kind.LOCAL, Kind.MISSING)
+    ]
+    foreseen = later(taken, search, dict.fromkeys(files), [n for n in named if n != "__main__"])
+    return Plan(tuple(taken), tuple(skipped.items()), later=foreseen)
 
 
 def _imports(modules: Mapping[str, object], name: str) -> bool:

@@ -1,5 +1,7 @@
 """What the last run of a program had imported at its end: one small file for each program.
 
+As long as there is none, what was foreseen by reading (`later`) stands in its place.
+
 Rank 0 reports it after its outcome (`worker.modules`), and the next launch of the same program
 imports it early. The files lie in the user's cache directory, in a directory that only the user can
 read. What a file says is checked against the interpreter and the installed packages before it is
@@ -14,6 +16,7 @@ import json
 import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from procession.forkserver.boot import interpreter_flags
 from procession.preload import safe
@@ -39,14 +42,15 @@ _FORMAT = 2
 class Learning:
     """What is known of the program of one group, and what its rank 0 reports.
 
-    known: modules that the last launch of the program had imported at its end.
+    known: modules that the last launch of the program had imported at its end, or, before the
+    first one, those that it is foreseen to import.
     """
 
     def __init__(self, spec: Spec, plan: Plan) -> None:
         kind, name, file = _name_of(spec)
         self._key = program_key(kind, name, interpreter_flags(), file)
         self._planned = plan.modules
-        self.known = load(self._key, plan.modules)
+        self.known = load(self._key, plan.modules, plan.later)
 
     @property
     def packages(self) -> list[str]:
@@ -55,7 +59,7 @@ class Learning:
 
     def forget(self) -> None:
         """Keep nothing of this program, and learn nothing: ranks could not be forked."""
-        forget(self._key)
+        forget(self._key, _files(self.known))
         self._planned = ()
 
     def take(self, report: bytes) -> None:
@@ -106,12 +110,15 @@ def program_key(kind: str, name: str, flags: Sequence[str] = (), file: str = "")
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def load(program_key: str, within: Collection[str]) -> tuple[str, ...]:
+def load(
+    program_key: str, within: Collection[str], foreseen: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Give what the program had imported at its end, in the order in which it was loaded.
 
     within: modules that are preloaded anyway; only what belongs to their packages is given. Of
         other packages it is not sure that the program will import them before it changes what they
         see.
+    foreseen: what to give instead, of packages of which nothing is known.
 
     Only modules that `safe.verdict` accepts, of packages that have not changed since. Empty if
     nothing is known.
@@ -119,9 +126,9 @@ def load(program_key: str, within: Collection[str]) -> tuple[str, ...]:
     modules, stamps, _ = _read(program_key)
     packages = {name.partition(".")[0] for name in within} - {"procession"}
     fresh = {top for top in packages & stamps.keys() if _stamp(stamps[top][0]) == stamps[top]}
-    return tuple(
-        name for name in modules if name.partition(".")[0] in fresh and safe.verdict(name).safe
-    )
+    now = [name for name in foreseen if name.partition(".")[0] not in fresh]
+    now += [name for name in modules if name.partition(".")[0] in fresh]
+    return tuple(name for name in now if safe.verdict(name).safe)
 
 
 def store(
@@ -143,8 +150,8 @@ def store(
         what reads a variable that the program now writes.
     """
     by_program = [(n, at) for n, value, at in writes if not safe.set_by_import(n, value)]
-    early = list(modules)
-    del early[min((at for _, at in by_program), default=len(early)) :]
+    every = list(modules)
+    early = every[: min((at for _, at in by_program), default=len(every))]
     written = [name for name, _ in by_program]
     stamps = {top: _stamp(file) for top, file in files.items() if top in safe.packages()}
     unchanged = {top: stamp for top, stamp in stamps.items() if stamp is not None}
@@ -155,17 +162,32 @@ def store(
             continue
         if not any(among(verdict.variables, variable) for variable in variables):
             kept.append(name)
-    tops = {name.partition(".")[0] for name in kept}
+    # Also packages of which nothing is kept: so nothing is foreseen of them.
+    tops = {name.partition(".")[0] for name in (*known, *every)} & unchanged.keys()
     if not _is_unfit(program_key):
         packages = {top: unchanged[top] for top in sorted(tops)}
         _write(program_key, {"packages": packages, "modules": kept})
 
 
-def forget(program_key: str) -> None:
-    """Keep nothing of a program any more, nor take anything new as long as its packages stay."""
-    packages = _read(program_key)[1]
+def forget(program_key: str, files: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Keep nothing of a program any more, nor take anything new as long as its packages stay.
+
+    files: of packages that count, too, though nothing was kept of them.
+    """
+    stamps = {top: _stamp(file) for top, file in files.items()}
+    packages = {top: stamp for top, stamp in stamps.items() if stamp is not None}
+    packages |= _read(program_key)[1]
     if packages:
         _write(program_key, {"packages": packages, "modules": (), "unfit": True})
+
+
+def _files(modules: Iterable[str]) -> dict[str, str]:
+    """Give the packages of installed modules, and their files."""
+    from procession.preload.find import Search
+
+    search = Search(sys.path)
+    tops = dict.fromkeys(name.partition(".")[0] for name in modules)
+    return {top: file for top in tops if (file := search.find(top).file)}
 
 
 def _is_unfit(program_key: str) -> bool:

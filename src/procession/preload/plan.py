@@ -25,11 +25,13 @@ class Plan(Value):
         package's import.
     skipped: (module, why not), for what the program imports and is left to the ranks.
     stopped_at: where reading stopped, None if the program was read to its end.
+    later: what packages of these modules will import when the program uses them; see `later`.
     """
 
     modules: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     stopped_at: StoppedAt | None = None
+    later: tuple[str, ...] = ()
 
 
 def nothing(where: str, reason: str) -> Plan:

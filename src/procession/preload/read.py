@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import ast
 import os
-import stat
-import warnings
 from collections.abc import Callable, Sequence
 
 from procession.preload import safe
 from procession.preload.find import Found, Kind, Search, with_packages
+from procession.preload.later import later
 from procession.preload.plan import Plan, StoppedAt, nothing
+from procession.preload.source import Unreadable, parse
 
-LARGEST = 1 << 20  # bytes of one file
 LONGEST = 200  # characters of a line that is shown
 
 # What a module may say of itself; other names with two underscores steer how modules are imported.
@@ -99,6 +98,7 @@ class _Reader:
     def __init__(self, sys_path: Sequence[str]) -> None:
         self._search = Search(sys_path)
         self._own = ""  # the top-level package that is the program itself, wherever it lies
+        self._main: tuple[str, str] | None = None  # the program's file, and its package
         self._local: dict[str, _File] = {}  # local modules that were read, by name
         self._taken: dict[str, None] = {}
         self._skipped: dict[str, str] = {}
@@ -116,7 +116,12 @@ class _Reader:
         except (RecursionError, MemoryError):
             stopped_at = StoppedAt(what, 0, "", "it is nested too deep")
         skipped = {n: r for n, r in self._skipped.items() if n not in self._taken}
-        return Plan(tuple(self._taken), tuple(skipped.items()), stopped_at)
+        foreseen: tuple[str, ...] = ()
+        if self._main is not None:
+            package = self._main[1]
+            above = [package] if package else []
+            foreseen = later(self._taken, self._search, [self._main], above, self._own)
+        return Plan(tuple(self._taken), tuple(skipped.items()), stopped_at, foreseen)
 
     def main_module(self, name: str) -> None:
         """Read a module that is run, after its packages."""
@@ -135,6 +140,8 @@ class _Reader:
 
     def file(self, path: str, name: str, package: str) -> None:
         """Read the file of a module, to its end."""
+        if name == "__main__":
+            self._main = path, package
         lines, tree = _parse(path)
         file = self._local[name] = _File(path, name, package)
         for i, node in enumerate(tree.body):
@@ -283,28 +290,8 @@ def _imports(node: ast.stmt) -> list[str]:
 
 def _parse(path: str) -> tuple[list[bytes], ast.Module]:
     """Read the lines of a file, and its tree."""
-
-    def refused(reason: str) -> _Stopped:
-        return _Stopped(reason, StoppedAt(path, 0, "", reason))
-
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise refused("it is no file")
-            with open(fd, "rb", closefd=False) as f:
-                source = f.read(LARGEST + 1)
-        finally:
-            os.close(fd)
-    except (OSError, ValueError) as e:
-        raise refused(f"it cannot be read: {getattr(e, 'strerror', None) or e}") from None
-    if len(source) > LARGEST:
-        raise refused(f"it is larger than {LARGEST >> 20} MiB")
-    if path.endswith(".pyc") or b"\0" in source:
-        raise refused("it is compiled, or no text")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the rank will show them
-            return source.split(b"\n"), ast.parse(source, path)
-    except (SyntaxError, ValueError, LookupError) as e:
-        raise refused(f"it cannot be parsed: {e}") from None
+        text, tree = parse(path)
+    except Unreadable as e:
+        raise _Stopped(str(e), StoppedAt(path, 0, "", str(e))) from None
+    return text.split(b"\n"), tree

@@ -46,6 +46,7 @@ class _Entry(Value):
     apart: Mapping[str, str] = MappingProxyType({})  # submodule: why it is not safe
     more: Mapping[str, str] = MappingProxyType({})  # submodule: what else it reads
     also_sets: Mapping[str, str] = MappingProxyType({})  # submodule: what it sets
+    later: Mapping[str, str] = MappingProxyType({})  # name: submodule imported when it is used
 
 
 def _words(*texts: str) -> tuple[str, ...]:
@@ -101,6 +102,7 @@ _LIST: dict[str, _Entry] = {
         },
         more=dict.fromkeys(("torch._dynamo", "torch._inductor", "torch._functorch"), _COMPILER),
         also_sets=dict.fromkeys(("torch._dynamo", "torch._inductor"), "TORCHINDUCTOR_CACHE_DIR"),
+        later=dict.fromkeys(("optim", "DistributedDataParallel"), "torch._dynamo"),
     ),
     "functorch": _Entry("2.13", needs="torch"),
     "sympy": _Entry("1.14", "SYMPY_*", needs="mpmath"),
@@ -301,6 +303,12 @@ def reads(modules: Iterable[str]) -> tuple[str, ...]:
     """
     verdicts = {id(v): v for v in map(verdict, modules)}  # many modules share one
     return tuple(dict.fromkeys(name for v in verdicts.values() for name in v.variables))
+
+
+def later(package: str) -> Mapping[str, str]:
+    """Give the names of a package whose first use imports a submodule, and that submodule."""
+    entry = _LIST.get(package)
+    return {} if entry is None else entry.later
 
 
 def packages() -> frozenset[str]:
