@@ -9,6 +9,7 @@ import signal
 
 from procession.values.base import is_count
 from procession.values.errors import SpecError
+from procession.values.exit import is_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def signals(text: str, where: str) -> tuple[int, ...]:
 
 def any_signal(text: str, where: str) -> int:
     """Read a signal: its number, or its name with or without SIG."""
-    if is_count(text, 3) and int(text) in signal.valid_signals():
+    if is_count(text, 3) and is_signal(int(text)):
         return int(text)
     name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
     number = getattr(signal, name, None)

@@ -13,11 +13,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from signal import valid_signals
 
 from procession.group.result import Waiting
 from procession.values.errors import SpecError
 from procession.values.events import Event
+from procession.values.exit import is_signal
 from procession.values.policy import Stop, StopRequest
 from procession.values.spec import Spec
 
@@ -344,7 +344,7 @@ class Handle(Waiting):
 
 
 def _check_signal(signal: int) -> None:
-    if signal not in valid_signals():
+    if not is_signal(signal):
         raise SpecError(f"there is no signal {signal!r}")
 
 

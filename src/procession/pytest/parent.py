@@ -61,6 +61,8 @@ class Parent:
         self._count = 0
         self._slots = slots_of(session.config)
         self._terminal = terminal.descriptors(session.config)
+        for item in marked:
+            _ = item.location  # pytest keeps it; otherwise each rank would have to find it
         self._stem = stem_of(session, marked, tuple(self._terminal))
         debugger = self._config.pluginmanager.get_plugin("pdbinvoke")
         if debugger is not None:

@@ -20,6 +20,12 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+@cache
+def is_signal(number: int) -> bool:
+    """Whether there is a signal of this number."""
+    return number in signals.valid_signals()
+
+
 class Exit(Value):
     """The exit status of a process.
 

@@ -8,6 +8,7 @@ import signal as signals
 from collections.abc import Collection, Mapping, Sequence
 
 from procession.values.base import Value, cast
+from procession.values.exit import is_signal
 from procession.values.ranks import by_rank
 
 TYPE_CHECKING = False
@@ -181,7 +182,7 @@ class Stop(Value):
     def check(self) -> None:
         """Raise ValueError for a signal that does not exist or a time that is not one."""
         number: Any = self.signal
-        if not isinstance(number, int) or number not in signals.valid_signals():
+        if not isinstance(number, int) or not is_signal(number):
             raise ValueError(f"stop signal: there is no signal {self.signal!r}")
         _check_numbers(self, "stop", "seconds, 0 or more", "grace", "reap", "notice")
         _check_numbers(self, "stop", "seconds, 0 or more", "patience", "linger", none=True)
