@@ -191,7 +191,7 @@ def test_what_is_unfit_falls_back_and_is_not_foreseen_again(tmp_path, package, c
     assert [m.endswith(f"{LINE} [P403]") for m in caplog.messages] == [True]
     for rank in later:
         assert (rank.seen, rank.out, rank.err) == (cold.seen, cold.out, cold.err)
-    assert [rank.frozen for rank in later] == [False, True, True]
+    assert [rank.early for rank in later] == [False, True, True]
     procession.forkserver.close()
     (there / "late.py").write_text("import os\nimported_by = os.getpid()\n")
     (there / "__init__.py").write_text(f"version = 2\n{HEAVY}")  # another one may be better
@@ -236,7 +236,7 @@ seen = {
 """
     it = program(tmp_path, source)
     found = Sides(ranks(it, tmp_path, preload=None), ranks(it, tmp_path), ranks(it, tmp_path))
-    assert all(r.frozen for r in found.auto)
+    assert all(r.early for r in found.auto)
     same(found)
 
 

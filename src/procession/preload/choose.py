@@ -103,7 +103,11 @@ def _search_path(first: str) -> list[str]:
 
 def common_variables(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Give the variables that all ranks have, with the same value. envs: those of each rank."""
-    return {n: v for n, v in envs[0].items() if all(e.get(n) == v for e in envs[1:])}
+    common = dict(envs[0])
+    for env in envs[1:]:
+        if not common.items() <= env.items():
+            common = {n: v for n, v in common.items() if env.get(n) == v}
+    return common
 
 
 def preload_of(

@@ -29,7 +29,10 @@ as long as their source has none of the words: that is thousands of files.
 from __future__ import annotations
 
 import ast
+import functools
+import os
 import re
+import time
 from collections.abc import Collection, Iterable
 
 from procession.preload import safe
@@ -37,6 +40,8 @@ from procession.preload.find import Kind, Search, with_packages
 from procession.preload.source import Unreadable, parse
 
 LARGEST_PROGRAM = 256 << 10  # bytes of all its files: reading them takes 0.2 s
+MOST_FILES = 256  # that are known still
+DOUBT_NS = 2_000_000_000  # a file that is younger may change without a trace
 
 _ENVIRONMENT = frozenset(("environb", "putenv", "reload_environ", "setenv", "unsetenv"))
 # What an import sees beside variables: the directory, who runs it, limits, temporary files.
@@ -120,7 +125,7 @@ class _Program:
 
     def __init__(self, own: str, search: Search, sets: Collection[str]) -> None:
         self.words: set[str] = set()
-        self._own, self._search, self._sets = own, search, sets
+        self._own, self._search, self._sets = own, search, frozenset(sets)
         self._size = 0
         self._seen: set[str] = set()  # modules
         self._waiting: list[tuple[str, str]] = []  # files and their packages
@@ -154,10 +159,53 @@ class _Program:
 
     def file(self, path: str, package: str) -> None:
         """Read a file. package: where its relative imports begin."""
-        text, tree = parse(path)
-        self._size += len(text)
+        source = _read(path, package, self._sets)
+        self._size += source.size
         if self._size > LARGEST_PROGRAM:
             raise _Unsure
+        self.words |= source.words
+        for module in source.imports:
+            self.imports(module)
+
+
+def _read(path: str, package: str, sets: frozenset[str]) -> _Source:
+    """Read a file, or know it still: one process may launch the same program many times.
+
+    Raises _Unsure, Unreadable.
+    """
+    try:
+        stat = os.stat(path)
+    except (OSError, ValueError) as e:
+        raise Unreadable(str(e)) from None
+    if time.time_ns() - stat.st_mtime_ns < DOUBT_NS:
+        return _Source(path, package, sets)
+    stamp = stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    source = _read_once(path, package, sets, stamp)
+    if source is None:
+        raise _Unsure
+    return source
+
+
+@functools.lru_cache(maxsize=MOST_FILES)
+def _read_once(path: str, package: str, sets: frozenset[str], _: object) -> _Source | None:
+    try:
+        return _Source(path, package, sets)
+    except (_Unsure, Unreadable, RecursionError, MemoryError):
+        return None
+
+
+class _Source:
+    """One file. words: the names that it has, in code. imports: modules. size: in bytes.
+
+    Raises _Unsure, Unreadable.
+    """
+
+    def __init__(self, path: str, package: str, sets: frozenset[str]) -> None:
+        text, tree = parse(path)
+        self.size = len(text)
+        self.words: set[str] = set()
+        self.imports: dict[str, None] = {}
+        self._sets = sets
         harmless: set[ast.AST] = set()  # uses of `os.environ`, `os`, `sys` and filters
         for node in ast.walk(tree):  # parents before children
             if isinstance(node, ast.Import):
@@ -172,7 +220,7 @@ class _Program:
         for alias in node.names:
             if alias.name in ("os", "sys") and alias.asname:
                 raise _Unsure
-            self.imports(alias.name)
+            self.imports[alias.name] = None
             self._have(alias.name)
 
     def _import_from(self, node: ast.ImportFrom, package: str) -> None:
@@ -184,7 +232,7 @@ class _Program:
             base = ".".join((*parts[: len(parts) - node.level + 1], *filter(None, [base])))
         if base == "__future__":
             return
-        self.imports(base)
+        self.imports[base] = None
         self._have(base)
         for alias in node.names:
             if alias.asname and alias.name in _BY_USE:
@@ -196,7 +244,7 @@ class _Program:
             self._have(alias.name)
             # It may be a module; what is none is as its package is.
             if alias.name != "*":
-                self.imports(f"{base}.{alias.name}")
+                self.imports[f"{base}.{alias.name}"] = None
 
     def _have(self, name: str) -> None:
         """Note a name, which may have dots."""
@@ -223,7 +271,7 @@ class _Program:
                 self._have(node.arg)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             words = set(_WORD.findall(node.value))
-            if "environ" in words or words & _ENVIRONMENT or words & set(self._sets):
+            if "environ" in words or words & _ENVIRONMENT or words & self._sets:
                 raise _Unsure
 
 
