@@ -13,8 +13,8 @@ from support import run_python, write
 # Only a rank of a forkserver that has imported something early has this module.
 TELL = """
 if __name__ == "__main__":  # and not where a process of its own imports it
-    import json, sys
-    early = "procession.worker.renewal" in sys.modules
+    import json, procession.worker
+    early = hasattr(procession.worker, "renewal")
     print("\\n" + json.dumps({"early": early, "seen": seen}))
 """
 

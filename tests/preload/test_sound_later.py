@@ -123,7 +123,7 @@ def test_a_program_that_changes_what_the_import_sees(tmp_path, package, how, whe
     sides = [launch(it, tmp_path, preload=p, env={"LISTED_X": "1"}) for p in (None, "auto")]
     assert sides[0].seen == sides[1].seen
     assert not sides[1].seen["early"]
-    assert sides[1].frozen
+    assert sides[1].early
 
 
 def test_a_change_that_reading_does_not_find(tmp_path, package):
@@ -157,7 +157,7 @@ def test_a_version_that_has_no_such_module(tmp_path, package, caplog):
     with caplog.at_level(logging.WARNING, "procession"):
         sides = [launch(program(tmp_path, source), tmp_path, preload=p) for p in (None, "auto")]
     assert sides[0].seen == sides[1].seen == {"error": "No module named 'listed.late'"}
-    assert sides[1].frozen
+    assert sides[1].early
     assert caplog.messages == []
 
 

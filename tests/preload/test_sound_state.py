@@ -195,5 +195,5 @@ def test_a_module_that_sets_the_collector(tmp_path, call):
     env = {"PYTHONPATH": str(tmp_path / "lib")}
     (cold,) = ranks(program, tmp_path, nproc=1, env=env, preload=None)
     (early,) = ranks(program, tmp_path, nproc=1, env=env, preload=["tidy"])
-    assert early.frozen
+    assert early.early
     assert early.seen == cold.seen
