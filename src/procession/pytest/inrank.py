@@ -20,18 +20,20 @@ from procession.pytest.talk import Rank, introduced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
     from typing import Any
 
     from procession.pytest.wire import Line
 
 
-def run(session: Any, knock: int, files: str) -> None:
+def run(session: Any, knock: int, files: str, private: Sequence[tuple[int, int]] = ()) -> None:
     """Be a rank: run the test that the template names; if ranks are kept, until it names none.
 
-    knock: the descriptor of the door. files: the directory for what ranks write.
+    knock: the descriptor of the door. files: the directory for what ranks write. private: inherited
+    sockets by which others talk to each other, and their inodes.
     """
     line = introduced(knock)
+    _close_those(private)
     begin(session.config, files)
     request, kept = next_request(line), False
     while request is not None:
@@ -44,6 +46,16 @@ def run(session: Any, knock: int, files: str) -> None:
     if kept:
         session._setupstate.teardown_exact(None)
         fixtures.end_process_group()
+
+
+def _close_those(sockets: Sequence[tuple[int, int]]) -> None:
+    """Close sockets that are still there; something else may have the number by now."""
+    for fd, inode in sockets:
+        try:
+            if os.fstat(fd).st_ino == inode:
+                os.close(fd)
+        except OSError:
+            pass  # it is closed
 
 
 def next_request(line: Line) -> dict[str, Any] | None:

@@ -80,12 +80,16 @@ class Parent:
 
     def _run(self, item: Any) -> None:
         self._verdicts.pop(item, None)
+        wrong = ""
+        request: dict[str, Any] = {}
         try:
             asked = asked_of(item)
             assert asked is not None
             request = self._request(item, asked)
         except ValueError as e:
-            pytest.fail(f"@pytest.mark.ranks: {e}", pytrace=False)
+            wrong = str(e)
+        if wrong:  # not in `except`: pytest would show both
+            pytest.fail(f"@pytest.mark.ranks: {wrong}", pytrace=False)
         if self._slots is not None:
             self._slots.take(request["nproc"])
         try:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
+ENDING_SECONDS = 0.5  # that a process has which is about to end when its test does
+LOOK_AGAIN = 0.01
 EXEC_SECONDS = 0.2  # in which a process that is just being replaced (exec) has a command again
 EXEC_LOOKS = 20
 
@@ -75,12 +77,16 @@ def going_on() -> list[str]:
 def helpers() -> list[int]:
     """List the processes that Python ends with this one, or that end by themselves after it.
 
-    They are the daemonic processes of `multiprocessing`, and its own helpers.
+    They are the daemonic processes of `multiprocessing`, its own helpers, and the workers of the
+    executors of `concurrent.futures`.
     """
     found: list[Any] = []
     process: Any = sys.modules.get("multiprocessing.process")
     if process is not None:
         found += [each.pid for each in process.active_children() if each.daemon]
+    executors: Any = sys.modules.get("concurrent.futures.process")
+    for thread in list(getattr(executors, "_threads_wakeups", ())):
+        found += list(getattr(thread, "processes", None) or ())
     for module, name, attribute in (
         ("multiprocessing.resource_tracker", "_resource_tracker", "_pid"),
         ("multiprocessing.forkserver", "_forkserver", "_forkserver_pid"),
@@ -91,5 +97,13 @@ def helpers() -> list[int]:
 
 
 def left_behind(parent: int, known: Collection[int]) -> list[str]:
-    """Name the processes below `parent` that run and are not known: nobody is going to end them."""
-    return [described(p) for p in children_of(parent) if p not in known and _is_running(p)]
+    """Name the processes below `parent` that run and are not known: nobody is going to end them.
+
+    One that is about to end by itself has a moment for that.
+    """
+    deadline = time.monotonic() + ENDING_SECONDS
+    while left := [p for p in children_of(parent) if p not in known and _is_running(p)]:
+        if time.monotonic() > deadline:
+            return [described(pid) for pid in left]
+        time.sleep(LOOK_AGAIN)
+    return []

@@ -11,12 +11,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_random_state: Any = None  # in pytest's process, and so in all forks
 _factory_kind: Any = None  # the class of what makes temporary directories in ranks
 _kept: list[Any] = []  # objects of the process that this is a fork of: they must not be destroyed
 
 
+def remember_random() -> None:
+    """Note how `random` stands when the tests are collected: in pytest's process."""
+    global _random_state
+    random = sys.modules.get("random")
+    _random_state = None if random is None else random.getstate()
+
+
 def process(config: Any, files: str, rank: int) -> None:
     """Make the process of a rank its own. files: where captured output goes."""
+    if _random_state is not None:  # each fork gets another seed by Python itself
+        sys.modules["random"].setstate(_random_state)
     _measure()
     _capture(config, files, rank)
 
@@ -105,6 +115,9 @@ def _common(kind: Any) -> Any:
             self._base = base
             self._retention_policy = "all"  # pytest's process removes what is to be removed
             self._count: dict[str, int] = {}
+
+        def __repr__(self) -> str:
+            return f"<temporary directories below {self._base}>"
 
         def getbasetemp(self) -> Path:
             """Give the directory of this test."""

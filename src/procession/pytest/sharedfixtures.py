@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
+import signal
 from functools import wraps
 
 TYPE_CHECKING = False
@@ -98,6 +100,26 @@ def make_for(item: Any, tell: Callable[[str], None]) -> bool:
     return True
 
 
+def _called(name: str, function: Callable[..., Any], needed: dict[str, Any]) -> Any:
+    """Call what a shared fixture is of. Raises RuntimeError if it has started a process."""
+    from procession.pytest import processes
+
+    before = processes.children_of(os.getpid())
+    value = function(**needed)
+    known = (*before, *processes.helpers())
+    started = [pid for pid in processes.children_of(os.getpid()) if pid not in known]
+    if not started:
+        return value
+    said = ", ".join(map(processes.described, started))
+    for pid in started:
+        os.kill(pid, signal.SIGKILL)  # it is a child of this process, and so there until ...
+        os.waitpid(pid, 0)  # ... here
+    raise RuntimeError(
+        f"the shared fixture {name} has started a process, which was ended: {said}; the ranks "
+        "would not be its parents, so start it in a fixture of theirs"
+    )
+
+
 def make(definition: Any, by_name: dict[str, Any]) -> None:
     """Call what a shared fixture is of, and what it needs, where that is still to be done.
 
@@ -120,6 +142,7 @@ def make(definition: Any, by_name: dict[str, Any]) -> None:
             if inner in failures:
                 raise failures[inner]
             needed[name] = values[inner]
-        values[function] = function(**needed)
+        value = _called(definition.argname, function, needed)
+        values[function] = value
     except BaseException as e:
         failures[function] = e

@@ -14,6 +14,7 @@ from procession.pytest import inrank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from procession.forkserver.client import ForkServer
@@ -23,17 +24,18 @@ class Source:
     """Where the ranks of one group at a time come from.
 
     files: the directory of what they write; it is made. session: pytest's, for ranks that are forks
-    of this process as it is now; None: they are fresh interpreters, and `server` is None.
-    Raises OSError.
+    of this process as it is now; None: they are fresh interpreters, and `server` is None. private:
+    descriptors of this process that are not for ranks. Raises OSError.
     """
 
-    def __init__(self, files: str, session: Any = None) -> None:
+    def __init__(self, files: str, session: Any = None, private: Sequence[int] = ()) -> None:
         self.files = files
         os.makedirs(files, exist_ok=True)
         self._door, self._knock = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._door.setblocking(False)
-        self.run = partial(inrank.run, session, self._knock.fileno(), files)
         self.server: ForkServer | None = None
+        closed = [(fd, os.fstat(fd).st_ino) for fd in (*private, *self.descriptors)]
+        self.run = partial(inrank.run, session, self._knock.fileno(), files, closed)
         if session is not None:
             try:
                 self.server = lasting_server(self.run)
@@ -44,6 +46,12 @@ class Source:
     def fileno(self) -> int:
         """Give the descriptor that is readable when a rank has knocked."""
         return self._door.fileno()
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Its own descriptors, which are not for ranks that come from elsewhere."""
+        of_server = () if self.is_lost or self.server is None else (self.server.fileno(),)
+        return (self._door.fileno(), self._knock.fileno(), *of_server)
 
     @property
     def is_lost(self) -> bool:

@@ -37,7 +37,7 @@ import socket
 import sys
 from functools import partial
 
-from procession.pytest import identity, maker, spawned
+from procession.pytest import identity, maker, renew, spawned
 from procession.pytest.forks import be, forked
 from procession.pytest.template import Template
 from procession.pytest.wire import Line, pair
@@ -121,6 +121,7 @@ def grown(
     ours, theirs = pair()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+    renew.remember_random()
     pid = forked()
     if not pid:
         be(partial(_begin, ours, theirs, session, terminal, door, lock, pipes))

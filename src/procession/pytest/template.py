@@ -132,7 +132,7 @@ class Template:
                     ranks.source.close()
             elif conversation.broken or request["next"] is None:
                 self._end_kept(by_themselves=not conversation.broken)
-        return {**came, "note": note}
+        return {**came, "note": note, "took": time.monotonic() - began}
 
     def _start(self, request: Told, source: Source, key: Any) -> Ranks:
         """Start ranks that wait for a test: `key` says for which, or for which ones."""
@@ -162,7 +162,11 @@ class Template:
 
     def _new_source(self, session: Any = None) -> Source:
         self._count += 1
-        return Source(os.path.join(self._files, str(self._count)), session)
+        private = [fd for source in self._sources for fd in source.descriptors]
+        if self._kept is not None:
+            private += self._kept.source.descriptors
+        files = os.path.join(self._files, str(self._count))
+        return Source(files, session, (self._line.fileno(), *private))
 
     def _free_source(self, request: Told) -> Source:
         """Give a source while no ranks are there but those that are kept."""

@@ -30,8 +30,9 @@ class Verdict(Value):
     failure in a line. reason: of a skip or an expected failure. first: the rank that failed first,
     None where no single one did. report: its serialized report, None if it died without one.
     others: what became of the other ranks, in lines. sections: captured output, with its headings.
-    stacks: where the ranks were when their time was over. seconds: of the slowest rank.
-    certain: a failure that the mark `xfail` does not excuse.
+    stacks: where the ranks were when their time was over. seconds: of the slowest rank, or, where
+    one did not come to its end, until all had ended. certain: a failure that the mark `xfail` does
+    not excuse.
     """
 
     outcome: str
@@ -52,6 +53,8 @@ def merged(came: Told, limit: float) -> Verdict:
     ranks: Sequence[Told] = came["ranks"]
     own = [_own(told) for told in ranks]
     seconds = max((_seconds(told) for told in ranks), default=0.0)
+    if not all(told["done"] and "crash" not in told for told in ranks) or came["lingered"]:
+        seconds = max(seconds, came.get("took", 0.0))  # ranks that were ended have not said it
     failed = [rank for rank, (what, _) in enumerate(own) if what == "failed"]
     if failed:
         first = min(failed, key=lambda rank: (_failed_at(ranks[rank]), rank))
@@ -187,7 +190,8 @@ def _of_agreement(ranks: Sequence[Told], own: list[tuple[str, str]]) -> Verdict:
         return Verdict(outcome, reason=own[0][1], sections=_output(ranks, None))
     which: dict[str, list[int]] = {}
     for rank, (outcome, reason) in enumerate(own):
-        said = {"skipped": f"skipped it ({reason})", "xfailed": f"failed as expected ({reason})"}
+        why = f" ({reason})" if reason else ""
+        said = {"skipped": f"skipped it{why}", "xfailed": f"failed as expected{why}"}
         said |= {"ended": "were ended"}
         which.setdefault(said.get(outcome, "passed"), []).append(rank)
     said = "; ".join(f"{_ranks(of)} {what}" for what, of in which.items())
