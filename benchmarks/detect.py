@@ -45,9 +45,9 @@ def measure(plan: Plan) -> list[Figure]:
     returns = {side: [pair[1] for pair in pairs] for side, pairs in samples.items()}
     torchrun = [under_torchrun() for _ in range(plan.repeat)]
     return [
-        Figure("death to stop signal", "ms", "elastic", signals, (Goal(2),)),
-        Figure("death to stop signal", "ms", "torchrun", {**signals, "peer": torchrun}, (Goal(2),)),
-        Figure("death to `wait` returned", "ms", "elastic", returns, (Goal(10),)),
+        Figure("death to stop signal", "ms", "elastic", signals, (Goal(1.15, "limit"),)),
+        Figure("death to stop signal", "ms", "torchrun", {**signals, "peer": torchrun}, ()),
+        Figure("death to `wait` returned", "ms", "elastic", returns, (Goal(1.3, "limit"),)),
     ]
 
 

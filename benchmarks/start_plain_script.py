@@ -25,7 +25,7 @@ def measure(plan: Plan) -> list[Figure]:
         },
         plan.repeat,
     )
-    goals = (Goal(1 / 10, "peer"), Goal(1.3, "limit"))
+    goals = (Goal(1 / 10, "peer"), Goal(1.2, "limit"))
     return [Figure("16 ranks, to the end", "s", "torchrun", samples, goals)]
 
 

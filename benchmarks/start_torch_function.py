@@ -25,9 +25,11 @@ def measure(plan: Plan) -> list[Figure]:
             "s",
             "mp.spawn",
             {side: [pair[k] for pair in pairs] for side, pairs in samples.items()},
-            (Goal(share, "peer"),),
+            (goal,),
         )
-        for k, (name, share) in enumerate((("first", 1 / 12), ("second", 1 / 100)))
+        for k, (name, goal) in enumerate(
+            (("first", Goal(1 / 12, "peer")), ("second", Goal(1.4, "limit")))
+        )
     ]
 
 
