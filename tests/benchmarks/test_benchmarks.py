@@ -287,4 +287,4 @@ def test_a_benchmark_from_end_to_end(tmp_path):
         "limit": 1,
     }
     assert all(value > 0 for value in found["medians"].values())
-    assert [goal["text"] for goal in found["goals"]] == ["≤ 1/10 torchrun", "≤ 1.3 × limit"]
+    assert [goal["text"] for goal in found["goals"]] == ["≤ 1/10 torchrun", "≤ 1.2 × limit"]

@@ -73,7 +73,11 @@ class Wiring:
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._consoles: tuple[Console, Console] | None = None
         if any(route in (Route.PREFIX, Route.TEE) for pair in self._routes for route in pair):
-            self._open_consoles()
+            try:
+                self._open_consoles()  # there may be no descriptor to import with
+            except BaseException:
+                os.close(self._null)
+                raise
         self._lent = self._tapped = False
         self._faults: dict[str, None] = {}  # of consoles that are closed
         self.recent: Recent | None = None
