@@ -49,7 +49,7 @@ class Source:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Its own descriptors, which are not for ranks that come from elsewhere."""
+        """Its own descriptors, which ranks close that have inherited them."""
         of_server = () if self.is_lost or self.server is None else (self.server.fileno(),)
         return (self._door.fileno(), self._knock.fileno(), *of_server)
 
