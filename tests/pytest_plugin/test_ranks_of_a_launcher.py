@@ -115,8 +115,60 @@ def test_a_test_that_hangs_ends_the_session(tmp_path):
     found = run(tmp_path, "--ranks-from-environment", prefix=launched(2), test_a=STUCK)
     assert "rank 1 of 2 failed first: ValueError: only this one" in found.text
     assert "rank 0 had not ended in time: the session cannot go on" in found.text
+    assert "rank 0: ended while in test_stuck (test_a.py:10)" in found.part("test_stuck")
+    assert "rank 1 of 2 failed first: ValueError: only this one" in found.message("test_stuck")
+    assert "FAILED test_a.py::test_stuck" in found.text.partition("short test summary")[2]
     assert found.code == 1
     assert os.listdir(os.environ["TMPDIR"]) == []
+
+
+@pytest.mark.parametrize("body", ["gather(1)", "time.sleep(600)"])
+def test_a_rank_that_is_lost_ends_the_session(tmp_path, body):
+    """The launcher ends rank 0 then, which reports before, wherever it is."""
+    found = run(
+        tmp_path,
+        "--ranks-from-environment",
+        prefix=launched(2),
+        test_a=f"""
+        import os
+        import signal
+        import time
+
+        import pytest
+
+        @pytest.mark.ranks(2)
+        def test_lost(rank, gather):
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            {body}
+
+        def test_never():
+            pass
+        """,
+    )
+    assert found.outcomes == {"test_lost": "failure"}, found.text
+    assert found.message("test_lost") == "rank 1 of 2 has ended"
+    assert found.text.count("short test summary") == 1
+    assert ("where the ranks were" in found.text) == ("sleep" in body), found.text
+
+
+def test_a_session_that_its_launcher_ends_has_a_report(tmp_path):
+    found = run(
+        tmp_path,
+        "--ranks-from-environment",
+        prefix=("timeout", "--signal=TERM", "5", *launched(2)),
+        test_a="""
+        import time
+
+        def test_first():
+            pass
+
+        def test_long():
+            time.sleep(600)
+        """,
+    )
+    assert found.outcome("test_first") == "passed", found.text
+    assert "test_a.py:8: KeyboardInterrupt" in found.text
 
 
 def test_without_a_launcher_it_is_refused(tmp_path):
@@ -172,7 +224,7 @@ def test_ranks_that_are_ahead_of_rank_0_wait_for_it():
         lines[2].send(("done", None))
         lines[1].send(("gather", b"one"))
         until(lambda: hub._ranks[2]["done"] and hub._gathering)
-        hub.begin(2, 0, lambda _came, _said: None)
+        hub.begin(2, 0, lambda *_: None)
         hub.own.send(("gather", b"zero"))
         assert hub.own.receive() == lines[1].receive() == [b"zero", b"one"]
     finally:

@@ -51,6 +51,36 @@ def test_the_first_failure_is_the_one_that_happened_first():
     )
 
 
+def failing(longrepr, at=1):
+    return rank(report("failed", when="setup", at=at, longrepr=longrepr))
+
+
+def test_a_fixture_that_does_not_exist_is_named():
+    text = "file /t/test_x.py, line 4\n  def test(nothing):\nE       fixture 'nothing' not found"
+    found = verdict(failing(text), failing(text, at=2))
+    assert found.headline == "rank 0 of 2 failed first in setup: fixture 'nothing' not found"
+    assert found.others == ("rank 1: same failure",)
+
+
+def test_ranks_that_lost_another_one_are_one_line():
+    """Each names another port. The place is in the test, not in the library that raised it."""
+    lost = "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:{}. This is"
+
+    def other(port):
+        places = [("test_x.py", 12), ("/lib/python3/site-packages/torch/c10d.py", 3252)]
+        found = report("failed", at=port, message=lost.format(port), line=3252)
+        found["longrepr"]["reprtraceback"] = {
+            "reprentries": [
+                {"data": {"reprfileloc": {"path": path, "lineno": line}}} for path, line in places
+            ]
+        }
+        return rank(found)
+
+    found = verdict(other(31149), rank(report("failed")), other(39655))
+    said = "ranks 0,2: RuntimeError: the connection to another rank is lost (test_x.py:12)"
+    assert found.others == (said,)
+
+
 def test_a_crash_that_came_first():
     killed = rank(
         done=False, crash="was killed by SIGKILL", crashed_at=10, where="is in f (a.py:3)"

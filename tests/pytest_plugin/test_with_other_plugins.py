@@ -100,6 +100,10 @@ MANY = """
     @pytest.mark.ranks(2)
     def test_bad(rank):
         assert rank == 5
+
+    @pytest.mark.ranks(3)
+    def test_large(rank):
+        pass
 """
 
 pytestmark = pytest.mark.timeout(180)
@@ -124,7 +128,8 @@ def test_workers_together_run_so_many_ranks_at_a_time(tmp_path):
     more = {"NOTES": str(notes)}
     found = run(tmp_path, "-n", "2", "--ranks-at-once", "2", env=more, test_a=MANY)
     expected = {f"test_many[{n}]": "passed" for n in range(6)} | {"test_bad": "failure"}
-    assert found.outcomes == expected, found.text
+    assert found.outcomes == {**expected, "test_large": "passed"}, found.text
+    assert "test has 3 ranks, more than --ranks-at-once allows (2): it runs while" in found.text
     assert "same line: assert " in found.text
     at_once, most = 0, 0
     for sign in notes.read_text():

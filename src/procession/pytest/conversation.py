@@ -13,9 +13,8 @@ from functools import partial
 
 from procession.explain.report import what_happened
 from procession.explain.stacks.merge import format as format_stacks
-from procession.explain.stacks.merge import from_dict, said_of
 from procession.pytest import processes
-from procession.pytest.stackframes import of_test
+from procession.pytest.stackframes import noted
 from procession.pytest.verdict import place_of_failure
 from procession.values.errors import Outcome, ProcessionError
 
@@ -127,8 +126,11 @@ class Conversation:
             self._of.reply(self._debugger, True, self._terminal)
         elif messages or not open_:
             self._came["stopped"] = True
-            self._ending = True
-            self._group.kill(wait=False)
+            if open_ and not self._ending:
+                self._end()
+            else:  # nobody is there to be told where the ranks were
+                self._ending = True
+                self._group.kill(wait=False)
 
     def _hear(self, rank: int) -> None:
         line = self._of.lines.get(rank)
@@ -267,12 +269,9 @@ class Conversation:
         came, end = self._came, self._group.end
         if end is not None:
             stacks = self._stacks or self._group.stacks_of_failure()
-            stacks = [{**each, "frames": of_test(each["frames"])} for each in stacks]
-            if came["timeout"] or came["lingered"]:
+            stacks = noted(stacks, self._ranks)
+            if stacks and (came["timeout"] or came["lingered"] or came["stopped"]):
                 came["stacks"] = format_stacks(stacks)
-            for data in stacks:
-                stack = from_dict(data)
-                self._ranks[stack.rank]["where"] = said_of(stack)
             for each in end.failures:
                 told = self._ranks[each.rank]
                 told["crash"] = what_happened(each)

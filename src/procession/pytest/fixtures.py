@@ -25,15 +25,17 @@ if TYPE_CHECKING:
 
 ours: Rank | None = None
 store_file = ""  # where the ranks' process groups meet; the same in all ranks
+AFTER_LIMIT = 5  # seconds: the limit of the test comes first, which says where all ranks were
 LONGEST = 365 * 86400  # seconds; torch's clocks count nanoseconds in 64 bits
 _groups: Counter[str] = Counter()  # by file, the default process groups that this process has made
 
 
 def _rank_of(request: pytest.FixtureRequest) -> Rank:
     if ours is None:
-        raise pytest.UsageError(
+        pytest.fail(
             f"the fixture {request.fixturename!r} is for tests with ranks: mark the test with "
-            "@pytest.mark.ranks(n)"
+            "@pytest.mark.ranks(n)",
+            pytrace=False,
         )
     return ours
 
@@ -68,6 +70,7 @@ def per_rank(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     mine = _rank_of(request)
 
     def choose(values: Any) -> Any:
+        __tracebackhide__ = True
         if len(values) != mine.size:
             raise ValueError(f"per_rank: {len(values)} values for {mine.size} ranks")
         return values[mine.number]
@@ -109,6 +112,7 @@ def process_group(request: pytest.FixtureRequest) -> Iterator[Any]:
     Its backend is gloo, or what the mark says: `ranks(4, backend="nccl")`. In ranks that are kept
     it lives as long as they do.
     """
+    __tracebackhide__ = True
     mine = _rank_of(request)
     dist: Any = import_module("torch.distributed")
     if not (mine.kept and dist.is_initialized()):
@@ -121,9 +125,11 @@ def process_group(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def _make_process_group(dist: Any, mine: Rank) -> None:
+    __tracebackhide__ = True
     from datetime import timedelta
 
-    limit = timedelta(seconds=min(mine.timeout or 1800, LONGEST))
+    seconds = mine.timeout + AFTER_LIMIT if mine.timeout else 1800
+    limit = timedelta(seconds=min(seconds, LONGEST))
     _groups[store_file] += 1
     store = dist.FileStore(store_file)
     store.set_timeout(limit)

@@ -6,8 +6,10 @@ ranks run the same items one after the other, and report here when they are done
 goes on first, and says whether the others go on, too. A thread serves them, because rank 0 runs
 tests as well: while it waits for the others in a collective, their messages must be read.
 
-No rank can be ended alone: if a rank has failed and others wait for it, or the time is over, the
-only way is to end the session, which the launcher notices.
+No rank can be ended alone: if a rank has failed or was lost and others wait for it, or the time is
+over, the only way is to end the session, which the launcher notices. So is it if the launcher ends
+this process (SIGTERM) while it runs a test: the thread hears of that by the descriptor that Python
+wakes up, also while the main thread waits in native code.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import selectors
+import signal
 import socket
 import struct
 import threading
@@ -22,6 +25,7 @@ import time
 from functools import partial
 
 from procession.pytest.wire import Line, pair
+from procession.values.ranks import format_ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +35,11 @@ if TYPE_CHECKING:
     from procession.pytest.place import Place
 
     Told = dict[str, Any]
+    # What came of the test, the pids of ranks that are not at its end, and why it is given up.
+    GiveUp = Callable[[Told, dict[int, int], str], None]
 
 ALL_THERE = 120.0  # seconds that the ranks may take to begin, and to collect the tests
+AFTER_SIGTERM = 0.5  # seconds in which rank 0 can come to the end of its test by itself
 AFTER_FAILURE = 20.0  # seconds that others have to end a test that failed in a rank
 PAUSE = 0.05  # seconds between two attempts to meet
 CREDENTIALS = struct.Struct("3i")
@@ -47,9 +54,18 @@ def _address(place: Place) -> str:
     return f"\0procession-pytest-{os.getuid()}-{digest}"
 
 
+def _credentials(peer: socket.socket) -> tuple[int, ...]:
+    return CREDENTIALS.unpack(
+        peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    )
+
+
 def _is_ours(peer: socket.socket) -> bool:
-    said = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    return CREDENTIALS.unpack(said)[1] == os.getuid()
+    return _credentials(peer)[1] == os.getuid()
+
+
+def _pid_of(peer: socket.socket) -> int:
+    return _credentials(peer)[0]
 
 
 def joined(place: Place) -> Line:
@@ -72,7 +88,7 @@ def joined(place: Place) -> Line:
 
 
 class Hub:
-    """The meeting place. own: the line of rank 0 itself."""
+    """The meeting place. own: the line of rank 0 itself. pids: of all ranks."""
 
     def __init__(self, place: Place) -> None:
         self._size = place.size
@@ -84,11 +100,16 @@ class Hub:
             raise NotTogether(f"somebody else is rank 0 of the same run: {e}") from None
         self._door.listen(place.size)
         self._lines: dict[int, Line] = {}
+        self.pids = {0: os.getpid()}
+        self._signals, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._heeds_end = self._giving_up = False
+        self._ends_at: float | None = None
         self._changed = threading.Condition()
         self._gathering: dict[int, bytes] = {}
         self._lost: int | None = None
+        self._lost_at = 0
         self._limit: float | None = None
-        self._give_up: Callable[[Told, str], None] = lambda _came, _said: None
+        self._give_up: GiveUp = lambda _came, _waiting, _said: None
         self._begin(place.size)
         self.own, theirs = pair()
         self._gather_all(theirs)
@@ -112,7 +133,8 @@ class Hub:
                 peer.close()
                 continue
             line = Line(peer)
-            self._lines[line.receive()[1]] = line
+            number = line.receive()[1]
+            self._lines[number], self.pids[number] = line, _pid_of(peer)
         self._door.close()
 
     def _begin(self, members: int) -> None:
@@ -125,7 +147,7 @@ class Hub:
 
     # -- what rank 0 does
 
-    def begin(self, members: int, timeout: float, give_up: Callable[[Told, str], None]) -> None:
+    def begin(self, members: int, timeout: float, give_up: GiveUp) -> None:
         """A test begins. members: how many ranks run it. give_up: when others do not end."""
         with self._changed:
             self._members = members
@@ -137,16 +159,23 @@ class Hub:
     def came(self) -> Told:
         """Wait until all ranks are done; gives what they have reported."""
         with self._changed:
-            self._changed.wait_for(lambda: self._lost or all(r["done"] for r in self._ranks))
-            if self._lost is not None:
-                told = self._ranks[self._lost]
-                told["crash"], told["crashed_at"] = "has ended", time.monotonic_ns()
+            self._changed.wait_for(self._is_over)
             came = self._told(timeout=False)
             self._limit = None
             self._begin(self._size)
             return came
 
+    def _is_over(self) -> bool:
+        """Whether all ranks are done, or rank 0 is and another one was lost."""
+        if self._giving_up:
+            return False  # another thread ends this process
+        who = self._ranks if self._lost is None else self._ranks[:1]
+        return all(told["done"] for told in who)
+
     def _told(self, timeout: bool) -> Told:
+        if self._lost is not None:
+            told = self._ranks[self._lost]
+            told["crash"], told["crashed_at"] = "has ended", self._lost_at
         ranks = self._ranks[: self._members]
         return {"ranks": ranks, "timeout": timeout, "lingered": False, "left": []}
 
@@ -160,9 +189,25 @@ class Hub:
                     pass  # it is gone, which is seen elsewhere
 
     @property
-    def lost(self) -> int | None:
-        """The rank that has ended before its time, if one has."""
-        return self._lost
+    def why_over(self) -> str:
+        """Why the session cannot go on, "" if it can."""
+        lost = "" if self._lost is None else f"rank {self._lost} has ended"
+        told = "" if self._ends_at is None else "the launcher ends this session (SIGTERM)"
+        return "; ".join(filter(None, (told, lost)))
+
+    def end_with_report(self) -> None:
+        """From now on, have SIGTERM end the session with a report; from the main thread."""
+        signal.signal(signal.SIGTERM, self._wake_up)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        self._heeds_end = True
+
+    def _wake_up(self, number: int, _frame: object) -> None:
+        os.write(self._wake, bytes([number]))  # a test may have taken `set_wakeup_fd` for itself
+
+    def reported(self) -> None:
+        """The report is being written: from now on, SIGTERM has no effect."""
+        with self._changed:
+            self._heeds_end = False
 
     # -- the thread
 
@@ -170,27 +215,47 @@ class Hub:
         with selectors.DefaultSelector() as select:
             for rank, line in self._lines.items():
                 select.register(line, selectors.EVENT_READ, partial(self._hear, rank))
-            while select.get_map():
-                for key, _ in select.select(1.0):
+            heard = len(self._lines)
+            select.register(self._signals, selectors.EVENT_READ, self._hear_signals)
+            while heard:
+                for key, _ in select.select(1.0 if self._ends_at is None else 0.1):
                     if not key.data():
                         select.unregister(key.fileobj)
+                        heard -= 1
                 self._look_at_clock()
 
+    def _hear_signals(self) -> bool:
+        if signal.SIGTERM in os.read(self._signals, 4096):
+            with self._changed:
+                heeded, self._heeds_end = self._heeds_end, False
+                if heeded:
+                    self._ends_at = time.monotonic() + AFTER_SIGTERM
+                in_test = self._begun
+            if heeded and not in_test:
+                main = threading.main_thread().ident
+                assert main is not None
+                signal.pthread_kill(main, signal.SIGINT)  # no other rank waits for it
+        return True
+
     def _look_at_clock(self) -> None:
-        now = time.monotonic()
+        now, late = time.monotonic(), False
         with self._changed:
             undone = [r for r in range(self._members) if not self._ranks[r]["done"]]
-            if not undone:
+            if not undone or self._giving_up:
                 return
             if self._failed_at is not None and now > self._failed_at + AFTER_FAILURE:
                 said = f"had not ended {AFTER_FAILURE:g} s after another had failed"
             elif self._limit is not None and now > self._limit:
                 said = "had not ended in time"
+                late = True
+            elif self._begun and self._ends_at is not None and now > self._ends_at:
+                said = "had not ended when the launcher ended this session (SIGTERM)"
             else:
                 return
-            give_up, self._limit, self._failed_at = self._give_up, None, None
-            came = self._told(timeout=True)
-        give_up(came, f"rank {', '.join(map(str, undone))} {said}")
+            self._giving_up = True
+            came = self._told(timeout=late)
+            waiting = {rank: self.pids[rank] for rank in undone if rank != self._lost}
+        self._give_up(came, waiting, f"{format_ranks(undone)} {said}")
 
     def _hear(self, rank: int) -> bool:
         messages, open_ = self._lines[rank].arrived()
@@ -198,7 +263,9 @@ class Hub:
             for kind, value in messages:
                 self._take(rank, kind, value)
             if not open_ and rank and self._lost is None:
-                self._lost = rank
+                self._lost, self._lost_at = rank, time.monotonic_ns()
+                self._failed_at = self._failed_at or time.monotonic()
+                self._answer_gathering()
             self._changed.notify_all()
         return open_
 
@@ -222,7 +289,7 @@ class Hub:
         if not self._begun:
             return
         waiting = self._gathering
-        done = [rank for rank in range(self._members) if self._ranks[rank]["done"]]
+        done = [r for r in range(self._members) if self._ranks[r]["done"] or r == self._lost]
         if len(waiting) == self._members:
             answer: Any = [waiting[rank] for rank in range(self._members)]
         elif waiting and done:
@@ -239,3 +306,8 @@ class Hub:
         self._thread.join(5)
         for line in self._lines.values():
             line.close()
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.close(self._signals)
+        os.close(self._wake)

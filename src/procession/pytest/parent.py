@@ -58,6 +58,7 @@ class Parent:
         self._waiting = False  # for a template that is in a row with those of other workers
         self._files = ""  # the template's directory
         self._making = ""  # the shared fixture that is being made
+        self._interrupted: tuple[str, str] | None = None  # a test, and where its ranks were
         self._count = 0
         self._slots = slots_of(session.config)
         self._terminal = terminal.descriptors(session.config)
@@ -92,8 +93,14 @@ class Parent:
             pytest.fail(f"@pytest.mark.ranks: {wrong}", pytrace=False)
         if self._slots is not None:
             self._slots.take(request["nproc"])
+            if request["nproc"] > self._slots.most:
+                said = (
+                    f"this test has {request['nproc']} ranks, more than --ranks-at-once allows "
+                    f"({self._slots.most}): it runs while no other test in ranks does"
+                )
+                self._warn(item, said)
         try:
-            came = self._asked(request)
+            came = self._asked(request, item.nodeid)
         finally:
             if self._slots is not None:
                 self._slots.give_back()
@@ -102,8 +109,7 @@ class Parent:
         else:
             pass_on(self._config, came, item)
             if came["note"]:
-                said = pytest.PytestWarning(came["note"])
-                warn(self._config, said, str(item.path), 0, "runtest", item.nodeid)
+                self._warn(item, came["note"])
             verdict = merged(came, request["timeout"])
         self._verdicts[item] = verdict
         if verdict.outcome == "skipped":
@@ -112,6 +118,10 @@ class Parent:
             raise pytest.xfail.Exception(verdict.reason)
         if verdict.outcome == "failed" and verdict.when != "teardown":
             raise RanksFailed(verdict)
+
+    def _warn(self, item: Any, said: str) -> None:
+        warning = pytest.PytestWarning(said)
+        warn(self._config, warning, str(item.path), 0, "runtest", item.nodeid)
 
     def _tear_down(self, item: Any) -> None:
         verdict = self._verdicts.get(item)
@@ -173,8 +183,8 @@ class Parent:
         name = "".join(c if c.isalnum() else "_" for c in item.name)[:30]
         return base / f"ranks{self._count}-{name}"
 
-    def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Have the template run a test; gives what came of it."""
+    def _asked(self, request: dict[str, Any], test: str) -> dict[str, Any]:
+        """Have the template run a test; gives what came of it. test: its name."""
         self._making = ""
         for _ in range(TRIES):
             try:
@@ -192,10 +202,12 @@ class Parent:
                     break
                 # The fixture of another worker has ended what this one was waiting for.
             except BaseException:
-                self._stop()
+                self._stop(test)
                 raise
-        what = f"the shared fixture {self._making} has" if self._making else "somebody has"
-        return {"fault": f"{what} ended the process that ranks are forked from"}
+        what = "somebody has ended or stopped"
+        if self._making:
+            what = f"the shared fixture {self._making} has ended"
+        return {"fault": f"{what} the process that ranks are forked from"}
 
     def _exchanged(self, request: dict[str, Any]) -> dict[str, Any]:
         """Talk with the template until it says what came of a test. Raises EOFError, OSError."""
@@ -231,22 +243,26 @@ class Parent:
             self._line.close()
             self._line = None
 
-    def _stop(self) -> None:
-        """Have the ranks of this test ended, and wait until they are."""
-        self._exchange("stop")
+    def _stop(self, test: str) -> None:
+        """Have the ranks of a test ended, and wait until they are."""
+        came = self._exchange("stop")
+        if "stacks" in came:
+            self._interrupted = (test, came["stacks"])
         self._drop()
 
-    def _exchange(self, message: str) -> None:
-        """Say something to the template, and wait until it has done it, if it is there."""
+    def _exchange(self, message: str) -> dict[str, Any]:
+        """Say something to the template; gives what came of it, if it is there."""
         if self._line is None:
-            return
+            return {}
         self._line.sock.settimeout(ENDING)
         try:
             self._line.send(message)
-            while self._line.receive()[0] != "came":
-                pass
+            while True:
+                kind, value = self._line.receive()
+                if kind == "came":
+                    return value
         except (EOFError, OSError):
-            pass
+            return {}
 
     # -- hooks
 
@@ -289,6 +305,13 @@ class Parent:
     def pytest_timeout_cancel_timer(self, item: Any) -> bool | None:
         """Have no timer removed that was not set."""
         return True if item in self._limits else None
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say where the ranks were when a test was interrupted."""
+        if self._interrupted is not None:
+            test, stacks = self._interrupted
+            terminalreporter.section(f"where the ranks of {test} were", "_")
+            terminalreporter.write_line(stacks.rstrip())
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

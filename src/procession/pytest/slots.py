@@ -26,7 +26,7 @@ class Slots:
 
     def __init__(self, where: Path, most: int) -> None:
         self._where = where
-        self._most = most
+        self.most = most
         self._held: list[int] = []
 
     def take(self, number: int) -> None:
@@ -34,12 +34,12 @@ class Slots:
         turn = os.open(self._where / "turn", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(turn, fcntl.LOCK_EX)
-            free = list(range(self._most))
-            while len(self._held) < min(number, self._most):
+            free = list(range(self.most))
+            while len(self._held) < min(number, self.most):
                 for slot in list(free):
                     if len(self._held) < number and self._took(slot):
                         free.remove(slot)
-                if len(self._held) < min(number, self._most):
+                if len(self._held) < min(number, self.most):
                     time.sleep(PAUSE)
         finally:
             os.close(turn)

@@ -1,10 +1,23 @@
-"""Leaving pytest's own frames out of stacks: people look for what the test has called."""
+"""The stacks of the ranks of a test, as its report has them.
+
+pytest's own frames are left out of them: people look for what the test has called.
+"""
 
 from __future__ import annotations
 
+import os
+
+from procession.explain.stacks.merge import from_dict, said_of
+from procession.explain.stacks.taking import Taking
+from procession.explain.stacks.text import stack_of
+from procession.system.eventloop import EventLoop
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
+
+    from procession.explain.stacks.taking import Taken
 
 RUNNERS = ("/_pytest/", "/pluggy/", "/procession/pytest/")  # files of what calls tests
 
@@ -14,9 +27,50 @@ def _is_runner(file: str) -> bool:
 
 
 def of_test(frames: list[Any]) -> list[Any]:
-    """Leave of a stack (the innermost frame first) what the test has called, if it has begun."""
-    runner = next((n for n, frame in enumerate(frames) if _is_runner(frame[0])), len(frames))
-    return frames[:runner] or frames
+    """Leave of a stack (the innermost frame first) what the test has called, if it has begun.
+
+    Of a fixture of ours (`gather`) that it has called, one frame remains.
+    """
+    runners = [_is_runner(frame[0]) for frame in frames] + [True]
+    first = runners.index(False) if False in runners else 0
+    end = runners.index(True, first)
+    if not runners[first:].count(False) or (first and end == len(frames)):
+        return frames  # it runs no test
+    return frames[max(0, first - 1) : end]
+
+
+def noted(stacks: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Note with each rank of a test where it is; gives the stacks without pytest's frames."""
+    found = [{**each, "frames": of_test(each["frames"])} for each in stacks]
+    for data in found:
+        stack = from_dict(data)
+        ranks[stack.rank]["where"] = said_of(stack)
+    return found
+
+
+def of_processes(pids: Mapping[int, int], seconds: float) -> list[dict[str, Any]]:
+    """Take the stacks of processes that offer them (`worker.stackfile`). pids: by rank."""
+    loop = EventLoop()
+    seen: list[Taken] = []
+    wanted = [(rank, pid, _pidfd(pid)) for rank, pid in sorted(pids.items())]
+    try:
+        taking = Taking(loop, wanted, seconds, lambda _: True, seen.extend)
+        taking.start()
+        while not taking.over:
+            loop.turn()
+    finally:
+        loop.close()
+        for _, _, pidfd in wanted:
+            if pidfd >= 0:
+                os.close(pidfd)
+    return [stack_of(t.rank, t.pid, t.state, t.letter, t.text).as_dict() for t in seen]
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return -1  # it has ended
 
 
 def without_runner(text: str) -> str:

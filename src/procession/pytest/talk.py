@@ -50,6 +50,7 @@ class Rank:
             pass  # the template is gone, and this process ends anyway
 
     def _ask(self, kind: str, value: Any) -> Any:
+        __tracebackhide__ = True
         with self._lock:
             try:
                 self._line.send((kind, value))
@@ -62,6 +63,7 @@ class Rank:
 
     def gather(self, value: Any) -> list[Any]:
         """Give the values of all ranks, by rank."""
+        __tracebackhide__ = True
         return [pickle.loads(each) for each in self._ask("gather", pickle.dumps(value))]
 
     def terminal(self) -> list[int]:

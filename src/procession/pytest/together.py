@@ -14,14 +14,18 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
+from _pytest.runner import SetupState
 
+from procession.explain.stacks.merge import format as format_stacks
 from procession.pytest import fixtures, inrank, renew, words
 from procession.pytest.hub import Hub, NotTogether, joined
 from procession.pytest.marks import asked_of, count_of, usual_limit
 from procession.pytest.passing import pass_on
 from procession.pytest.place import of_this_process
+from procession.pytest.stackframes import noted, of_processes
 from procession.pytest.talk import Rank
 from procession.pytest.verdict import Verdict, merged, phases_of
+from procession.worker import stackfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from procession.pytest.wire import Line
 
 NOT_TOGETHER = {"usepdb": "--pdb", "trace": "--trace", "numprocesses": "-n"}
+FOR_STACKS = 1.0  # seconds
 WRITERS = ("lfplugin", "nfplugin", "stepwiseplugin")  # of files of the session
 
 
@@ -61,6 +66,7 @@ class Together:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Meet the others; rank 0 alone writes."""
+        stackfile.offer()  # the launcher may be one that knows nothing of it
         try:
             if self._place.number:
                 renew.silence(self._config)
@@ -113,6 +119,8 @@ class Together:
         """Run all tests, in step with the other ranks."""
         if session.testsfailed and not session.config.option.continue_on_collection_errors:
             raise session.Interrupted(f"{session.testsfailed} errors during collection")
+        if self._hub is not None:
+            self._hub.end_with_report()
         mine = [item for item in session.items if self._is_mine(item)]
         # Fixtures of session scope know the number of ranks, so they do not outlive it.
         following = {a: b for a, b in pairwise(mine) if self._members(a) == self._members(b)}
@@ -135,8 +143,8 @@ class Together:
             return self._hear()
         stop = "fail" if session.shouldfail else "stop" if session.shouldstop else ""
         self._hub.release(stop)
-        if self._hub.lost is not None:
-            pytest.exit(f"rank {self._hub.lost} has ended", returncode=1)
+        if self._hub.why_over:
+            pytest.exit(self._hub.why_over, returncode=1)
         return stop
 
     def _members(self, item: Any) -> int:
@@ -175,7 +183,7 @@ class Together:
         request = {"nproc": members, "timeout": timeout, "backend": asked.backend, "method": "fork"}
         if self._hub is not None:
             item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-            give_up = partial(_give_up, item, timeout)
+            give_up = partial(self._give_up, item, timeout)
             self._hub.begin(members, timeout, give_up)
         if mine:
             rank = Rank(request, self._line, self._place.number)
@@ -201,13 +209,39 @@ class Together:
         if verdict is None:
             verdict = merged(came, timeout or 0.0)
             pass_on(self._config, came, item)
-        for report in _reports(item, verdict, phases_of(came["ranks"][0])):
-            item.ihook.pytest_runtest_logreport(report=report)
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        _report(item, verdict, came)
+
+    def _give_up(
+        self, item: Any, timeout: float, came: Any, waiting: dict[int, int], said: str
+    ) -> None:
+        """End the session in the middle of a test, with a report of what is known.
+
+        waiting: the pids of ranks that are not at the end of the test. This runs in the thread of
+        the hub, as the main thread may be where no exception reaches it. Fixtures are not torn
+        down: they may wait for other ranks.
+        """
+        try:
+            session = item.session
+            capture = self._config.pluginmanager.get_plugin("capturemanager")
+            if capture is not None:
+                capture.suspend_global_capture(in_=True)
+            came["stacks"] = format_stacks(noted(of_processes(waiting, FOR_STACKS), came["ranks"]))
+            _report(item, merged(came, timeout), came)
+            session.shouldfail = f"{said}: the session cannot go on"
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            session._setupstate = SetupState()
+            self._config.hook.pytest_sessionfinish(session=session, exitstatus=session.exitstatus)
+            reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+            if reporter is not None:
+                reporter._tw.flush()
+        finally:
+            os._exit(1)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Let pytest remove its own directories."""
+        if self._hub is not None:
+            self._hub.reported()
         if self._own_directory is not None:
             self._config._tmp_path_factory = self._own_directory
 
@@ -220,21 +254,11 @@ class Together:
             self._line.close()
 
 
-def _give_up(item: Any, timeout: float, came: Any, said: str) -> None:
-    """End the session in the middle of a test, and say what is known of it."""
-    reporter = item.config.pluginmanager.get_plugin("terminalreporter")
-    verdict = merged(came, timeout)
-    capture = item.config.pluginmanager.get_plugin("capturemanager")
-    if capture is not None:
-        capture.suspend_global_capture()
-    if reporter is not None:
-        writer = reporter._tw
-        writer.line()
-        writer.sep("_", item.nodeid)
-        words.longrepr_of(item.config, verdict).toterminal(writer)
-        writer.sep("!", f"{said}: the session cannot go on")
-        writer.flush()
-    os._exit(1)  # the main thread may be where no exception reaches it
+def _report(item: Any, verdict: Verdict, came: Any) -> None:
+    """Report a test to the session."""
+    for report in _reports(item, verdict, phases_of(came["ranks"][0])):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
 def _reports(item: Any, verdict: Verdict, own: Any) -> list[Any]:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     Told = Mapping[str, Any]
 
 STRICT = "[XPASS(strict)] "  # pytest's words for an unexpected success that counts as a failure
+# What gloo and NCCL say where another rank has gone.
+LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
+LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python")
 TEXT_OF_OTHERS = 20  # lines of the output of a rank that is not the one to blame
 
 
@@ -207,6 +210,8 @@ def _message(report: Told) -> str:
     crash = _crash(report)
     text = crash["message"] if crash else str(report["longrepr"])
     lines = text.strip().splitlines() or ["no message"]
+    if not crash and lines[0].startswith("file "):  # of a fixture that does not exist: where, first
+        lines = [line[1:].strip() for line in lines if line.startswith("E ")] or lines
     # Of an error of syntax, the place comes first and what it is comes last.
     return lines[-1 if lines[0].startswith('File "') else 0][:300]
 
@@ -251,8 +256,24 @@ def _beside(report: Told, blamed: Told | None) -> str:
             asserts = crash["message"].startswith(("assert ", "AssertionError"))
             return "same assertion" if asserts else "same failure"
         return f"same line: {_message(report)}"
-    at = f" ({os.path.basename(crash['path'])}:{crash['lineno']})" if crash else ""
-    return f"{_message(report)}{at}"
+    if not crash and blamed is not None and report["longrepr"] == blamed["longrepr"]:
+        return "same failure"
+    at = f" ({_line_of(report, crash)})" if crash else ""
+    message = _message(report)
+    if any(words in message for words in LOST_PEER):  # each with the port of its own connection
+        return f"{message.partition(':')[0]}: the connection to another rank is lost{at}"
+    return f"{message}{at}"
+
+
+def _line_of(report: Told, crash: Told) -> str:
+    """Say in which line a rank failed: of its own code, if a library has raised the exception."""
+    path, number = crash["path"], crash["lineno"]
+    for entry in reversed(report["longrepr"].get("reprtraceback", {}).get("reprentries", ())):
+        place: Any = entry["data"].get("reprfileloc")
+        if place is not None and not any(part in place["path"] for part in LIBRARIES):
+            path, number = place["path"], place["lineno"]
+            break
+    return f"{os.path.basename(path)}:{number}"
 
 
 def _output(ranks: Sequence[Told], first: int | None) -> tuple[tuple[str, str], ...]:

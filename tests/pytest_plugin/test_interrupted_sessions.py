@@ -1,0 +1,85 @@
+"""Tests in ranks that are interrupted by Ctrl-C, or whose launcher is stopped."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from pytestruns import QUIET
+
+from support import until
+
+ENDLESS = """
+    import os
+    import time
+
+    import pytest
+
+    @pytest.mark.ranks(2)
+    def test_endless(rank):
+        open(os.environ["NOTES"] + str(rank), "w").close()
+        while True: time.sleep(1)
+"""
+STOPPED = """
+    import os
+    import signal
+
+    import pytest
+
+    @pytest.mark.ranks(2)
+    def test_stops_what_it_comes_from(rank):
+        if rank == 0:
+            with open(f"/proc/{os.getppid()}/stat") as f:
+                os.kill(int(f.read().rpartition(")")[2].split()[1]), signal.SIGSTOP)
+        signal.pause()
+
+    @pytest.mark.ranks(2)
+    def test_next(rank):
+        pass
+"""
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def session(tmp_path):
+    """Start pytest on a file with a test; gives the process. NOTES: where ranks note something."""
+
+    def start(text):
+        (tmp_path / "test_a.py").write_text(textwrap.dedent(text))
+        (tmp_path / "pytest.ini").touch()
+        started = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *QUIET, f"--basetemp={tmp_path}/base"],
+            cwd=tmp_path,
+            env={**os.environ, "NOTES": str(tmp_path / "notes")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        processes.append(started)
+        return started
+
+    processes = []
+    yield start
+    for each in processes:
+        with each:
+            each.kill()
+
+
+def test_ctrl_c_says_where_the_ranks_were(tmp_path, session):
+    pytest_ = session(ENDLESS)
+    until(lambda: len(list(tmp_path.glob("notes?"))) == 2)
+    pytest_.send_signal(signal.SIGINT)
+    said, _ = pytest_.communicate(timeout=60)
+    assert pytest_.returncode == pytest.ExitCode.INTERRUPTED
+    assert "where the ranks of test_a.py::test_endless were" in said
+    assert "2 ranks [0-1] are in test_endless (test_a.py:10)" in said
+
+
+def test_a_launcher_that_is_stopped_costs_one_test(session):
+    said, _ = session(STOPPED).communicate(timeout=90)
+    assert "somebody has ended or stopped the process that ranks are forked from" in said
+    assert "1 failed, 1 passed" in said
