@@ -1,5 +1,10 @@
-"""4 ranks × 100 MB of lines of 80 bytes, to files and console: what it costs us, and the ranks."""
+"""4 ranks × 100 MB of lines of 80 bytes, to files and console: what it costs us, and the ranks.
 
+Also one rank with a core to spare: the rank has a CPU for itself, and the launching side and who
+reads the console have another one.
+"""
+
+import os
 import subprocess
 from pathlib import Path
 
@@ -19,14 +24,24 @@ def slowest(directory: Path, ranks: int) -> float:
     return max(seconds)
 
 
+def _cpus(ranks: int) -> tuple[list[str], list[str]]:
+    """Say where one rank runs, as an argument of its program, and where all others do."""
+    if ranks > 1:
+        return [], []
+    own, other, *_ = sorted(os.sched_getaffinity(0))
+    return [str(own)], ["taskset", "--cpu-list", str(other)]
+
+
 def shown(plan: Plan, way: str, ranks: int, megabytes: int) -> tuple[float, float]:
     """Give the launching side's CPU seconds per GB, and the seconds of the slowest rank."""
     at, logs = plan.directory(), plan.directory()
-    writer = [program("write_lines"), str(megabytes), str(at)]
-    command = [PYTHON, program("launch_logged"), way, str(ranks), str(logs), *writer]
-    with subprocess.Popen(["wc", "-l"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as console:
-        subprocess.run(command, stdout=console.stdin, check=True, timeout=PATIENCE)
-        lines = int(console.communicate()[0])
+    own, others = _cpus(ranks)
+    writer = [program("write_lines"), str(megabytes), str(at), *own]
+    command = [*others, PYTHON, program("launch_logged"), way, str(ranks), str(logs), *writer]
+    console = [*others, "wc", "-l"]
+    with subprocess.Popen(console, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        subprocess.run(command, stdout=reader.stdin, check=True, timeout=PATIENCE)
+        lines = int(reader.communicate()[0])
     expected = ranks * int(megabytes * 1e6) // LINE
     if lines != expected:
         raise RuntimeError(f"{way}: {lines} of {expected} lines came to the console")
@@ -36,7 +51,7 @@ def shown(plan: Plan, way: str, ranks: int, megabytes: int) -> tuple[float, floa
 
 def alone(plan: Plan, ranks: int, megabytes: int) -> tuple[float, float]:
     at, files = plan.directory(), plan.directory()
-    writer = [PYTHON, program("write_lines"), str(megabytes), str(at)]
+    writer = [PYTHON, program("write_lines"), str(megabytes), str(at), *_cpus(ranks)[0]]
     run([PYTHON, limit("write_files"), str(ranks), str(files), *writer])
     for file in files.iterdir():
         file.unlink()  # memory that the next one may need

@@ -9,7 +9,9 @@ import threading
 import time
 from pathlib import Path
 
-KINDS = ("a lock", "the GIL, held in C", "SIGSTOP", "a disk")
+from chaos import frozen
+
+KINDS = ("a lock", "the GIL, held in C", "SIGSTOP", "a disk", "a frozen file system")
 PLACES = KINDS[:2]  # those that show by where the rank is, and not by the state of its process
 STEPS = 10
 
@@ -47,6 +49,10 @@ def _hang(place: str, kind: str) -> None:
     elif kind == "a disk":
         Path(place, "command").write_text("hang")
         with open(f"{place}/disk/data", "wb", buffering=0) as f:
+            f.write(b"x")
+    elif kind == "a frozen file system":
+        with open(f"{place}/disk/data", "wb", buffering=0) as f:
+            frozen.freeze(Path(place, "disk"))
             f.write(b"x")
     else:
         mutex = ctypes.create_string_buffer(64)

@@ -1,4 +1,7 @@
-"""A rank hangs: at a lock, in C with the GIL held, stopped, or in a disk that does not answer."""
+"""A rank hangs: at a lock, in C with the GIL held, stopped, or in a write that does not return.
+
+That is one to a disk that does not answer, or to a file system that was frozen.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import procession
-from chaos import fuse
+from chaos import frozen, fuse
 from chaos.programs import hanging
 from chaos.row import SLOW, Row, Trial
 from chaos.runner import ROOT
@@ -21,13 +24,15 @@ SAID = {
     "the GIL, held in C": r"(is|waits) in ",
     "SIGSTOP": r"is stopped \(as by SIGSTOP",
     "a disk": r"is in uninterruptible sleep",
+    "a frozen file system": r"is in uninterruptible sleep",
 }
 
 
 def strike(trial: Trial) -> None:
     """Run a group of which one rank hangs, and look at what is said of it."""
     chance, work = trial.chance, trial.place / "work"
-    kinds = hanging.KINDS if fuse.possible() else hanging.KINDS[:-1]
+    to_be_had = {"a disk": fuse.possible, "a frozen file system": frozen.possible}
+    kinds = [kind for kind in hanging.KINDS if to_be_had.get(kind, lambda: True)()]
     kind, nproc = chance.choice(kinds), chance.randrange(2, 6)
     loser, by = chance.randrange(nproc), chance.choice(("beats", "silence"))
     if kind in hanging.PLACES:
@@ -48,9 +53,14 @@ def strike(trial: Trial) -> None:
             noticed.append(time.monotonic())
         elif event.kind == "stop_sent":  # after the stacks and states were taken
             (work / "command").write_text("")  # so that the rank in the disk can be ended
+            frozen.thaw(disk)
 
     hang = procession.Hang(timeout=LIMIT) if by == "beats" else procession.Hang(silence=LIMIT)
-    around = fuse.mounted(disk, work / "command") if kind == "a disk" else contextlib.nullcontext()
+    around = contextlib.nullcontext()
+    if kind == "a disk":
+        around = fuse.mounted(disk, work / "command")
+    elif kind == "a frozen file system":
+        around = frozen.mounted(disk)
     with around:
         try:
             procession.run(
@@ -98,11 +108,12 @@ def _judge(trial: Trial, failed: Any, kind: str, loser: int, nproc: int) -> None
 
 
 ROW = Row(
-    fault="a rank of 2 to 5 hangs: at a lock, in C with the GIL held, by SIGSTOP, in a disk that "
-    "does not answer (uninterruptible); the others go on or wait for it",
+    fault="a rank of 2 to 5 hangs: at a lock, in C with the GIL held, by SIGSTOP, in a write "
+    "to a disk that does not answer or to a file system that is frozen (fsfreeze); the others go on "
+    "or wait for it",
     holds="that rank is named; noticed within the limit + 1 s; a stack or state of each rank",
-    full=400,
-    trials=67,
+    full=500,
+    trials=84,
     short=4,
     strike=strike,
     limit=60 * SLOW,

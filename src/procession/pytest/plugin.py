@@ -5,10 +5,12 @@ Everything else is imported when a session has tests with ranks.
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 
 from procession.pytest import fixtures
-from procession.pytest.marks import COUNT, FORM, asked_of
+from procession.pytest.marks import COUNT, FORM, MOST, asked_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,10 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
+    if text.isdecimal() and len(text) < 10 and 1 <= int(text) <= MOST:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"a count of ranks is 1 to {MOST}, not {text!r}")
 
 
 @pytest.hookimpl(tryfirst=True)
