@@ -86,6 +86,8 @@ def test_to_leave_the_debugger_ends_the_session(tmp_path):
     found = run(tmp_path, "--pdb", test_a=TESTS)  # its input is at its end
     assert "rank 1 of 3 failed first" in found.text
     assert "Exit: Quitting debugger" in found.text
+    assert "1 failed" in found.text
+    assert found.outcomes == {"test_one": "failure"}
     assert found.code == pytest.ExitCode.INTERRUPTED
 
 

@@ -1,6 +1,7 @@
 """`--ranks-from-environment`: the ranks of a launcher run one session, with one report."""
 
 import os
+import re
 import threading
 
 import pytest
@@ -76,7 +77,11 @@ STUCK = """
     def test_stuck(rank):
         if rank == 1:
             raise ValueError("only this one")
+        print("hangs")
         time.sleep(600)
+
+    def test_next():
+        pass
 """
 
 pytestmark = pytest.mark.timeout(120)
@@ -114,8 +119,8 @@ def test_a_session_of_three_ranks_has_one_report(tmp_path):
 def test_a_test_that_hangs_ends_the_session(tmp_path):
     found = run(tmp_path, "--ranks-from-environment", prefix=launched(2), test_a=STUCK)
     assert "rank 1 of 2 failed first: ValueError: only this one" in found.text
-    assert "rank 0 had not ended in time: the session cannot go on" in found.text
-    assert "rank 0: ended while in test_stuck (test_a.py:10)" in found.part("test_stuck")
+    assert "rank 0 had not ended in time: the session cannot go on; 1 not run" in found.text
+    assert "rank 0: ended while in test_stuck (test_a.py:11)" in found.part("test_stuck")
     assert "rank 1 of 2 failed first: ValueError: only this one" in found.message("test_stuck")
     assert "FAILED test_a.py::test_stuck" in found.text.partition("short test summary")[2]
     assert found.code == 1
@@ -169,6 +174,54 @@ def test_a_session_that_its_launcher_ends_has_a_report(tmp_path):
     )
     assert found.outcome("test_first") == "passed", found.text
     assert "test_a.py:8: KeyboardInterrupt" in found.text
+
+
+def test_an_interrupted_session_says_where_its_ranks_were(tmp_path):
+    found = run(
+        tmp_path,
+        "--ranks-from-environment",
+        prefix=("timeout", "--signal=INT", "5", *launched(2)),
+        test_a="""
+        import time
+
+        import pytest
+
+        @pytest.mark.ranks(2)
+        def test_long():
+            time.sleep(600)
+        """,
+    )
+    assert "where the ranks of test_a.py::test_long were" in found.text
+    assert "2 ranks [0-1] are in test_long (test_a.py:8)" in found.text
+    assert "KeyboardInterrupt" in found.text
+
+
+def test_rank_0_alone_ends_with_the_verdict(tmp_path):
+    """The others would be taken for the failure that the launcher reports."""
+    text = """
+        import pytest
+
+        @pytest.mark.ranks(3)
+        def test_fails():
+            raise AssertionError
+    """
+    found = run(tmp_path, "--ranks-from-environment", prefix=launched(3), test_a=text)
+    assert found.code == 1
+    assert re.search(r"failed: rank 0 of 3 \(pid \d+\) exited with code 1", found.text)
+
+
+def test_a_session_in_each_rank_of_a_launcher_is_warned_of(tmp_path):
+    text = """
+        import pytest
+
+        @pytest.mark.ranks(2)
+        def test_good():
+            pass
+    """
+    found = run(tmp_path, prefix=launched(2), test_a=text)
+    assert "this is rank 1 of 2 that a launcher has started" in found.text
+    found = run(tmp_path, prefix=launched(1), test_a=text)
+    assert "that a launcher has started" not in found.text
 
 
 def test_without_a_launcher_it_is_refused(tmp_path):

@@ -139,8 +139,10 @@ def test_time_is_over():
 
 
 def test_what_was_left_behind_fails_a_test_that_passed():
-    found = verdict(rank(report()), rank(report()), left=["pid 7 (sleep)"])
-    assert found.headline == "the test left a process behind: pid 7 (sleep)"
+    leaving = rank(report())
+    leaving["left"] = ["pid 7 (sleep)"]
+    found = verdict(rank(report()), leaving, left=["pid 7 (sleep)"])  # seen twice
+    assert found.headline == "the test left a process behind: pid 7 (sleep) of rank 1"
     both = verdict(rank(report("failed")), rank(report()), left=["pid 7 (sleep)", "pid 8 (x)"])
     assert both.headline == "rank 0 of 2 failed first: assert 1 == 2"
     assert both.others[-3:] == (

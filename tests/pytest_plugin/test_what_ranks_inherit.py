@@ -1,6 +1,11 @@
 """What ranks have of pytest's process, what they leave, and what is said of both."""
 
+import textwrap
+
+import pytest
 from pytestruns import run
+
+import procession.pytest
 
 STATE = """
     import os
@@ -46,6 +51,7 @@ LEFT = """
     import concurrent.futures
     import multiprocessing
     import subprocess
+    import threading
     import time
 
     import pytest
@@ -72,6 +78,23 @@ LEFT = """
     def test_fixture_that_starts_a_process(starting):
         raise AssertionError("never")
 
+    @procession.pytest.shared()
+    def going_on():
+        threading.Thread(target=threading.Event().wait, name="endless").start()
+
+    @pytest.mark.ranks(2)
+    def test_fixture_that_starts_a_thread(going_on):
+        raise AssertionError("never")
+
+    @pytest.mark.ranks([2, 2])
+    def test_twice():
+        raise AssertionError("never")
+
+    @pytest.mark.ranks(2)
+    def test_breakpoint(rank):
+        if rank:
+            breakpoint()
+
     @pytest.mark.ranks(2, timeout=2)
     def test_over_time(gather):
         gather(1)
@@ -92,7 +115,14 @@ def test_state_and_descriptors(tmp_path):
 def test_what_is_left_and_said(tmp_path):
     done = run(tmp_path, "--durations=1", test_a=LEFT)
     failed = {n for n, o in done.outcomes.items() if o != "passed"}
-    assert failed == {f"test_{n}" for n in ("fixture_that_starts_a_process", "over_time", "wrong")}
+    bad = ("fixture_that_starts_a_process", "fixture_that_starts_a_thread", "twice", "breakpoint",
+           "over_time", "wrong")  # fmt: skip
+    assert failed == {f"test_{n}" for n in bad}
+    said = done.message("test_fixture_that_starts_a_thread")
+    assert "the shared fixture going_on has started the thread endless" in said
+    assert "a count of ranks is given twice: [2, 2]" in done.message("test_twice")
+    said = done.message("test_breakpoint")
+    assert "rank 1 of 2 failed first: RuntimeError: breakpoint() in a rank has no terminal" in said
     text = done.text.partition("has started a process")[2]
     assert text.startswith(", which was ended: pid ")
     assert "(sleep 1000)" in text.partition(chr(10))[0]
@@ -102,3 +132,46 @@ def test_what_is_left_and_said(tmp_path):
     slowest = done.text.partition("slowest 1 durations")[2].splitlines()[1]
     assert slowest.endswith("test_a.py::test_over_time")
     assert float(slowest.split("s ")[0]) >= 2
+
+
+def test_a_shared_fixture_takes_no_options():
+    with pytest.raises(TypeError, match="of the whole session, and takes no scope"):
+        procession.pytest.shared(scope="module")
+
+
+TORCH = """
+    import os
+
+    with open(os.environ["NOTES"], "a") as notes:
+        notes.write("!")
+
+    class cuda:
+        device_count = staticmethod(lambda: 0)
+
+    class backends:
+        class cuda:
+            is_built = staticmethod(lambda: True)
+
+    device = str
+    set_num_threads = print
+"""
+
+
+def test_torch_is_imported_once_for_our_fixtures(tmp_path):
+    """The tests do not import it themselves."""
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text(textwrap.dedent(TORCH))
+    (package / "distributed.py").touch()
+    notes = tmp_path / "notes"
+    test = """
+        import pytest
+
+        @pytest.mark.ranks(3)
+        @pytest.mark.parametrize("again", range(2))
+        def test_device(device, again):
+            assert device == "cpu"
+    """
+    done = run(tmp_path, env={"NOTES": str(notes)}, test_a=test)
+    assert set(done.outcomes.values()) == {"passed"}, done.text
+    assert notes.read_text() == "!"

@@ -67,6 +67,12 @@ PROCESSES = """
         assert queue.get() == ("blue", None, "HERE")
         process.join()
 
+    def test_output(capfd):
+        process = multiprocessing.get_context("spawn").Process(target=print, args=("said",))
+        process.start()
+        process.join()
+        assert capfd.readouterr() == ("said\\n", "")
+
     def test_exit_code():
         process = multiprocessing.get_context("spawn").Process(target=fails)
         process.start()
@@ -120,7 +126,7 @@ def test_ranks_that_are_fresh_interpreters(tmp_path):
 def test_processes_of_tests_come_from_the_template(tmp_path):
     found = run(tmp_path, "--ranks-template", env={"LINES": "50"}, test_a=PROCESSES)
     assert set(found.outcomes.values()) == {"passed"}, found.text
-    assert len(found.outcomes) == 4
+    assert len(found.outcomes) == 5
 
 
 def test_workers_together_run_so_many_ranks_at_a_time(tmp_path):

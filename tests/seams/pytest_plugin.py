@@ -7,5 +7,6 @@ __getattr__ = lazily(
         "procession.pytest.hub": "Hub joined",
         "procession.pytest.place": "Place place_of",
         "procession.pytest.verdict": "merged",
+        "procession.pytest.wire": "pair",
     }
 )

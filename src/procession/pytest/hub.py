@@ -14,6 +14,7 @@ wakes up, also while the main thread waits in native code.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import selectors
@@ -139,6 +140,7 @@ class Hub:
 
     def _begin(self, members: int) -> None:
         self._members = members
+        self._began = time.monotonic()
         self._begun = False  # others may be ahead of rank 0, which says how many run a test
         self._ranks: list[Told] = [
             {"reports": [], "done": False, "failed_at": 0, "left": []} for _ in range(self._size)
@@ -152,6 +154,7 @@ class Hub:
         with self._changed:
             self._members = members
             self._begun = True
+            self._began = time.monotonic()
             self._limit = time.monotonic() + timeout if timeout else None
             self._give_up = give_up
             self._answer_gathering()
@@ -177,7 +180,8 @@ class Hub:
             told = self._ranks[self._lost]
             told["crash"], told["crashed_at"] = "has ended", self._lost_at
         ranks = self._ranks[: self._members]
-        return {"ranks": ranks, "timeout": timeout, "lingered": False, "left": []}
+        took = time.monotonic() - self._began
+        return {"ranks": ranks, "timeout": timeout, "lingered": False, "left": [], "took": took}
 
     def release(self, word: Any) -> None:
         """Let the others go on, and say something to them."""
@@ -303,6 +307,9 @@ class Hub:
     def close(self) -> None:
         """Let all go."""
         self.own.close()
+        for line in self._lines.values():  # they may wait for a word of this rank
+            with contextlib.suppress(OSError):
+                line.sock.shutdown(socket.SHUT_RDWR)
         self._thread.join(5)
         for line in self._lines.values():
             line.close()

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import time
+import traceback
 
 import pytest
 
-from procession.pytest import fixtures, processes, renew
+from procession.pytest import fixtures, processes, renew, subtests
 from procession.pytest.talk import Rank, introduced
 
 TYPE_CHECKING = False
@@ -91,12 +93,19 @@ def begin(config: Any, files: str) -> None:
     """Make this process a rank's own, before its first test. files: as for `run`."""
     renew.process(config, files, int(os.environ["RANK"]))
     fixtures.store_file = os.path.join(files, "store")
+    if "PYTHONBREAKPOINT" not in os.environ:
+        sys.breakpointhook = _no_terminal
     debugger = config.pluginmanager.get_plugin("pdbinvoke")
     if debugger is not None:
         from procession.pytest.postmortem import PostMortem
 
         config.pluginmanager.unregister(debugger)
         config.pluginmanager.register(PostMortem(debugger), "pdbinvoke")
+
+
+def _no_terminal(*_: Any, **__: Any) -> None:
+    __tracebackhide__ = True
+    raise RuntimeError("breakpoint() in a rank has no terminal; pytest --pdb debugs what fails")
 
 
 def run_item(item: Any, rank: Rank, request: dict[str, Any], following: Any = None) -> None:
@@ -109,15 +118,19 @@ def run_here(item: Any, rank: Rank, following: Any) -> None:
     """Run one item in this process, and report its outcome."""
     fixtures.ours = rank
     report_here(item.config)
-    _reporter.begin(rank, following)
+    _reporter.begin(item, rank, following)
     try:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
     except pytest.exit.Exception as e:
         rank.tell("report", {"exit": str(e.msg), "code": e.returncode})
         rank.tell("failed", time.monotonic_ns())  # the others need not come to their end
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as e:
         said = f"raised by rank {rank.number} of {rank.size} in {item.nodeid}"
-        rank.tell("report", {"interrupt": said})
+        frames = [
+            (frame.f_code.co_filename, number, frame.f_code.co_name)
+            for frame, number in traceback.walk_tb(e.__traceback__)
+        ]
+        rank.tell("report", {"interrupt": said, "at": frames[::-1]})
         rank.tell("failed", time.monotonic_ns())
 
 
@@ -142,12 +155,15 @@ class _Reporter:
     """Stands where pytest's process has what reports: it sends on what is reported."""
 
     def __init__(self) -> None:
+        self._item: Any = None
         self._rank: Rank | None = None
         self._following: Any = None
         self._failed = False
+        self._in_phase = False
 
-    def begin(self, rank: Rank, following: Any) -> None:
+    def begin(self, item: Any, rank: Rank, following: Any) -> None:
         """A test begins, and another one follows it."""
+        self._item = item
         self._rank = rank
         self._following = following
         self._failed = False
@@ -168,6 +184,8 @@ class _Reporter:
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
         """Send each report when it is made: before the teardown, which may wait for others."""
         report = yield
+        if self._in_phase:
+            return report  # of a subtest, which reports itself
         data = item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
         data["monotonic"] = time.monotonic_ns()
         self._tell("report", data)
@@ -175,6 +193,42 @@ class _Reporter:
             self._failed = True
             self._tell("failed", data["monotonic"])
         return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
+        """A phase begins."""
+        __tracebackhide__ = True
+        return (yield from self._phase())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+        """A phase begins."""
+        __tracebackhide__ = True
+        return (yield from self._phase())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
+        """A phase begins."""
+        __tracebackhide__ = True
+        return (yield from self._phase())
+
+    def _phase(self) -> Generator[None, Any, Any]:
+        __tracebackhide__ = True
+        self._in_phase = True
+        try:
+            return (yield)
+        finally:
+            self._in_phase = False
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Send the report of a subtest: no other is logged here."""
+        if not self._in_phase or not hasattr(report, "context"):
+            return
+        config = self._item.config
+        data = config.hook.pytest_report_to_serializable(config=config, report=report)
+        data["monotonic"] = time.monotonic_ns()
+        said = {"subtest": data, "name": report.head_line}
+        self._tell("report", {**said, "fails": bool(subtests.failures_of(self._item))})
 
     def pytest_warning_recorded(
         self, warning_message: Any, when: str, nodeid: str, location: Any

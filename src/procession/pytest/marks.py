@@ -38,6 +38,8 @@ class Asked:
         for count in counts:
             if type(count) is not int or not 1 <= count <= MOST:
                 raise ValueError(f"a count of ranks is 1 to {MOST}, not {count!r}: write {FORM}")
+        if len({*counts}) < len(counts):
+            raise ValueError(f"a count of ranks is given twice: {counts}")
         if not counts:
             raise ValueError(f"an empty list of counts: write {FORM}")
         self.counts: list[int] = counts

@@ -15,7 +15,7 @@ from functools import partial
 
 import pytest
 
-from procession.pytest import spawned, terminal, words
+from procession.pytest import spawned, subtests, terminal, words
 from procession.pytest.conversation import YOURS
 from procession.pytest.keeping import Keeping
 from procession.pytest.marks import Asked, asked_of, count_of, seconds_of, usual_limit
@@ -37,11 +37,11 @@ TRIES = 4  # templates that are asked for, where other workers' fixtures may end
 
 
 class RanksFailed(Exception):
-    """A test failed in its ranks. verdict: how."""
+    """A test failed in its ranks. quits: a rank has ended the session then, why, and its code."""
 
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(verdict.headline)
-        self.verdict = verdict
+    def __init__(self, headline: str, quits: tuple[str, int | None] | None) -> None:
+        super().__init__(headline)
+        self.quits = quits
 
 
 class Parent:
@@ -52,6 +52,7 @@ class Parent:
         self._number = {item: n for n, item in enumerate(session.items)}
         self._limits: dict[Any, float] = {}
         self._verdicts: dict[Any, Verdict] = {}
+        self._quits: tuple[str, int | None] | None = None  # see `passing`
         self._keeping = Keeping(session, marked)
         self._line: Line | None = None
         self._following: Any = None  # the item that pytest runs next
@@ -108,8 +109,10 @@ class Parent:
             verdict = Verdict("failed", headline=came["fault"], certain=True)
         else:
             pass_on(self._config, came, item)
+            self._quits = came.get("quit")
             if came["note"]:
                 self._warn(item, came["note"])
+            subtests.report(item, came)
             verdict = merged(came, request["timeout"])
         self._verdicts[item] = verdict
         if verdict.outcome == "skipped":
@@ -117,7 +120,7 @@ class Parent:
         if verdict.outcome == "xfailed":
             raise pytest.xfail.Exception(verdict.reason)
         if verdict.outcome == "failed" and verdict.when != "teardown":
-            raise RanksFailed(verdict)
+            raise RanksFailed(verdict.headline, self._quits)
 
     def _warn(self, item: Any, said: str) -> None:
         warning = pytest.PytestWarning(said)
@@ -126,7 +129,7 @@ class Parent:
     def _tear_down(self, item: Any) -> None:
         verdict = self._verdicts.get(item)
         if verdict is not None and verdict.outcome == "failed" and verdict.when == "teardown":
-            raise RanksFailed(verdict)
+            raise RanksFailed(verdict.headline, self._quits)
 
     def _request(self, item: Any, asked: Asked) -> dict[str, Any]:
         config = self._config
@@ -293,6 +296,12 @@ class Parent:
             report.when = verdict.when
         return report
 
+    def pytest_exception_interact(self, call: Any) -> None:
+        """Quit when a failure has been reported, if who debugged it has quit."""
+        failed = call.excinfo.value
+        if isinstance(failed, RanksFailed) and failed.quits is not None:
+            pytest.exit(*failed.quits)
+
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self, item: Any, settings: Any) -> bool | None:
         """Take the limit that pytest-timeout has for a test with ranks: the template sees to it."""
@@ -309,9 +318,7 @@ class Parent:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the ranks were when a test was interrupted."""
         if self._interrupted is not None:
-            test, stacks = self._interrupted
-            terminalreporter.section(f"where the ranks of {test} were", "_")
-            terminalreporter.write_line(stacks.rstrip())
+            words.write_places(terminalreporter, *self._interrupted)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

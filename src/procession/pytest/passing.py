@@ -6,13 +6,19 @@ import pickle
 
 import pytest
 
+from procession.pytest.verdict import place_of_failure
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
 def pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
-    """Let the session know what ranks want it to know."""
+    """Let the session know what ranks want it to know.
+
+    A rank that ends the session after it has failed was told to by whoever debugged it: this is
+    only noted, in `came["quit"]`, for when the failure has been reported.
+    """
     warned: set[str] = set()
     for told in came["ranks"]:
         for said in told["reports"]:
@@ -22,7 +28,9 @@ def pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
                     warned.add(words + filename + str(lineno))
                     warn(config, _warning_of(body, words), filename, lineno, when, nodeid)
             elif "exit" in said:
-                pytest.exit(said["exit"], said["code"])
+                if place_of_failure(told) is None:
+                    pytest.exit(said["exit"], said["code"])
+                came["quit"] = (said["exit"], said["code"])
             elif "interrupt" in said:
                 raise KeyboardInterrupt(said["interrupt"])
     reports = [report for report in came["ranks"][0]["reports"] if "user_properties" in report]

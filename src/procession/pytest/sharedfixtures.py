@@ -26,7 +26,7 @@ values: dict[Any, Any] = {}
 failures: dict[Any, BaseException] = {}
 
 
-def shared(function: Callable[..., Any]) -> Any:
+def shared(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Make a fixture whose value is made once, before ranks are forked, and which all ranks share.
 
     function: gives the value; its parameters may only be other shared fixtures. What it changes in
@@ -34,8 +34,14 @@ def shared(function: Callable[..., Any]) -> Any:
     no process: ranks would not have them. Where it raises, each test that needs it fails with that.
 
     In tests without ranks it is a fixture of session scope. Raises TypeError for a generator: there
-    is nobody to tear its value down.
+    is nobody to tear its value down; and for the options of `pytest.fixture`, of which it takes
+    none.
     """
+    if options:
+        given = ", ".join(sorted(options))
+        raise TypeError(f"a shared fixture is of the whole session, and takes no {given}")
+    if function is None:
+        return shared
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         raise TypeError(
             f"{function.__name__}: a shared fixture returns its value, and cannot yield or await: "
@@ -45,6 +51,7 @@ def shared(function: Callable[..., Any]) -> Any:
 
     @wraps(function)
     def fixture(**needed: Any) -> Any:
+        __tracebackhide__ = True
         if function in failures:
             raise failures[function]
         if function not in values:
@@ -101,11 +108,21 @@ def make_for(item: Any, tell: Callable[[str], None]) -> bool:
 
 
 def _called(name: str, function: Callable[..., Any], needed: dict[str, Any]) -> Any:
-    """Call what a shared fixture is of. Raises RuntimeError if it has started a process."""
+    """Call what a shared fixture is of. Raises RuntimeError if it has started a process or thread.
+
+    Threads that only help (progress bars have some) are daemons, and may be missed.
+    """
+    __tracebackhide__ = True
     from procession.pytest import processes
 
-    before = processes.children_of(os.getpid())
+    before, threads = processes.children_of(os.getpid()), processes.going_on()
     value = function(**needed)
+    more = [each for each in processes.going_on() if each not in threads]
+    if more:
+        raise RuntimeError(
+            f"the shared fixture {name} has started the thread {', '.join(more)}, which the ranks "
+            "do not have: start it in a fixture of theirs"
+        )
     known = (*before, *processes.helpers())
     started = [pid for pid in processes.children_of(os.getpid()) if pid not in known]
     if not started:
@@ -125,6 +142,7 @@ def make(definition: Any, by_name: dict[str, Any]) -> None:
 
     by_name: the fixture definitions of a test.
     """
+    __tracebackhide__ = True
     if not _is_missing(definition):
         return
     function = definition.func.procession_shared

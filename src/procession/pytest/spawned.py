@@ -32,6 +32,8 @@ tracking: Any = import_module("multiprocessing.resource_tracker")
 util: Any = import_module("multiprocessing.util")
 main: Any = vars(spawn)["_main"]
 
+STATUS = 4  # which of the descriptors that a process is given is its status pipe
+
 _before: Any = None
 
 
@@ -78,14 +80,17 @@ class _Popen(popen_forkserver.Popen):
         status_read, status_write = os.pipe()
         child_read, write = os.pipe()
         own: Any = self
+        nowhere = os.open(os.devnull, os.O_RDWR)
         try:
-            given = (child_read, status_write, tracking.getfd(), *own._fds)
+            streams = (number if _is_open(number) else nowhere for number in range(3))
+            given = (*streams, child_read, status_write, tracking.getfd(), *own._fds)
             self._ask(given)
         except BaseException:
             os.close(status_read)
             os.close(write)
             raise
         finally:
+            os.close(nowhere)
             os.close(child_read)
             os.close(status_write)
         own.sentinel = status_read
@@ -95,6 +100,14 @@ class _Popen(popen_forkserver.Popen):
         with open(write, "wb") as f:
             f.write(body.getbuffer())
         own.pid = forkserver.read_signed(status_read)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def told_exit(status_write: int, status: int) -> None:
@@ -117,13 +130,16 @@ def told_pid(status_write: int, pid: int) -> None:
 def be_process(fds: list[int], variables: dict[str, str]) -> int:
     """Be the process that `_launch` asked for, in a fork of the stem; gives its exit code.
 
-    fds: where its description is read, its status pipe, the resource tracker's, and those that
-    its arguments refer to. variables: its environment.
+    fds: its standard input, output and error, where its description is read, its status pipe, the
+    resource tracker's, and those that its arguments refer to. variables: its environment.
     """
     use_variables(variables)
     from procession.system.prctl import die_with_parent
 
-    described, status_write, tracker, *inherited = fds
+    for number, fd in enumerate(fds[:3]):
+        os.dup2(fd, number)
+        os.close(fd)
+    described, status_write, tracker, *inherited = fds[3:]
     if not die_with_parent(os.getppid()):
         return 1
     os.close(status_write)

@@ -40,7 +40,12 @@ def of_test(frames: list[Any]) -> list[Any]:
 
 
 def noted(stacks: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Note with each rank of a test where it is; gives the stacks without pytest's frames."""
+    """Note with each rank of a test where it is; gives the stacks without pytest's frames.
+
+    Ranks that are done with it are left out, unless all are.
+    """
+    if not all(told["done"] for told in ranks):
+        stacks = [each for each in stacks if not ranks[each["rank"]]["done"]]
     found = [{**each, "frames": of_test(each["frames"])} for each in stacks]
     for data in found:
         stack = from_dict(data)

@@ -36,6 +36,7 @@ import signal
 import socket
 import sys
 from functools import partial
+from importlib import import_module
 
 from procession.pytest import identity, maker, renew, spawned
 from procession.pytest.forks import be, forked
@@ -183,6 +184,7 @@ class _Waiting:
     def run(self) -> None:
         """Wait for wishes until pytest is gone; then end what tests have started from here."""
         os.setsid()  # Ctrl-C is for pytest, which says what follows from it
+        _import_torch(self._session)
         gc.collect()
         gc.freeze()  # a collection in a rank must not touch, and so copy, what all share
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
@@ -268,7 +270,7 @@ class _Waiting:
         if not pid:
             be(partial(self._be, wish, value, fds))
         if wish == "process":
-            status = os.dup(fds[1])
+            status = os.dup(fds[spawned.STATUS])
             self._processes[pid] = (status, owner)
             spawned.told_pid(status, pid)
 
@@ -306,6 +308,24 @@ class _Waiting:
                 self._maker.end()
             elif pid in self._processes:
                 spawned.told_exit(self._processes.pop(pid)[0], status)
+
+
+def _import_torch(session: Any) -> None:
+    """Import torch if our fixtures need it: otherwise each rank of each test would.
+
+    It is not imported before the fork: pytest's own process does not need it.
+    """
+    wanted = {"process_group", "device"}
+    if "torch" in sys.modules or not any(
+        wanted.intersection(getattr(item, "fixturenames", ()))
+        for item in session.items
+        if item.get_closest_marker("ranks")
+    ):
+        return
+    try:
+        import_module("torch.distributed")
+    except Exception:
+        pass  # the ranks say it
 
 
 def _wake_up(_number: int, _frame: object) -> None:

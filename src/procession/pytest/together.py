@@ -10,6 +10,7 @@ with their MPI or CUDA contexts: they are not fresh, and a test that hangs ends 
 from __future__ import annotations
 
 import os
+import stat
 from functools import partial
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ import pytest
 from _pytest.runner import SetupState
 
 from procession.explain.stacks.merge import format as format_stacks
+from procession.explain.stacks.text import Stack
 from procession.pytest import fixtures, inrank, renew, words
 from procession.pytest.hub import Hub, NotTogether, joined
 from procession.pytest.marks import asked_of, count_of, usual_limit
@@ -29,6 +31,7 @@ from procession.worker import stackfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Any
 
     from procession.pytest.place import Place
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 NOT_TOGETHER = {"usepdb": "--pdb", "trace": "--trace", "numprocesses": "-n"}
 FOR_STACKS = 1.0  # seconds
+MOST_OUTPUT = 1 << 20  # bytes of a stream of a rank
 WRITERS = ("lfplugin", "nfplugin", "stepwiseplugin")  # of files of the session
 
 
@@ -62,6 +66,7 @@ class Together:
         self._hub: Hub | None = None
         self._line: Line | None = None
         self._own_directory: Any = None
+        self._interrupted: tuple[str, str] | None = None  # a test, and where its ranks were
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -136,6 +141,11 @@ class Together:
                 raise session.Interrupted(session.shouldstop)
         return True
 
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say where the ranks were when a test was interrupted."""
+        if self._interrupted is not None:
+            words.write_places(terminalreporter, *self._interrupted)
+
     def _in_step(self, session: Any) -> str:
         """Agree whether to go on."""
         assert self._line is not None
@@ -208,6 +218,9 @@ class Together:
             item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         if verdict is None:
             verdict = merged(came, timeout or 0.0)
+            places = _places(came["ranks"])
+            if places.strip():
+                self._interrupted = (item.nodeid, places)
             pass_on(self._config, came, item)
         _report(item, verdict, came)
 
@@ -225,9 +238,14 @@ class Together:
             capture = self._config.pluginmanager.get_plugin("capturemanager")
             if capture is not None:
                 capture.suspend_global_capture(in_=True)
+            for rank, pid in waiting.items():
+                if rank:
+                    came["ranks"][rank]["output"] = _output_of(pid)
             came["stacks"] = format_stacks(noted(of_processes(waiting, FOR_STACKS), came["ranks"]))
             _report(item, merged(came, timeout), came)
-            session.shouldfail = f"{said}: the session cannot go on"
+            left = len(session.items) - session.items.index(item) - 1
+            unrun = f"; {left} not run" if left else ""
+            session.shouldfail = f"{said}: the session cannot go on{unrun}"
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
             session._setupstate = SetupState()
             self._config.hook.pytest_sessionfinish(session=session, exitstatus=session.exitstatus)
@@ -237,13 +255,19 @@ class Together:
         finally:
             os._exit(1)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        """Let pytest remove its own directories."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: Any) -> Generator[None]:
+        """Let pytest remove its own directories, and rank 0 tell what the tests came to.
+
+        A launcher ends all ranks when the first one ends with another code than 0.
+        """
         if self._hub is not None:
             self._hub.reported()
         if self._own_directory is not None:
             self._config._tmp_path_factory = self._own_directory
+        yield
+        if self._place.number and session.exitstatus == pytest.ExitCode.TESTS_FAILED:
+            session.exitstatus = pytest.ExitCode.OK
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
@@ -252,6 +276,34 @@ class Together:
             self._hub.close()
         elif self._line is not None:
             self._line.close()
+
+
+def _places(ranks: list[dict[str, Any]]) -> str:
+    """Say where ranks were that were interrupted, "" if none was."""
+    stacks = [
+        Stack(rank, None, frames=tuple(map(tuple, said["at"]))).as_dict()
+        for rank, told in enumerate(ranks)
+        for said in told["reports"]
+        if "interrupt" in said
+    ]
+    return format_stacks(noted(stacks, [{**told, "done": False} for told in ranks]))
+
+
+def _output_of(pid: int) -> list[tuple[str, str]]:
+    """Read what another rank has written in this test: to the files by which pytest captures."""
+    found: list[tuple[str, str]] = []
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        path = f"/proc/{pid}/fd/{fd}"
+        try:
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                continue  # it is not captured
+            with open(path, "rb") as f:
+                text = f.read(MOST_OUTPUT).decode(errors="replace")
+        except OSError:
+            continue  # it has ended
+        if text:
+            found.append((f"Captured {name}", text))
+    return found
 
 
 def _report(item: Any, verdict: Verdict, came: Any) -> None:

@@ -72,8 +72,8 @@ def merged(came: Told, limit: float) -> Verdict:
     else:
         verdict = _of_agreement(ranks, own)
     # An orphan may be seen twice: below its rank, and when that is gone, below its forkserver.
-    found_left = [line for told in ranks for line in told["left"]] + list(came["left"])
-    left = list(dict.fromkeys(found_left))
+    whose = {line: f"{line} of rank {r}" for r, told in enumerate(ranks) for line in told["left"]}
+    left = list(dict.fromkeys([*whose.values(), *(whose.get(line, line) for line in came["left"])]))
     if left:
         said = f"the test left {'a process' if len(left) == 1 else f'{len(left)} processes'} behind"
         lines = (f"{said}, ended now:", *(f"  {line}" for line in left))
@@ -100,8 +100,11 @@ def phases_of(told: Told) -> list[Told]:
 def _own(told: Told) -> tuple[str, str]:
     """Say what the test came to in one rank, and why: the outcome and the reason.
 
-    "ended": it did not come to its end, and others are the reason.
+    "ended": it did not come to its end, and others are the reason. "absent": it is not one of this
+    rank (see `subtests`).
     """
+    if told.get("absent"):
+        return "absent", ""
     if "crash" in told:
         return "failed", f"{told['crash']}, after its test" if told["done"] else told["crash"]
     outcome, reason = "passed", ""
@@ -185,14 +188,16 @@ def _of_lingering(ranks: Sequence[Told]) -> Verdict:
 
 
 def _of_agreement(ranks: Sequence[Told], own: list[tuple[str, str]]) -> Verdict:
-    outcomes = {outcome for outcome, _ in own}
+    present = {rank: each for rank, each in enumerate(own) if each[0] != "absent"}
+    outcomes = dict(present.values())
     if len(outcomes) == 1:
-        outcome = outcomes.pop()
+        outcome, _ = outcomes.popitem()
         if outcome == "ended":
             return _failure("the ranks were ended before their test was over")
-        return Verdict(outcome, reason=own[0][1], sections=_output(ranks, None))
+        reason = next(iter(present.values()))[1]
+        return Verdict(outcome, reason=reason, sections=_output(ranks, None))
     which: dict[str, list[int]] = {}
-    for rank, (outcome, reason) in enumerate(own):
+    for rank, (outcome, reason) in present.items():
         why = f" ({reason})" if reason else ""
         said = {"skipped": f"skipped it{why}", "xfailed": f"failed as expected{why}"}
         said |= {"ended": "were ended"}
@@ -226,7 +231,7 @@ def _lines(ranks: Sequence[Told], own: list[tuple[str, str]], first: int | None)
     fates: dict[str, list[int]] = {}
     blamed = None if first is None else _failing(ranks[first])
     for rank, (outcome, reason) in enumerate(own):
-        if rank == first:
+        if rank == first or outcome == "absent":
             continue
         told, report = ranks[rank], _failing(ranks[rank])
         if "crash" in told:
@@ -260,9 +265,13 @@ def _beside(report: Told, blamed: Told | None) -> str:
         return "same failure"
     at = f" ({_line_of(report, crash)})" if crash else ""
     message = _message(report)
-    if any(words in message for words in LOST_PEER):  # each with the port of its own connection
+    if _has_lost_another(report):  # each names the port of its own connection
         return f"{message.partition(':')[0]}: the connection to another rank is lost{at}"
     return f"{message}{at}"
+
+
+def _has_lost_another(report: Told) -> bool:
+    return any(words in _message(report) for words in LOST_PEER)
 
 
 def _line_of(report: Told, crash: Told) -> str:
@@ -282,8 +291,10 @@ def _output(ranks: Sequence[Told], first: int | None) -> tuple[tuple[str, str], 
     order = [*([] if first is None else [first]), *(r for r in range(len(ranks)) if r != first)]
     for rank in order:
         told = ranks[rank]
-        phases = phases_of(told)
+        phases, failing = phases_of(told), _failing(told)
         sections = [tuple(each) for each in (phases[-1]["sections"] if phases else ())]
+        if first not in (None, rank) and failing is not None and _has_lost_another(failing):
+            sections = [each for each in sections if "log" not in each[0]]  # torch logs it again
         for title, text in (*sections, *told.get("output", ())):
             kept = text
             if first is not None and rank != first:

@@ -29,6 +29,7 @@ class Line:
         self.sock = sock
         self._got = bytearray()
         self._pid = 0
+        self._has_ended = False  # the process at the other end: nothing more is sent
         self._pidfd = -1
 
     def fileno(self) -> int:
@@ -43,8 +44,10 @@ class Line:
         """
         try:
             self._pid, self._pidfd = pid, os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._has_ended = True
         except OSError:
-            pass  # refused, or it has ended: then the line must do
+            pass  # refused: then the line must do
 
     def send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
         """Send a message, with descriptors beside it. Raises OSError if the other end is gone."""
@@ -99,7 +102,12 @@ class Line:
     def _read(self, flags: int = 0) -> bool:
         if self._pidfd >= 0 and not flags and not self._comes():
             return False
-        data = self.sock.recv(1 << 16, flags)
+        try:
+            data = self.sock.recv(1 << 16, flags | socket.MSG_DONTWAIT * self._has_ended)
+        except BlockingIOError:
+            if flags:
+                raise
+            return False
         self._got += data
         return bool(data)
 

@@ -1,0 +1,68 @@
+"""Subtests in ranks: those of one name are one, with one verdict."""
+
+import os
+
+import pytest
+from pytestruns import run
+
+from seams.pytest_plugin import pair
+
+TESTS = """
+    import unittest
+
+    import pytest
+
+    @pytest.mark.ranks(3)
+    def test_fixture(rank, subtests):
+        for number in range(3):
+            with subtests.test("even", number=number):
+                assert number != 1 or rank == 0
+        with subtests.test(rank=rank):
+            assert rank < 2
+
+    @pytest.mark.ranks(2)
+    class TestCase(unittest.TestCase):
+        def test_unittest(self):
+            for number in range(3):
+                with self.subTest(number=number):
+                    assert number < 2
+"""
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_subtests_of_one_name_have_one_verdict(tmp_path):
+    pytest.importorskip("_pytest.subtests", reason="pytest has subtests since 9.0")
+    found = run(tmp_path, "-v", test_a=TESTS)
+    summary = found.text.partition("short test summary")[2].splitlines()
+    bad = [line for line in summary if line.startswith(("SUBFAILED", "FAILED"))]
+    assert [line.partition(" - ")[0] for line in bad] == [
+        "SUBFAILED[even] (number=1) test_a.py::test_fixture",
+        "SUBFAILED(rank=2) test_a.py::test_fixture",
+        "FAILED test_a.py::test_fixture",
+        "SUBFAILED(number=2) test_a.py::TestCase::test_unittest",
+    ], found.text
+    assert "contains 2 failed subtests" in bad[2]
+    assert "rank 0: passed" in found.part("test_fixture [even] (number=1)")
+    own = found.part("test_fixture (rank=2)")
+    assert "rank 2 of 3 failed first" in own
+    assert "other ranks" not in own, "no other rank has this subtest"
+    assert "6 subtests passed" in found.text
+
+
+def test_a_line_to_a_process_that_has_ended_before_it_was_known():
+    """Somebody else may have a copy of its end, which thus does not end by itself."""
+    ours, theirs = pair()
+    try:
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        theirs.send("last word")
+        ours.ends_with(pid)
+        assert ours.receive() == "last word"
+        with pytest.raises(EOFError):
+            ours.receive()
+    finally:
+        ours.close()
+        theirs.close()
