@@ -1,7 +1,7 @@
 """A rank that writes lines of 80 bytes: write_lines.py MEGABYTES DIRECTORY [CPU]
 
-CPU: the only one that it may use. It leaves the seconds that this took in the directory. Lines leave in blocks, as they do from a
-program that does not care.
+CPU: the only one that it may use. It leaves the seconds that this took in the directory. Lines
+leave in blocks, as they do from a program that does not care.
 """
 
 import os

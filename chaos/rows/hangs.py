@@ -109,8 +109,8 @@ def _judge(trial: Trial, failed: Any, kind: str, loser: int, nproc: int) -> None
 
 ROW = Row(
     fault="a rank of 2 to 5 hangs: at a lock, in C with the GIL held, by SIGSTOP, in a write "
-    "to a disk that does not answer or to a file system that is frozen (fsfreeze); the others go on "
-    "or wait for it",
+    "to a disk that does not answer or to a file system that is frozen (fsfreeze); the others go "
+    "on or wait for it",
     holds="that rank is named; noticed within the limit + 1 s; a stack or state of each rank",
     full=500,
     trials=84,
