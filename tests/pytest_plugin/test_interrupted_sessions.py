@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from pytestruns import QUIET
 
-from support import until
+from support import alive, until
 
 ENDLESS = """
     import os
@@ -37,6 +37,25 @@ STOPPED = """
 
     @pytest.mark.ranks(2)
     def test_next(rank):
+        pass
+"""
+
+IN_A_FIXTURE = """
+    import os
+    import time
+
+    import pytest
+
+    import procession.pytest
+
+    @procession.pytest.shared
+    def endless():
+        with open(os.environ["NOTES"], "w") as f:
+            f.write(f"{os.getpid()} {os.getppid()} ")
+        time.sleep(1000)
+
+    @pytest.mark.ranks(2)
+    def test_needs_it(endless):
         pass
 """
 
@@ -83,3 +102,14 @@ def test_a_launcher_that_is_stopped_costs_one_test(session):
     said, _ = session(STOPPED).communicate(timeout=90)
     assert "somebody has ended or stopped the process that ranks are forked from" in said
     assert "1 failed, 1 passed" in said
+
+
+@pytest.mark.parametrize("whose", ["pytest", "the process that waits"])
+def test_nothing_is_left_of_a_session_in_a_shared_fixture(tmp_path, session, whose):
+    pytest_, notes = session(IN_A_FIXTURE), tmp_path / "notes"
+    until(lambda: notes.exists() and notes.read_text().endswith(" "))
+    template, stem = map(int, notes.read_text().split())
+    assert alive(template)
+    os.kill(pytest_.pid if whose == "pytest" else stem, signal.SIGKILL)
+    until(lambda: not alive(template))
+    pytest_.communicate(timeout=60)

@@ -12,8 +12,8 @@ process.
                 └─ forkserver ── as of every launch of procession; the parent of the ranks
                      └─ ranks: one test, then they end
 
-Each of them ends when its connection to the process above is closed, for whatever reason. The stem
-also ends when pytest's process does: what a test left behind may have a copy of the connection.
+Each of them ends when its connection to the process above is closed, for whatever reason; the
+template ends with the stem also while it makes a fixture. The stem also ends when pytest's process does: what a test left behind may have a copy of the connection.
 
 Workers of pytest-xdist may have one stem in common (`meeting`), which then has a connection to each
 of them, and ends with the last one. Shared fixtures are made once for all, in a process between the
@@ -35,6 +35,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from functools import partial
 from importlib import import_module
 
@@ -42,6 +43,7 @@ from procession.pytest import identity, maker, renew, spawned
 from procession.pytest.forks import be, forked
 from procession.pytest.template import Template
 from procession.pytest.wire import Line, pair
+from procession.system.prctl import die_with_parent
 from procession.warm.wire import peer_of
 
 TYPE_CHECKING = False
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 LETTING_GO = 10.0  # seconds that a stem may take to let a worker go
+CLEANING = 5.0  # seconds that templates may take to end when there is no pytest any more
+PAUSE = 0.005  # seconds between two looks
 
 
 class Stem:
@@ -178,11 +182,13 @@ class _Waiting:
         self._door = door
         self._lock = lock
         self._maker = maker.Held(session, self._leave) if door is not None else None
+        self._pid = 0
         # By pid: where the exit code of a process is told, and for whom it runs.
         self._processes: dict[int, tuple[int, _Owner]] = {}
 
     def run(self) -> None:
         """Wait for wishes until pytest is gone; then end what tests have started from here."""
+        self._pid = os.getpid()
         os.setsid()  # Ctrl-C is for pytest, which says what follows from it
         _import_torch(self._session)
         gc.collect()
@@ -209,6 +215,17 @@ class _Waiting:
                     self._let_go(owner)
         if self._maker is not None:
             self._maker.end()
+        self._await_templates()
+
+    def _await_templates(self) -> None:
+        """Let templates clean up; one that does not end is killed when this process ends."""
+        deadline = time.monotonic() + CLEANING
+        while time.monotonic() < deadline:
+            try:
+                if not os.waitpid(-1, os.WNOHANG)[0]:
+                    time.sleep(PAUSE)
+            except ChildProcessError:
+                return
 
     def _ready(self) -> set[int]:
         poll = select.poll()
@@ -279,6 +296,8 @@ class _Waiting:
         self._leave()
         if wish == "process":
             return spawned.be_process(fds, value)
+        if not die_with_parent(self._pid):
+            return 1
         return Template(Line(socket.socket(fileno=fds[0])), self._session, self._terminal).serve()
 
     def _leave(self) -> None:

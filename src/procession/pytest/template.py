@@ -21,6 +21,7 @@ The outcome of a test goes to pytest's process as plain data.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -69,7 +70,9 @@ class Template:
         self._count = 0  # sources so far, for the names of their directories
         self._kept: Ranks | None = None
         self._ahead: Ranks | None = None
-        self._files = tempfile.mkdtemp(prefix="procession-pytest-")
+        # It is made with the first source: a fixture that never returns leaves nothing.
+        name = f"procession-pytest-{secrets.token_hex(6)}"
+        self._files = os.path.join(tempfile.gettempdir(), name)
 
     def serve(self) -> None:
         """Launch what is asked for until pytest is gone."""
@@ -161,6 +164,8 @@ class Template:
     # -- what ranks come from
 
     def _new_source(self, session: Any = None) -> Source:
+        if not self._count:
+            os.mkdir(self._files, 0o700)
         self._count += 1
         private = [fd for source in self._sources for fd in source.descriptors]
         if self._kept is not None:
