@@ -13,7 +13,8 @@ process.
                      └─ ranks: one test, then they end
 
 Each of them ends when its connection to the process above is closed, for whatever reason; the
-template ends with the stem also while it makes a fixture. The stem also ends when pytest's process does: what a test left behind may have a copy of the connection.
+template ends with the stem also while it makes a fixture. The stem also ends when pytest's process
+does: what a test left behind may have a copy of the connection.
 
 Workers of pytest-xdist may have one stem in common (`meeting`), which then has a connection to each
 of them, and ends with the last one. Shared fixtures are made once for all, in a process between the
