@@ -1,18 +1,22 @@
-"""`run` and `start`: from what was asked to a running group."""
+"""`run` and `start`: from what was asked to a running group.
+
+An interpreter takes as long to start as most of this package to import. So in the first launch of
+a process, when what was asked for has been checked, the forkserver starts before the rest is
+imported.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from procession.group.group import Group
-from procession.group.making import start_spec
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.placement import Placement
 from procession.values.policy import Hang, Logs, Restart, Stop
 from procession.values.program import Program
-from procession.values.spec import make_spec
+from procession.values.spec import Spec, make_spec
 from procession.values.warm import VARIABLE, read_warm
 
 TYPE_CHECKING = False
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
     from procession.engines.contract import Engine
     from procession.engines.job import Job
+    from procession.group.group import Group
     from procession.values.events import Event
 
     OnEvent = Callable[[Event], object]
@@ -219,7 +224,30 @@ def _started(given: dict[str, Any]) -> Group:
         from procession.devices import deal
 
         spec = deal(spec, devices)
+    is_first = "procession.group.making" not in sys.modules
+    # A forkserver does not outlive the thread that has started it.
+    if is_first and threading.current_thread() is threading.main_thread():
+        return _started_early(spec, on_event, control)
+    from procession.group.making import start_spec
+
     return start_spec(spec, on_event, control)
+
+
+def _started_early(spec: Spec, on_event: OnEvent | None, control: bool | None) -> Group:
+    """Start a group, its forkserver first of all."""
+    from procession.forkserver import boot
+
+    wanted = spec.start_method == "forkserver" and not spec.warm
+    early = boot.start_early() if wanted else None
+    try:
+        from procession.group.making import start_spec
+
+        return start_spec(spec, on_event, control)
+    finally:
+        if early is not None and early in boot.early:
+            from procession.forkserver.pool import end_early
+
+            end_early(early)
 
 
 def _started_on(given: dict[str, Any]) -> Job:

@@ -185,7 +185,7 @@ def wake_without_us(theirs: int, pid: int) -> None:
         pass  # no file can be opened: it will do it itself, a moment later
 
 
-def start_early() -> None:
+def start_early() -> Started | None:
     """Start one for the launch to come, if that can be done; else the launch will say why."""
     room: list[int] = []
     try:
@@ -194,14 +194,16 @@ def start_early() -> None:
         for _ in range(ROOM):
             room.append(os.dup(0))  # noqa: PERF401 (those before one that fails are closed, too)
     except OSError:
-        return
+        return None
     finally:
         for fd in room:
             os.close(fd)
     try:
-        early.append(start(dict(os.environ)))
+        started = start(dict(os.environ))
     except OSError:
-        pass
+        return None
+    early.append(started)
+    return started
 
 
 def end_early() -> None:

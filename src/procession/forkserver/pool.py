@@ -220,6 +220,14 @@ def _take_early(wanted: Key) -> None:
         boot.early.pop()  # not before: each one is known all the time, see `others_than`
 
 
+def end_early(started: boot.Started) -> None:
+    """End one that was started early, if no launch has taken it."""
+    with _lock:
+        if started in boot.early:
+            boot.early.remove(started)
+            started.end()
+
+
 def lease(env: Mapping[str, str], wanted: Key, preload: Preload = NOTHING) -> Lease:
     """Take an idle forkserver, or start one, with this environment and these imports.
 
