@@ -40,6 +40,11 @@ STOPPED = """
         pass
 """
 
+STOPS_STEM = """
+    def test_stops_what_waits():
+        (stem,) = map(int, open(f"/proc/self/task/{os.getpid()}/children").read().split())
+        os.kill(stem, signal.SIGSTOP)
+"""
 IN_A_FIXTURE = """
     import os
     import time
@@ -102,6 +107,20 @@ def test_a_launcher_that_is_stopped_costs_one_test(session):
     said, _ = session(STOPPED).communicate(timeout=90)
     assert "somebody has ended or stopped the process that ranks are forked from" in said
     assert "1 failed, 1 passed" in said
+
+
+def test_ctrl_c_in_a_shared_fixture(tmp_path, session):
+    pytest_, notes = session(IN_A_FIXTURE), tmp_path / "notes"
+    until(lambda: notes.exists() and notes.read_text().endswith(" "))
+    pytest_.send_signal(signal.SIGINT)
+    said, _ = pytest_.communicate(timeout=20)
+    assert pytest_.returncode == pytest.ExitCode.INTERRUPTED
+    assert "the shared fixture endless was being made" in said
+
+
+def test_a_process_that_waits_and_is_stopped_does_not_keep_the_session(session):
+    said, _ = session(STOPPED + STOPS_STEM).communicate(timeout=90)
+    assert "1 failed, 2 passed" in said, said
 
 
 @pytest.mark.parametrize("whose", ["pytest", "the process that waits"])

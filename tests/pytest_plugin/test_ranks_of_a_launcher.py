@@ -172,8 +172,30 @@ def test_a_session_that_its_launcher_ends_has_a_report(tmp_path):
             time.sleep(600)
         """,
     )
-    assert found.outcome("test_first") == "passed", found.text
-    assert "test_a.py:8: KeyboardInterrupt" in found.text
+    assert found.outcomes == {"test_first": "passed", "test_long": "failure"}, found.text
+    assert "the launcher has ended this session (SIGTERM)" in found.message("test_long")
+    assert "short test summary" in found.text
+
+
+def test_the_places_of_ranks_that_their_launcher_ends(tmp_path):
+    """The other ranks wait for the report of rank 0."""
+    found = run(
+        tmp_path,
+        "--ranks-from-environment",
+        prefix=("timeout", "--signal=TERM", "5", *launched(3)),
+        test_a="""
+        import time
+
+        import pytest
+
+        @pytest.mark.ranks(3)
+        def test_long():
+            time.sleep(600)
+        """,
+    )
+    assert found.outcomes == {"test_long": "failure"}, found.text
+    assert "3 ranks [0-2] are in test_long (test_a.py:8)" in found.text
+    assert "had not ended when the launcher ended this session (SIGTERM)" in found.text
 
 
 def test_an_interrupted_session_says_where_its_ranks_were(tmp_path):

@@ -25,6 +25,8 @@ import threading
 import time
 from functools import partial
 
+import pytest
+
 from procession.pytest.wire import Line, pair
 from procession.values.ranks import format_ranks
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     GiveUp = Callable[[Told, dict[int, int], str], None]
 
 ALL_THERE = 120.0  # seconds that the ranks may take to begin, and to collect the tests
+ENDED = "the launcher has ended this session (SIGTERM)"
 AFTER_SIGTERM = 0.5  # seconds in which rank 0 can come to the end of its test by itself
 AFTER_FAILURE = 20.0  # seconds that others have to end a test that failed in a rank
 PAUSE = 0.05  # seconds between two attempts to meet
@@ -89,7 +92,10 @@ def joined(place: Place) -> Line:
 
 
 class Hub:
-    """The meeting place. own: the line of rank 0 itself. pids: of all ranks."""
+    """The meeting place. own: the line of rank 0 itself. pids: of all ranks.
+
+    alone: whether rank 0 runs a test of its own; a SIGTERM fails that.
+    """
 
     def __init__(self, place: Place) -> None:
         self._size = place.size
@@ -102,6 +108,7 @@ class Hub:
         self._door.listen(place.size)
         self._lines: dict[int, Line] = {}
         self.pids = {0: os.getpid()}
+        self.alone = False
         self._signals, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._heeds_end = self._giving_up = False
         self._ends_at: float | None = None
@@ -196,7 +203,7 @@ class Hub:
     def why_over(self) -> str:
         """Why the session cannot go on, "" if it can."""
         lost = "" if self._lost is None else f"rank {self._lost} has ended"
-        told = "" if self._ends_at is None else "the launcher ends this session (SIGTERM)"
+        told = "" if self._ends_at is None else ENDED
         return "; ".join(filter(None, (told, lost)))
 
     def end_with_report(self) -> None:
@@ -207,6 +214,9 @@ class Hub:
 
     def _wake_up(self, number: int, _frame: object) -> None:
         os.write(self._wake, bytes([number]))  # a test may have taken `set_wakeup_fd` for itself
+        if self.alone:
+            self.alone = False
+            pytest.fail(ENDED, pytrace=False)
 
     def reported(self) -> None:
         """The report is being written: from now on, SIGTERM has no effect."""
@@ -234,11 +244,6 @@ class Hub:
                 heeded, self._heeds_end = self._heeds_end, False
                 if heeded:
                     self._ends_at = time.monotonic() + AFTER_SIGTERM
-                in_test = self._begun
-            if heeded and not in_test:
-                main = threading.main_thread().ident
-                assert main is not None
-                signal.pthread_kill(main, signal.SIGINT)  # no other rank waits for it
         return True
 
     def _look_at_clock(self) -> None:

@@ -204,8 +204,13 @@ class Parent:
                 if self._making or not self._waiting:
                     break
                 # The fixture of another worker has ended what this one was waiting for.
-            except BaseException:
+            except BaseException as e:
                 self._stop(test)
+                if isinstance(e, KeyboardInterrupt) and self._config.getoption("usepdb"):
+                    # There is nothing to be debugged in this process, which only waits.
+                    raise pytest.exit.Exception(
+                        "Interrupted", pytest.ExitCode.INTERRUPTED
+                    ) from None
                 raise
         what = "somebody has ended or stopped"
         if self._making:
@@ -248,6 +253,11 @@ class Parent:
 
     def _stop(self, test: str) -> None:
         """Have the ranks of a test ended, and wait until they are."""
+        if self._making and self._line is not None:
+            self._interrupted = (test, f"the shared fixture {self._making} was being made")
+            self._line.kill()  # it cannot hear us
+            self._drop()
+            return
         came = self._exchange("stop")
         if "stacks" in came:
             self._interrupted = (test, came["stacks"])

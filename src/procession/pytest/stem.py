@@ -102,6 +102,9 @@ class Stem:
             self._line.sock.shutdown(socket.SHUT_WR)
             self._line.sock.settimeout(LETTING_GO)
             self._line.sock.recv(1)  # nothing comes but the end
+        except TimeoutError:
+            if self._pid:
+                os.kill(self._pid, signal.SIGKILL)  # somebody has stopped it
         except OSError:
             pass  # it is gone
         self._line.close()

@@ -10,6 +10,8 @@ with their MPI or CUDA contexts: they are not fresh, and a test that hangs ends 
 from __future__ import annotations
 
 import os
+import select
+import signal
 import stat
 from functools import partial
 from itertools import pairwise
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 NOT_TOGETHER = {"usepdb": "--pdb", "trace": "--trace", "numprocesses": "-n"}
 FOR_STACKS = 1.0  # seconds
+FOR_REPORT = 10.0  # seconds that rank 0 has for its report when the launcher ends all
 MOST_OUTPUT = 1 << 20  # bytes of a stream of a rank
 WRITERS = ("lfplugin", "nfplugin", "stepwiseplugin")  # of files of the session
 
@@ -126,6 +129,8 @@ class Together:
             raise session.Interrupted(f"{session.testsfailed} errors during collection")
         if self._hub is not None:
             self._hub.end_with_report()
+        else:
+            signal.signal(signal.SIGTERM, self._let_report)
         mine = [item for item in session.items if self._is_mine(item)]
         # Fixtures of session scope know the number of ranks, so they do not outlive it.
         following = {a: b for a, b in pairwise(mine) if self._members(a) == self._members(b)}
@@ -140,6 +145,18 @@ class Together:
             if stop:
                 raise session.Interrupted(session.shouldstop)
         return True
+
+    def _let_report(self, number: int, _frame: object) -> None:
+        """Stay where this rank is until rank 0 has looked, and reported; then die of the signal.
+
+        Some launchers kill all when the first one has ended.
+        """
+        signal.signal(number, signal.SIG_DFL)
+        assert self._line is not None
+        poll = select.poll()
+        poll.register(self._line, select.POLLRDHUP)
+        poll.poll(FOR_REPORT * 1000)
+        os.kill(os.getpid(), number)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the ranks were when a test was interrupted."""
@@ -183,7 +200,10 @@ class Together:
             return
         if asked is None:
             if mine:
+                assert self._hub is not None  # it is rank 0
+                self._hub.alone = True
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                self._hub.alone = False
             self._finish(item, None)
             return
         if members > self._place.size:
@@ -275,6 +295,7 @@ class Together:
         if self._hub is not None:
             self._hub.close()
         elif self._line is not None:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._line.close()
 
 

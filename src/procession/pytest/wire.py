@@ -49,6 +49,14 @@ class Line:
         except OSError:
             pass  # refused: then the line must do
 
+    def kill(self) -> None:
+        """Kill the process at the other end, if it is known."""
+        if self._pidfd >= 0:
+            try:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
     def send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
         """Send a message, with descriptors beside it. Raises OSError if the other end is gone."""
         body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
@@ -127,7 +135,7 @@ class Line:
             if ready:
                 return any(fd == self.sock.fileno() for fd, _ in ready)
             if state_of(self._pid) == "T":
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+                self.kill()
             elif ends is not None and time.monotonic() >= ends:
                 raise TimeoutError
 
