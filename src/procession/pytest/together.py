@@ -13,6 +13,8 @@ import os
 import select
 import signal
 import stat
+import sys
+import traceback
 from functools import partial
 from itertools import pairwise
 
@@ -272,6 +274,8 @@ class Together:
             reporter = self._config.pluginmanager.get_plugin("terminalreporter")
             if reporter is not None:
                 reporter._tw.flush()
+        except BaseException:
+            traceback.print_exc(file=sys.__stderr__)
         finally:
             os._exit(1)
 
