@@ -14,6 +14,7 @@ import select
 import signal
 import stat
 import sys
+import threading
 import traceback
 from functools import partial
 from itertools import pairwise
@@ -263,7 +264,9 @@ class Together:
             for rank, pid in waiting.items():
                 if rank:
                     came["ranks"][rank]["output"] = _output_of(pid)
-            came["stacks"] = format_stacks(noted(of_processes(waiting, FOR_STACKS), came["ranks"]))
+            own = [_own_stack()] if waiting.pop(0, None) is not None else []
+            stacks = own + of_processes(waiting, FOR_STACKS)
+            came["stacks"] = format_stacks(noted(stacks, came["ranks"]))
             _report(item, merged(came, timeout), came)
             left = len(session.items) - session.items.index(item) - 1
             unrun = f"; {left} not run" if left else ""
@@ -301,6 +304,20 @@ class Together:
         elif self._line is not None:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._line.close()
+
+
+def _own_stack() -> dict[str, Any]:
+    """Take the stack of the main thread, from another one.
+
+    It is not asked for by the signal, as the others are: what `faulthandler` writes then includes
+    the stack of this thread, which runs meanwhile; that can crash (seen in Python 3.11).
+    """
+    main = threading.main_thread().ident
+    frames = [
+        (frame.f_code.co_filename, number, frame.f_code.co_name)
+        for frame, number in traceback.walk_stack(sys._current_frames().get(main or 0))
+    ]
+    return Stack(0, os.getpid(), frames=tuple(frames)).as_dict()
 
 
 def _places(ranks: list[dict[str, Any]]) -> str:
