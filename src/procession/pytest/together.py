@@ -103,8 +103,10 @@ class Together:
                 odd = set(told.get("names", ())) ^ set(names)
                 if odd:
                     order = f"rank {number} and rank 0 have not the same tests: {min(odd)}"
+            self._hub.end_with_report()
             self._hub.release(order)
         else:
+            signal.signal(signal.SIGTERM, self._let_report)
             order = self._hear()
             for name in WRITERS:
                 plugin = self._config.pluginmanager.get_plugin(name)
@@ -130,10 +132,6 @@ class Together:
         """Run all tests, in step with the other ranks."""
         if session.testsfailed and not session.config.option.continue_on_collection_errors:
             raise session.Interrupted(f"{session.testsfailed} errors during collection")
-        if self._hub is not None:
-            self._hub.end_with_report()
-        else:
-            signal.signal(signal.SIGTERM, self._let_report)
         mine = [item for item in session.items if self._is_mine(item)]
         # Fixtures of session scope know the number of ranks, so they do not outlive it.
         following = {a: b for a, b in pairwise(mine) if self._members(a) == self._members(b)}
@@ -313,9 +311,10 @@ def _own_stack() -> dict[str, Any]:
     the stack of this thread, which runs meanwhile; that can crash (seen in Python 3.11).
     """
     main = threading.main_thread().ident
+    inner = sys._current_frames().get(main or 0)  # pyright: ignore[reportPrivateUsage]
     frames = [
         (frame.f_code.co_filename, number, frame.f_code.co_name)
-        for frame, number in traceback.walk_stack(sys._current_frames().get(main or 0))
+        for frame, number in traceback.walk_stack(inner)
     ]
     return Stack(0, os.getpid(), frames=tuple(frames)).as_dict()
 
