@@ -159,7 +159,7 @@ def test_native_frames_of_all_ranks(tracing):
         found = until(sleeping, patience=40)
     text = merge.format(found)
     assert "with native code, the innermost first:" in text
-    assert "time_sleep" in text
+    assert "sleep" in text  # of Python's `time_sleep`, a stripped interpreter has no name
 
 
 def test_native_frames_need_py_spy(monkeypatch):
