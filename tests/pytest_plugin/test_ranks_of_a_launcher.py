@@ -83,6 +83,15 @@ STUCK = """
     def test_next():
         pass
 """
+LONG = """
+    import time
+
+    import pytest
+
+    @pytest.mark.ranks(3)
+    def test_long():
+        time.sleep(600)
+"""
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -177,45 +186,23 @@ def test_a_session_that_its_launcher_ends_has_a_report(tmp_path):
     assert "short test summary" in found.text
 
 
-def test_the_places_of_ranks_that_their_launcher_ends(tmp_path):
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        ("TERM", "had not ended when the launcher ended this session (SIGTERM)"),
+        ("INT", "where the ranks of test_a.py::test_long were"),
+    ],
+)
+def test_the_places_of_ranks_that_their_launcher_ends(tmp_path, number, said):
     """The other ranks wait for the report of rank 0."""
-    found = run(
-        tmp_path,
-        "--ranks-from-environment",
-        prefix=("timeout", "--signal=TERM", "5", *launched(3)),
-        test_a="""
-        import time
-
-        import pytest
-
-        @pytest.mark.ranks(3)
-        def test_long():
-            time.sleep(600)
-        """,
-    )
-    assert found.outcomes == {"test_long": "failure"}, found.text
+    prefix = ("timeout", f"--signal={number}", "5", *launched(3))
+    found = run(tmp_path, "--ranks-from-environment", prefix=prefix, test_a=LONG)
+    assert said in found.text
     assert "3 ranks [0-2] are in test_long (test_a.py:8)" in found.text
-    assert "had not ended when the launcher ended this session (SIGTERM)" in found.text
-
-
-def test_an_interrupted_session_says_where_its_ranks_were(tmp_path):
-    found = run(
-        tmp_path,
-        "--ranks-from-environment",
-        prefix=("timeout", "--signal=INT", "5", *launched(2)),
-        test_a="""
-        import time
-
-        import pytest
-
-        @pytest.mark.ranks(2)
-        def test_long():
-            time.sleep(600)
-        """,
-    )
-    assert "where the ranks of test_a.py::test_long were" in found.text
-    assert "2 ranks [0-1] are in test_long (test_a.py:8)" in found.text
-    assert "KeyboardInterrupt" in found.text
+    if number == "TERM":
+        assert found.outcomes == {"test_long": "failure"}, found.text
+    else:
+        assert "KeyboardInterrupt" in found.text
 
 
 def test_rank_0_alone_ends_with_the_verdict(tmp_path):

@@ -1,11 +1,7 @@
 """Subtests in ranks: those of one name are one, with one verdict."""
 
-import os
-
 import pytest
 from pytestruns import run
-
-from seams.pytest_plugin import pair
 
 TESTS = """
     import unittest
@@ -48,21 +44,3 @@ def test_subtests_of_one_name_have_one_verdict(tmp_path):
     assert "rank 2 of 3 failed first" in own
     assert "other ranks" not in own, "no other rank has this subtest"
     assert "6 subtests passed" in found.text
-
-
-def test_a_line_to_a_process_that_has_ended_before_it_was_known():
-    """Somebody else may have a copy of its end, which thus does not end by itself."""
-    ours, theirs = pair()
-    try:
-        pid = os.fork()
-        if not pid:
-            os._exit(0)
-        os.waitpid(pid, 0)
-        theirs.send("last word")
-        ours.ends_with(pid)
-        assert ours.receive() == "last word"
-        with pytest.raises(EOFError):
-            ours.receive()
-    finally:
-        ours.close()
-        theirs.close()

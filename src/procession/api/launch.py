@@ -245,9 +245,9 @@ def _started_early(spec: Spec, on_event: OnEvent | None, control: bool | None) -
         return start_spec(spec, on_event, control)
     finally:
         if early is not None and early in boot.early:
-            from procession.forkserver.pool import end_early
+            from procession.forkserver.pool import end_untaken
 
-            end_early(early)
+            end_untaken(early)
 
 
 def _started_on(given: dict[str, Any]) -> Job:

@@ -220,7 +220,7 @@ def _take_early(wanted: Key) -> None:
         boot.early.pop()  # not before: each one is known all the time, see `others_than`
 
 
-def end_early(started: boot.Started) -> None:
+def end_untaken(started: boot.Started) -> None:
     """End one that was started early, if no launch has taken it."""
     with _lock:
         if started in boot.early:

@@ -20,7 +20,6 @@ import os
 import selectors
 import signal
 import socket
-import struct
 import threading
 import time
 from functools import partial
@@ -29,6 +28,7 @@ import pytest
 
 from procession.pytest.wire import Line, pair
 from procession.values.ranks import format_ranks
+from procession.warm.wire import peer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ ENDED = "the launcher has ended this session (SIGTERM)"
 AFTER_SIGTERM = 0.5  # seconds in which rank 0 can come to the end of its test by itself
 AFTER_FAILURE = 20.0  # seconds that others have to end a test that failed in a rank
 PAUSE = 0.05  # seconds between two attempts to meet
-CREDENTIALS = struct.Struct("3i")
 
 
 class NotTogether(Exception):
@@ -58,20 +57,6 @@ def _address(place: Place) -> str:
     return f"\0procession-pytest-{os.getuid()}-{digest}"
 
 
-def _credentials(peer: socket.socket) -> tuple[int, ...]:
-    return CREDENTIALS.unpack(
-        peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    )
-
-
-def _is_ours(peer: socket.socket) -> bool:
-    return _credentials(peer)[1] == os.getuid()
-
-
-def _pid_of(peer: socket.socket) -> int:
-    return _credentials(peer)[0]
-
-
 def joined(place: Place) -> Line:
     """Join the others as a rank that is not rank 0. Raises NotTogether."""
     deadline = time.monotonic() + ALL_THERE
@@ -79,7 +64,7 @@ def joined(place: Place) -> Line:
         peer = socket.socket(socket.AF_UNIX)
         try:
             peer.connect(_address(place))
-            if _is_ours(peer):
+            if peer_of(peer)[1] == os.getuid():
                 line = Line(peer)
                 line.send(("rank", place.number))
                 return line
@@ -137,12 +122,13 @@ class Hub:
                     f"{len(self._lines)} of {self._size} ranks came within {ALL_THERE:g} s"
                 ) from None
             peer.settimeout(None)
-            if not _is_ours(peer):
+            pid, uid = peer_of(peer)
+            if uid != os.getuid():
                 peer.close()
                 continue
             line = Line(peer)
             number = line.receive()[1]
-            self._lines[number], self.pids[number] = line, _pid_of(peer)
+            self._lines[number], self.pids[number] = line, pid
         self._door.close()
 
     def _begin(self, members: int) -> None:

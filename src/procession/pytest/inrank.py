@@ -126,11 +126,10 @@ def run_here(item: Any, rank: Rank, following: Any) -> None:
         rank.tell("failed", time.monotonic_ns())  # the others need not come to their end
     except KeyboardInterrupt as e:
         said = f"raised by rank {rank.number} of {rank.size} in {item.nodeid}"
-        frames = [
-            (frame.f_code.co_filename, number, frame.f_code.co_name)
-            for frame, number in traceback.walk_tb(e.__traceback__)
-        ]
-        rank.tell("report", {"interrupt": said, "at": frames[::-1]})
+        from procession.pytest.stackframes import frames_of
+
+        at = frames_of(traceback.walk_tb(e.__traceback__))[::-1]
+        rank.tell("report", {"interrupt": said, "at": at})
         rank.tell("failed", time.monotonic_ns())
 
 

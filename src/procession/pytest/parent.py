@@ -82,6 +82,7 @@ class Parent:
 
     def _run(self, item: Any) -> None:
         self._verdicts.pop(item, None)
+        self._quits = None
         wrong = ""
         request: dict[str, Any] = {}
         try:

@@ -31,10 +31,10 @@ def report(item: Any, came: Told) -> None:
                 ranks = found.setdefault((name, count[name]), [_absent() for _ in range(size)])
                 ranks[rank].update(reports=[said["subtest"]], absent=False, fails=said["fails"])
     for ranks in found.values():
-        found_one = _merged(item.config, ranks)
-        if found_one.failed and any(each["fails"] for each in ranks):
+        of_all = _merged(item.config, ranks)
+        if of_all.failed and any(each["fails"] for each in ranks):
             count_failure(item)
-        item.ihook.pytest_runtest_logreport(report=found_one)
+        item.ihook.pytest_runtest_logreport(report=of_all)
 
 
 def failures_of(item: Any) -> int:

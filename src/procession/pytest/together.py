@@ -29,7 +29,7 @@ from procession.pytest.hub import Hub, NotTogether, joined
 from procession.pytest.marks import asked_of, count_of, usual_limit
 from procession.pytest.passing import pass_on
 from procession.pytest.place import of_this_process
-from procession.pytest.stackframes import noted, of_processes
+from procession.pytest.stackframes import frames_of, noted, of_processes
 from procession.pytest.talk import Rank
 from procession.pytest.verdict import Verdict, merged, phases_of
 from procession.worker import stackfile
@@ -312,11 +312,7 @@ def _own_stack() -> dict[str, Any]:
     """
     main = threading.main_thread().ident
     inner = sys._current_frames().get(main or 0)  # pyright: ignore[reportPrivateUsage]
-    frames = [
-        (frame.f_code.co_filename, number, frame.f_code.co_name)
-        for frame, number in traceback.walk_stack(inner)
-    ]
-    return Stack(0, os.getpid(), frames=tuple(frames)).as_dict()
+    return Stack(0, os.getpid(), frames=tuple(frames_of(traceback.walk_stack(inner)))).as_dict()
 
 
 def _places(ranks: list[dict[str, Any]]) -> str:

@@ -189,9 +189,9 @@ def _of_lingering(ranks: Sequence[Told]) -> Verdict:
 
 def _of_agreement(ranks: Sequence[Told], own: list[tuple[str, str]]) -> Verdict:
     present = {rank: each for rank, each in enumerate(own) if each[0] != "absent"}
-    outcomes = dict(present.values())
+    outcomes = {outcome for outcome, _ in present.values()}
     if len(outcomes) == 1:
-        outcome, _ = outcomes.popitem()
+        outcome = outcomes.pop()
         if outcome == "ended":
             return _failure("the ranks were ended before their test was over")
         reason = next(iter(present.values()))[1]
