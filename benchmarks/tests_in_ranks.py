@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 from functools import partial
 
 from figures import Figure, Goal
@@ -11,6 +12,8 @@ from script import Plan, main
 TESTS, QUICK_TESTS = 100, 20
 TESTS_OF_PEERS = 1  # each takes seconds, and none makes the next one faster
 PEERS = {"mp.spawn": "tests_spawn", "MultiProcessTestCase": "tests_case"}
+if shutil.which("mpirun"):
+    PEERS["mpirun"] = "tests_mpirun"
 GOALS = {"": 0.040, "gloo": 0.110}  # seconds
 
 
