@@ -23,7 +23,7 @@ class Shown:
         self.kernel, self.ranks = kernel, ranks
         self.every = None  # seconds between two beats of a rank; None: there are none
         self.beats = []
-        self.early = 0  # signals for stacks before anybody is there to take them
+        self.early = 0  # signals for stacks before anybody is there to take them: they are lost
         if ranks is not None:
             ranks.shown = self
 
@@ -59,7 +59,6 @@ class Shown:
         """Have a rank write its stacks, soon, late, in part or never."""
         if not process.offers:
             self.early += 1
-            self.kernel.end(process, stackfile.SIGNAL)
             return
         seconds = self.kernel.chance.choice((0.0002, 0.002, 0.03, 0.5, None))
         if seconds is not None:

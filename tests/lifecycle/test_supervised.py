@@ -161,7 +161,7 @@ def judge_requests(group, truth):
         late = sum(group.suspensions) + sum(e.took for e in group.errands)
         most = LOOK_SECONDS + 0.7 + 0.5 + late
         assert took <= most, f"{took:.3f} s for stacks"
-    assert not group.shown.early, "a process was asked for stacks that would die of it"
+    assert not group.shown.early, "a process was asked for stacks that does not offer them"
 
 
 @pytest.mark.parametrize(

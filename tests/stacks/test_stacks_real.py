@@ -125,6 +125,34 @@ def test_many_ask_at_the_same_time():
         assert all(s["frames"] for stacks in found for s in stacks)
 
 
+def test_a_rank_that_becomes_another_program_as_it_is_asked(tmp_path, monkeypatch, no_spy):
+    """The signal comes when nobody handles it any more: the program must not notice."""
+    go_on, send = tmp_path / "go on", signal.pidfd_send_signal
+
+    def work():
+        while not go_on.exists():
+            time.sleep(0.001)
+        os.execvp("sleep", ["sleep", "1000"])
+
+    with procession.start(work, nproc=1) as group:
+        until(lambda: group.stacks(5.0)[0]["frames"])
+        pid = group.pids()[0]
+
+        def late(pidfd, number):
+            go_on.touch()
+            until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+            send(pidfd, number)
+
+        monkeypatch.setattr(signal, "pidfd_send_signal", late)
+        group.stacks(0.2)
+        monkeypatch.setattr(signal, "pidfd_send_signal", send)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(procession.GroupFailed) as caught:
+            group.wait()
+    assert go_on.exists()
+    assert caught.value.cause.exit.signal == signal.SIGKILL  # and not what came before
+
+
 def test_memory_does_not_grow_with_each_look():
     with procession.start(stackwork.do, args=(["sleep"],), nproc=1, stop=QUICK) as group:
         settled(group, 0, "sleep")

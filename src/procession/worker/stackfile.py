@@ -6,7 +6,8 @@ full, and block the rank in its handler. The launcher opens that file through /p
 the stacks, so that a launch pays only for the registration. The file's name contains the pid of its
 process: a fork of a rank has the descriptor too, but must not be taken for the rank.
 
-Rejected: a file that the launcher makes (one more descriptor for each rank in the process that has
+Rejected: a real-time signal, which no program uses, but which ends one that has just begun (exec);
+a file that the launcher makes (one more descriptor for each rank in the process that has
 the most of them); a handler in Python (it waits until the main thread runs Python code).
 """
 
@@ -16,8 +17,9 @@ import os
 
 from procession.system.signals import plain as signal
 
-# A real-time signal that neither the C library (32, 33), valgrind (64) nor Python programs use.
-SIGNAL = signal.SIGRTMAX - 5
+# One that a process without a handler ignores: a rank may become another program, or give up its
+# handler, in the moment before it arrives. Almost no program in Python uses it.
+SIGNAL = signal.SIGURG
 NAME = "procession-stacks"
 FIRST_FD = 60  # the file's number, or a higher one: programs expect the low ones to be free
 

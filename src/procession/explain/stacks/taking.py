@@ -1,8 +1,8 @@
 """Asks processes for their stacks, many at a time, and waits for none of them.
 
 Theory of operation. See `worker.stackfile` for how a rank answers. Before it is asked, it is looked
-at: the signal goes only to a rank that has a handler for it (one that has become another program
-would die of it). It does not go to a rank that is stopped, has the signal blocked, or sleeps until
+at: the signal goes only to a rank that has a handler for it (a program that a rank has become does
+not know what to do with it). It does not go to a rank that is stopped, has the signal blocked, or sleeps until
 a signal comes (ours would wake it). Then timers of the loop look at the memory file repeatedly: the
 kernel does not notify anybody of its growth, and the whole takes a few milliseconds. A dump is
 complete when the outermost frame of its last thread, the main one, is there; if that frame is not
@@ -171,7 +171,7 @@ def _ask(taken: Taken, pidfd: int, fd: int) -> bool:
             return False
         state = state_of(taken.pid)
         if state is None or not state.catches(SIGNAL):
-            return False  # it has become another program by now, which the signal would end
+            return False  # it has become another program by now
         if not taken.pending:
             signal.pidfd_send_signal(pidfd, SIGNAL)
     except OSError:
