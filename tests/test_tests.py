@@ -91,7 +91,7 @@ def without_assertion(tree):
 
 
 def test_names_of_test_files():
-    """Outside of packages they are modules of the same room: pytest refuses the second of a name."""
+    """Outside of packages they are modules of one room: pytest refuses the second of a name."""
     alone = [p.name for p in FILES.values() if not (p.parent / "__init__.py").exists()]
     assert [n for n in sorted(set(alone)) if n.startswith("test_") and alone.count(n) > 1] == []
 

@@ -1,12 +1,13 @@
 """Waiting for ranks, and ending them."""
 
+import os
 import signal
 import subprocess
 import threading
 import time
 
 import pytest
-from elasticwork import block, fail, touch_and_block
+from elasticwork import block, fail, return_one_after_the_other, touch_and_block
 
 from procession.elastic import DefaultLogsSpecs, start_processes
 from support import alive, gone, marked, until
@@ -45,6 +46,34 @@ def test_wait_from_another_thread(specs):
     thread.join(30)
     assert results[0].return_values == {0: None}
     pc.close()  # in this thread: the signals can be given back
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_ranks_of_a_function_exit_when_all_have_returned(specs, tmp_path, method):
+    """Else the last ones may lose a peer with which they just connect."""
+    args = {0: (str(tmp_path),), 1: (str(tmp_path),)}
+    envs = {rank: {"RANK": str(rank)} for rank in args}
+    pc = start_processes("x", return_one_after_the_other, args, envs, specs, start_method=method)
+    assert not pc.wait().is_failed()
+    assert (tmp_path / "as it exits").read_text() == "True"
+
+
+def return_or(what):
+    if os.environ["RANK"] == "0":
+        return
+    what()
+
+
+@pytest.mark.parametrize("end", [fail, block])
+def test_a_rank_that_has_returned_does_not_outlive_the_others(specs, end):
+    envs = {rank: {"RANK": str(rank)} for rank in range(2)}
+    pc = start_processes("x", return_or, {0: (end,), 1: (end,)}, envs, specs, start_method="fork")
+    if end is block:
+        assert pc.wait(0.2) is None
+        pc.close()
+    else:
+        assert list(pc.wait().failures) == [1]
+    gone(pc.pids().values())
 
 
 def test_a_failure_ends_the_group_although_nobody_waits(specs):

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from procession.elastic import entry
 from procession.elastic.context import PContext
+from procession.elastic.gate import Keeper
 from procession.elastic.logs import LogsSpecs
 from procession.elastic.output import output_to, tees_beside
 from procession.elastic.plan import STOP, command_spec, environment, placement_of
@@ -162,7 +163,7 @@ class GroupContext(PContext):
 
 
 class MultiprocessContext(GroupContext):
-    """Ranks that run a function.
+    """Ranks that run a function. None exits before all have returned, as with torch's.
 
     start_method: "spawn" (a fresh interpreter for each), "forkserver" (forks of a small fresh one)
     or "fork" (forks of this process). The others are those of `GroupContext`.
@@ -193,18 +194,26 @@ class MultiprocessContext(GroupContext):
         from procession.api.processes import begin_processes, processes_for
 
         function = cast("Callable[..., Any]", self.entrypoint)
-        return begin_processes(
-            entry.call,
-            function,
-            [self.args[rank] for rank in range(self.nprocs)],
-            processes_for(function, self.nprocs, self.start_method),
-            env=dict(enumerate(envs)),
-            name=self.name,
-            start_method=self.start_method,
-            stop=self.stop,
-            placement=self._placement,
-            output=self._output,
-        )
+        processes = processes_for(function, self.nprocs, self.start_method)
+        keeper = Keeper(self.nprocs)
+        try:
+            group = begin_processes(
+                entry.call,
+                function,
+                [(keeper.gate, *self.args[rank]) for rank in range(self.nprocs)],
+                processes,
+                env=dict(enumerate(envs)),
+                name=self.name,
+                start_method=self.start_method,
+                stop=self.stop,
+                placement=self._placement,
+                output=self._output,
+            )
+        except BaseException:
+            keeper.open()
+            raise
+        keeper.watch(group)
+        return group
 
     def _what(self) -> str:
         name = getattr(self.entrypoint, "__qualname__", repr(self.entrypoint))

@@ -1,12 +1,12 @@
 """Asks processes for their stacks, many at a time, and waits for none of them.
 
 Theory of operation. See `worker.stackfile` for how a rank answers. Before it is asked, it is looked
-at: the signal goes only to a rank that has a handler for it (a program that a rank has become does
-not know what to do with it). It does not go to a rank that is stopped, has the signal blocked, or sleeps until
-a signal comes (ours would wake it). Then timers of the loop look at the memory file repeatedly: the
-kernel does not notify anybody of its growth, and the whole takes a few milliseconds. A dump is
-complete when the outermost frame of its last thread, the main one, is there; if that frame is not
-known, when the dump has not grown for a while.
+at: the signal goes only to a rank that has a handler for it (a program that a rank has become has
+none). It does not go to a rank that is stopped, has the signal blocked, or sleeps until a signal
+comes (ours would wake it). Then timers of the loop look at the memory file repeatedly: the kernel
+does not notify anybody of its growth, and the whole takes a few milliseconds. A dump is complete
+when the outermost frame of its last thread, the main one, is there; if that frame is not known,
+when the dump has not grown for a while.
 
 What another process has written is not trusted: `text`, which reads it, expects any bytes.
 """
