@@ -173,6 +173,7 @@ class Kernel:
             monotonic_ns=self.tick,
             process_time=lambda: 0.0,
             time=lambda: 1e9 + self.tick() / SECOND,
+            sleep=lambda seconds: self.sleep(self.now + int(seconds * SECOND), lambda: False),
         )
 
     # -- descriptors

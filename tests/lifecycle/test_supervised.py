@@ -226,4 +226,6 @@ def test_interleavings_of_the_supervisor():
     assert not failed, "\n".join([f"{len(failed)} of {COUNT} groups:", *failed[:20]])
     if COUNT >= 250:  # all of it was there
         assert min(*told.values(), lost, silent, again, seen) > COUNT // 100
-        assert min(hung, reached, shown, stopped) > COUNT // 250
+        assert min(reached, shown, stopped) > COUNT // 250
+    if COUNT >= 1500:
+        assert hung > COUNT // 250  # of 250, there may be none by chance

@@ -74,10 +74,14 @@ def _message(end: RankEnd) -> str:
     return what_happened(end)
 
 
-def load_words() -> None:
-    """Import what says how a group failed, before it is needed."""
+def load_words(stacks: bool) -> None:
+    """Import what says how a group failed, before it is needed. stacks: with where ranks were."""
     try:
-        import procession.explain.report  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        import procession.explain.report
+
+        if stacks:
+            import procession.explain.stacks.merge
+            import procession.explain.stacks.taking  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except (ImportError, OSError):
         pass  # no descriptor is left to import with
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 DRAIN_SECONDS = 2.0
+LOAD_SECONDS = 0.1  # many short runs are over by then
 
 
 class Conclusion(Record):
@@ -59,9 +60,16 @@ class Conclusion(Record):
     _drained: bool = False
 
     def prepare(self) -> None:
-        """Load, after what is to be done now, what says how a group failed: while ranks end."""
+        """Have what says how a group failed loaded before it is needed.
+
+        While ranks end, after what is to be done now; or soon after all have begun. Then a failure
+        does not wait for it, and a run of weeks can still explain itself when this package was
+        replaced meanwhile.
+        """
+        wait, stacks = LOAD_SECONDS, self._spec.hang.stacks and self._spec.is_python
         if self._life.failures:
-            self._loop.after(load_words, 0.0, load_words)
+            wait, stacks = 0.0, False  # they have been taken by now
+        self._loop.after(load_words, wait, lambda: load_words(stacks))
 
     def draw(self, notes: list[str]) -> GroupEnd:
         """Show what is left to show, and say how the group ended. notes: for the report."""

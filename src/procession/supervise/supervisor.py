@@ -425,7 +425,7 @@ class Supervisor:
             facts = facts_of_start(self.spec, self._resources.run_id)
         elif phase is Phase.BACKOFF:
             detail = self.recovery.said
-        elif phase is Phase.STOPPING:
+        elif phase in (Phase.RUNNING, Phase.STOPPING):
             self.conclusion.prepare()
         elif phase is Phase.FAILED:
             end = self.conclusion.with_files(lambda read: self.outcomes.first_failure(read=read))

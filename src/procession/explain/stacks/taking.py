@@ -32,7 +32,9 @@ from procession.values.base import Record
 from procession.worker.stackfile import FIRST_FD, SIGNAL, name_of
 
 MOST = 1 << 20  # bytes of one rank's dump; it ends with the main thread
-SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks
+SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which counts in ms
+# A few answer sooner than the loop can look: they are waited for, so often and so many seconds.
+FEW, LOOKS, BRIEF = 16, 4, 0.0002
 UNCHANGED = 0.004  # seconds after which a dump whose end is not known is taken for whole
 # The outermost frame of a rank: of `entry.py`, or of the launcher that it was forked from.
 ENDS = ('/procession/forkserver/entry.py"', '"<string>"', '"<frozen runpy>"')
@@ -100,7 +102,16 @@ class Taking:
                 self._open.append(_Asked(taken, fd, time.monotonic()))
             else:
                 os.close(fd)
+        if len(self._open) <= FEW:
+            self._look_soon()
         self._wait()
+
+    def _look_soon(self) -> None:
+        for _ in range(LOOKS):
+            if not self._open or time.monotonic() + BRIEF > self._ends:
+                return
+            time.sleep(BRIEF)
+            self._see()
 
     def _wait(self) -> None:
         left = self._ends - time.monotonic()
@@ -111,6 +122,10 @@ class Taking:
         self._pause = min(self._pause * 1.3, LONGEST)
 
     def _look(self) -> None:
+        self._see()
+        self._wait()
+
+    def _see(self) -> None:
         still: list[_Asked] = []
         for asked in self._open:
             if _is_whole(asked) or not self._lives(asked.taken.rank):
@@ -118,7 +133,6 @@ class Taking:
             else:
                 still.append(asked)
         self._open = still
-        self._wait()
 
     def finish(self) -> None:
         """Give what there is now, if it was not given yet."""
@@ -169,9 +183,6 @@ def _ask(taken: Taken, pidfd: int, fd: int) -> bool:
         if waits_for_signal(wait_channel(taken.pid)):  # by now
             taken.state = describe(taken.pid)
             return False
-        state = state_of(taken.pid)
-        if state is None or not state.catches(SIGNAL):
-            return False  # it has become another program by now
         if not taken.pending:
             signal.pidfd_send_signal(pidfd, SIGNAL)
     except OSError:
