@@ -76,12 +76,10 @@ def _message(end: RankEnd) -> str:
 
 def load_words(stacks: bool) -> None:
     """Import what says how a group failed, before it is needed. stacks: with where ranks were."""
+    names = ("report", "stacks.merge", "stacks.taking") if stacks else ("report",)
     try:
-        import procession.explain.report
-
-        if stacks:
-            import procession.explain.stacks.merge
-            import procession.explain.stacks.taking  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        for name in names:
+            __import__(f"procession.explain.{name}")
     except (ImportError, OSError):
         pass  # no descriptor is left to import with
 
