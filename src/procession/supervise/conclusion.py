@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 DRAIN_SECONDS = 2.0
-LOAD_SECONDS = 0.1  # many short runs are over by then
+LOAD_SECONDS = 0.05  # many short runs are over by then
 
 
 class Conclusion(Record):

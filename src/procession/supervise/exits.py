@@ -54,7 +54,8 @@ CORE_NS = 1_000_000_000
 # Signals that are no answer to a stop signal: faults of the program, and SIGKILL by the kernel (out
 # of memory). SIGABRT is not among them: handlers, and libraries that shut down, call abort.
 NO_ANSWER = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL)
-LOOK_NS = 3_000_000  # for a look at who lives: in larger groups it is at the first ranks alone
+FIRST_LOOK_NS = 500_000  # for a look at who lives, before anything else
+LOOK_NS = 3_000_000  # for the rest of it: in large groups it is at the first ranks alone
 LOOK_EVERY_NS = 100_000_000  # from one such look to the next, at least
 SILENT_NS = 1_000_000_000  # from the end of a result pipe to that of its process, at the most
 STATUS_SECONDS = 1.0  # for the forkserver to send the status of a rank that is seen to be dead
@@ -230,25 +231,31 @@ class Exits:
         logging.getLogger("procession").warning("procession: rank %d: %s", number, noted(why))
 
     def _one_fails(self, rank: int) -> None:
-        """Have a look at who lives, after what is to be done now: it fails later than this one."""
+        """Look at who lives: it fails later than this one. At the first ones before anything else.
+
+        What is to be done then, stacks above all, takes milliseconds, in which another may fail.
+        """
         if self._life.ranks[rank].stop_at is not None:
             return  # it obeys
         now = time.monotonic_ns()
         if now - self._looked_at > LOOK_EVERY_NS:
             self._looked_at = now
-            self._loop.after("who lives", 0.0, self._see_who_lives)
+            seen = self._see_who_lives(0, now + FIRST_LOOK_NS)
+            if seen < len(self.records):
+                more = lambda: self._see_who_lives(seen, time.monotonic_ns() + LOOK_NS)  # noqa: E731
+                self._loop.after("who lives", 0.0, more)
 
-    def _see_who_lives(self) -> None:
-        """Take note of the ranks that have not begun to die."""
-        ends = time.monotonic_ns() + LOOK_NS
-        for rank, record in enumerate(self.records):
+    def _see_who_lives(self, first: int, ends: int) -> int:
+        """Note which ranks, from this one on, have not begun to die; gives the next to look at."""
+        for rank, record in enumerate(self.records[first:], first):
             at = time.monotonic_ns()
             if at > ends:
-                return
+                return rank
             pid = record.pid if self.sources[rank].pidfd >= 0 and self.lives(rank) else None
             # While it is not reaped, its number is no other process's.
             if pid is not None and not is_dying(pid) and not self._is_reaped(rank):
                 self.sources[rank].lived_at = at
+        return len(self.records)
 
     # -- source 2: the pidfd
 
