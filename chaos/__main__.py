@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
 from chaos import peers
-from chaos.results import keep, line_of, write
-from chaos.row import Row
+from chaos.results import keep, line_of, why_not_writable, write
+from chaos.row import Row, number_from
 from chaos.rows import NAMES, row_of
 from chaos.runner import new_seed, run_row
 
 VARIABLES = """
 CHAOS           names of rows, with spaces between them; all of them if it is not set.
                 peers: other launchers; peers.torchrun: one of them; peers.torchrun.fails: one row
-CHAOS_TRIALS    how many trials of each row; full: as many as the third column says
+CHAOS_TRIALS    how many trials of each row; full: as many as the third column says. Results of
+                fewer trials than the usual ones are not kept
 CHAOS_SEED      the seed of the only trial: one that failed, again
 CHAOS_SHORT=1   the few trials that the tests make
 CHAOS_SLOW      times may be so many times as long, where the machine does other things, too (1)
@@ -39,9 +41,31 @@ def main() -> int:
     if "--tables" in words:
         write()
         return 0
-    names = _named(os.environ.get("CHAOS", "").split() or [*NAMES, "peers"])
+    try:
+        names = _named(os.environ.get("CHAOS", "").split() or [*NAMES, "peers"])
+    except ValueError as e:
+        print(f"CHAOS: {e}", file=sys.stderr)
+        return 2
     given, short = os.environ.get("CHAOS_SEED"), os.environ.get("CHAOS_SHORT") == "1"
+    seed_given = int(number_from("CHAOS_SEED", "0", 0))
+    asked = os.environ.get("CHAOS_TRIALS", "")
+    count = 0 if asked in ("", "full") else int(number_from("CHAOS_TRIALS", "1", 1))
     writes = "--write" in words and not given and not short
+    if writes and (why := why_not_writable()):
+        print(f"nothing is run: {why}", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        return _run(names, count, asked == "full", seed_given if given else None, short, writes)
+    except KeyboardInterrupt:
+        print("interrupted; the row that was being made is not kept", file=sys.stderr)
+        return 128 + signal.SIGINT
+
+
+def _run(
+    names: list[str], count: int, full: bool, given: int | None, short: bool, writes: bool
+) -> int:
+    """Run rows. count: trials of each, 0 for as many as the row says. given: the only seed."""
     good = True
     with peers.surroundings(names):
         for name in names:
@@ -49,13 +73,15 @@ def main() -> int:
             if lack := row.lacks():
                 print(f"{name}: not here: {lack}", flush=True)
                 continue
-            trials = 1 if given else _trials(row, os.environ.get("CHAOS_TRIALS", ""), short=short)
-            seed = int(given) if given else new_seed()
+            trials = 1 if given is not None else count or _trials(row, full=full, short=short)
+            seed = new_seed() if given is None else given
             print(f"{name}: {trials} trials from seed {seed}", flush=True)
             told = run_row(name, row, trials, seed)
             print(line_of(name, told), flush=True)
             good = good and not told.failed and not told.problems
-            if writes:
+            if writes and trials < row.trials:
+                print(f"{name}: not kept: {trials} trials, and {row.trials} are the usual ones")
+            elif writes:
                 keep(name, told, seed, time.strftime("%Y-%m-%d", time.gmtime()))
     if writes:
         write()
@@ -67,13 +93,13 @@ def _named(words: list[str]) -> list[str]:
     names: list[str] = []
     for word in words:
         names += peers.names(word) if word.partition(".")[0] == "peers" else [word]
+    for name in names:
+        row_of(name)  # raises what is wrong with it
     return names
 
 
-def _trials(row: Row, asked: str, *, short: bool) -> int:
-    if asked == "full":
-        return row.full
-    return int(asked) if asked else row.short if short else row.trials
+def _trials(row: Row, *, full: bool, short: bool) -> int:
+    return row.full if full else row.short if short else row.trials
 
 
 def _help() -> str:

@@ -50,19 +50,19 @@ def line_of(name: str, told: Told) -> str:
     figures = "; ".join(f"{w}: at most {max(all_):.3f} s" for w, all_ in told.figures.items())
     counts = ", ".join(f"{what}: {number}" for what, number in sorted(told.counts.items()))
     good = told.trials - len(told.failed)
-    text = f"{name}: {good} of {told.trials} held, {told.seconds:.0f} s; {figures}; {counts}"
-    return text.rstrip("; ")
+    head = f"{name}: {good} of {told.trials} held, {told.seconds:.0f} s"
+    return "; ".join(filter(None, (head, figures, counts)))
 
 
 def table(results: dict[str, Any]) -> str:
     """Give the table of all results that there are, as Markdown."""
-    rows, machines = "", set[str]()
+    rows, machines = "", dict[str, list[str]]()
     for name in NAMES:
         row, result = row_of(name), results.get(name)
         if result is None:
             rows += f"| {row.fault} (`{name}`) | | {row.holds} | not run | |\n"
             continue
-        machines.add(f"{result['day']}, Linux {result['machine']}")
+        machines.setdefault(f"{result['day']}, Linux {result['machine']}", []).append(name)
         measured = [
             f"{what}: {figure['median']:.2f} s, at most {figure['most']:.2f} s"
             for what, figure in result["figures"].items()
@@ -73,7 +73,16 @@ def table(results: dict[str, Any]) -> str:
         fault = result.get("fault", row.fault)
         rows += f"| {fault} (`{name}`) | {result['trials']:,} | {row.holds} | {text} "
         rows += f"| {'; '.join(measured)} |\n"
-    return f"Measured by `make chaos`: {'; '.join(sorted(machines))}.\n\n{HEAD}{rows}"
+    most = max(machines.values(), key=len, default=list[str]())
+    where = [
+        f"{machine}: {'all others' if names is most and len(machines) > 1 else _listed(names)}"
+        for machine, names in sorted(machines.items(), key=lambda item: len(item[1]))
+    ]
+    return f"Measured by `make chaos`: {'; '.join(where)}.\n\n{HEAD}{rows}"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def soak_table(told: dict[str, Any]) -> str:
@@ -95,6 +104,14 @@ def soak_table(told: dict[str, Any]) -> str:
     what = "its memory, descriptors, threads"
     head = f"| {what} | at first | after 25 % | 50 % | 75 % | at the end |\n"
     return f"{head}|---|---|---|---|---|---|\n{rows}"
+
+
+def why_not_writable() -> str:
+    """Say why results cannot be written, "" if they can."""
+    for path in (RESULTS, PAGE):
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            return f"{path} cannot be written"
+    return ""
 
 
 def write() -> None:

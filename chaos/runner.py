@@ -152,8 +152,8 @@ class _Worker:
     def __enter__(self) -> _Worker:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self.why:
+    def __exit__(self, error: object, *_: object) -> None:
+        if self.why or error is not None:
             self._process.kill()
         self._process.wait()
         os.close(self._report)

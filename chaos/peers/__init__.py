@@ -39,6 +39,8 @@ def peer_of(name: str) -> Peer:
 def names(wanted: str) -> list[str]:
     """Give the rows that a word names: peers, peers.PEER or peers.PEER.KIND."""
     _, *rest = wanted.split(".")
+    if rest[1:] and (rest[1] not in KINDS or rest[2:]):
+        raise ValueError(f"there is no row {wanted!r}; kinds are {', '.join(KINDS)}")
     peers = [rest[0]] if rest else PEERS
     return [
         f"peers.{peer_of(peer).name}.{kind}"

@@ -171,7 +171,8 @@ ROW = Row(
     fault="the disk of the logs is full, has no inodes, has reached a quota, breaks (EIO), hangs "
     "so that who writes cannot be killed, becomes read-only, or the log directory is removed or "
     "replaced by a link, before the start or while ranks write",
-    holds="the run goes on, or fails with that reason; it ends at once; what is lost is said",
+    holds="the run goes on, or fails with that reason; it ends at once, and within some 10 s "
+    "where the disk does not answer; what is lost is said",
     full=150,
     trials=25,
     short=4,

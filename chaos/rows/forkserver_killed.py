@@ -206,7 +206,9 @@ ROW = Row(
     "while a group starts, runs and ends; ranks have children and daemons that ignore signals; "
     "then the launcher is killed, too",
     holds=f"nothing alive after grace ({GRACE} s) + 1 s while the launcher lives; an error that "
-    "names the forkserver; the next launch works; after both, `procession clean` leaves nothing",
+    f"names the forkserver; the next launch works; after both, `procession clean` leaves nothing. "
+    f"One that is held by a debugger has {2 * ANSWER:g} s more to answer; a start under one that "
+    f"stays stopped fails after {STANDS:g} s",
     full=300,
     trials=50,
     short=2,

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from chaos.programs import soaking
-from chaos.row import Row, Trial
+from chaos.row import Row, Trial, number_from
 from chaos.runner import ROOT
 
 # CHAOS_SOAK: how much of the full work is done.
 USUAL = "1" if os.environ.get("CHAOS_TRIALS") == "full" else "0.1"
-SCALE = float(
-    os.environ.get("CHAOS_SOAK", "0.004" if os.environ.get("CHAOS_SHORT") == "1" else USUAL)
-)
+SHORT = os.environ.get("CHAOS_SHORT") == "1"
+SCALE = number_from("CHAOS_SOAK", "0.004" if SHORT else USUAL, 0.001)
 WORK = {"groups": 10_000, "restarts": 500, "logs": 10_000}  # the last in millions of bytes
 LOOKS = Path(__file__).parent.parent / "soak.json"
 MOST_MEMORY = 12_000  # KiB more at the end than after the first quarter

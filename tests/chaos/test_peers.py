@@ -108,10 +108,9 @@ def test_the_table():
 
 def test_trials_of_a_full_run():
     row = row_of("signals")
-    assert command._trials(row, "full", short=False) == 600
-    assert command._trials(row, "7", short=True) == 7
-    assert command._trials(row, "", short=True) == row.short
-    assert command._trials(row, "", short=False) == row.trials
+    assert command._trials(row, full=True, short=False) == 600
+    assert command._trials(row, full=False, short=True) == row.short
+    assert command._trials(row, full=False, short=False) == row.trials
 
 
 def test_help_names_all():

@@ -1,12 +1,15 @@
 """A few trials of each row of `make chaos`; and the suite itself sees what goes wrong."""
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from chaos.rows import NAMES
-from support import run_python
+from support import run_python, until
 
 ROOT = Path(__file__).parent.parent.parent
 LIMITS = {"tests_in_ranks": 240}  # a session of 24 tests, some in fresh interpreters
@@ -96,5 +99,38 @@ def test_what_is_wrong_is_seen(wrong, tmp_path):
 
 def test_a_row_that_is_not_there():
     done = run_chaos("nothing")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "there is no row 'nothing'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("CHAOS_TRIALS", "0"),
+        ("CHAOS_TRIALS", "abc"),
+        ("CHAOS_SEED", "-1"),
+        ("CHAOS_SLOW", "nan"),
+        ("CHAOS_SLOW", "0"),
+        ("CHAOS", "peers.torchrun.nothing"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(variable, text):
+    env = {"CHAOS": "signals", variable: text}
+    done = run_python("-m", "chaos", cwd=ROOT, env={**os.environ, **env})
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert variable in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_when_it_is_told_to(tmp_path, number):
+    """And leaves nothing, neither processes nor its directory."""
+    env = {**os.environ, "CHAOS": "hangs", "CHAOS_TRIALS": "20", "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "chaos"], cwd=ROOT, env=env, start_new_session=True
+    ) as chaos:
+        until(lambda: list(tmp_path.glob("chaos-*/trial/done")))
+        chaos.send_signal(number)
+        assert chaos.wait(30) == 128 + number
+    assert list(tmp_path.glob("chaos-*")) == []
