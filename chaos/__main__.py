@@ -54,12 +54,16 @@ def main() -> int:
     if writes and (why := why_not_writable()):
         print(f"nothing is run: {why}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, _ended)
     try:
         return _run(names, count, asked == "full", seed_given if given else None, short, writes)
     except KeyboardInterrupt:
         print("interrupted; the row that was being made is not kept", file=sys.stderr)
         return 128 + signal.SIGINT
+
+
+def _ended(*_: object) -> None:
+    sys.exit(128 + signal.SIGTERM)
 
 
 def _run(

@@ -296,7 +296,7 @@ class Kernel:
         for each in members:
             self.deliver(each, number)
 
-    def send_by_fd(self, fd, number):
+    def send_by_fd(self, fd, number, _info=None, _flags=0):
         """pidfd_send_signal(2)."""
         self.catch_up()
         process = self.files[fd].process

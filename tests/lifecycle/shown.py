@@ -133,6 +133,7 @@ class Shown:
             letter=letter,
             threads=1,
             catches=lambda number: number in caught,
+            ends_by=lambda _: False,
             blocks=lambda _: False,
             awaits=lambda _: False,
         )

@@ -1,4 +1,4 @@
-"""How a rank shows its launcher where it is: on a signal, it writes its stacks to a memory file.
+"""How a rank shows its launcher where it is: on a signal, it writes its stack to a memory file.
 
 Theory of operation. `faulthandler` handles the signal in C: also while a thread holds the
 interpreter's lock, or waits in native code. It writes to a memory file of the rank; a pipe could be
@@ -6,9 +6,15 @@ full, and block the rank in its handler. The launcher opens that file through /p
 the stacks, so that a launch pays only for the registration. The file's name contains the pid of its
 process: a fork of a rank has the descriptor too, but must not be taken for the rank.
 
-Rejected: a real-time signal, which no program uses, but which ends one that has just begun (exec);
-a file that the launcher makes (one more descriptor for each rank in the process that has
-the most of them); a handler in Python (it waits until the main thread runs Python code).
+Only the thread that gets the signal writes its stack: the main one, to which it is sent. To go
+through all threads `faulthandler` needs a list that may change under it: a rank whose threads begin
+and end died of that. py-spy looks at them from outside (`explain.stacks.outside`).
+
+Rejected: a handler in Python beside it, for the other threads (it could raise in the program, and
+system calls of native code would not be resumed); a real-time signal, which no program uses, but
+which ends one that has just begun (exec); a file that the launcher makes (one more descriptor for
+each rank in the process that has the most of them); a handler in Python alone (it waits until the
+main thread runs Python code).
 """
 
 from __future__ import annotations
@@ -32,7 +38,7 @@ def name_of(pid: int) -> str:
 
 
 def offer() -> None:
-    """Have this process write its stacks when it gets the signal.
+    """Have this process write its main thread's stack when it gets the signal.
 
     If no descriptor is left, it does not: then only the stacks are missing from reports.
     """
@@ -45,7 +51,7 @@ def offer() -> None:
         _fd = os.memfd_create(name_of(os.getpid()), os.MFD_CLOEXEC)
         low, _fd = _fd, fcntl.fcntl(_fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         os.close(low)
-        faulthandler.register(SIGNAL, file=_fd, all_threads=True, chain=False)
+        faulthandler.register(SIGNAL, file=_fd, all_threads=False, chain=False)
         if before >= 0:
             os.close(before)  # of the process that this one was forked from
     except (OSError, RuntimeError, ValueError):

@@ -243,7 +243,7 @@ def tree(stacks: Iterable[Stack]) -> list[str]:
 
 
 def whole(stacks: Sequence[Stack]) -> str:
-    """Write all that is known: the summary, the merged stacks, and each rank with all threads."""
+    """Write all that is known: the summary, the merged stacks, and each rank's whole stack."""
     lines = [*lines_of(stacks, len(stacks)), "", "merged, the outermost frame first:", ""]
     lines += tree(stacks)
     for stack in stacks:

@@ -58,17 +58,17 @@ def _with_native(stacks: Sequence[Stack], seconds: float) -> list[Stack]:
     pids = [s.pid for s in stacks if s.pid and s.state not in NONE_LEFT]
     seen = _spied(spy, pids, seconds, "--native")
 
-    def lines(stack: Stack) -> tuple[str, ...]:
+    def more(stack: Stack) -> Stack:
         found = seen.get(stack.pid or 0)
         if found is None:
-            return ()
+            return stack
         if not found.threads:
-            return (f"py-spy: {found.fault}",)
-        frames = found.threads[found.main].frames
-        return tuple(f"{name} ({file}:{line})" if line else f"{name} ({file})"
-                     for file, line, name in frames)  # fmt: skip
+            return stack.__replace__(native=(f"py-spy: {found.fault}",))
+        lines = tuple(f"{name} ({file}:{line})" if line else f"{name} ({file})"
+                      for file, line, name in found.threads[found.main].frames)  # fmt: skip
+        return stack.__replace__(native=lines, threads=found.threads)
 
-    return [stack.__replace__(native=lines(stack)) for stack in stacks]
+    return [more(stack) for stack in stacks]
 
 
 def _with(stack: Stack, seen: Seen | None, spy: str | None) -> Stack:

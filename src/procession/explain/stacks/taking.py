@@ -5,15 +5,18 @@ at: the signal goes only to a rank that has a handler for it (a program that a r
 none). It does not go to a rank that is stopped, has the signal blocked, or sleeps until a signal
 comes (ours would wake it). Then timers of the loop look at the memory file repeatedly: the kernel
 does not notify anybody of its growth, and the whole takes a few milliseconds. A dump is complete
-when the outermost frame of its last thread, the main one, is there; if that frame is not known,
-when the dump has not grown for a while.
+when the outermost frame of the main thread is there; if that frame is not known, when the dump has
+not grown for a while.
 
 What another process has written is not trusted: `text`, which reads it, expects any bytes.
 """
 
 from __future__ import annotations
 
+import errno
+import math
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -31,10 +34,11 @@ from procession.system.processes import (
 from procession.values.base import Record
 from procession.worker.stackfile import FIRST_FD, SIGNAL, name_of
 
-MOST = 1 << 20  # bytes of one rank's dump; it ends with the main thread
+MOST = 1 << 20  # bytes of one rank's dump
 SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which counts in ms
 # A few answer sooner than the loop can look: they are waited for, so often and so many seconds.
 FEW, LOOKS, BRIEF = 16, 4, 0.0002
+TO_MAIN_THREAD = 1  # PIDFD_SIGNAL_THREAD, since Linux 6.9: to the thread whose number the pid is
 UNCHANGED = 0.004  # seconds after which a dump whose end is not known is taken for whole
 # The outermost frame of a rank: of `entry.py`, or of the launcher that it was forked from.
 ENDS = ('/procession/forkserver/entry.py"', '"<string>"', '"<frozen runpy>"')
@@ -169,9 +173,11 @@ def _look_at(taken: Taken, pidfd: int) -> int:
         return -1
     if pidfd < 0 or not state.catches(SIGNAL):
         return -1
-    if state.blocks(SIGNAL) and state.threads == 1:
+    if state.blocks(SIGNAL):  # another thread would get it, and show its own stack
         taken.state = "has its signals blocked"
         return -1
+    if state.ends_by(signal.SIGXFSZ) and _most_written(taken.pid) < MOST:
+        return -1  # it would die of what it writes; as a rule Python ignores that signal
     taken.pending = state.awaits(SIGNAL)
     return _memory_file(taken.pid)
 
@@ -184,10 +190,28 @@ def _ask(taken: Taken, pidfd: int, fd: int) -> bool:
             taken.state = describe(taken.pid)
             return False
         if not taken.pending:
-            signal.pidfd_send_signal(pidfd, SIGNAL)
+            _send(pidfd)
     except OSError:
         return False
     return True
+
+
+def _send(pidfd: int) -> None:
+    try:
+        signal.pidfd_send_signal(pidfd, SIGNAL, None, TO_MAIN_THREAD)
+    except OSError as e:
+        if e.errno != errno.EINVAL:
+            raise
+        signal.pidfd_send_signal(pidfd, SIGNAL)  # a thread that begins may take it
+
+
+def _most_written(pid: int) -> float:
+    """Give how large a file of this process may be, in bytes."""
+    try:
+        most = resource.prlimit(pid, resource.RLIMIT_FSIZE)[0]
+    except (OSError, ValueError):
+        return math.inf
+    return math.inf if most == resource.RLIM_INFINITY else most
 
 
 def _memory_file(pid: int) -> int:

@@ -122,10 +122,16 @@ def main_thread(threads: tuple[Thread, ...]) -> Thread | None:
     for thread in reversed(threads):
         if any(_OURS.search(file) for file, _, _ in thread.frames):
             return thread
-    if not threads:
+    if not threads or _is_of_another(threads):
         return None
     writer = next((t for t in threads if t.current), None)
     return writer if len(threads) >= 100 and writer is not None else threads[-1]
+
+
+def _is_of_another(threads: tuple[Thread, ...]) -> bool:
+    """Whether a thread that is not the main one has got the signal, and has shown itself."""
+    frames = threads[0].frames
+    return len(threads) == 1 and bool(frames) and frames[-1][2] == "_bootstrap"
 
 
 def own_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
