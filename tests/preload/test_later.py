@@ -80,6 +80,8 @@ HARMLESS = {
     "the standard library": "import argparse, json, re, subprocess, threading; re.compile('x')",
     "in a function": "def f():\n    import random, math\n    from collections import deque",
     "a listed package": "import listed.late\nfrom listed import late, nothing",
+    "its own attributes": "class A: pass\nA.x = 1\nA().y = 2\nsetattr(A, 'z', 3)",
+    "of what it makes": "x = Heavy()\nx.weight = 1\nx.bias.data = 2",
     "types": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from listed import late",
 }
 
@@ -90,6 +92,19 @@ def test_what_changes_nothing(foreseen, text):
 
 
 HARMFUL = {
+    "replaces a function of a module": "import functools\nfunctools.lru_cache = print",
+    "by another name": "import functools as f\nf.lru_cache = print",
+    "of a part of a module": "import os.path\nos.path.join = print",
+    "of a class that it imports": "from collections import OrderedDict\nOrderedDict.get = print",
+    "of a listed package": "listed.late = 1",
+    "with setattr": "import json\nsetattr(json, 'loads', print)",
+    "deletes one": "import json\ndel json.loads",
+    "a method that Python calls": "Heavy.__init_subclass__ = print",
+    "a statement in a text": "import timeit\ntimeit.timeit('x')",
+    "a profile of a text": "import cProfile",
+    "names of a function": "os.getenv.__globals__['x'] = 1",
+    "names of a frame": "import inspect\ninspect.currentframe().f_back",
+    "a module by its function": "import inspect\ninspect.getmodule(os.getenv)",
     "sets a variable": "os.environ['A'] = '1'",
     "sets one in a function": "def f():\n    if Heavy:\n        os.environ['A'] = '1'",
     "takes one away": "del os.environ['A']",

@@ -3,7 +3,7 @@
 import pytest
 
 import procession
-from support import write
+from support import run_procession, write
 
 # Each program leaves something in the file `out`. What is held by `sys` outlives all modules.
 PROGRAMS = {
@@ -287,3 +287,16 @@ def test_the_end_is_quick_where_something_was_preloaded(tmp_path, monkeypatch, p
     told = left(tmp_path / "here", source, preload=preload)
     assert told.pop("out") == b"text"
     assert bool(told) is (preload is None)
+
+
+def test_callbacks_of_the_collector_are_not_called_without_their_module(tmp_path):
+    source = """
+        import gc, sys
+        said = []
+        sys.held = sys.modules["__main__"]  # so that it is emptied, and does not end before
+        gc.callbacks.append(lambda *_: said.append(1))
+    """
+    script = write(tmp_path / "program.py", source)
+    done = run_procession("run", "-n", "1", script, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "Exception ignored" not in done.stderr

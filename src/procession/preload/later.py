@@ -12,7 +12,8 @@ script, and each local module that is imported anywhere in it, also in functions
 nothing but itself, the standard library and listed packages, since others could do anything when
 they are imported. And nowhere may it have a word by which a program changes what imports see: the
 environment (it may read single variables), `sys.path`, the directory, how loggers and warnings are
-set up, or run code that is not read here (`exec`, `pickle`, `ctypes`). If it has, or if something
+set up, an attribute of a module or class that it imports, or run code that is not read here
+(`exec`, `pickle`, `ctypes`). If it has, or if something
 cannot be read, nothing is foreseen, and the next run knows. Of a function, the whole file is read
 that it is in.
 
@@ -32,6 +33,7 @@ import ast
 import functools
 import os
 import re
+import sys
 import time
 from collections.abc import Collection, Iterable
 
@@ -57,13 +59,15 @@ _SET_UP = (
 # Code that is not read, or sees all that is run, and how modules are found.
 _CODE = (
     "CDLL PackageImporter UnsafeLoader Unpickler __builtins__ __import__ __loader__ __path__ "
-    "allow_pickle builtins ctypeslib hub import_module importlib load_library setprofile settrace "
+    "__closure__ __globals__ _getframe allow_pickle builtins ctypeslib currentframe f_builtins "
+    "f_globals f_locals getmodule hub import_module importlib load_library setprofile settrace "
     "unsafe_load weights_only"
 )
 _REFUSED = _ENVIRONMENT.union(_PROCESS.split(), _SET_UP.split(), _CODE.split())
 _MODULES = (
-    "code codeop ctypes doctest imp marshal pdb pickle pkgutil pydoc runpy shelve site unittest "
-    "zipimport torch.distributed.launch torch.distributed.launcher torch.distributed.run"
+    "bdb cProfile code codeop ctypes doctest imp marshal pdb pickle pkgutil profile pydoc runpy "
+    "shelve site timeit trace unittest zipimport torch.distributed.launch "
+    "torch.distributed.launcher torch.distributed.run"
 )
 _REFUSED_MODULES = frozenset(_MODULES.split())
 _RUN_CODE = frozenset(("compile", "eval", "exec"))  # as functions; not `model.eval`
@@ -74,6 +78,8 @@ _HARMLESS = (
     "maxsize platform stderr stdin stdout version version_info"
 )
 _OF_SYS = frozenset(_HARMLESS.split())
+# What a program sets there is set after their import, early or not.
+_SETTINGS = ("torch.backends.", "torch._dynamo.", "torch._inductor.")
 _WORD = re.compile(r"\w+")
 
 
@@ -207,6 +213,8 @@ class _Source:
         self.imports: dict[str, None] = {}
         self._sets = sets
         harmless: set[ast.AST] = set()  # uses of `os.environ`, `os`, `sys` and filters
+        self._bound: dict[str, str] = {}  # names, and what was imported by them
+        self._set: list[list[str]] = []  # names with dots that are assigned to
         for node in ast.walk(tree):  # parents before children
             if isinstance(node, ast.Import):
                 self._import(node)
@@ -215,6 +223,19 @@ class _Source:
             else:
                 harmless.update(_harmless(node))
                 self._judge(node, node in harmless)
+                self._set += _assigned(node)
+        if any(map(self._is_patch, self._set)):
+            raise _Unsure
+
+    def _is_patch(self, names: list[str]) -> bool:
+        """Whether something is assigned to what the program has not defined itself."""
+        last = names[-1]
+        if last.startswith("__") and last.endswith("__"):
+            return True
+        full = ".".join((self._bound.get(names[0], ""), *names[1:]))
+        top = full.partition(".")[0]
+        known = top in sys.stdlib_module_names or top in safe.packages()
+        return known and not full.startswith(_SETTINGS)
 
     def _import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -222,6 +243,8 @@ class _Source:
                 raise _Unsure
             self.imports[alias.name] = None
             self._have(alias.name)
+            top = alias.name.partition(".")[0]
+            self._bound[alias.asname or top] = alias.name if alias.asname else top
 
     def _import_from(self, node: ast.ImportFrom, package: str) -> None:
         base = node.module or ""
@@ -242,6 +265,8 @@ class _Source:
             if base == "sys" and alias.name not in _OF_SYS:
                 raise _Unsure
             self._have(alias.name)
+            if not node.level:
+                self._bound[alias.asname or alias.name] = f"{base}.{alias.name}"
             # It may be a module; what is none is as its package is.
             if alias.name != "*":
                 self.imports[f"{base}.{alias.name}"] = None
@@ -300,6 +325,22 @@ def _harmless(node: ast.AST) -> list[ast.AST]:
             silences = isinstance(first, ast.Constant) and first.value == "ignore"
             return [node.func] if silences else []
     return []
+
+
+def _assigned(node: ast.AST) -> list[list[str]]:
+    """Give the dotted name that a node assigns to or deletes, in parts; none for a plain name."""
+    if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        return [_parts(node)]
+    if isinstance(node, ast.Call) and _name(node.func) in ("setattr", "delattr") and node.args:
+        return [[*_parts(node.args[0]), "?"]]
+    return []
+
+
+def _parts(node: ast.AST) -> list[str]:
+    """Give the parts of a dotted name; the first one is "" if that is another expression."""
+    if isinstance(node, ast.Attribute):
+        return [*_parts(node.value), node.attr]
+    return [node.id if isinstance(node, ast.Name) else ""]
 
 
 def _name(node: ast.AST) -> str:

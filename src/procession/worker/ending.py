@@ -150,6 +150,7 @@ def _take_apart(modules: list[Any], names: list[str]) -> None:
     for name in names:
         sys.modules.pop(name, None)
     gc.collect()
+    gc.callbacks.clear()  # their modules are emptied now; the interpreter calls none then, either
     for reference in reversed(left):
         module = reference()
         if module is not None:
