@@ -1,5 +1,7 @@
 """Which of two failures came first."""
 
+import contextlib
+import faulthandler
 import os
 import signal
 import time
@@ -7,8 +9,11 @@ import time
 import pytest
 
 import procession
-from seams.supervise import lastlook
+from seams.supervise import exits, lastlook
+from seams.system import processes
 from support import alive, until
+
+CRASHES = {*exits.CRASHES}
 
 
 def wait_and_fail(now):
@@ -38,3 +43,43 @@ def test_a_rank_that_dies_while_stacks_are_taken_failed_later(tmp_path, monkeypa
         with pytest.raises(procession.GroupFailed) as caught:
             group.wait()
     assert [end.rank for end in caught.value.end.together] == [0]
+
+
+@pytest.mark.parametrize(
+    ("number", "caught", "doubted", "crashing"),
+    [
+        (signal.SIGKILL, 0, False, False),
+        (signal.SIGABRT, CRASHES, False, False),  # it came later
+        (signal.SIGABRT, CRASHES - {signal.SIGABRT}, True, True),  # faulthandler is at work
+        (signal.SIGABRT, set(), True, False),  # no faulthandler: nothing is known
+    ],
+)
+def test_a_crash_takes_time(number, caught, doubted, crashing):
+    bits = sum(1 << (n - 1) for n in caught) if caught else 0
+    source = exits.Sources(lived_at=1, caught=bits)
+    assert source.may_have_crashed(number) is doubted
+    assert source.was_crashing(number) is crashing
+
+
+def test_a_rank_that_crashes_is_seen(tmp_path):
+    pid = os.fork()
+    if not pid:
+        _, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        with contextlib.suppress(BlockingIOError):
+            while os.write(write_end, bytes(4096)):
+                pass
+        os.set_blocking(write_end, True)
+        faulthandler.enable(write_end)
+        (tmp_path / "ready").touch()
+        signal.pause()
+    try:
+        until((tmp_path / "ready").exists)
+        assert processes.caught_alive(pid) >> (signal.SIGABRT - 1) & 1
+        os.kill(pid, signal.SIGABRT)
+        until(lambda: not processes.caught_alive(pid) >> (signal.SIGABRT - 1) & 1)
+        assert processes.caught_alive(pid) >> (signal.SIGSEGV - 1) & 1
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert processes.caught_alive(pid) == -1

@@ -309,12 +309,12 @@ class Kernel:
         process = self.table.get(pid)
         return process is None or process.state != "alive"
 
-    def is_dying_noted(self, pid):
-        """Say so, and note who was seen to live."""
+    def caught_alive(self, pid):
+        """Give the signals that one handles, -1 if it is dying; note who was seen to live."""
         if self.is_dying(pid):
-            return True
+            return -1
         self.table[pid].lived_at = self.now
-        return False
+        return (1 << 31) - 1
 
     def status_of_zombie(self, pid):
         self.catch_up()

@@ -339,7 +339,7 @@ class Group:
                 "time": clock,
                 "os": system,
                 "signal": numbers,
-                "is_dying": kernel.is_dying_noted,
+                "caught_alive": kernel.caught_alive,
                 "status_of_zombie": kernel.status_of_zombie,
                 "OomWatch": lambda: SimpleNamespace(verdict=lambda _: False),
             },

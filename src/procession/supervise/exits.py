@@ -31,7 +31,7 @@ from procession.rules.messages import RankEvent
 from procession.rules.tables import GONE, Worker, WorkerEvent
 from procession.system.cgroups import OomWatch
 from procession.system.eventloop import MOMENT, Deaths, EventLoop
-from procession.system.processes import is_dying, status_of_zombie
+from procession.system.processes import caught_alive, status_of_zombie
 from procession.values.base import Record, Value
 from procession.values.errors import SIMULTANEOUS
 from procession.values.exit import Exit
@@ -56,6 +56,7 @@ CORE_NS = 1_000_000_000
 NO_ANSWER = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL)
 FIRST_LOOK_NS = 500_000  # for a look at who lives, before anything else
 LOOK_NS = 3_000_000  # for the rest of it: in large groups it is at the first ranks alone
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 LOOK_EVERY_NS = 100_000_000  # from one such look to the next, at least
 SILENT_NS = 1_000_000_000  # from the end of a result pipe to that of its process, at the most
 STATUS_SECONDS = 1.0  # for the forkserver to send the status of a rank that is seen to be dead
@@ -90,7 +91,7 @@ class Sources(Record):
     when the pipe has ended without a report. asked: the forkserver was asked for the rank. held:
     signals for a process that may have begun, of which the forkserver has not told yet. dead_by:
     when the pidfd was seen to show its end, 0 while it was not. lived_at: when it was seen to live
-    last, 0 for never.
+    last, 0 for never. caught: the signals that it had handlers for then, as bits.
     """
 
     asked: bool = False
@@ -101,6 +102,21 @@ class Sources(Record):
     silence: Silence | None = None
     dead_by: int = 0
     lived_at: int = 0
+    caught: int = 0
+
+    def may_have_crashed(self, number: int | None) -> bool:
+        """Whether a rank that died of this signal may have got it before it was seen to live.
+
+        A crash is written down first, which may take milliseconds (`faulthandler`, core files).
+        """
+        if number is None or number not in CRASHES:
+            return False
+        return not self.caught >> (number - 1) & 1
+
+    def was_crashing(self, number: int | None) -> bool:
+        """Whether it had: `faulthandler` takes away the handler of the signal that it handles."""
+        others = any(self.caught >> (n - 1) & 1 for n in CRASHES)
+        return bool(self.lived_at) and others and self.may_have_crashed(number)
 
 
 class Exits:
@@ -253,8 +269,9 @@ class Exits:
                 return rank
             pid = record.pid if self.sources[rank].pidfd >= 0 and self.lives(rank) else None
             # While it is not reaped, its number is no other process's.
-            if pid is not None and not is_dying(pid) and not self._is_reaped(rank):
-                self.sources[rank].lived_at = at
+            caught = caught_alive(pid) if pid is not None else -1
+            if caught >= 0 and not self._is_reaped(rank):
+                self.sources[rank].lived_at, self.sources[rank].caught = at, caught
         return len(self.records)
 
     # -- source 2: the pidfd
@@ -346,7 +363,9 @@ class Exits:
             self._one_fails(rank)
             reached = known.stop_at is not None  # by a signal of ours; others came too late
             at, doubt = _time_of_death(record, source, at, reached=reached)
-            by_itself = record.exit.signal in NO_ANSWER and record.exit.signal not in record.signals
+            number = record.exit.signal
+            alone = number in NO_ANSWER or source.was_crashing(number)
+            by_itself = alone and number not in record.signals
             sent = known.stop_at
             if by_itself and sent is not None and at - doubt < sent <= at:
                 # It was already dying when the stop signal was sent, of a signal of its own.
@@ -411,5 +430,6 @@ def _time_of_death(
     began = max(at - took, record.started_at)
     busy = silence.after if silence is not None and silence.late else at
     # Whoever lived when a failure was known failed later, also if that was within a millisecond.
-    later = source.lived_at + SIMULTANEOUS + 1 if source.lived_at else 0
+    certain = source.lived_at and not source.may_have_crashed(record.exit.signal)
+    later = source.lived_at + SIMULTANEOUS + 1 if certain else 0
     return at, max(0, at - max(min(began, busy), later))

@@ -148,15 +148,24 @@ def is_dying(pid: int) -> bool:
     So from its `exit`, or from a signal that ends it, on: long before it is a zombie if much memory
     is to be given back, or a core file to be written. Also true if it cannot be seen.
     """
+    return caught_alive(pid) < 0
+
+
+def caught_alive(pid: int) -> int:
+    """Give the signals that a process has handlers for, as a set of bits; -1 if it is dying.
+
+    Of the first 31 signals. A process that is in a handler of `faulthandler` has taken away the
+    handler of that signal. See `is_dying`.
+    """
     if not proc_is_ours():
-        return True
+        return -1
     try:
         fields = process_fields(pid)
         # See proc_pid_stat(5). An exit and a deadly signal give SIGKILL to every thread.
-        flags, pending = int(fields[6]), int(fields[28])
+        flags, pending, caught = int(fields[6]), int(fields[28]), int(fields[31])
     except (OSError, IndexError, ValueError):
-        return True
-    return bool(flags & PF_DYING or pending >> (signal.SIGKILL - 1) & 1)
+        return -1
+    return -1 if flags & PF_DYING or pending >> (signal.SIGKILL - 1) & 1 else caught
 
 
 def status_of_zombie(pid: int) -> tuple[int, float] | None:
