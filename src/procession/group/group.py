@@ -155,9 +155,10 @@ class Group(Handle):
         where it is installed, has as long again. native: with the frames of native code, by py-spy,
         which stops each rank for a moment. Keys: rank (its local number), pid, frames (of its
         main thread: lists of file, line and function, the innermost first), threads (`thread` and
-        `frames` of each that is known: of the main one, with `native` of all), state (what its process does, in words, where no frame is known,
-        else ""), kernel (its stack in the kernel, where it may be read and no other is known),
-        letter (of its process's state, as `ps` shows it), native (frames in words).
+        `frames` of each that is known: of the main one, with `native` of all), state (what its
+        process does, in words, where no frame is known, else ""), kernel (its stack in the kernel,
+        where it may be read and no other is known), letter (of its process's state, as `ps` shows
+        it), native (frames in words).
         `explain.stacks.merge.format` writes it for people. Raises ProcessionError in handlers of
         events, and in a fork.
         """
