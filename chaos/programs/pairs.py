@@ -11,7 +11,7 @@ import time
 
 KINDS = ("raise", "exit", "_exit", "kill", "segv")
 LEAD = 0.1  # seconds until the first failure, in which both ranks get there
-SPIN = 0.001  # seconds before its moment in which a rank keeps its core
+SPIN, LONG_SPIN = 0.001, 0.003  # seconds before its moment in which a rank keeps its core
 
 
 def fail(kind: str) -> None:
@@ -25,8 +25,13 @@ def fail(kind: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL if kind == "kill" else signal.SIGSEGV)
 
 
-def apart(place: str, losers: tuple[int, int], kinds: tuple[str, str], gap: float) -> None:
-    """Fail when it is time, having written down when that was."""
+def apart(
+    place: str, losers: tuple[int, int], kinds: tuple[str, str], gap: float, starved: bool = False
+) -> None:
+    """Fail when it is time, having written down when that was.
+
+    starved: keep the cores from the launcher longer, and with real-time priority to the end.
+    """
     rank = int(os.environ["RANK"])
     if rank not in losers:
         time.sleep(100)
@@ -45,12 +50,13 @@ def apart(place: str, losers: tuple[int, int], kinds: tuple[str, str], gap: floa
         at = int(f.read()) + (0 if first else int(gap * 1e9))
     stamp = os.open(f"{place}/stamp.{rank}", os.O_CREAT | os.O_WRONLY)
     _undisturbed(losers.index(rank))
-    time.sleep(max(0.0, (at - time.monotonic_ns()) / 1e9 - SPIN))
+    time.sleep(max(0.0, (at - time.monotonic_ns()) / 1e9 - (LONG_SPIN if starved else SPIN)))
     while time.monotonic_ns() < at:
         pass
     os.write(stamp, str(time.monotonic_ns()).encode())
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # it ends as others do
+    if not starved:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # it ends as others do
     fail(kinds[0 if first else 1])
 
 

@@ -47,10 +47,10 @@ def _apart(trial: Trial) -> None:
     one, other = chance.sample(range(nproc), 2)
     kinds = (chance.choice(pairs.KINDS), chance.choice(pairs.KINDS))
     method = chance.choice(("forkserver", "forkserver", "spawn", "fork"))
-    trial.do(
-        f"{method}, {nproc} ranks: {one} {kinds[0]}, after {gap * 1e3:g} ms {other} {kinds[1]}"
-    )
-    failed = _fail(trial, pairs.apart, (work, (one, other), kinds, gap), nproc, method)
+    starved = chance.random() < 0.3
+    name = f"{gap * 1e3:g} ms apart{', cores kept' if starved else ''}"
+    trial.do(f"{method}, {nproc} ranks: {one} {kinds[0]}, then {other} {kinds[1]}, {name}")
+    failed = _fail(trial, pairs.apart, (work, (one, other), kinds, gap, starved), nproc, method)
     if failed is None:
         return
     stamps = {rank: _stamp(f"{work}/stamp.{rank}") for rank in (one, other)}
@@ -60,7 +60,7 @@ def _apart(trial: Trial) -> None:
     truly = other if stamps[other] and stamps[other] < stamps[one] else one
     real = abs(stamps[other] - stamps[one]) / 1e9 if stamps[other] else gap
     said = _said(failed, truly, stamps[truly])
-    trial.count(f"{gap * 1e3:g} ms apart, {said}")
+    trial.count(f"{name}, {said}")
     trial.must(
         said != "wrong", f"named {_ranks(failed)}; first was {truly}, by {real * 1e3:.2f} ms"
     )

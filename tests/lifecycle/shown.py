@@ -131,7 +131,6 @@ class Shown:
             caught.add(signal.SIGUSR1)
         return SimpleNamespace(
             letter=letter,
-            threads=1,
             catches=lambda number: number in caught,
             ends_by=lambda _: False,
             blocks=lambda _: False,

@@ -194,7 +194,7 @@ def test_what_was_found_by_chance(seed, watched):
 
 
 def test_interleavings_of_the_supervisor():
-    first = int(os.environ.get("PROCESSION_FUZZ_SEED", "1"))
+    first = int(os.environ.get("PROCESSION_FUZZ_SEED", "4900"))
     told = dict.fromkeys(("FAILED", "STOPPED", "SUCCEEDED"), 0)
     lost = again = silent = seen = hung = reached = shown = stopped = 0
     failed = []
@@ -226,6 +226,4 @@ def test_interleavings_of_the_supervisor():
     assert not failed, "\n".join([f"{len(failed)} of {COUNT} groups:", *failed[:20]])
     if COUNT >= 250:  # all of it was there
         assert min(*told.values(), lost, silent, again, seen) > COUNT // 100
-        assert min(reached, shown, stopped) > COUNT // 250
-    if COUNT >= 1500:
-        assert hung > COUNT // 250  # of 250, there may be none by chance
+        assert min(hung, reached, shown, stopped) > COUNT // 250

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from procession.worker.together import Gate
+    from procession.worker.gate import Gate
 
 
 def call(function: Callable[..., Any], gate: Gate, *args: Any) -> Any:

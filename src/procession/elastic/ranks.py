@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from procession.elastic import entry
 from procession.elastic.context import PContext
-from procession.elastic.gate import Keeper
+from procession.elastic.keeper import Keeper
 from procession.elastic.logs import LogsSpecs
 from procession.elastic.output import output_to, tees_beside
 from procession.elastic.plan import STOP, command_spec, environment, placement_of

@@ -23,6 +23,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 
 from procession.explain.records import RankRecord
 from procession.forkserver.client import ForkServer
@@ -256,23 +257,26 @@ class Exits:
         now = time.monotonic_ns()
         if now - self._looked_at > LOOK_EVERY_NS:
             self._looked_at = now
-            seen = self._see_who_lives(0, now + FIRST_LOOK_NS)
-            if seen < len(self.records):
-                more = lambda: self._see_who_lives(seen, time.monotonic_ns() + LOOK_NS)  # noqa: E731
-                self._loop.after("who lives", 0.0, more)
+            self._see_who_lives(0, FIRST_LOOK_NS)
 
-    def _see_who_lives(self, first: int, ends: int) -> int:
-        """Note which ranks, from this one on, have not begun to die; gives the next to look at."""
+    def _see_who_lives(self, first: int, most: int) -> None:
+        """Note which ranks, from this one on, have not begun to die; at most for so many ns now.
+
+        What is left is looked at after what is to be done now, or, if it was that, not at all.
+        """
+        ends = time.monotonic_ns() + most
         for rank, record in enumerate(self.records[first:], first):
             at = time.monotonic_ns()
             if at > ends:
-                return rank
+                if not first:
+                    rest = partial(self._see_who_lives, rank, LOOK_NS)
+                    self._loop.after("who lives", 0.0, rest)
+                return
             pid = record.pid if self.sources[rank].pidfd >= 0 and self.lives(rank) else None
             # While it is not reaped, its number is no other process's.
             caught = caught_alive(pid) if pid is not None else -1
             if caught >= 0 and not self._is_reaped(rank):
                 self.sources[rank].lived_at, self.sources[rank].caught = at, caught
-        return len(self.records)
 
     # -- source 2: the pidfd
 

@@ -196,7 +196,7 @@ WAITS_FOR_SIGNAL = ("pause", "sigsuspend")
 class ProcState(Value):
     """The state of a process: its letter as `ps` shows it, and its signals as sets of bits.
 
-    blocked: in its main thread. threads: how many it has.
+    blocked: in its main thread.
     """
 
     letter: str
@@ -204,7 +204,6 @@ class ProcState(Value):
     ignored: int
     blocked: int
     pending: int
-    threads: int
 
     def catches(self, number: int) -> bool:
         """Whether it has a handler for a signal."""
@@ -244,7 +243,6 @@ def state_of(pid: int, root: str = "/") -> ProcState | None:
             ignored=int(fields["SigIgn"], 16),
             blocked=int(fields["SigBlk"], 16),
             pending=int(fields["ShdPnd"], 16) | int(fields["SigPnd"], 16),
-            threads=int(fields["Threads"]),
         )
     except (KeyError, ValueError, IndexError):
         return None

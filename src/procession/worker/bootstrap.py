@@ -61,9 +61,9 @@ def run(job: Job) -> None:
             if not pipe.value(value):
                 _silence()
                 sys.exit(1)
-            together = sys.modules.get("procession.worker.together")
-            if together is not None:
-                together.wait()
+            gate = sys.modules.get("procession.worker.gate")
+            if gate is not None:
+                gate.wait()
         else:
             run_it = program.run_script if kind == "script" else program.run_module
             run_it(job["program"])

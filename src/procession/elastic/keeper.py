@@ -1,4 +1,4 @@
-"""The launcher's side of `worker.together`: opens the gate when all ranks have returned."""
+"""The launcher's side of `worker.gate`: opens the gate when all ranks have returned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 from procession.group.group import Group
 from procession.values.events import Event
-from procession.worker.together import Gate
+from procession.worker.gate import Gate
 
 ENDING = {"stopping", "sweeping", "succeeded", "failed", "stopped"}
 
