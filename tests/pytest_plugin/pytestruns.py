@@ -34,18 +34,18 @@ class Run:
         return {name: outcome for name, (outcome, _) in self.cases.items()}
 
 
-def run(where, *args, env=None, quiet=QUIET, limit=150, prefix=(), **files):
-    """Write files (`test_a` becomes test_a.py) and run pytest on them.
+def begun(where, *args, env=None, quiet=QUIET, prefix=(), **files):
+    """Write files (`test_a` becomes test_a.py) and start pytest on them.
 
     prefix: words before pytest's.
     """
     for name, text in files.items():
         (where / f"{name}.py").write_text(textwrap.dedent(text))
     (where / "pytest.ini").touch()
-    report = where / "report.xml"
-    words = [*prefix, sys.executable, "-m", "pytest", *quiet, f"--junitxml={report}", "-rA", *args]
+    report = f"--junitxml={where}/report.xml"
+    words = [*prefix, sys.executable, "-m", "pytest", *quiet, report, "-rA", *args]
     words += [f"--basetemp={where}/base"]
-    done = subprocess.run(
+    return subprocess.Popen(
         words,
         cwd=where,
         env={**os.environ, "COLUMNS": "120", **(env or {})},
@@ -53,13 +53,27 @@ def run(where, *args, env=None, quiet=QUIET, limit=150, prefix=(), **files):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=limit,
-        check=False,
     )
-    found = Run(done.returncode, done.stdout)
+
+
+def ended(process, where, limit=150):
+    """Give what a run has come to, when it has ended."""
+    with process:
+        try:
+            text, _ = process.communicate(timeout=limit)
+        except BaseException:
+            process.kill()
+            raise
+    found = Run(process.returncode, text)
+    report = where / "report.xml"
     if report.exists():
         for case in ET.parse(report).iter("testcase"):
             kind = next((e for e in case if e.tag in ("failure", "error", "skipped")), None)
             said = "" if kind is None else kind.get("message", "")
             found.cases[case.get("name")] = ("passed" if kind is None else kind.tag, said)
     return found
+
+
+def run(where, *args, limit=150, **more):
+    """Run pytest, as `begun` starts it."""
+    return ended(begun(where, *args, **more), where, limit)

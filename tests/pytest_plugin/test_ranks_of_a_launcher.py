@@ -2,10 +2,11 @@
 
 import os
 import re
+import signal
 import threading
 
 import pytest
-from pytestruns import run
+from pytestruns import begun, ended, run
 
 from seams.pytest_plugin import Hub, Place, joined, place_of
 from support import PROCESSION, until
@@ -84,12 +85,20 @@ STUCK = """
         pass
 """
 LONG = """
+    import os
     import time
 
     import pytest
 
+    def test_first():
+        pass
+
     @pytest.mark.ranks(3)
-    def test_long():
+    def test_long(rank):
+        os.mkdir(f"{os.environ['HERE']}/{rank}") or time.sleep(600)  # a single line
+
+    def test_alone():
+        os.mkdir(f"{os.environ['HERE']}/0")
         time.sleep(600)
 """
 
@@ -166,41 +175,42 @@ def test_a_rank_that_is_lost_ends_the_session(tmp_path, body):
     assert ("where the ranks were" in found.text) == ("sleep" in body), found.text
 
 
+def ended_by_launcher(where, signum, test, ranks):
+    """Run LONG in 3 ranks; send their launcher a signal when `ranks` of them are in a test."""
+    here = where / "here"
+    here.mkdir()
+    words = ("--ranks-from-environment", "-k", f"first or {test}")
+    process = begun(where, *words, env={"HERE": str(here)}, prefix=launched(3), test_a=LONG)
+    try:
+        until(lambda: len(os.listdir(here)) == ranks, 60)
+    finally:
+        # Once, to the launcher alone: `timeout` sends a second one, on which a launcher kills.
+        process.send_signal(signum)
+        found = ended(process, where)
+    return found
+
+
 def test_a_session_that_its_launcher_ends_has_a_report(tmp_path):
-    found = run(
-        tmp_path,
-        "--ranks-from-environment",
-        prefix=("timeout", "--signal=TERM", "5", *launched(2)),
-        test_a="""
-        import time
-
-        def test_first():
-            pass
-
-        def test_long():
-            time.sleep(600)
-        """,
-    )
-    assert found.outcomes == {"test_first": "passed", "test_long": "failure"}, found.text
-    assert "the launcher has ended this session (SIGTERM)" in found.message("test_long")
+    found = ended_by_launcher(tmp_path, signal.SIGTERM, "alone", 1)
+    assert found.outcomes == {"test_first": "passed", "test_alone": "failure"}, found.text
+    assert "the launcher has ended this session (SIGTERM)" in found.message("test_alone")
     assert "short test summary" in found.text
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("signum", "said"),
     [
-        ("TERM", "had not ended when the launcher ended this session (SIGTERM)"),
-        ("INT", "where the ranks of test_a.py::test_long were"),
+        (signal.SIGTERM, "had not ended when the launcher ended this session (SIGTERM)"),
+        (signal.SIGINT, "where the ranks of test_a.py::test_long were"),
     ],
 )
-def test_the_places_of_ranks_that_their_launcher_ends(tmp_path, number, said):
+def test_the_places_of_ranks_that_their_launcher_ends(tmp_path, signum, said):
     """The other ranks wait for the report of rank 0."""
-    prefix = ("timeout", f"--signal={number}", "5", *launched(3))
-    found = run(tmp_path, "--ranks-from-environment", prefix=prefix, test_a=LONG)
+    found = ended_by_launcher(tmp_path, signum, "long", 3)
     assert said in found.text
-    assert "3 ranks [0-2] are in test_long (test_a.py:8)" in found.text
-    if number == "TERM":
-        assert found.outcomes == {"test_long": "failure"}, found.text
+    assert "3 ranks [0-2] are in test_long (test_a.py:12)" in found.text
+    if signum == signal.SIGTERM:
+        assert found.outcomes == {"test_first": "passed", "test_long": "failure"}, found.text
     else:
         assert "KeyboardInterrupt" in found.text
 
