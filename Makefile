@@ -50,7 +50,7 @@ test-pythons:
 	.ci/pythons $(FAST)
 
 test-cluster: $(VENV)/.cluster
-	$(BIN)/python -m pytest tests/cluster
+	$(BIN)/python -m pytest tests/cluster tests/chaos/test_rows.py -k 'cluster or [slurm]'
 
 # The real accelerate, transformers, Lightning and TorchX; what is not installed is skipped.
 test-frameworks: $(FRAMEWORKS_VENV)/.frameworks

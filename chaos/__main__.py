@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import time
 
 from chaos import peers
+from chaos.guard import guarded
 from chaos.results import keep, line_of, why_not_writable, write
 from chaos.row import Row, number_from
 from chaos.rows import NAMES, row_of
@@ -56,7 +58,8 @@ def main() -> int:
         return 2
     signal.signal(signal.SIGTERM, _ended)
     try:
-        return _run(names, count, asked == "full", seed_given if given else None, short, writes)
+        with guarded():
+            return _run(names, count, asked == "full", seed_given if given else None, short, writes)
     except KeyboardInterrupt:
         print("interrupted; the row that was being made is not kept", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -70,13 +73,17 @@ def _run(
     names: list[str], count: int, full: bool, given: int | None, short: bool, writes: bool
 ) -> int:
     """Run rows. count: trials of each, 0 for as many as the row says. given: the only seed."""
-    good = True
-    with peers.surroundings(names):
+    good, around = True, None
+    with contextlib.ExitStack() as surroundings:
         for name in names:
             row = row_of(name)
             if lack := row.lacks():
                 print(f"{name}: not here: {lack}", flush=True)
                 continue
+            if row.around is not around:
+                surroundings.close()
+                surroundings.enter_context(row.around())
+                around = row.around
             trials = 1 if given is not None else count or _trials(row, full=full, short=short)
             seed = new_seed() if given is None else given
             print(f"{name}: {trials} trials from seed {seed}", flush=True)

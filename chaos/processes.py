@@ -86,12 +86,14 @@ def named(pids: Iterable[int]) -> str:
     return ", ".join(f"{pid} ({command_line(pid)[:160]})" for pid in pids)
 
 
-def wait_gone(value: str, seconds: float, but: Iterable[int] = ()) -> tuple[list[int], float]:
+def wait_gone(
+    value: str, seconds: float, but: Iterable[int] = (), name: str = MARK
+) -> tuple[list[int], float]:
     """Wait until no marked process is left; gives those that are, and how long it took."""
     began = time.monotonic()
     spared = {*but}
     while True:
-        left = [pid for pid in marked(value) if pid not in spared]
+        left = [pid for pid in marked(value, name) if pid not in spared]
         took = time.monotonic() - began
         if not left or took > seconds:
             return left, took

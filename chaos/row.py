@@ -7,6 +7,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,6 +81,7 @@ class Row:
     limit: seconds after which a trial counts as hung.
     strike: makes one trial. whole: judges what all trials counted, and gives problems.
     lacks: tells what this machine lacks for it, "" for nothing.
+    around: what has to be there while trials are made; rows one after the other share it.
     """
 
     fault: str
@@ -91,3 +93,4 @@ class Row:
     limit: float = 30.0
     whole: Callable[[dict[str, int]], Sequence[str]] = lambda counts: ()
     lacks: Callable[[], str] = lambda: ""
+    around: Callable[[], AbstractContextManager[None]] = nullcontext

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chaos import processes
+from chaos import guard, processes
 from chaos.row import Row
 
 ROOT = Path(__file__).parent.parent
@@ -101,7 +101,7 @@ class _Worker:
 
     def __init__(self, name: str, seed: int, count: int) -> None:
         self.why = ""
-        self._place = Path(tempfile.mkdtemp(prefix="chaos-"))
+        self._place = Path(tempfile.mkdtemp(prefix=f"chaos-{os.environ.get(guard.RUN, '')}-"))
         self._mark = uuid.uuid4().hex
         self._report, theirs = os.pipe()
         argv = [*COMMAND, name, str(seed), str(count)]

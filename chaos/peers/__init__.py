@@ -6,8 +6,6 @@ all, CHAOS=peers.torchrun those of one launcher. Nothing that a peer breaks is a
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 from chaos.peers.kinds import KINDS
@@ -63,15 +61,5 @@ def row_of(name: str) -> Row:
         strike=strike_by(peer, kind_name),
         limit=90 * SLOW,
         lacks=peer.lacks,
+        around=peer.around,
     )
-
-
-@contextlib.contextmanager
-def surroundings(rows: Sequence[str]) -> Iterator[None]:
-    """Be where the peers of these rows can run."""
-    with contextlib.ExitStack() as stack:
-        for name in {row.split(".")[1] for row in rows if row.startswith("peers.")}:
-            peer = peer_of(name)
-            if not peer.lacks():
-                stack.enter_context(peer.around())
-        yield

@@ -1,17 +1,11 @@
-"""srun, on a Slurm cluster of one node, which is started as the tests of clusters start theirs."""
+"""srun, on a Slurm cluster of one node."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import sys
-from collections.abc import Iterator
-from importlib import import_module
-from typing import Any
 
+from chaos import slurm
 from chaos.peers.peer import NONE, PYTHON, RANK, Peer, Promise
-from chaos.runner import ROOT
 
 _TOLD = re.compile(r"srun: error: \S+: tasks? ([\d,-]+): (?!Terminated)")
 _PAGE = "https://slurm.schedmd.com/srun.html"
@@ -27,37 +21,6 @@ def _named(text: str) -> frozenset[int]:
     return frozenset(ranks)
 
 
-def _clusters() -> Any:
-    """Give the module of the tests that starts clusters."""
-    if str(ROOT / "tests") not in sys.path:
-        sys.path.append(str(ROOT / "tests"))
-    return import_module("cluster.slurmcluster")
-
-
-def _lacks() -> str:
-    try:
-        clusters = _clusters()
-    except ImportError as e:
-        return f"the tests' extra is not installed: {e}"
-    missing = clusters.missing_programs()
-    return f"no {', '.join(missing)} (Debian packages slurm-wlm and munge)" if missing else ""
-
-
-@contextlib.contextmanager
-def _around() -> Iterator[None]:
-    """Start a cluster, and let what is started in the meantime find it."""
-    cluster = _clusters().SlurmCluster(1)
-    before = dict(os.environ)
-    try:
-        cluster.start()
-        os.environ.update(cluster.env)
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-        cluster.stop()
-
-
 PEER = Peer(
     name="srun",
     shown="srun (Slurm)",
@@ -65,8 +28,8 @@ PEER = Peer(
         *("srun", "-n", str(ranks), "--kill-on-bad-exit=1", "--label", PYTHON, RANK),
     ],
     named=_named,
-    lacks=_lacks,
-    around=_around,
+    lacks=slurm.lacks,
+    around=slurm.one_node,
     promises={
         "fails": Promise(_BAD_EXIT, _PAGE, ("fails", "ends")),
         "two": Promise(_BAD_EXIT, _PAGE, ("fails", "ends")),

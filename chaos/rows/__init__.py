@@ -21,6 +21,7 @@ NAMES = (
     "many",
     "hangs",
     "nodes",
+    "slurm",
     "clients",
     "templates",
     "soak",

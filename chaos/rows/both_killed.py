@@ -31,7 +31,8 @@ def strike(trial: Trial) -> None:
     guarded = chance.random() < (0.8 if contain == "cgroup" else 0.5)
     early = chance.random() < 0.3
     after, gap = chance.uniform(0, 1.0 if early else 0.1), chance.choice((0.0, 0.0, 0.001, 0.01))
-    launcher = Launcher([sys.executable, forking.__file__, contain, str(work)], work)
+    asked = "auto" if contain == "cgroup" and chance.random() < 0.3 else contain
+    launcher = Launcher([sys.executable, forking.__file__, asked, str(work)], work)
     deadline = time.monotonic() + 20
     while not early and len([*work.glob("there.*")]) < forking.NPROC:
         if time.monotonic() > deadline:
@@ -48,7 +49,8 @@ def strike(trial: Trial) -> None:
         victims.append(guard)
     chance.shuffle(victims)
     trial.do(
-        f"{contain}, {'early, ' * early}after {after:.3f} s: launcher, forkserver"
+        f"{contain} (asked for: {asked}), {'early, ' * early}after {after:.3f} s: "
+        + "launcher, forkserver"
         + (" and guard" if not guarded else "")
         + f", {gap:g} s apart"
     )

@@ -15,7 +15,7 @@ from chaos.runner import ROOT
 
 GRACE = 0.3
 NPROC = 8
-SIZES = (1, 1000, 65_536, 1_000_000, 20_000_000)
+SIZES = (1, 1000, 65_536, 1_000_000, 20_000_000, 200_000_000)
 LINE = re.compile(r"(\[\d\] )?line (\d) (\d+) (([a-z]{26})*) end")
 
 
@@ -33,7 +33,7 @@ def strike(trial: Trial) -> None:
     if what == "command" or stage == "finalise":
         way = chance.choice(simple)
     kinds = [chance.choice(peers.KINDS) for _ in range(NPROC)]
-    after, size = chance.uniform(0, 0.05), chance.choice(SIZES[: 3 if chance.random() < 0.9 else 5])
+    after, size = chance.uniform(0, 0.05), chance.choice(SIZES[: 3 if chance.random() < 0.9 else 6])
     method = chance.choice(("forkserver", "forkserver", "spawn", "fork"))
     if what != "function":
         method = "forkserver" if method == "fork" else method
@@ -159,7 +159,7 @@ def _look(trial: Trial, where: str, text: str, loser: int | None) -> None:
 
 ROW = Row(
     fault="a random rank of 8 ends at a random stage (before the bootstrap, in an import, "
-    "unpickling, the program, a thread, the return of a value of 1 B to 20 MB, atexit, "
+    "unpickling, the program, a thread, the return of a value of 1 B to 200 MB, atexit, "
     f"finalisation) in any of {len(ways.WAYS)} ways",
     holds=f"right cause; ended within grace ({GRACE} s) + 1 s; no line lost or torn",
     full=1500,

@@ -38,6 +38,7 @@ _PLACES = {
     "RankEnd": "values.errors",
     "GroupEnd": "values.errors",
     "GroupFailed": "values.errors",
+    "GroupStopped": "values.errors",
     "StartFailed": "values.errors",
     "SpecError": "values.errors",
     "RemoteError": "values.errors",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from procession.values.errors import (
         GroupEnd,
         GroupFailed,
+        GroupStopped,
         Outcome,
         ProcessionError,
         RankEnd,
@@ -89,6 +91,7 @@ __all__ = [
     "Group",
     "GroupEnd",
     "GroupFailed",
+    "GroupStopped",
     "Hang",
     "Job",
     "Logs",

@@ -53,7 +53,11 @@ SlurmdTimeout=5
 TCPTimeout=2
 MessageTimeout=10
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=1
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PreemptMode=OFF PriorityTier=1
+PartitionName=low Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=60
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PreemptMode=OFF PriorityTier=10
 """
 
 

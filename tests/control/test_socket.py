@@ -2,9 +2,11 @@
 
 import logging
 import os
+import pickle
 import signal
 import stat
 import threading
+import time
 
 import pytest
 from clients import WAIT, connected, directory, raw, sockets, start
@@ -96,6 +98,31 @@ def test_stop_and_what_it_tells():
         assert "was stopped" in connection.end["report"]
     assert group.wait().state is procession.Phase.STOPPED
     assert group.stopped_by == signal.SIGTERM
+
+
+def test_a_program_does_not_take_a_run_that_was_stopped_for_one_that_is_done(tmp_path):
+    def work():
+        if os.environ["RANK"] == "0":
+            return "done"
+        (tmp_path / "there").touch()
+        return time.sleep(1000)
+
+    def stop():
+        until((tmp_path / "there").exists)
+        with connected() as connection:
+            connection.ask("stop", grace=5)
+
+    other = threading.Thread(target=stop)
+    other.start()
+    with pytest.raises(procession.GroupStopped) as caught:
+        procession.run(work, nproc=2, control=True, name="sleeper")
+    other.join()
+    assert str(caught.value).startswith("sleeper was stopped: 2 ranks")
+    assert f"stopped by SIGTERM from another terminal (pid {os.getpid()}" in str(caught.value)
+    assert caught.value.values == ["done", None]
+    assert not caught.value.end.failures
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copied), copied.values) == (str(caught.value), ["done", None])
 
 
 def test_kill():

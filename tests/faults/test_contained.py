@@ -402,6 +402,35 @@ def test_everywhere_one_may_ask(pidns, tmp_path):
         assert (done.returncode, done.stdout) == (0, "1\n"), done
 
 
+def test_a_machine_chooses_a_cgroup_where_it_can(tmp_path):
+    need("cgroup")
+    place = "grep -q procession_ /proc/self/cgroup"
+    words = ("-n", "1", "sh", "-c", f"{place} && echo cgroup || echo forkserver")
+    env = {**os.environ, "PROCESSION_CONTAIN": "auto"}
+    assert run_procession("run", *words, env=env).stdout == "cgroup\n"
+    for more in (("--memory-limit", "1G"), ("--warm",), ("--contain", "forkserver")):
+        assert run_procession("run", *more, *words, env=env).stdout == "forkserver\n"
+    run = Daemons("auto", tmp_path)
+    run.kill(run.server)
+    until(lambda: not run.left(), "the end of all", PATIENTLY)
+
+
+def test_a_machine_that_has_none_lets_ranks_live_below_the_forkserver(monkeypatch):
+    def look():
+        return "procession_" in Path("/proc/self/cgroup").read_text()
+
+    assert procession.run(look, nproc=1, contain="auto", start_method="fork") == [False]
+    monkeypatch.setattr(killgroup, "obstacle", lambda _place: "no")
+    assert procession.run(look, nproc=1, contain="auto") == [False]
+
+
+def test_what_keeps_a_cgroup_from_being_made(tmp_path):
+    assert "cgroup.procs" in killgroup.obstacle(str(tmp_path))
+    (tmp_path / "cgroup.procs").touch()  # no cgroup: what is made there has no cgroup.kill
+    assert "cgroup.kill" in killgroup.obstacle(str(tmp_path))
+    assert [p.name for p in tmp_path.iterdir()] == ["cgroup.procs"]
+
+
 def test_the_environment_asks_in_python(pidns, monkeypatch):
     monkeypatch.setenv("PROCESSION_CONTAIN", pidns)
     assert procession.run(os.getppid, nproc=1) == [1]
@@ -418,7 +447,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(tmp_path):
         started.touch()
 
     for options, words in (
-        ({"contain": "box"}, "contain must be one of forkserver, pidns, cgroup, not 'box'"),
+        ({"contain": "box"}, "contain must be one of forkserver, pidns, cgroup, auto, not 'box'"),
         ({"contain": "pidns", "start_method": "fork"}, "does not go with start_method='fork'"),
         (
             {"contain": "cgroup", "placement": procession.Placement(memory_limit="1G")},

@@ -95,8 +95,9 @@ def start(
     contain: where ranks live, so that whatever they start can be ended together, even if this
         process and its forkserver are killed at the same moment: "forkserver" (below it, as far as
         that goes), "pidns" (a namespace of pids of their own: there, ranks have other pids, and see
-        each other only) or "cgroup" (one of their own, where this user may make one). None: what
-        PROCESSION_CONTAIN in the environment says. See docs/reliability.md.
+        each other only), "cgroup" (one of their own, where this user may make one), or "auto"
+        ("cgroup" where that can be had, otherwise "forkserver"). None: what PROCESSION_CONTAIN in
+        the environment says. See docs/reliability.md.
     control: whether the group can be seen and steered from other terminals (`procession ps`), by
         this user and root. None: if PROCESSION_CONTROL=1 is in the environment.
     on_failure: called after each failure, when its processes are gone and before anything starts
@@ -161,7 +162,8 @@ def run(
     timeout: seconds after which the group is stopped and TimeoutError is raised; None: no limit.
 
     The value of a rank of a command is None. Raises GroupFailed, with the full report, when a rank
-    failed, and what `start` or `start_on` raises.
+    failed; GroupStopped when somebody else had the group stopped (`procession stop`, Slurm); and
+    what `start` or `start_on` raises.
     """
     given = locals()
     _check_timeout(timeout)
@@ -175,7 +177,7 @@ def run(
     group = _started_on(given) if engine is not None else _started(_without_engine(given))
     with group:
         try:
-            return group.wait(timeout).values
+            return group.wait_for_values(timeout)
         except TimeoutError:
             group.stop()
             raise TimeoutError(

@@ -221,7 +221,8 @@ LIFE = (
         torchrun=True, words=START_METHODS),
     Option(("--contain",), "WHERE",
         "where ranks live, so that all they start can be ended together, whatever is killed: "
-        "forkserver (below it, the default), pidns (a namespace of pids of their own) or cgroup",
+        "forkserver (below it, the default), pidns (a namespace of pids of their own), cgroup, or "
+        "auto (cgroup where that can be had, otherwise forkserver)",
         default="forkserver", read=readers.contain, target="spec.contain", words=CONTAINMENTS),
     Option(("--preload",), "MODULES",
         "what is imported once for all ranks: names with commas between them, none, or auto: "

@@ -21,8 +21,7 @@ def conclude(run: Reachable, reach: Reach | None, end: GroupEnd | None, code: in
     report = f"the supervisor of {run.spec.name} failed; its ranks were ended"
     given = code if code is not None else _code(run, end)
     if end is not None:
-        stopper = run.stopper or (reach.stopper if reach is not None else "")
-        report = report_of(run.state, end, stopper)
+        report = report_of(run.state, end, run.who_stopped)
         if run.run_dir:
             result = summary(run.spec, run.state, end, given, run.began)
             if not run.write_end(result, report):

@@ -15,12 +15,11 @@ class Reachable(Protocol):
 
     distant: whether answers may have to come from other machines, which takes time.
     stopped_by: the signal by which somebody elsewhere had it stopped, 0 if nobody did.
-    stopper: who stopped it here, in words, "" if nobody did.
+    who_stopped: who stopped it, in words, "" if nobody did.
     """
 
     spec: Spec
     distant: bool
-    stopper: str
 
     @property
     def state(self) -> Phase:
@@ -45,6 +44,11 @@ class Reachable(Protocol):
     @property
     def stopped_by(self) -> int:
         """The signal by which somebody elsewhere had it stopped."""
+        ...
+
+    @property
+    def who_stopped(self) -> str:
+        """Who stopped it, in words, "" if nobody did."""
         ...
 
     def look(self) -> dict[str, Any]:

@@ -239,6 +239,7 @@ class AgentEvents:
             self._handle(StopWanted(kill=True))
         elif number == signal.SIGTERM and not self._life.stop_wanted:
             state.announce(f"the agent on {agent.host} got SIGTERM: the job ends")
+            state.stopper = f"SIGTERM to the agent on {agent.host}"
             self._handle(StopWanted())
 
 

@@ -127,6 +127,11 @@ class Job(Handle):
         """Have `call` called with each signal that an agent got, which agent, and whether again."""
         self._driver.agent_events.on_signal = call
 
+    @property
+    def who_stopped(self) -> str:
+        """Who had it stopped, in words, "" if that is not known."""
+        return super().who_stopped or self._driver.state.stopper
+
     # -- looking
 
     @property

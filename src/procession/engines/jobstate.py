@@ -34,7 +34,7 @@ class JobState:
     wrote last. lost_at: when a node was lost last, in seconds, 0 for never. running_since: when all
     ranks of this attempt ran, 0 if not yet. late: not all agents came in time. reception: where
     they come by themselves, else None. last: the end of the last attempt about which a restart was
-    decided.
+    decided. stopper: what agent was told to end the job, in words, "" for none.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class JobState:
         self.late = False
         self.reception: Reception | None = None
         self.last: GroupEnd | None = None
+        self.stopper = ""
 
     def will(self, slots: Sequence[int]) -> Will | None:
         """Give what the nodes of an attempt are told, None if they have not said who they are."""

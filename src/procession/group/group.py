@@ -52,6 +52,10 @@ class Group(Handle):
         control: bool | None = None,
         payload: Callable[[], Payload] | None = None,
     ) -> None:
+        if spec.contain == "auto":
+            from procession.prepare.containing import contained_here
+
+            spec = contained_here(spec)
         super().__init__(spec, control)
         try:
             jobs = RankJobs(spec, output, payload)

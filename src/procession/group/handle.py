@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from procession.group.result import Waiting
-from procession.values.errors import SpecError
+from procession.rules.tables import Phase
+from procession.values.errors import GroupStopped, SpecError
 from procession.values.events import Event
 from procession.values.exit import is_signal
 from procession.values.policy import Stop, StopRequest
@@ -111,6 +112,25 @@ class Handle(Waiting):
                 logging.getLogger("procession").warning("procession: %s", noted(each))
         except Exception as e:
             self._crash = self._crash or e
+
+    def wait_for_values(self, timeout: float | None) -> list[Any]:
+        """Wait as `wait` does; gives what the ranks returned.
+
+        Raises GroupStopped, too: for who waits so has not stopped it.
+        """
+        result = self.wait(timeout)
+        end = self.end
+        if result.state is not Phase.STOPPED or end is None:
+            return result.values
+        from procession.explain.summary import report_of
+
+        report = report_of(result.state, end, self.who_stopped)
+        raise GroupStopped(end, report, result.values)
+
+    @property
+    def who_stopped(self) -> str:
+        """Who had it stopped, in words, "" if that is not known."""
+        return self.stopper or (self._reach.stopper if self._reach is not None else "")
 
     def conclude_later(self) -> None:
         """Leave it to the caller of `drive` to call `conclude`. To be used before it."""

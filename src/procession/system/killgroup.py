@@ -32,6 +32,27 @@ def make(place: str, mark: str = "") -> str:
     return path
 
 
+def obstacle(place: str) -> str:
+    """Say why this process cannot have one below a cgroup, "" if it can. Leaves nothing.
+
+    To put a process into it takes the right to write to the list of the one around it, too.
+    """
+    if not os.access(f"{place}/cgroup.procs", os.W_OK):
+        return f"{place}/cgroup.procs: {os.strerror(errno.EACCES)}"
+    try:
+        path = make(place)
+    except OSError as e:
+        return e.strerror or str(e)
+    try:
+        with open(f"{path}/cgroup.type", encoding="ascii") as f:
+            kind = f.read().strip()
+    except OSError as e:
+        kind = str(e)
+    finally:
+        os.rmdir(path)
+    return "" if kind == "domain" else f"its cgroups are of the type {kind!r}"
+
+
 def find(top: str) -> list[tuple[str, str]]:
     """Find all that were made at a directory or below: the directory and the mark of each."""
     found: list[tuple[str, str]] = []

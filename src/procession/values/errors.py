@@ -7,6 +7,10 @@ import enum
 from procession.values.base import Value
 from procession.values.exit import UNKNOWN_EXIT, Exit
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 HUNG_CODE = 124  # as of `timeout` of the coreutils
 
 
@@ -205,6 +209,25 @@ def exit_code_after(cause: RankEnd) -> int:
     if cause.outcome is Outcome.NOT_STARTED:
         return 1
     return (cause.exit.shell_code if cause.announced is None else cause.announced) or 1
+
+
+class GroupStopped(ProcessionError):
+    """A group was ended on request of somebody else than who waits for it.
+
+    That is another terminal (`procession stop`), or, on several machines, who sent SIGTERM to an
+    agent, such as Slurm. `str()` of it is the report.
+
+    end: how its ranks ended. values: by rank; None for those that were ended before they returned.
+    """
+
+    def __init__(self, end: GroupEnd, report: str, values: list[Any]) -> None:
+        super().__init__(end, report, values)
+        self.end = end
+        self.report = report
+        self.values = values
+
+    def __str__(self) -> str:
+        return self.report
 
 
 class StartFailed(GroupFailed):

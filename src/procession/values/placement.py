@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    Contain = Literal["forkserver", "pidns", "cgroup"]
+    Contain = Literal["forkserver", "pidns", "cgroup", "auto"]
 
 MODES = ("node", "socket", "exclusive", "core-complex")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -118,7 +118,7 @@ def _may_hurry(nice: int) -> bool:
 
 
 VARIABLE = "PROCESSION_CONTAIN"
-CONTAINMENTS: tuple[Contain, ...] = ("forkserver", "pidns", "cgroup")
+CONTAINMENTS: tuple[Contain, ...] = ("forkserver", "pidns", "cgroup", "auto")
 
 
 def check_contain(contain: object, where: str = "contain") -> Contain:
@@ -136,7 +136,7 @@ def check_contained(contain: Contain, start_method: str, memory_limit: object) -
 
     Raises SpecError.
     """
-    if contain != "forkserver" and start_method == "fork":
+    if contain in ("pidns", "cgroup") and start_method == "fork":
         raise SpecError(
             f"contain={contain!r} does not go with start_method='fork': forks of this process are "
             "where this process is"

@@ -95,7 +95,7 @@ def run_together(
     failed: GroupFailed | None = None
     try:
         with job:
-            job.wait(timeout)
+            job.wait_for_values(timeout)
     except GroupFailed as e:
         failed = e
     except TimeoutError:

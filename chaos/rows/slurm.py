@@ -1,0 +1,158 @@
+"""Jobs of Slurm on two nodes, which it cancels, signals, ends at their time limit, or preempts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from chaos import processes, slurm
+from chaos.programs import saving
+from chaos.row import SLOW, Row, Trial
+
+RANKS = 4  # on two nodes
+PROCESSION = f"{sys.executable} -m procession run"
+DRIVE = f"""
+import sys
+import procession
+procession.run([sys.executable, *sys.argv[1:]], engine="slurm", nproc={RANKS // 2})
+"""
+WAYS = {
+    "the command, in a batch script": f"exec {PROCESSION} --engine slurm -n {RANKS // 2}",
+    "procession.run, in a batch script": f"exec {sys.executable} drive.py",
+    "under srun": f"srun --ntasks-per-node=1 {PROCESSION} -n {RANKS // 2}",
+}
+ENDS = {  # in what state the job is then
+    "cancelled": ("CANCELLED",),
+    "steps signalled": ("CANCELLED", "FAILED"),
+    "preempted": ("PREEMPTED", "FAILED"),  # by Slurm after the grace, or by itself before that
+    "time limit": ("TIMEOUT",),
+}
+OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL", "PREEMPTED", "TIMEOUT")
+LIMIT_IS_SEEN = 35.0  # seconds: Slurm looks every 30 s
+KINDS = ("cancelled", "steps signalled", "preempted") * 3 + ("time limit",)
+
+
+def strike(trial: Trial) -> None:
+    """Submit a job, have Slurm end it when all ranks are there, and look at what they could do."""
+    chance, work = trial.chance, trial.place / "work"
+    kind, saves = chance.choice(KINDS), chance.choice((0.1, 3.0))
+    way = chance.choice(list(WAYS))
+    trial.do(f"{kind}: {way}; ranks save for {saves:g} s")
+    (work / "drive.py").write_text(DRIVE)
+    (work / "job.sh").write_text(f"#!/bin/sh\n{WAYS[way]} {saving.__file__} {saves} -1\n")
+    job = _submit(work, "job.sh", "--no-kill", "-p", "low" if kind == "preempted" else "main")
+    try:
+        if not _there(trial, work):
+            return
+        time.sleep(chance.uniform(0, 0.3))
+        began = time.time()
+        _end(kind, job, work)
+        state = _ended(job, (LIMIT_IS_SEEN + saves + 20) * SLOW)
+        told = [f.stat().st_mtime for f in work.glob("begun.*")]
+        if kind == "time limit" and told:
+            began = min(told)  # Slurm's own time is not ours
+        trial.took("until the job had ended, less saving", time.time() - began - saves, 8.0)
+        _judge(trial, work, kind, state)
+    finally:
+        _slurm("scancel", "--signal=KILL", "--full", job)
+        _slurm("scancel", "--user", str(os.getuid()))
+        deadline = time.monotonic() + 30 * SLOW
+        while _slurm("squeue", "-h") and time.monotonic() < deadline:
+            time.sleep(0.05)
+    trial.count(f"{kind}, {way}")
+
+
+def _there(trial: Trial, work: Path) -> bool:
+    """Wait for all ranks; tells whether they came."""
+    deadline = time.monotonic() + 30 * SLOW
+    while len([*work.glob("there.*")]) < RANKS:
+        if time.monotonic() > deadline:
+            trial.problems.append(f"the job does not start: {_text(work)[-800:]}")
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _end(kind: str, job: str, work: Path) -> None:
+    """Have Slurm end it."""
+    if kind == "cancelled":
+        _slurm("scancel", job)
+    elif kind == "steps signalled":
+        _slurm("scancel", "--signal=TERM", job)
+    elif kind == "time limit":
+        _slurm("scontrol", "update", f"JobId={job}", "EndTime=now+1second")
+    else:
+        (work / "urgent.sh").write_text("#!/bin/sh\ntrue\n")
+        _submit(work, "urgent.sh", "-p", "urgent", "--output=/dev/null")
+
+
+def _judge(trial: Trial, work: Path, kind: str, state: str) -> None:
+    text = _text(work)
+    trial.must(state in ENDS[kind], f"the job is {state or 'still there'}: {text[-800:]}")
+    for rank in range(RANKS):
+        trial.must((work / f"saved.{rank}").exists(), f"rank {rank} could not save: {text[-800:]}")
+    # Slurm kills a batch script in Python, which has no word then; its own stands there.
+    named = "SIGTERM" in text or "CANCELLED" in text
+    trial.must(named, f"neither SIGTERM nor Slurm is named: {text[-800:]}")
+    left, _ = processes.wait_gone(str(work), 2 * SLOW, name="CHAOS_PLACE_OF_JOB")
+    trial.must(not left, f"alive: {processes.named(left)}")
+
+
+def _submit(work: Path, script: str, *options: str) -> str:
+    """Submit a script that takes two whole nodes; gives the number of its job."""
+    words = ["sbatch", "--parsable", "-N2", "--exclusive", "--no-requeue", "--output=out"]
+    env = {**os.environ, "CHAOS_PLACE_OF_JOB": str(work)}
+    done = subprocess.run(
+        [*words, *options, script], cwd=work, env=env, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def _ended(job: str, seconds: float) -> str:
+    """Wait for the end of a job; gives its state, "" if it does not end."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        said = dict(
+            word.split("=", 1)
+            for word in _slurm("scontrol", "show", "job", "-o", job).split()
+            if "=" in word
+        )
+        if said.get("JobState") in OVER:
+            return said["JobState"]
+        time.sleep(0.02)
+    return ""
+
+
+def _slurm(*argv: str) -> str:
+    """Run a command of Slurm; gives what it says."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+        return done.stdout
+    return ""
+
+
+def _text(work: Path) -> str:
+    try:
+        return (work / "out").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+ROW = Row(
+    fault="a job of Slurm on two nodes with two ranks each, started in one of three ways, is "
+    "cancelled (`scancel`), has its steps signalled, is preempted, or reaches its time limit; "
+    "ranks save for up to 3 s",
+    holds="every rank has the time to save; SIGTERM, or that Slurm cancelled it, is named; nothing "
+    "left on any node",
+    full=60,
+    trials=20,
+    short=1,
+    strike=strike,
+    limit=180 * SLOW,
+    lacks=slurm.lacks,
+    around=slurm.two_nodes,
+)
