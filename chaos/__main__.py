@@ -56,6 +56,8 @@ def main() -> int:
     if writes and (why := why_not_writable()):
         print(f"nothing is run: {why}", file=sys.stderr)
         return 2
+    if writes:
+        os.environ["CHAOS_KEEPS"] = "1"  # for rows that keep more than their figures
     signal.signal(signal.SIGTERM, _ended)
     try:
         with guarded():

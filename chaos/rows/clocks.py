@@ -19,8 +19,8 @@ from chaos.programs import strangers, timed
 from chaos.row import SLOW, Row, Trial
 
 SHORT = os.environ.get("CHAOS_SHORT") == "1"
-SECONDS = 1.0  # of work
-LIMIT = 1.0 * SLOW  # seconds without a sign of life
+LIMIT = 1.2 * SLOW  # seconds without a sign of life
+SECONDS = 2.5 * LIMIT  # of work: so the launcher looks for signs of life meanwhile
 YEARS = 10 * 365 * 86400
 STRANGERS = 1_000 if SHORT else 10_000
 

@@ -104,6 +104,63 @@ def test_a_module_that_is_gone_is_missing_in_the_rank(tmp_path, package):
     assert "main.py" in failed.cause.traceback
 
 
+LOGGERS = """
+import os
+import listed
+print("begins")
+{before}
+import logging.config
+logging.config.dictConfig({{"version": 1}})
+import listed.late as late
+late.log.warning("from late")
+seen = {{"early": late.imported_by != os.getpid(), "disabled": late.log.disabled}}
+"""
+
+
+@pytest.mark.parametrize("before", ["", "import listed.other"])
+def test_loggers_are_not_silenced_since_their_module_is_early(tmp_path, package, cache, before):
+    """`dictConfig` disables all loggers that there are: those of learned modules must not be."""
+    package(late="import logging\nlog = logging.getLogger(__name__)", other="")
+    it = program(tmp_path, source=LOGGERS.replace("{before}", before))
+    for _ in range(3):
+        rank = launch(it, tmp_path)
+        assert rank.seen == {"early": False, "disabled": False}
+        assert "from late" in rank.err
+        assert known(cache) == (["listed.other"] if before else [])
+
+
+def test_what_is_imported_after_a_change_of_the_directory_is_not_learned(tmp_path, package, cache):
+    package(late="import os\nplace = os.getcwd()", other="")
+    source = """
+import os
+import listed
+print("begins")
+import listed.other
+os.chdir("/")
+import listed.late as late
+seen = {"early": late.imported_by != os.getpid(), "place": late.place}
+"""
+    it = procession.Script(str(script(tmp_path, source)))
+    for _ in range(2):
+        assert launch(it, tmp_path).seen == {"early": False, "place": "/"}
+        assert known(cache) == ["listed.other"]
+
+
+def test_a_helper_begins_to_set_loggers_up(tmp_path, package, cache):
+    package(late="import logging\nlog = logging.getLogger(__name__)")
+    helper = write(tmp_path / "helper.py", "")
+    source = LOGGERS.replace("{before}", "import helper")
+    source = source.replace("import logging.config\nlogging.config.", "helper.")
+    helper.write_text("def dictConfig(_): pass")
+    it = program(tmp_path, source=source)
+    assert not launch(it, tmp_path).seen["early"]
+    assert known(cache) == ["listed.late"]
+    helper.write_text("from logging.config import dictConfig")
+    launch(it, tmp_path)  # it may have begun only now: this is seen when it has ended
+    assert known(cache) == []
+    assert launch(it, tmp_path).seen == {"early": False, "disabled": False}
+
+
 UNFIT = {
     "a thread": "import threading as t\nt.Thread(target=t.Event().wait, daemon=True).start()",
     "a connection": "import socket\nkept = socket.socketpair()",

@@ -36,7 +36,7 @@ MOST_PROGRAMS = 200
 LARGEST = 256 << 10  # bytes of one file
 
 CACHE = "learned"
-_FORMAT = 2
+_FORMAT = 3
 
 
 class Learning:
@@ -65,10 +65,11 @@ class Learning:
     def take(self, report: bytes) -> None:
         """Keep what rank 0 reports (see `worker.modules`), if it says something new."""
         try:
-            modules, files, writes = json.loads(report)
+            modules, files, writes, loggers = json.loads(report)
             fresh = not {*modules} <= {*self.known, *self._planned}
-            if self._planned and (fresh or (writes and self.known)):
-                store(self._key, modules, files, writes, self.known)
+            changes = writes or loggers is not None
+            if self._planned and (fresh or (changes and self.known)):
+                store(self._key, modules, files, writes, self.known, loggers)
         except (ValueError, TypeError, AttributeError, RecursionError):
             pass  # there is none, or it is not our bootstrap's
 
@@ -123,7 +124,8 @@ def load(
     Only modules that `safe.verdict` accepts, of packages that have not changed since. Empty if
     nothing is known.
     """
-    modules, stamps, _ = _read(program_key)
+    record = _read(program_key)
+    modules, stamps = record.modules, record.packages
     packages = {name.partition(".")[0] for name in within} - {"procession"}
     fresh = {top for top in packages & stamps.keys() if _stamp(stamps[top][0]) == stamps[top]}
     now = [name for name in foreseen if name.partition(".")[0] not in fresh]
@@ -137,21 +139,30 @@ def store(
     files: Mapping[str, str],
     writes: Iterable[tuple[str, str | None, int]] = (),
     known: Iterable[str] = (),
+    loggers: int | None = None,
 ) -> None:
     """Keep what a program had imported at its end.
 
     modules: the names in its `sys.modules`, in that order.
     files: top-level packages to their `__file__`; those without are not kept.
     writes: how it wrote to its environment, also where it put back what was there: variable, new
-        value (None: none), how many of the modules had been loaded by then. Nothing is kept of
-        those that came after the first write, since they may have seen it. What listed modules
-        write when they are imported does not count.
+        value (None: none), how many of the modules had been loaded by then; and how it changed its
+        directory, with "" as the variable. Nothing is kept of modules that came after the first
+        write, since they may have seen it. What listed modules write when they are imported does
+        not count.
     known: what was kept of it before, and so was imported before it began. It stays, except for
         what reads a variable that the program now writes.
+    loggers: how many of the modules had been imported before what sets up all loggers that there
+        are; None: nothing does. Loggers of later ones would be set up, too. Of `known` that is not
+        sure, unless it was kept with this in mind.
     """
+    was_known = known = list(known)
     by_program = [(n, at) for n, value, at in writes if not safe.set_by_import(n, value)]
     every = list(modules)
-    early = every[: min((at for _, at in by_program), default=len(every))]
+    marks = [len(every) if loggers is None else loggers, *(at for _, at in by_program)]
+    early = every[: min(marks)]
+    if loggers is not None and not _read(program_key).minds_loggers:
+        known = []
     written = [name for name, _ in by_program]
     stamps = {top: _stamp(file) for top, file in files.items() if top in safe.packages()}
     unchanged = {top: stamp for top, stamp in stamps.items() if stamp is not None}
@@ -163,10 +174,11 @@ def store(
         if not any(among(verdict.variables, variable) for variable in variables):
             kept.append(name)
     # Also packages of which nothing is kept: so nothing is foreseen of them.
-    tops = {name.partition(".")[0] for name in (*known, *every)} & unchanged.keys()
+    tops = {name.partition(".")[0] for name in (*was_known, *every)} & unchanged.keys()
     if not _is_unfit(program_key):
         packages = {top: unchanged[top] for top in sorted(tops)}
-        _write(program_key, {"packages": packages, "modules": kept})
+        minds = loggers is not None
+        _write(program_key, {"packages": packages, "modules": kept, "minds_loggers": minds})
 
 
 def forget(program_key: str, files: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -176,7 +188,7 @@ def forget(program_key: str, files: Mapping[str, str] = MappingProxyType({})) ->
     """
     stamps = {top: _stamp(file) for top, file in files.items()}
     packages = {top: stamp for top, stamp in stamps.items() if stamp is not None}
-    packages |= _read(program_key)[1]
+    packages |= _read(program_key).packages
     if packages:
         _write(program_key, {"packages": packages, "modules": (), "unfit": True})
 
@@ -191,8 +203,8 @@ def _files(modules: Iterable[str]) -> dict[str, str]:
 
 
 def _is_unfit(program_key: str) -> bool:
-    _, packages, unfit = _read(program_key)
-    return unfit and all(_stamp(stamp[0]) == stamp for stamp in packages.values())
+    record = _read(program_key)
+    return record.unfit and all(_stamp(s[0]) == s for s in record.packages.values())
 
 
 def _stamp(file: str) -> _Stamp | None:
@@ -203,18 +215,27 @@ def _stamp(file: str) -> _Stamp | None:
     return [file, status.st_mtime_ns, status.st_size, status.st_ino]
 
 
-def _read(program_key: str) -> tuple[list[str], dict[str, _Stamp], bool]:
-    """Give the modules and packages that a file names, and whether they are of no use."""
-    text = read_cached(CACHE, f"{program_key}.json", LARGEST)
-    try:
-        record: Any = json.loads(text or b"{}")
-        if record.get("format") == _FORMAT:
-            stamps = {top: [str(s[0]), *s[1:]] for top, s in record["packages"].items()}
-            modules = [name for name in record["modules"] if isinstance(name, str)]
-            return modules, stamps, record.get("unfit") is True
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        pass  # it is damaged
-    return [], {}, False
+class _Record:
+    """What a file says: see `store` and `forget`. Empty if it is damaged."""
+
+    def __init__(self, text: bytes) -> None:
+        self.modules: list[str] = []
+        self.packages: dict[str, _Stamp] = {}
+        self.unfit = self.minds_loggers = False
+        try:
+            record: Any = json.loads(text or b"{}")
+            if record.get("format") == _FORMAT:
+                packages = {top: [str(s[0]), *s[1:]] for top, s in record["packages"].items()}
+                self.modules = [name for name in record["modules"] if isinstance(name, str)]
+                self.packages = packages
+                self.unfit = record.get("unfit") is True
+                self.minds_loggers = record.get("minds_loggers") is True
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            pass
+
+
+def _read(program_key: str) -> _Record:
+    return _Record(read_cached(CACHE, f"{program_key}.json", LARGEST) or b"")
 
 
 def _write(program_key: str, record: dict[str, object]) -> None:

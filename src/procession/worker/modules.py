@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 MOST_WRITES = 100
+_SETS_LOGGERS = "logging.config"
 _WRITES = frozenset(("os.putenv", "os.unsetenv"))
 
 
@@ -20,7 +21,8 @@ class Modules:
 
     packages: whose modules are reported.
 
-    An audit hook sees each write to the environment, also one that was undone later. A hook cannot
+    An audit hook sees each write to the environment, also one that was undone later, and each
+    change of the directory. A hook cannot
     be removed, and is called at each audited event: half a microsecond.
     """
 
@@ -34,6 +36,8 @@ class Modules:
         def hear(event: str, arguments: tuple[Any, ...]) -> None:
             if event in _WRITES:
                 self._note(*arguments)
+            elif event == "os.chdir":
+                self._note_move()
 
         sys.addaudithook(hear)
 
@@ -48,11 +52,18 @@ class Modules:
         except Exception:
             pass  # the program must not notice
 
-    def __call__(self) -> bytes:
-        """Give, as JSON: new modules, the files of their packages, writes to the environment.
+    def _note_move(self) -> None:
+        if len(self._writes) < MOST_WRITES and os.getpid() == self._pid:
+            self._writes.append(("", None, next(reversed(sys.modules), "")))
 
-        A write is a variable, its new value (None: removed), and how many of the new modules had
-        been imported before it. Empty if anything fails.
+    def __call__(self) -> bytes:
+        """Give, as JSON: new modules, the files of their packages, writes, when loggers were set.
+
+        A write to the environment is a variable, its new value (None: removed), and how many of the
+        new modules had been imported before it. So is a change of the directory, with "" as its
+        variable. The last one is how many had been imported before
+        what sets up all loggers that there are (`logging.config`), None if that was not imported.
+        Empty if anything fails.
         """
         try:
             names = list(sys.modules)
@@ -63,7 +74,11 @@ class Modules:
             for variable, value, last in self._writes:
                 place = names.index(last) + 1 if last in names else 0
                 writes.append((variable, value, sum(ours[:place])))
-            return json.dumps([modules, files, writes]).encode()
+            loggers = None
+            if _SETS_LOGGERS in sys.modules:
+                is_early = _SETS_LOGGERS in self._early
+                loggers = 0 if is_early else sum(ours[: names.index(_SETS_LOGGERS)])
+            return json.dumps([modules, files, writes, loggers]).encode()
         except Exception:
             return b""  # the program must not notice
 
