@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
+from chaos.guard import RUN
 from chaos.runner import ROOT
 
 
@@ -35,7 +36,7 @@ def two_nodes() -> Iterator[None]:
 
 
 def _cluster(nodes: int) -> Iterator[None]:
-    cluster = _clusters().SlurmCluster(nodes)
+    cluster = _clusters().SlurmCluster(nodes, prefix=f"chaos-{os.environ.get(RUN, '')}-slurm")
     before = dict(os.environ)
     try:
         cluster.start()

@@ -12,7 +12,10 @@ from chaos.rows import NAMES
 from support import marked, run_python, until
 
 ROOT = Path(__file__).parent.parent.parent
-LIMITS = {"tests_in_ranks": 240}  # a session of 24 tests, some in fresh interpreters
+LIMITS = {
+    "tests_in_ranks": 240,  # a session of 24 tests, some in fresh interpreters
+    "slurm": 150,  # a cluster starts
+}
 
 
 def run_chaos(name, **variables):

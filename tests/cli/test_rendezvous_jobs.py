@@ -11,7 +11,7 @@ from commandline import Watched
 
 from conftest import until
 from seams.system import free_port
-from support import write
+from support import run_procession, write
 
 KEY = {"PROCESSION_JOB_KEY": "0123456789abcdef-of-this-test"}
 pytestmark = pytest.mark.timeout(500)
@@ -195,6 +195,50 @@ def test_programs_that_are_started_once_on_each_machine(tmp_path):
             for each, said in zip(called, (first, second), strict=True):
                 assert each.end(PATIENCE) == 0, each.err
                 assert bytes(each.out) == said
+
+
+STOPPED = """
+import os, sys, time
+import procession
+
+def work(place):
+    rank = int(os.environ["RANK"])
+    if rank % 2 == 0:
+        return rank
+    open(f"{place}/{rank}", "w").close()
+    time.sleep(1000)
+
+where = {"endpoint": sys.argv[1], "local_addr": sys.argv[2], "join_timeout": 60}
+try:
+    procession.run(work, args=(sys.argv[3],), nproc=2, nnodes=2, rendezvous=where, lease=40,
+                   name="stopped", control=True)
+except procession.GroupStopped as e:
+    print(e.values, *str(e).splitlines()[:2], sep="\\n")
+"""
+
+
+def test_programs_whose_job_is_stopped_from_elsewhere(tmp_path):
+    """None of them takes it for one that is done, and each has what its own ranks returned."""
+    script, port = write(tmp_path / "stopped.py", STOPPED), free_port()
+    (tmp_path / "there").mkdir()
+    env = {**os.environ, **KEY}
+    called = [
+        Watched(f"127.0.0.1:{port}", f"127.0.0.{node + 1}", tmp_path / "there",
+                program=[sys.executable, script], env=env)
+        for node in (0, 1)
+    ]  # fmt: skip
+    with called[0], called[1]:
+        until(lambda: len(os.listdir(tmp_path / "there")) == 2, "the ranks", PATIENCE)
+        told = "ranks 0,2: exit code 0"
+        until(lambda: told in run_procession("report", "stopped").stdout, told, PATIENCE)
+        assert "command: work" in run_procession("report", "stopped").stdout
+        assert run_procession("stop", "stopped", "--grace", "5").returncode == 0
+        for node, each in enumerate(called):
+            assert each.end(PATIENCE) == 0, each.err
+            values, first, second = bytes(each.out).decode().splitlines()
+            assert values == f"[{2 * node}, None]"
+            assert first.startswith("stopped was stopped: 4 ranks")
+            assert "stopped by SIGTERM from another terminal" in second
 
 
 SEE = """

@@ -78,13 +78,14 @@ class SlurmCluster:
     are a step's: by descent (linuxproc), or by the process groups of its tasks (pgid).
     """
 
-    def __init__(self, count=4, *, cpus=4, gpus=2, hosts=None, proctrack="linuxproc"):
+    def __init__(self, count=4, *, cpus=4, gpus=2, hosts=None, proctrack="linuxproc",
+                 prefix="slurm"):  # fmt: skip
         path, missing = _path(), missing_programs()
         if missing:
             pytest.skip(f"there is no {', '.join(missing)} (Debian packages slurm-wlm and munge)")
         self.nodes = [f"n{n + 1}" for n in range(count)]
         self.cpus, self.gpus, self.proctrack = cpus, gpus, proctrack
-        self.root = tempfile.mkdtemp(prefix="slurm")
+        self.root = tempfile.mkdtemp(prefix=prefix)
         os.chmod(self.root, 0o755)  # munge wants its socket to be within everybody's reach
         self._mark = f"SLURM_CLUSTER_MARK={uuid.uuid4().hex}"
         name, value = self._mark.split("=")

@@ -110,6 +110,7 @@ def test_a_program_does_not_take_a_run_that_was_stopped_for_one_that_is_done(tmp
     def stop():
         until((tmp_path / "there").exists)
         with connected() as connection:
+            until(lambda: connection.ask("look")["ranks"][0]["state"] == "EXITED")
             connection.ask("stop", grace=5)
 
     other = threading.Thread(target=stop)

@@ -1,5 +1,6 @@
 """Ranks in a namespace of pids, or in a cgroup: nothing outlives them, and all else is as ever."""
 
+import errno
 import fcntl
 import os
 import re
@@ -15,7 +16,9 @@ from test_forkserver import traced
 
 import procession
 from procession import GroupFailed, Logs, Outcome, Phase, Restart, SpecError, Std
+from seams.prepare import contained_here
 from seams.system import killgroup, own_place, probe
+from seams.values import make_spec
 from support import (
     OBEDIENT,
     QUICK,
@@ -404,7 +407,7 @@ def test_everywhere_one_may_ask(pidns, tmp_path):
 
 def test_a_machine_chooses_a_cgroup_where_it_can(tmp_path):
     need("cgroup")
-    place = "grep -q procession_ /proc/self/cgroup"
+    place = "grep -q 'procession_[^/]*@' /proc/self/cgroup"  # not one for a limit of memory
     words = ("-n", "1", "sh", "-c", f"{place} && echo cgroup || echo forkserver")
     env = {**os.environ, "PROCESSION_CONTAIN": "auto"}
     assert run_procession("run", *words, env=env).stdout == "cgroup\n"
@@ -417,11 +420,19 @@ def test_a_machine_chooses_a_cgroup_where_it_can(tmp_path):
 
 def test_a_machine_that_has_none_lets_ranks_live_below_the_forkserver(monkeypatch):
     def look():
-        return "procession_" in Path("/proc/self/cgroup").read_text()
+        return "@" in Path("/proc/self/cgroup").read_text()
 
     assert procession.run(look, nproc=1, contain="auto", start_method="fork") == [False]
-    monkeypatch.setattr(killgroup, "obstacle", lambda _place: "no")
-    assert procession.run(look, nproc=1, contain="auto") == [False]
+    with monkeypatch.context() as patched:
+        patched.setattr(killgroup, "obstacle", lambda *_: "no")
+        assert procession.run(look, nproc=1, contain="auto") == [False]
+
+    def refused(*_):
+        raise PermissionError(errno.EPERM, "no pidfds here")
+
+    monkeypatch.setattr(os, "pidfd_open", refused)
+    spec = make_spec(look, nproc=1, contain="auto")
+    assert contained_here(spec).contain == "forkserver"
 
 
 def test_what_keeps_a_cgroup_from_being_made(tmp_path):

@@ -120,17 +120,36 @@ def test_what_was_kept_goes_when_it_reads_what_the_program_writes_now(cache, fil
     assert learned.load(KEY, MODULES) == ()
 
 
-def test_nothing_after_what_sets_up_all_loggers(cache, files):
-    learned.store(KEY, MODULES, files, known=(), loggers=3)
+@pytest.mark.parametrize("what", learned.FOR_ALL)
+def test_nothing_after_a_change_that_any_module_may_see(cache, files, what):
+    learned.store(KEY, MODULES, files, [(what, None, 3)])
     assert learned.load(KEY, MODULES) == MODULES[:3]
-    learned.store(KEY, MODULES[3:], files, known=MODULES[:3], loggers=0)  # they began early since
+    # They began early since, and so before it.
+    learned.store(KEY, MODULES[3:], files, [(what, None, 0)], known=MODULES[:3])
     assert learned.load(KEY, MODULES) == MODULES[:3]
 
 
-def test_what_was_kept_goes_when_loggers_are_set_up_now(cache, files):
+@pytest.mark.parametrize("what", [*learned.FOR_ALL, "TORCH_LOGS"])
+def test_what_is_changed_in_some_runs_only_counts_for_all(cache, files, what):
+    """It begins in the second run; it does not come back after each run without it."""
     learned.store(KEY, MODULES, files)
-    learned.store(KEY, (), files, known=MODULES, loggers=0)
-    assert learned.load(KEY, MODULES) == ()
+    learned.store(KEY, (), files, [(what, None, 0)], known=MODULES)
+    rest = learned.load(KEY, MODULES)
+    assert "torch._dynamo" not in rest
+    assert rest == (() if what in learned.FOR_ALL else MODULES[:2])
+    new = [name for name in MODULES if name not in rest]
+    learned.store(KEY, new, files, known=rest)
+    assert learned.load(KEY, MODULES) == rest
+    learned.store(KEY, new, files, [(what, None, 5)], known=rest)
+    assert learned.load(KEY, MODULES) == (*rest, *new)  # all were imported before
+
+
+def test_what_is_known_is_not_written_again(cache, files):
+    changes = [(learned.MOVES, None, 3)]
+    learned.store(KEY, MODULES, files, changes)
+    before = os.stat(cache / f"{KEY}.json").st_ino
+    learned.store(KEY, (), files, changes, known=MODULES[:3])
+    assert os.stat(cache / f"{KEY}.json").st_ino == before
 
 
 def test_a_user_without_a_name(cache, files, monkeypatch):
@@ -267,7 +286,7 @@ def test_garbage_is_ignored(cache, files, text):
         {"packages": {"torch": None}}, {"packages": {"torch": []}}, {"packages": {"torch": [3]}},
         {"packages": {"torch": ["\0"]}}, {"packages": {"torch": "/"}},
         {"packages": {"torch": {"0": "/"}}}, {"packages": {"torch": ["/", 1, 2, 3]}},
-        {"modules": [["torch"]]}, {"modules": ["torch"] * 60_000},
+        {"modules": [["torch"]]}, {"changed": 5}, {"modules": ["torch"] * 60_000},
     ],
     ids=lambda c: str(c)[:60],
 )  # fmt: skip

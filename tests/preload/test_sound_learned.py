@@ -146,6 +146,26 @@ seen = {"early": late.imported_by != os.getpid(), "place": late.place}
         assert known(cache) == ["listed.other"]
 
 
+def test_a_run_begins_to_change_its_directory(tmp_path, package, cache):
+    """That is seen one run late, and not forgotten by runs that do not."""
+    package(late="import os\nplace = os.getcwd()")
+    source = """
+import os, sys
+import listed
+print("begins")
+if sys.argv[1:]:
+    os.chdir(sys.argv[1])
+import listed.late as late
+seen = {"early": late.imported_by != os.getpid(), "place": late.place}
+"""
+    it = procession.Script(str(script(tmp_path, source)))
+    assert not launch(it, tmp_path).seen["early"]
+    assert launch(it, tmp_path, args=("/",)).seen["early"]
+    for _ in range(2):
+        assert launch(it, tmp_path, args=("/",)).seen == {"early": False, "place": "/"}
+        assert launch(it, tmp_path).seen == {"early": False, "place": os.getcwd()}
+
+
 def test_a_helper_begins_to_set_loggers_up(tmp_path, package, cache):
     package(late="import logging\nlog = logging.getLogger(__name__)")
     helper = write(tmp_path / "helper.py", "")

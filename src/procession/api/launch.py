@@ -162,8 +162,9 @@ def run(
     timeout: seconds after which the group is stopped and TimeoutError is raised; None: no limit.
 
     The value of a rank of a command is None. Raises GroupFailed, with the full report, when a rank
-    failed; GroupStopped when somebody else had the group stopped (`procession stop`, Slurm); and
-    what `start` or `start_on` raises.
+    failed; GroupStopped when somebody else had the group stopped (`procession stop`, Slurm), unless
+    all ranks of this machine finished within the notice of its `Stop`; and what `start` or
+    `start_on` raises.
     """
     given = locals()
     _check_timeout(timeout)

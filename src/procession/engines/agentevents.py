@@ -236,10 +236,11 @@ class AgentEvents:
         if self.on_signal is not None:
             self.on_signal(number, f"the agent on {agent.host}", again)
         elif again:
+            state.note_stopper(number, agent.host)
             self._handle(StopWanted(kill=True))
         elif number == signal.SIGTERM and not self._life.stop_wanted:
             state.announce(f"the agent on {agent.host} got SIGTERM: the job ends")
-            state.stopper = f"SIGTERM to the agent on {agent.host}"
+            state.note_stopper(number, agent.host)
             self._handle(StopWanted())
 
 

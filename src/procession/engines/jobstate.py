@@ -19,6 +19,7 @@ from procession.explain.facts import facts_of_failure, facts_of_start
 from procession.supervise.journal import Journal
 from procession.values.errors import GroupEnd, Outcome
 from procession.values.events import NO_FACTS
+from procession.values.exit import signal_name
 
 SHOWN = 8  # hosts that are named in the message that others did not come
 
@@ -67,6 +68,10 @@ class JobState:
         self.reception: Reception | None = None
         self.last: GroupEnd | None = None
         self.stopper = ""
+
+    def note_stopper(self, number: int, host: str) -> None:
+        """Note that an agent got a signal that ends the job."""
+        self.stopper = self.stopper or f"{signal_name(number)} to the agent on {host}"
 
     def will(self, slots: Sequence[int]) -> Will | None:
         """Give what the nodes of an attempt are told, None if they have not said who they are."""

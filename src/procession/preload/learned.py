@@ -25,6 +25,7 @@ from procession.system.directories import read_cached, write_cached
 from procession.values.environment import among
 from procession.values.program import Function, Module, Script
 from procession.values.spec import Spec
+from procession.worker.modules import MOVES, SETS_LOGGERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ MOST_PROGRAMS = 200
 LARGEST = 256 << 10  # bytes of one file
 
 CACHE = "learned"
+FOR_ALL = (SETS_LOGGERS, MOVES)  # changes that any module may see
 _FORMAT = 3
 
 
@@ -65,11 +67,10 @@ class Learning:
     def take(self, report: bytes) -> None:
         """Keep what rank 0 reports (see `worker.modules`), if it says something new."""
         try:
-            modules, files, writes, loggers = json.loads(report)
+            modules, files, changes = json.loads(report)
             fresh = not {*modules} <= {*self.known, *self._planned}
-            changes = writes or loggers is not None
-            if self._planned and (fresh or (changes and self.known)):
-                store(self._key, modules, files, writes, self.known, loggers)
+            if self._planned and (fresh or changes):
+                store(self._key, modules, files, changes, self.known)
         except (ValueError, TypeError, AttributeError, RecursionError):
             pass  # there is none, or it is not our bootstrap's
 
@@ -137,48 +138,45 @@ def store(
     program_key: str,
     modules: Iterable[str],
     files: Mapping[str, str],
-    writes: Iterable[tuple[str, str | None, int]] = (),
+    changes: Iterable[tuple[str, str | None, int]] = (),
     known: Iterable[str] = (),
-    loggers: int | None = None,
 ) -> None:
     """Keep what a program had imported at its end.
 
     modules: the names in its `sys.modules`, in that order.
     files: top-level packages to their `__file__`; those without are not kept.
-    writes: how it wrote to its environment, also where it put back what was there: variable, new
-        value (None: none), how many of the modules had been loaded by then; and how it changed its
-        directory, with "" as the variable. Nothing is kept of modules that came after the first
-        write, since they may have seen it. What listed modules write when they are imported does
-        not count.
+    changes: what it changed that imports may see, and how many of the modules had been loaded by
+        then: a variable of its environment, also if it put back what was there, with the new value
+        (None: none); or one of `FOR_ALL`. Nothing is kept of modules that came after the first
+        change. What listed modules write when they are imported does not count.
     known: what was kept of it before, and so was imported before it began. It stays, except for
-        what reads a variable that the program now writes.
-    loggers: how many of the modules had been imported before what sets up all loggers that there
-        are; None: nothing does. Loggers of later ones would be set up, too. Of `known` that is not
-        sure, unless it was kept with this in mind.
+        what sees something that the program has not changed in a run before.
+
+    What a program has changed once counts for all its later runs: where it does not change that, no
+    module is added that would see it.
     """
-    was_known = known = list(known)
-    by_program = [(n, at) for n, value, at in writes if not safe.set_by_import(n, value)]
-    every = list(modules)
-    marks = [len(every) if loggers is None else loggers, *(at for _, at in by_program)]
-    early = every[: min(marks)]
-    if loggers is not None and not _read(program_key).minds_loggers:
-        known = []
-    written = [name for name, _ in by_program]
+    by_program = [(what, at) for what, value, at in changes if not safe.set_by_import(what, value)]
+    every, known = list(modules), list(known)
+    early = every[: min((at for _, at in by_program), default=len(every))]
+    record = _read(program_key)
+    changed, before = {what for what, _ in by_program}, {*record.changed}
     stamps = {top: _stamp(file) for top, file in files.items() if top in safe.packages()}
     unchanged = {top: stamp for top, stamp in stamps.items() if stamp is not None}
     kept: list[str] = []
-    for name, variables in (*((n, written) for n in known), *((n, ()) for n in early)):
+    doubts = (*((n, changed - before) for n in known), *((n, before - changed) for n in early))
+    for name, unseen in doubts:
         verdict = safe.verdict(name) if name.partition(".")[0] in unchanged else None
         if verdict is None or not verdict.safe:
             continue
-        if not any(among(verdict.variables, variable) for variable in variables):
+        if not any(what in FOR_ALL or among(verdict.variables, what) for what in unseen):
             kept.append(name)
     # Also packages of which nothing is kept: so nothing is foreseen of them.
-    tops = {name.partition(".")[0] for name in (*was_known, *every)} & unchanged.keys()
+    tops = {name.partition(".")[0] for name in (*known, *every)} & unchanged.keys()
     if not _is_unfit(program_key):
         packages = {top: unchanged[top] for top in sorted(tops)}
-        minds = loggers is not None
-        _write(program_key, {"packages": packages, "modules": kept, "minds_loggers": minds})
+        if (kept, packages, changed | before) != (record.modules, record.packages, before):
+            every_change = sorted(changed | before)
+            _write(program_key, {"packages": packages, "modules": kept, "changed": every_change})
 
 
 def forget(program_key: str, files: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -221,15 +219,16 @@ class _Record:
     def __init__(self, text: bytes) -> None:
         self.modules: list[str] = []
         self.packages: dict[str, _Stamp] = {}
-        self.unfit = self.minds_loggers = False
+        self.changed: list[str] = []
+        self.unfit = False
         try:
             record: Any = json.loads(text or b"{}")
             if record.get("format") == _FORMAT:
                 packages = {top: [str(s[0]), *s[1:]] for top, s in record["packages"].items()}
-                self.modules = [name for name in record["modules"] if isinstance(name, str)]
-                self.packages = packages
+                modules = [name for name in record["modules"] if isinstance(name, str)]
+                self.changed = [str(what) for what in record.get("changed", ())]
+                self.modules, self.packages = modules, packages
                 self.unfit = record.get("unfit") is True
-                self.minds_loggers = record.get("minds_loggers") is True
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             pass
 

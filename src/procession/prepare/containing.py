@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from procession.values.spec import Spec
 
 
@@ -20,8 +22,10 @@ def _may_have_cgroup(spec: Spec) -> bool:
         return False
     from procession.system import killgroup
     from procession.system.cgroups import own_place
+    from procession.system.identity import own_mark
 
     try:
-        return not killgroup.obstacle(own_place())
+        os.close(os.pidfd_open(os.getpid()))  # by which it watches its launcher
+        return not killgroup.obstacle(own_place(), own_mark())
     except OSError:
         return False

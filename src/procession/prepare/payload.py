@@ -16,7 +16,7 @@ from procession.system.descriptors import fill_standard
 from procession.system.files import named
 from procession.values.base import Value
 from procession.values.errors import SpecError
-from procession.values.program import Function, Module, Program, Script
+from procession.values.program import Function, Module, Program, Script, default_name
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -33,12 +33,18 @@ class Packed(Value):
     """A function as it travels to another machine, in place of the callable.
 
     function: its pickle. arguments: pickles of (args, kwargs), by rank, or one for all ranks.
-    description: what the bootstrap of a rank gets besides.
+    description: what the bootstrap of a rank gets besides. called: its name.
     """
 
     function: bytes
     arguments: tuple[bytes, ...]
     description: dict[str, Any]
+    called: str
+
+    @property
+    def __name__(self) -> str:
+        """The name of the function, for people."""
+        return self.called
 
 
 def pack(spec: Spec) -> tuple[Packed, Named]:
@@ -67,7 +73,8 @@ def pack(spec: Spec) -> tuple[Packed, Named]:
         for fd in spawning.fds:
             os.close(fd)
     description = {**_described_launcher(), "authkey": None}
-    return Packed(function, tuple(arguments), description), named
+    called = default_name(spec.program)
+    return Packed(function, tuple(arguments), description, called), named
 
 
 class Payload:

@@ -32,15 +32,16 @@ def make(place: str, mark: str = "") -> str:
     return path
 
 
-def obstacle(place: str) -> str:
+def obstacle(place: str, mark: str = "") -> str:
     """Say why this process cannot have one below a cgroup, "" if it can. Leaves nothing.
 
-    To put a process into it takes the right to write to the list of the one around it, too.
+    mark: of this process, by which one is found that it leaves if it is killed meanwhile. To put a
+    process into it takes the right to write to the list of the one around it, too.
     """
     if not os.access(f"{place}/cgroup.procs", os.W_OK):
         return f"{place}/cgroup.procs: {os.strerror(errno.EACCES)}"
     try:
-        path = make(place)
+        path = make(place, mark)
     except OSError as e:
         return e.strerror or str(e)
     try:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 MOST_WRITES = 100
-_SETS_LOGGERS = "logging.config"
+SETS_LOGGERS, MOVES = "logging.config", "os.chdir"
 _WRITES = frozenset(("os.putenv", "os.unsetenv"))
 
 
@@ -31,12 +31,13 @@ class Modules:
         self._early = frozenset(sys.modules)  # what was preloaded
         # Variable, new value, and the module that was imported last before the write.
         self._writes: list[tuple[str, str | None, str]] = []
+        self._moved_after: str | None = None  # the module that was imported last before that
         self._pid = os.getpid()
 
         def hear(event: str, arguments: tuple[Any, ...]) -> None:
             if event in _WRITES:
                 self._note(*arguments)
-            elif event == "os.chdir":
+            elif event == MOVES:
                 self._note_move()
 
         sys.addaudithook(hear)
@@ -53,32 +54,36 @@ class Modules:
             pass  # the program must not notice
 
     def _note_move(self) -> None:
-        if len(self._writes) < MOST_WRITES and os.getpid() == self._pid:
-            self._writes.append(("", None, next(reversed(sys.modules), "")))
+        if self._moved_after is None and os.getpid() == self._pid:
+            try:
+                self._moved_after = next(reversed(sys.modules), "")
+            except Exception:
+                self._moved_after = ""  # the program must not notice
 
     def __call__(self) -> bytes:
-        """Give, as JSON: new modules, the files of their packages, writes, when loggers were set.
+        """Give, as JSON: new modules, the files of their packages, and changes.
 
-        A write to the environment is a variable, its new value (None: removed), and how many of the
-        new modules had been imported before it. So is a change of the directory, with "" as its
-        variable. The last one is how many had been imported before
-        what sets up all loggers that there are (`logging.config`), None if that was not imported.
-        Empty if anything fails.
+        A change is what was changed, its new value, and how many of the new modules had been
+        imported before it: a variable of the environment (None: removed), `os.chdir`, or
+        `logging.config`, which sets up all loggers that there are, from its import on. Empty if
+        anything fails.
         """
         try:
             names = list(sys.modules)
             ours = [n not in self._early and n.partition(".")[0] in self._packages for n in names]
             modules = [name for name, is_ours in zip(names, ours, strict=True) if is_ours]
             files = {n: _file(sys.modules[n]) for n in self._packages if n in sys.modules}
-            writes: list[tuple[str, str | None, int]] = []
+            changes: list[tuple[str, str | None, int]] = []
             for variable, value, last in self._writes:
                 place = names.index(last) + 1 if last in names else 0
-                writes.append((variable, value, sum(ours[:place])))
-            loggers = None
-            if _SETS_LOGGERS in sys.modules:
-                is_early = _SETS_LOGGERS in self._early
-                loggers = 0 if is_early else sum(ours[: names.index(_SETS_LOGGERS)])
-            return json.dumps([modules, files, writes, loggers]).encode()
+                changes.append((variable, value, sum(ours[:place])))
+            if self._moved_after is not None:
+                last = self._moved_after
+                place = names.index(last) + 1 if last in names else 0
+                changes.append((MOVES, None, sum(ours[:place])))
+            if SETS_LOGGERS in names:
+                changes.append((SETS_LOGGERS, None, sum(ours[: names.index(SETS_LOGGERS)])))
+            return json.dumps([modules, files, changes]).encode()
         except Exception:
             return b""  # the program must not notice
 

@@ -22,11 +22,12 @@ from procession.engines.rendezvous.member import Waiting, make_agent, say_spare,
 from procession.engines.rendezvous.secret import find_trust
 from procession.engines.rendezvous.terms import PORT, Terms, terms_of_conf
 from procession.engines.tunnel import check
+from procession.explain.summary import report_of
 from procession.group.result import failed_by
 from procession.prepare.results import value_of
 from procession.rules.tables import Phase
 from procession.values.base import cast, is_count
-from procession.values.errors import GroupEnd, GroupFailed, SpecError
+from procession.values.errors import GroupEnd, GroupFailed, GroupStopped, SpecError
 from procession.values.spec import Spec, make_spec
 
 HERE = 'rendezvous={"endpoint": "HOST:PORT"}'
@@ -69,7 +70,7 @@ def run_together(
     job: Job
 
     def last_words(end: GroupEnd) -> dict[str, Any]:
-        return _last_words(job.state, end)
+        return _last_words(job.state, end, job.who_stopped)
 
     if door is None:
         waiting = Waiting(terms, _warn, time.monotonic(), may_host=True)
@@ -93,15 +94,20 @@ def run_together(
     )
     job.start()
     failed: GroupFailed | None = None
+    stopped: GroupStopped | None = None
     try:
         with job:
             job.wait_for_values(timeout)
     except GroupFailed as e:
         failed = e
+    except GroupStopped as e:
+        stopped = e
     except TimeoutError:
         raise TimeoutError(_too_long(own, timeout)) from None
     if failed is not None:
         raise _failed(agent, own, failed.end)
+    if stopped is not None:
+        raise GroupStopped(stopped.end, stopped.report, _values(agent, own))
     return _values(agent, own)
 
 
@@ -169,18 +175,25 @@ def _join(
     words = agent.last_words
     if words.get("end") is not None:
         raise _failed(agent, own, group_end(words["end"]))
+    if words.get("stopped") is not None:
+        end = group_end(words["stopped"])
+        report = report_of(Phase.STOPPED, end, str(words.get("stopper", "")))
+        raise GroupStopped(end, report, _values(agent, own))
     (verdict,) = found
     if verdict.code or not verdict.found:
         raise EngineError(verdict.said.removeprefix("procession: "))
     return _values(agent, own)
 
 
-def _last_words(state: Phase, end: GroupEnd) -> dict[str, Any]:
-    """Give what the programs on other machines are told."""
+def _last_words(state: Phase, end: GroupEnd, stopper: str) -> dict[str, Any]:
+    """Give what the programs on other machines are told. stopper: who had it stopped, or ""."""
     if end.failures:
         return {"said": "it failed", "code": 1, "end": plain_group(end)}
     if state is Phase.STOPPED:
-        return {"said": "it was stopped by the program that hosts the rendezvous", "code": 1}
+        # It may also have been the program here that hosts it, by a timeout of its own.
+        by = stopper or "the program that hosts the rendezvous"
+        said = {"stopped": plain_group(end), "stopper": by}
+        return {"said": f"it was stopped by {by}", "code": 1, **said}
     return {"said": "", "code": 0}
 
 
