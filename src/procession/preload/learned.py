@@ -149,34 +149,32 @@ def store(
         then: a variable of its environment, also if it put back what was there, with the new value
         (None: none); or one of `FOR_ALL`. Nothing is kept of modules that came after the first
         change. What listed modules write when they are imported does not count.
-    known: what was kept of it before, and so was imported before it began. It stays, except for
-        what sees something that the program has not changed in a run before.
+    known: what was kept of it before, and so was imported before it began.
 
-    What a program has changed once counts for all its later runs: where it does not change that, no
-    module is added that would see it.
+    What a program has changed once counts for all its later runs, whether they change it or not: no
+    module is kept that sees it.
     """
     by_program = [(what, at) for what, value, at in changes if not safe.set_by_import(what, value)]
     every, known = list(modules), list(known)
     early = every[: min((at for _, at in by_program), default=len(every))]
     record = _read(program_key)
-    changed, before = {what for what, _ in by_program}, {*record.changed}
+    changed = {*record.changed, *(what for what, _ in by_program)}
     stamps = {top: _stamp(file) for top, file in files.items() if top in safe.packages()}
     unchanged = {top: stamp for top, stamp in stamps.items() if stamp is not None}
     kept: list[str] = []
-    doubts = (*((n, changed - before) for n in known), *((n, before - changed) for n in early))
-    for name, unseen in doubts:
+    for name in (*known, *early):
         verdict = safe.verdict(name) if name.partition(".")[0] in unchanged else None
         if verdict is None or not verdict.safe:
             continue
-        if not any(what in FOR_ALL or among(verdict.variables, what) for what in unseen):
+        if not any(what in FOR_ALL or among(verdict.variables, what) for what in changed):
             kept.append(name)
     # Also packages of which nothing is kept: so nothing is foreseen of them.
     tops = {name.partition(".")[0] for name in (*known, *every)} & unchanged.keys()
     if not _is_unfit(program_key):
         packages = {top: unchanged[top] for top in sorted(tops)}
-        if (kept, packages, changed | before) != (record.modules, record.packages, before):
-            every_change = sorted(changed | before)
-            _write(program_key, {"packages": packages, "modules": kept, "changed": every_change})
+        said = {"packages": packages, "modules": kept, "changed": sorted(changed)}
+        if {**said, "unfit": False} != vars(record):
+            _write(program_key, said)
 
 
 def forget(program_key: str, files: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -237,7 +235,7 @@ def _read(program_key: str) -> _Record:
     return _Record(read_cached(CACHE, f"{program_key}.json", LARGEST) or b"")
 
 
-def _write(program_key: str, record: dict[str, object]) -> None:
+def _write(program_key: str, record: Mapping[str, object]) -> None:
     text = json.dumps({"format": _FORMAT, **record}).encode()
     if len(text) <= LARGEST:
         write_cached(CACHE, f"{program_key}.json", text, most=MOST_PROGRAMS)
