@@ -142,6 +142,15 @@ def test_what_is_changed_in_some_runs_counts_for_all(cache, files, what):
     assert learned.load(KEY, MODULES) == rest
 
 
+def test_a_rank_may_have_temporary_files_elsewhere(cache, files):
+    """What torch sets when it is imported is in that directory, and no change of the program's."""
+    changes = [("TORCHINDUCTOR_CACHE_DIR", f"/ranks/torchinductor_{getpass.getuser()}", 2)]
+    learned.store(KEY, MODULES, files, changes, temporary="/ranks")
+    assert learned.load(KEY, MODULES) == MODULES
+    learned.store(KEY, (), files, changes, known=MODULES, temporary="/others")
+    assert learned.load(KEY, MODULES) == MODULES[:2]
+
+
 def test_what_is_known_is_not_written_again(cache, files):
     changes = [("X", None, 3)]
     learned.store(KEY, MODULES, files, changes)

@@ -179,8 +179,9 @@ for _ in range(3):
     optimizer.step()
 seen["trained"] = [p.tolist() for p in model.parameters()]
 seen["kinds"] = [str(p.dtype) for p in model.parameters()]
-seen.update(state())
+# What is learned includes what this imports: so one looks after it, at all that there is.
 seen["compiled"] = torch.compile(torch.nn.ReLU(), backend="eager")(torch.ones(2)).tolist()
+seen.update(state())
 dist.destroy_process_group()
 del model, optimizer, loss
 """

@@ -67,10 +67,10 @@ class Learning:
     def take(self, report: bytes) -> None:
         """Keep what rank 0 reports (see `worker.modules`), if it says something new."""
         try:
-            modules, files, changes = json.loads(report)
+            modules, files, changes, temporary = json.loads(report)
             fresh = not {*modules} <= {*self.known, *self._planned}
             if self._planned and (fresh or changes):
-                store(self._key, modules, files, changes, self.known)
+                store(self._key, modules, files, changes, self.known, temporary)
         except (ValueError, TypeError, AttributeError, RecursionError):
             pass  # there is none, or it is not our bootstrap's
 
@@ -140,6 +140,7 @@ def store(
     files: Mapping[str, str],
     changes: Iterable[tuple[str, str | None, int]] = (),
     known: Iterable[str] = (),
+    temporary: str | None = None,
 ) -> None:
     """Keep what a program had imported at its end.
 
@@ -150,11 +151,14 @@ def store(
         (None: none); or one of `FOR_ALL`. Nothing is kept of modules that came after the first
         change. What listed modules write when they are imported does not count.
     known: what was kept of it before, and so was imported before it began.
+    temporary: where its temporary files are; None: where this process's are.
 
     What a program has changed once counts for all its later runs, whether they change it or not: no
     module is kept that sees it.
     """
-    by_program = [(what, at) for what, value, at in changes if not safe.set_by_import(what, value)]
+    by_program = [
+        (what, at) for what, value, at in changes if not safe.set_by_import(what, value, temporary)
+    ]
     every, known = list(modules), list(known)
     early = every[: min((at for _, at in by_program), default=len(every))]
     record = _read(program_key)

@@ -321,8 +321,11 @@ def is_known(package: str) -> bool:
     return package in _LIST or package in _NOT
 
 
-def set_by_import(name: str, value: str | None) -> bool:
-    """Tell whether a variable has the value that listed modules give it when they are imported."""
+def set_by_import(name: str, value: str | None, temporary: str | None = None) -> bool:
+    """Tell whether a variable has the value that listed modules give it when they are imported.
+
+    temporary: the directory of that process's temporary files; None: it is this process's.
+    """
     if name == "TORCHINDUCTOR_CACHE_DIR":
         import getpass
         import tempfile
@@ -332,7 +335,7 @@ def set_by_import(name: str, value: str | None) -> bool:
         except (KeyError, OSError):
             return False  # in a container, a user may have a number only
         user = name_of_user.translate({ord(c): "_" for c in '\\/:*?"<>|'})
-        return value == os.path.join(tempfile.gettempdir(), f"torchinductor_{user}")
+        return value == os.path.join(temporary or tempfile.gettempdir(), f"torchinductor_{user}")
     return (name, value) in (("KMP_DUPLICATE_LIB_OK", "True"), ("KMP_INIT_AT_FORK", "FALSE"))
 
 

@@ -61,12 +61,12 @@ class Modules:
                 self._moved_after = ""  # the program must not notice
 
     def __call__(self) -> bytes:
-        """Give, as JSON: new modules, the files of their packages, and changes.
+        """Give, as JSON: new modules, the files of their packages, changes, temporary directory.
 
-        A change is what was changed, its new value, and how many of the new modules had been
-        imported before it: a variable of the environment (None: removed), `os.chdir`, or
-        `logging.config`, which sets up all loggers that there are, from its import on. Empty if
-        anything fails.
+        That is None if it is not known. A change is what was changed, its new value, and how many
+        of the new modules had been imported before it: a variable of the environment (None:
+        removed), `os.chdir`, or `logging.config`, which sets up all loggers that there are, from
+        its import on. Empty if anything fails.
         """
         try:
             names = list(sys.modules)
@@ -83,7 +83,8 @@ class Modules:
                 changes.append((MOVES, None, sum(ours[:place])))
             if SETS_LOGGERS in names:
                 changes.append((SETS_LOGGERS, None, sum(ours[: names.index(SETS_LOGGERS)])))
-            return json.dumps([modules, files, changes]).encode()
+            temporary = getattr(sys.modules.get("tempfile"), "tempdir", None)
+            return json.dumps([modules, files, changes, temporary]).encode()
         except Exception:
             return b""  # the program must not notice
 
