@@ -28,7 +28,7 @@ ALL_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
     """Have what is started in the meantime end with this process, however that ends."""
-    run = uuid.uuid4().hex
+    run = uuid.uuid4().hex[:8]  # a socket below such a directory must have a short path
     read_end, write_end = os.pipe()
     pid = os.fork()
     if not pid:

@@ -36,7 +36,7 @@ def two_nodes() -> Iterator[None]:
 
 
 def _cluster(nodes: int) -> Iterator[None]:
-    cluster = _clusters().SlurmCluster(nodes, prefix=f"chaos-{os.environ.get(RUN, '')}-slurm")
+    cluster = _clusters().SlurmCluster(nodes, prefix=f"chaos-{os.environ.get(RUN, '')}-")
     before = dict(os.environ)
     try:
         cluster.start()

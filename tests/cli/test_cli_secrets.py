@@ -1,6 +1,7 @@
 """Secrets on a command line stand in no file of its run, and in nothing that commands show."""
 
 import json
+import sys
 
 import pytest
 from commandline import Watched, command, only, run
@@ -28,7 +29,7 @@ def program(request, tmp_path):
         sys.exit(3)
     """
     script = str(write(tmp_path / "program.py", source))
-    return [script] if request.param == "script" else ["env", "python", script]
+    return [script] if request.param == "script" else ["env", sys.executable, script]
 
 
 def test_in_files_and_reports(program, tmp_path):
