@@ -208,6 +208,21 @@ def test_a_cgroup_is_removed(tmp_path):
     until(lambda: not made.exists(), "the end of the cgroup", PATIENTLY)
 
 
+def test_a_cgroup_with_more_made_in_it_is_removed():
+    need("cgroup")
+
+    def work():
+        (own,) = [w[3:] for w in Path("/proc/self/cgroup").read_text().split() if w[:3] == "0::"]
+        made = next(p for p in Path("/sys/fs/cgroup").rglob(own.strip("/")) if p.is_dir())
+        (made / "mine" / "deeper").mkdir(parents=True)
+        (made / "mine" / "cgroup.procs").write_text("0")
+        return str(made)
+
+    (made,) = procession.run(work, nproc=1, contain="cgroup")
+    procession.forkserver.close()
+    assert not os.path.exists(made)
+
+
 def test_a_cgroup_whose_guard_was_killed_as_well_is_removed_by_clean(tmp_path):
     need("cgroup")
 

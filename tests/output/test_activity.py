@@ -1,6 +1,7 @@
 """When ranks wrote last: what the times of files say, and clocks that are set meanwhile."""
 
 import os
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -123,6 +124,43 @@ def test_a_file_that_is_stamped_by_its_writer(world):
     world.write()
     os.utime(world.path, ns=(EPOCH, EPOCH))
     assert world.silence() == 0
+
+
+def test_a_file_that_is_written_over_and_stamped(world):
+    """Nobody can set the time of its last change of all."""
+    world.pass_(60)
+    world.write()
+    os.utime(world.path, ns=(EPOCH, EPOCH))
+    assert world.silence() == 0
+    world.pass_(60)
+    time.sleep(0.02)  # for the kernel's clock of files
+    world.path.write_text("y")
+    os.utime(world.path, ns=(EPOCH, EPOCH))
+    assert world.silence() == 0
+
+
+def test_a_file_that_is_made_empty_after_each_write(world):
+    world.pass_(60)
+    world.write()
+    assert world.silence() == 0
+    for _ in range(2):
+        world.pass_(60)
+        world.write()
+        stamp = os.stat(world.path).st_mtime_ns
+        os.truncate(world.path, 0)
+        os.utime(world.path, ns=(stamp, stamp))
+        assert world.silence() == 0
+        world.pass_(3)
+        assert world.silence() == 3
+
+
+def test_a_file_that_was_taken_away_is_as_old_as_it_was(world):
+    world.pass_(60)
+    world.write()
+    assert world.silence() == 0
+    world.path.unlink()
+    world.pass_(5)
+    assert world.silence() == 5
 
 
 def test_the_file_of_another_life(world, tmp_path):

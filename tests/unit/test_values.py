@@ -4,9 +4,11 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import pydoc
 
 import pytest
 
+import procession
 from procession import Logs, Restart, Std, Stop
 from seams.values import Record, Value, is_count
 
@@ -81,3 +83,8 @@ def test_a_count(text):
 def test_no_count(text):
     """`int` takes some of these, as it takes digits of other scripts."""
     assert not is_count(text)
+
+
+def test_help_shows_it():
+    assert "class Stop" in pydoc.render_doc(procession.Stop, renderer=pydoc.plaintext)
+    assert "GroupFailed" in pydoc.render_doc(procession, renderer=pydoc.plaintext)

@@ -22,6 +22,7 @@ from procession.output.wiring import Wiring
 
 SECOND = 1_000_000_000  # nanoseconds, as all times here
 STEADY = SECOND // 20  # by which two readings of a clock that nobody sets may differ
+NEVER = (0, 0, 0)  # size and times of a file that was not seen yet
 TICK = SECOND // 100  # by which a kernel's time of a file may be too early
 
 
@@ -33,8 +34,8 @@ class Activity:
         self._looked = time.monotonic_ns()
         self._ahead = time.time_ns() - self._looked  # of the monotonic clock, at the last look
         self._steady = True  # nobody has set the time of day since the look before
-        # Of each file of a rank's present life: its path, size and time, and when it changed.
-        self._files: dict[tuple[int, int], tuple[str, tuple[int, int], int]] = {}
+        # Of each file of a rank's present life: its path, size and times, and when it changed.
+        self._files: dict[tuple[int, int], tuple[str, tuple[int, int, int], int]] = {}
 
     def look(self, now: int, attempts: Sequence[int]) -> dict[int, int]:
         """Give, by rank, when it last wrote, in nanoseconds of the monotonic clock; 0: never.
@@ -54,16 +55,19 @@ class Activity:
 
     def _of_file(self, key: tuple[int, int], path: str, now: int) -> int:
         """Say when a file was written to; key: its rank, and which of its files it is."""
+        known, before, at = self._files.get(key, (path, NEVER, 0))
+        if known != path:
+            before, at = NEVER, 0
         try:
             found = os.stat(path)
         except OSError:
-            return 0
-        mark = found.st_size, found.st_mtime_ns
-        known, before, at = self._files.get(key, (path, (0, 0), 0))
-        if known != path:
-            before, at = (0, 0), 0
-        if known != path or mark != before:
-            at = self._by_time(found.st_mtime_ns, now) if mark[0] else 0
+            return at  # somebody has taken it away
+        # The time of the last change of all cannot be set by anybody, as the other one can.
+        mark = found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        if mark != before:
+            # An empty file is a new one, or one that was made empty.
+            if found.st_size or before[0] or at:
+                at = self._by_time(found.st_mtime_ns, now)
             self._files[key] = path, mark, at
         return at
 

@@ -79,7 +79,7 @@ def end(path: str) -> bool:
     while True:
         try:
             kill(path)
-            os.rmdir(path)
+            _remove(path)
             return True
         except FileNotFoundError:
             return True
@@ -88,6 +88,14 @@ def end(path: str) -> bool:
             if e.errno != errno.EBUSY or time.monotonic() >= until:
                 return False
         time.sleep(LOOK_EVERY)
+
+
+def _remove(path: str) -> None:
+    """Remove it, and those that were made in it. Raises OSError."""
+    for place, _, _ in os.walk(path, topdown=False):
+        os.rmdir(place)
+    if os.path.isdir(path):  # it could not be read
+        os.rmdir(path)
 
 
 def _write(path: str, text: bytes) -> None:

@@ -37,6 +37,8 @@ class _AsDataclass:
         self._name = name
 
     def __get__(self, _: object, cls: type[_Fields]) -> Any:
+        if "_defaults" not in vars(cls):  # the base of all, which `help` asks, too
+            raise AttributeError(self._name)
         import dataclasses
         import inspect
 
