@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from seams.system import processes
+from support import until
 
 
 def test_one_that_lives_sleeps_or_is_stopped_does_not_die():
@@ -37,7 +38,8 @@ def test_it_shows_at_once_and_long_before_there_is_a_zombie():
         with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1) as child:
             child.stdout.readline()
             child.kill()
-            assert processes.is_dying(child.pid)
+            # For a moment the signal is taken, and the process has not begun to end.
+            until(lambda pid=child.pid: processes.is_dying(pid), patience=1.0)
             with contextlib.suppress(OSError), open(f"/proc/{child.pid}/stat") as f:
                 early += f.read().rpartition(")")[2].split()[0] != "Z"
     assert early
