@@ -22,8 +22,8 @@ class Modules:
     packages: whose modules are reported.
 
     An audit hook sees each write to the environment, also one that was undone later, and each
-    change of the directory. A hook cannot
-    be removed, and is called at each audited event: half a microsecond.
+    change of the directory. A hook cannot be removed, and is called at each audited event: half a
+    microsecond.
     """
 
     def __init__(self, packages: list[str]) -> None:
@@ -31,14 +31,14 @@ class Modules:
         self._early = frozenset(sys.modules)  # what was preloaded
         # Variable, new value, and the module that was imported last before the write.
         self._writes: list[tuple[str, str | None, str]] = []
-        self._moved_after: str | None = None  # the module that was imported last before that
+        self._moved = False  # it has changed its directory
         self._pid = os.getpid()
 
         def hear(event: str, arguments: tuple[Any, ...]) -> None:
             if event in _WRITES:
                 self._note(*arguments)
-            elif event == MOVES:
-                self._note_move()
+            elif event == MOVES and os.getpid() == self._pid:
+                self._moved = True
 
         sys.addaudithook(hear)
 
@@ -53,20 +53,13 @@ class Modules:
         except Exception:
             pass  # the program must not notice
 
-    def _note_move(self) -> None:
-        if self._moved_after is None and os.getpid() == self._pid:
-            try:
-                self._moved_after = next(reversed(sys.modules), "")
-            except Exception:
-                self._moved_after = ""  # the program must not notice
-
     def __call__(self) -> bytes:
         """Give, as JSON: new modules, the files of their packages, changes, temporary directory.
 
         That is None if it is not known. A change is what was changed, its new value, and how many
         of the new modules had been imported before it: a variable of the environment (None:
-        removed), `os.chdir`, or `logging.config`, which sets up all loggers that there are, from
-        its import on. Empty if anything fails.
+        removed). `os.chdir`, and the import of `logging.config`, which sets up all loggers that
+        there are, count for all modules. Empty if anything fails.
         """
         try:
             names = list(sys.modules)
@@ -77,12 +70,8 @@ class Modules:
             for variable, value, last in self._writes:
                 place = names.index(last) + 1 if last in names else 0
                 changes.append((variable, value, sum(ours[:place])))
-            if self._moved_after is not None:
-                last = self._moved_after
-                place = names.index(last) + 1 if last in names else 0
-                changes.append((MOVES, None, sum(ours[:place])))
-            if SETS_LOGGERS in names:
-                changes.append((SETS_LOGGERS, None, sum(ours[: names.index(SETS_LOGGERS)])))
+            of_all = {MOVES: self._moved, SETS_LOGGERS: SETS_LOGGERS in names}
+            changes += [(what, None, 0) for what, is_so in of_all.items() if is_so]
             temporary = getattr(sys.modules.get("tempfile"), "tempdir", None)
             return json.dumps([modules, files, changes, temporary]).encode()
         except Exception:
