@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pty
+import select
 import time
 import tty
 
@@ -34,6 +35,10 @@ class Viewer:
         except OSError:
             pass
         return self.seen
+
+    def begun(self):
+        """Wait until something was written, and read nothing of it."""
+        until(lambda: select.select([self.fd], [], [], 0)[0], "a first write to the console")
 
     def until(self, text):
         until(lambda: text in self.look(), f"{text!r} in {self.seen[-200:]!r}")
