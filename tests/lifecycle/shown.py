@@ -78,7 +78,10 @@ class Shown:
     def board(self):
         """What stands for the board."""
         return SimpleNamespace(
-            tell_stop=lambda *_: None, forget=lambda *_: None, beat=self._last_beat
+            tell_stop=lambda *_: None,
+            tell_returned=lambda: None,
+            forget=lambda *_: None,
+            beat=self._last_beat,
         )
 
     def _last_beat(self, rank):

@@ -31,6 +31,7 @@ from procession.worker.board import (
     NUMBERS,
     PAGE,
     RANK,
+    RETURNED,
     VARIABLE,
     begin,
     finish,
@@ -220,6 +221,16 @@ class Board:
         ends, signalled = (now + int(min(s, 1e9) * 1e9) for s in (to_kill, to_signal))
         counter = begin(memory, 0)
         GROUP.pack_into(memory, COUNTER, now, ends, signalled, number)
+        finish(memory, 0, counter)
+
+    def tell_returned(self) -> None:
+        """Tell the ranks that all of them have returned."""
+        try:
+            memory = self._mapped()
+        except OSError:
+            return  # no descriptor is left: those that wait for it do not wait long
+        counter = begin(memory, 0)
+        memory[RETURNED] = 1
         finish(memory, 0, counter)
 
     def close(self) -> None:

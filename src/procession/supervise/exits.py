@@ -41,6 +41,7 @@ from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from procession.prepare.resources import Resources
     from procession.prepare.results import ResultReader
 
 # Decides whether a single rank that is gone starts again: from its number, when it went, and
@@ -124,9 +125,9 @@ class Exits:
     """Watches how the ranks of a group end, and reads what they report.
 
     records, sources: what was seen of each rank, and where news of it come from. server: the
-    forkserver that starts them. handle: takes what happened to one. over_limit: says, for an
-    attempt and a rank, whether the kernel killed it at its own limit of memory. decide: see
-    `Decide`; None: none starts again.
+    forkserver that starts them. handle: takes what happened to one. resources: say whether the
+    kernel killed a rank at its own limit of memory, and have the board, where ranks are told that
+    all have returned. decide: see `Decide`; None: none starts again.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class Exits:
         loop: EventLoop,
         server: ForkServer,
         handle: Callable[[RankEvent], None],
-        over_limit: Callable[[int, int], bool],
+        resources: Resources,
     ) -> None:
         self.records: list[RankRecord] = []
         self.sources: list[Sources] = []
@@ -146,7 +147,8 @@ class Exits:
         self._life = life
         self._loop = loop
         self._handle = handle
-        self._over_limit = over_limit
+        self._resources = resources
+        self._left: set[int] = set()  # ranks that have not returned
         self._refused_one = False
         self._looked_at = 0  # when it was looked, or is to be, at who lives
         self._heard_at = 0  # the latest time that a report gave
@@ -161,6 +163,7 @@ class Exits:
         numbers = range(self._spec.nproc)
         self.records = [RankRecord(rank, attempt=self._life.attempt) for rank in numbers]
         self.sources = [Sources() for _ in numbers]
+        self._left = set(numbers)
 
     def lives(self, rank: int) -> bool:
         """Whether a rank is not gone yet, or has still to be started."""
@@ -214,7 +217,15 @@ class Exits:
                 self._order_before(report.at)
                 if not report.good:
                     self._one_fails(rank)
+                else:
+                    self._returned(rank)
                 self._handle(RankEvent(WorkerEvent.REPORTED, rank, report.at, report.good))
+
+    def _returned(self, rank: int) -> None:
+        """Tell the ranks when the last one has returned, where there are no more than these."""
+        self._left.discard(rank)
+        if not self._left and self._spec.node.size(self._spec.nproc) == self._spec.nproc:
+            self._resources.board.tell_returned()
 
     def _silence_now(self, source: Sources, record: RankRecord) -> Silence:
         after, seen = max(self._loop.looked_before, self._heard_at), self._loop.looked
@@ -355,7 +366,7 @@ class Exits:
         record.exit = Exit() if status is None else Exit.from_wait_status(status)
         record.cpu_seconds, record.peak_memory, record.exited_at = cpu, peak, at
         if record.exit.signal == signal.SIGKILL and known.state is not Worker.KILLING:
-            record.over_limit = self._over_limit(record.attempt, rank)
+            record.over_limit = self._resources.places.over_limit(record.attempt, rank)
             record.out_of_memory = record.over_limit or self._oom.verdict(peak)
         if source.reader is not None:
             self._read_result(rank, everything=True)

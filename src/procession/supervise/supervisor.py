@@ -83,7 +83,7 @@ class Supervisor:
             spec.nproc, 0 if single else most, patient=spec.stop.patience != 0, single=single
         )
         resources = self._resources = jobs.resources
-        run_dir, places = resources.run_dir, resources.places
+        run_dir = resources.run_dir
         self.journal = Journal(run_dir if run_dir.kept else None, EVENTS_OF_A_LIFE * spec.nproc)
         self.started = Latch()
         self._jobs = jobs
@@ -93,7 +93,7 @@ class Supervisor:
         self._actions: deque[messages.Action] = deque()  # the first one is being carried out
         loop = self._loop = EventLoop()
         try:
-            exits = Exits(spec, life, loop, server, self._handle, places.over_limit)
+            exits = Exits(spec, life, loop, server, self._handle, resources)
         except BaseException:
             loop.close()
             raise

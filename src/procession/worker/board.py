@@ -2,7 +2,8 @@
 
 Theory of operation. The launcher owns a memory file and names it in each rank's environment:
 `PROCESSION_BOARD=<path>:<rank>`, with a path below /proc that lasts as long as the launcher. Page 0
-is the group's: the launcher writes there that the group is being ended, and ranks read it. Page
+is the group's: the launcher writes there that the group is being ended, or that all ranks have
+returned, and ranks read it. Page
 1 + rank is the rank's: the rank writes its progress there (`beat`), and the launcher reads it. No
 process is woken, no lock is shared and no system call is made: a beat costs next to nothing, and a
 rank that is stopped, or dies while it writes, blocks nobody.
@@ -36,6 +37,7 @@ COUNTER = 8  # bytes; all that follows it:
 # when the stop was requested, when SIGKILL comes, when the stop signal comes, all in ns of the
 # monotonic clock, 0 for none; the signal by which the stop was requested, 0 for none.
 GROUP = struct.Struct("<qqqI")
+RETURNED = COUNTER + GROUP.size  # a byte behind it: 1 when all ranks have returned
 # how many beats; when the last one was (ns); step, total (NaN: none); fields; bytes of their names
 # and of texts
 RANK = struct.Struct("<QqddHHH")
@@ -168,6 +170,11 @@ def read_stopping(memory: mmap) -> Stopping:
     return Stopping() if page is None else Stopping(*GROUP.unpack(page))
 
 
+def read_returned(memory: mmap) -> bool:
+    """Read whether all ranks of the group have returned."""
+    return memory[RETURNED] != 0
+
+
 _opened: tuple[mmap, Page] | None = None
 _tried = False
 
@@ -229,3 +236,9 @@ def stopping() -> Stopping:
     """
     opened = _opened if _tried else _open()
     return Stopping() if opened is None else read_stopping(opened[0])
+
+
+def all_returned() -> bool:
+    """Tell whether all ranks of this rank's group have returned, or the group is being ended."""
+    opened = _opened if _tried else _open()
+    return opened is not None and (read_returned(opened[0]) or bool(read_stopping(opened[0])))

@@ -206,6 +206,8 @@ def run_forked(job: Job) -> NoReturn:
             util._exit_function()  # flushes queues, ends daemonic children
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
+        if code == 0:
+            ending.wait_for_peers()
     finally:
         if code < 0:
             signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -98,6 +98,8 @@ def leave(code: int) -> None:
     if len(frames) > 1 or birth.is_followed_by_strange_libraries():
         return
     flush_files()  # the collector may close a file before its buffer is flushed
+    if code == 0:
+        wait_for_peers()  # before anything is destroyed that holds a connection
     _take_apart(*_own_modules(birth))
     flush_files()
     if finalizers_left(birth.packages, _born):
@@ -114,6 +116,16 @@ def leave(code: int) -> None:
     elif ctypes is not None:  # only ctypes could have written to a stream of the C library
         ctypes.CDLL(None).fflush(None)
     os._exit(code)
+
+
+def wait_for_peers() -> None:
+    """Have a rank with torch's process group stay for a moment; see `linger`."""
+    if "torch.distributed" in sys.modules:
+        try:
+            from procession.worker import linger
+        except (ImportError, OSError):
+            return  # no descriptor is left to read it
+        linger.for_peers()
 
 
 def _own_modules(birth: Birth) -> tuple[list[Any], list[str]]:
