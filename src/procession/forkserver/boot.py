@@ -14,8 +14,8 @@ import sys
 
 from procession.system.files import named
 from procession.system.identity import marked_file, own_mark
+from procession.worker.shown import HUGE_PAGES, ROOM_BYTES, TITLE_ROOM, TUNABLES
 from procession.worker.shown import ROOM as MARK_ROOM
-from procession.worker.shown import ROOM_BYTES, TITLE_ROOM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ def start(env: Mapping[str, str], *, room: bool = False) -> Started:
                     LAUNCHER: own_mark(),
                     **({MARK_ROOM: " " * ROOM_BYTES} if room else {}),
                     **{n: v for n, v in env.items() if n and n not in NOT_ITS_OWN},
+                    **({} if TUNABLES in env else {TUNABLES: HUGE_PAGES}),
                 },
                 # Ctrl-C on the terminal is for the launcher to take.
                 setsid=True,

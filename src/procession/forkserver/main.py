@@ -11,7 +11,7 @@ import sys
 from procession.forkserver.forking import close_all
 from procession.forkserver.server import Server, tell_crash
 from procession.system.files import descriptors
-from procession.worker.shown import ROOM
+from procession.worker.shown import HUGE_PAGES, ROOM, TUNABLES
 
 # What ranks need; see `bootstrap.warm_up`.
 NEEDED = ("procession.worker.setup", "procession.worker.bootstrap", "importlib.machinery",
@@ -26,6 +26,8 @@ def main() -> None:
     close_all([fd for fd in descriptors() if fd > sock_fd])
     os.set_inheritable(sock_fd, False)
     os.environ.pop(ROOM, None)  # it is there for its place in memory
+    if os.environ.get(TUNABLES) == HUGE_PAGES:
+        del os.environ[TUNABLES]  # it was for this process, not for what its forks start
     os.chdir("/")
     os.dup2(0, 2)  # up to here, a failure to start could be read on the launcher's stderr
     sock = socket.socket(fileno=sock_fd)
