@@ -44,9 +44,11 @@ def test_what_has_come_can_be_read_before_its_turn(ends):
     link.look()  # does nothing
 
 
-def received(link, loop, theirs, peer, count, kinds=None):
+def received(link, loop, theirs, peer, count):
     """Let the peer read until it has so many messages."""
     theirs.setblocking(False)
+    # What was sent may still be on its way when nothing is left to be sent.
+    loop.watch(theirs.fileno(), lambda: None)
     found = []
     while len(found) < count:
         try:
@@ -55,6 +57,7 @@ def received(link, loop, theirs, peer, count, kinds=None):
             loop.turn()
             continue
         found += peer.feed(data)
+    loop.forget(theirs.fileno())
     return found
 
 

@@ -29,15 +29,17 @@ APPLICATION = """
 """
 
 
-@pytest.mark.parametrize(("frozen", "most"), [("sys.frozen = True", 1), ("", 2)])
-def test_an_application_does_not_launch_itself_without_end(tmp_path, frozen, most):
+# Where it does not say what it is, it is started as a forkserver: once more, if the first one has
+# ended before it is taken.
+@pytest.mark.parametrize(("frozen", "counts"), [("sys.frozen = True", {1}), ("", {2, 3})])
+def test_an_application_does_not_launch_itself_without_end(tmp_path, frozen, counts):
     log = tmp_path / "log"
     source = APPLICATION.format(python=PYTHON, log=str(log), frozen=frozen)
     application = write(tmp_path / "application.py", source)
     application.chmod(application.stat().st_mode | stat.S_IXUSR)
     done = run_python(application)
     assert done.returncode == 7, done.stderr
-    assert len(log.read_text().splitlines()) == most
+    assert len(log.read_text().splitlines()) in counts
 
 
 def test_a_frozen_application_is_told_what_it_can_do(monkeypatch):
