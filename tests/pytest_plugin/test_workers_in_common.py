@@ -221,7 +221,8 @@ def test_a_fixture_that_crashes_harms_only_the_tests_that_need_it(tmp_path, note
         until(lambda: named(tmp_path) == [], "the end of what the fixture has forked")
     passed = [f"test_before[{n}]" for n in range(4)] + [f"test_after[{n}]" for n in range(6)]
     failed = ["test_deadly[0]", "test_deadly[1]"]
-    assert found.outcomes == dict.fromkeys(passed, "passed") | dict.fromkeys(failed, "failure")
+    expected = dict.fromkeys(passed, "passed") | dict.fromkeys(failed, "failure")
+    assert found.outcomes == expected, found.text
     for each in failed:
         said = "the shared fixture deadly has ended the process that ranks are forked from"
         assert said in found.message(each)
