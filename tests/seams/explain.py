@@ -15,6 +15,7 @@ __getattr__ = lazily(
         "procession.explain.records": "RankRecord",
         "procession.explain.report": "FOLD_ABOVE FULL_TRACEBACKS format_report headline "
         "headline_of",
+        "procession.explain.summary": "report_of",
         "procession.explain.stacks": "merge outside taking",
         "procession.explain.stacks.text": "Stack Thread main_thread own_frames read_dump stack_of",
     }

@@ -4,7 +4,15 @@ import dataclasses
 
 import pytest
 
-from seams.explain import FOLD_ABOVE, FULL_TRACEBACKS, format_report, headline, headline_of
+from seams.explain import (
+    FOLD_ABOVE,
+    FULL_TRACEBACKS,
+    format_report,
+    headline,
+    headline_of,
+    report_of,
+)
+from seams.rules import Phase
 from seams.values import Exit, GroupEnd, GroupFailed, Outcome, RankEnd, duration, size
 
 T0 = 10_000_000_000  # when the ranks were started
@@ -448,6 +456,30 @@ def test_the_longest_message_that_is_not_cut():
 def test_no_line_ends_in_blanks():
     failure = raised(traceback="Traceback\n  \nE: x\n", stderr_tail=("a  ", "", "b"))
     assert all(line == line.rstrip() for line in report(failure).splitlines())
+
+
+def test_what_ranks_raised_as_they_were_stopped():
+    ended = (
+        raised(0, message="it was full", cpu_seconds=0.5),
+        killed(1, 15, cpu_seconds=0.2),
+        raised(2, message="it was full", cpu_seconds=0.1),
+        end(3, Outcome.EXITED, exit=Exit(code=3)),
+    )
+    finished = (end(4, Outcome.EXITED, exit=Exit(code=0)),)
+    group = GroupEnd("train", 5, ended=ended, finished=finished, first=10)
+    assert report_of(Phase.STOPPED, group, "Ctrl-C") == (
+        """\
+train was stopped: 5 ranks, 2.35 s
+  stopped by Ctrl-C
+  ranks 10,12 raised ValueError: it was full, CPU 0.50 s at most
+    Traceback (most recent call last):
+      File "train.py", line 7, in step
+        raise ValueError("bad batch")
+    ValueError: bad batch
+  rank 11 ended by SIGTERM, CPU 0.20 s
+  rank 13 exited with code 3
+  rank 14 exited"""
+    )
 
 
 def test_the_report_is_the_text_of_the_error():

@@ -110,7 +110,7 @@ def details(end: RankEnd) -> list[str]:
     lines = ["  " + ", ".join(facts)] if facts else []
     if end.note:
         lines.append(f"  {end.note}")
-    traceback = end.traceback.rstrip("\n").splitlines()
+    traceback = traceback_of(end)
     if traceback:
         lines += ["", *(f"  {line}".rstrip() for line in traceback)]
     tail = _without(end.stderr_tail, traceback)
@@ -120,6 +120,11 @@ def details(end: RankEnd) -> list[str]:
     if logs:
         lines += ["", f"  full log: {'  '.join(logs)}"]
     return lines
+
+
+def traceback_of(end: RankEnd) -> list[str]:
+    """Give the lines of a rank's traceback, none if it raised nothing."""
+    return end.traceback.rstrip("\n").splitlines()
 
 
 def what_happened(end: RankEnd) -> str:
@@ -155,10 +160,11 @@ def _others(
     alike: dict[str, list[RankEnd]] = {}
     for e in ends:
         alike.setdefault(fate(e), []).append(e)
-    return ["", f"{title}:", *(f"  {_of_all(same, said)}" for said, same in alike.items())]
+    return ["", f"{title}:", *(f"  {of_all(same, said)}" for said, same in alike.items())]
 
 
-def _of_all(ends: list[RankEnd], fate: str) -> str:
+def of_all(ends: list[RankEnd], fate: str) -> str:
+    """Say what ranks did, all the same; fate: as the verb of a sentence on one of them."""
     if ends[0].message:  # what a program said stays as it is
         return f"{format_ranks([e.rank for e in ends])} {fate}"
     return said_of([e.rank for e in ends], fate)

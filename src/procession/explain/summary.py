@@ -6,9 +6,9 @@ import time
 
 from procession.explain.ends import harmless_report
 from procession.explain.messages import noted
-from procession.explain.report import said_of
+from procession.explain.report import of_all, traceback_of, what_happened
 from procession.rules.tables import Phase
-from procession.values.errors import GroupEnd, RankEnd
+from procession.values.errors import GroupEnd, Outcome, RankEnd
 from procession.values.exit import signal_name
 from procession.values.figures import duration, size
 from procession.values.spec import Spec
@@ -91,7 +91,7 @@ def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
     how = "finished" if state is Phase.SUCCEEDED else "was stopped"
     ranks = "1 rank" if end.nproc == 1 else f"{end.nproc} ranks"
     lines = [f"{end.name} {how}: {ranks}"]
-    ends = _in_order(end)
+    ends = [each.__replace__(rank=end.first + each.rank) for each in _in_order(end)]
     if state is Phase.STOPPED and stopper:
         lines.append(f"  stopped by {stopper}")
     if ends:
@@ -101,7 +101,9 @@ def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
     for each in ends:
         alike.setdefault(_fate(each), []).append(each)
     for fate, group in alike.items():
-        lines.append(f"  {said_of([end.first + e.rank for e in group], fate)}{_used(group)}")
+        lines.append(f"  {of_all(group, fate)}{_used(group)}")
+        if group[0].outcome is Outcome.RAISED:
+            lines += [f"    {line}".rstrip() for line in traceback_of(group[0])]
     lines += ["", *(f"note: {noted(note)}" for note in end.notes)] if end.notes else []
     lines += ["", f"run directory: {end.run_dir}"] if end.run_dir else []
     return "\n".join(lines)
@@ -110,7 +112,9 @@ def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
 def _fate(end: RankEnd) -> str:
     if end.exit.signal:
         return f"ended by {signal_name(end.exit.signal)}"
-    return end.outcome.value
+    if end.outcome is Outcome.EXITED and not end.exit.code:
+        return end.outcome.value
+    return what_happened(end)
 
 
 def _used(ends: list[RankEnd]) -> str:
