@@ -338,6 +338,18 @@ def test_forkserver_that_hangs_between_two_ranks(tmp_path, monkeypatch):
     assert "does not answer" in str(caught.value)
 
 
+def test_one_that_was_held_is_reaped_by_a_launch_that_starts_none():
+    procession.run(os.getpid, nproc=1)  # leaves an idle one
+    quick = procession.Stop(grace=0.2)
+    group = procession.start(signal.pause, nproc=1, env={"PYTHONPATH": "/other"}, stop=quick)
+    server = forkserver_of(group)
+    with traced(server):
+        group.stop()
+    assert state(server) == "Z"  # it was killed, and could not be reaped while it was held
+    procession.run(os.getpid, nproc=1)
+    assert not os.path.exists(f"/proc/{server}")
+
+
 # -- it is stopped while it starts ranks
 
 

@@ -370,10 +370,7 @@ class ForkServer:
                 pass  # it is gone
 
     def let_go(self) -> None:
-        """Close this process's end: another one has the socket, and it goes on.
-
-        If this process has started it, it is reaped when it has ended.
-        """
+        """Close this process's end: another one has the socket. Who has started it reaps it."""
         self._hang_up()
         self._close_inside()
         _known.pop(self._process.pid, None)
@@ -433,11 +430,16 @@ def forget_all() -> None:
 
 def reap_dying() -> None:
     """Reap those that were killed, and took their time to die."""
-    for process in list(_dying):
+    for _ in range(len(_dying)):
+        try:
+            process = _dying.pop(0)
+        except IndexError:
+            return  # another thread does the same
         if process.reaped(0.0):
-            _dying.remove(process)
             _known.pop(process.pid, None)
             process.close()
+        else:
+            _dying.append(process)
 
 
 def _close(fds: list[int]) -> None:

@@ -264,6 +264,7 @@ def forget(server: ForkServer) -> None:
 
 def _take(wanted: Key, preload: Preload) -> Lease | None:
     """Take the idle forkserver that lacks the fewest imports, if one fits."""
+    reap_dying()  # nor is a zombie left of one, where none is started
     with _lock:
         for entry in _ended():
             entry.server.close(IDLE_GOING_TIME)
