@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _HARMLESS = ("libbz2.", "libcrypto.", "libexpat.", "libffi.", "libgcc_s.", "liblzma.", "libm.",
              "libnss_", "libresolv.", "libsqlite3.", "libssl.", "libstdc++.", "libuuid.",
              "libz.")  # fmt: skip
+TORCH = "torch.distributed"
 _STANDARD = os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "lib-dynload")
 
 
@@ -66,6 +67,8 @@ def remember() -> None:
     """Note what ranks inherit: in the forkserver, before each fork."""
     global _birth
     if _birth is None or len(_birth.modules) != len(sys.modules):
+        if TORCH in sys.modules:
+            __import__("procession.worker.linger")  # or each of them would
         _birth = Birth()
         gc.freeze()  # what is looked through at the end of a rank would be copied for it
 
@@ -120,7 +123,7 @@ def leave(code: int) -> None:
 
 def wait_for_peers() -> None:
     """Have a rank with torch's process group stay for a moment; see `linger`."""
-    if "torch.distributed" in sys.modules:
+    if TORCH in sys.modules:
         try:
             from procession.worker import linger
         except (ImportError, OSError):
