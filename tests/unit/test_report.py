@@ -482,6 +482,18 @@ train was stopped: 5 ranks, 2.35 s
     )
 
 
+def test_what_was_raised_by_each_is_told_of_each_and_is_harmless():
+    ended = (
+        raised(0, message="failed\nbatch 0", traceback="E: failed\nbatch 0"),
+        raised(1, message="failed\nbatch 1", traceback="E: failed\nbatch 1"),
+        raised(2, message="\x1b[2J\u202e\ud800", traceback=""),
+    )
+    text = report_of(Phase.STOPPED, GroupEnd("train", 3, ended=ended))
+    assert "rank 0 raised ValueError: failed\n    E: failed\n    batch 0\n" in text
+    assert "rank 1 raised ValueError: failed\n    E: failed\n    batch 1\n" in text
+    assert not {"\x1b", "\u202e", "\ud800"} & {*text}
+
+
 def test_the_report_is_the_text_of_the_error():
     group = GroupEnd("train", 2, failures=(raised(), killed(0, 11)), ended=(killed(1, 15),))
     error = GroupFailed(group, format_report(group))

@@ -6,7 +6,8 @@ import time
 
 from procession.explain.ends import harmless_report
 from procession.explain.messages import noted
-from procession.explain.report import of_all, traceback_of, what_happened
+from procession.explain.report import FULL_TRACEBACKS, of_all, traceback_of, what_happened
+from procession.output.escape import harmless_text
 from procession.rules.tables import Phase
 from procession.values.errors import GroupEnd, Outcome, RankEnd
 from procession.values.exit import signal_name
@@ -97,16 +98,19 @@ def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
     if ends:
         longest = max(ends, key=lambda each: each.seconds)
         lines[0] += f", {duration(longest.seconds)}"
-    alike: dict[str, list[RankEnd]] = {}
+    # Only what is the same in all that is known of it has one line, and one traceback.
+    alike: dict[tuple[str, str, str], list[RankEnd]] = {}
     for each in ends:
-        alike.setdefault(_fate(each), []).append(each)
-    for fate, group in alike.items():
+        alike.setdefault((_fate(each), each.message, each.traceback), []).append(each)
+    shown = 0
+    for (fate, _, _), group in alike.items():
         lines.append(f"  {of_all(group, fate)}{_used(group)}")
-        if group[0].outcome is Outcome.RAISED:
+        if group[0].outcome is Outcome.RAISED and shown < FULL_TRACEBACKS:
             lines += [f"    {line}".rstrip() for line in traceback_of(group[0])]
+            shown += 1
     lines += ["", *(f"note: {noted(note)}" for note in end.notes)] if end.notes else []
     lines += ["", f"run directory: {end.run_dir}"] if end.run_dir else []
-    return "\n".join(lines)
+    return harmless_text("\n".join(lines))
 
 
 def _fate(end: RankEnd) -> str:
