@@ -114,11 +114,17 @@ NUMBERS = {work.__name__: number for number, work in enumerate(WORK)}
 
 
 def do(names, place=""):
-    """Do what the name of this rank says; "fail" fails when all others have begun."""
+    """Do what the name of this rank says; "fail" fails when all others have begun.
+
+    "fail_when_running": and when there is a file that says that the launcher knows it.
+    """
     rank = int(os.environ["RANK"])
     name = names[rank]
-    files = f"{place}/attempt_{os.environ['TORCHELASTIC_RESTART_COUNT']}_rank_"
-    if name == "fail":
+    attempt = f"{place}/attempt_{os.environ['TORCHELASTIC_RESTART_COUNT']}"
+    files = f"{attempt}_rank_"
+    if name in ("fail", "fail_when_running"):
+        while name == "fail_when_running" and not os.path.exists(f"{attempt}_running"):
+            time.sleep(0.005)
         while sum(os.path.exists(f"{files}{r}") for r in range(len(names))) < len(names) - 1:
             time.sleep(0.005)
         while any(_runs(f"{files}{r}", n) for r, n in enumerate(names) if r != rank):

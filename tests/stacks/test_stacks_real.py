@@ -223,8 +223,13 @@ def test_who_is_told_of_events_cannot_ask():
 
 def failure(names, tmp_path, **options):
     """Let the last rank fail when the others are at their places."""
-    names = [*names, "fail"]
-    options = {"stop": QUICK, **options}
+    names = [*names, "fail_when_running"]
+
+    def heard(event):  # the launcher knows then that all have begun
+        if event.kind == "running":
+            (tmp_path / f"attempt_{event.attempt}_running").touch()
+
+    options = {"stop": QUICK, "on_event": heard, **options}
     args = (names, str(tmp_path))
     return failure_of(stackwork.do, args=args, nproc=len(names), **options)
 
