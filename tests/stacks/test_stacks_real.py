@@ -145,7 +145,8 @@ def test_a_rank_that_closed_its_descriptors_has_no_harm_done(tmp_path, no_spy):
 
 def test_many_ask_at_the_same_time():
     with procession.start(stackwork.do, args=(["sleep"] * 4,), nproc=4, stop=QUICK) as group:
-        settled(group, 3, "sleep")
+        for rank in range(4):
+            settled(group, rank, "sleep")
         found = []
         threads = [
             threading.Thread(target=lambda: found.append(group.stacks(10.0))) for _ in range(8)
