@@ -114,12 +114,14 @@ def test_a_rank_that_may_not_write_files(no_spy):
     """It would die of what it writes."""
 
     def work():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         stackwork.sleep()
 
     with procession.start(work, nproc=1, stop=QUICK, logs=procession.Logs(ranks=[])) as group:
         until(lambda: group.look()["state"] == "RUNNING")
+        pid = group.pids()[0]  # who asks before it is forbidden may be answered after that
+        until(lambda: resource.prlimit(pid, resource.RLIMIT_FSIZE) == (0, 0))
         until(lambda: "sleeps" in group.stacks(5.0)[0]["state"])
         assert group.exit_of(0) is None
 
