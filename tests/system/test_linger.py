@@ -63,20 +63,13 @@ def is_gone(pid):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_connected_rank_stays_until_all_have_returned(method, tmp_path):
-    arguments = (tmp_path, True, FOR_EVER, stays)
-    procession.run(work, args=arguments, nproc=2, start_method=method)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_it_stays_for_a_moment_at_most(method, tmp_path):
-    arguments = (tmp_path, True, 0.25, is_gone)
-    procession.run(work, args=arguments, nproc=2, start_method=method)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_rank_without_connections_leaves_at_once(method, tmp_path):
-    arguments = (tmp_path, False, FOR_EVER, is_gone)
+@pytest.mark.parametrize(
+    ("connected", "longest", "then"),
+    [(True, FOR_EVER, stays), (True, 0.25, is_gone), (False, FOR_EVER, is_gone)],
+    ids=["until all have returned", "for a moment at most", "not without connections"],
+)
+def test_a_connected_rank_stays(method, connected, longest, then, tmp_path):
+    arguments = (tmp_path, connected, longest, then)
     procession.run(work, args=arguments, nproc=2, start_method=method)
 
 
