@@ -16,8 +16,8 @@ What the C library takes is in huge pages from the beginning, where it can do th
 `shown.TUNABLES`). What is put together here is the rest: the arenas of Python's own allocator.
 
 Rejected: `MADV_HUGEPAGE` before that memory is used (Python's allocator does not offer that place
-to us); a thread that does this while torch is imported (the import takes 0.15 to 0.5 s more, since
-both change the same tables, and the first 16 forks 0.05 s less).
+to us); a thread that does this while torch is imported (the import takes longer, since both change
+the same tables, by more than the first 16 forks gain).
 """
 
 from __future__ import annotations
