@@ -592,6 +592,17 @@ def test_an_idle_forkserver_that_was_killed_is_reaped_by_the_next_launch():
         os.kill(first[0], 0)
 
 
+def test_an_idle_forkserver_that_gives_its_memory_back_is_not_used(tmp_path, monkeypatch):
+    """From the signal that kills it until its socket is closed, which takes milliseconds."""
+    (tmp_path / "large.py").write_text("block = bytes(1) * 300_000_000\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for _ in range(4):
+        first = procession.run(os.getppid, nproc=1, preload=["large"])
+        os.kill(first[0], signal.SIGKILL)
+        assert procession.run(os.getppid, nproc=1, preload=["large"]) != first
+        procession.forkserver.close()
+
+
 def test_an_idle_forkserver_that_was_stopped_serves_the_next_launch():
     first = procession.run(os.getppid, nproc=1)
     os.kill(first[0], signal.SIGSTOP)

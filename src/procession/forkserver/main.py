@@ -13,9 +13,12 @@ from procession.forkserver.server import Server, tell_crash
 from procession.system.files import descriptors
 from procession.worker.shown import HUGE_PAGES, ROOM, TUNABLES
 
-# What ranks need; see `bootstrap.warm_up`.
-NEEDED = ("procession.worker.setup", "procession.worker.bootstrap", "importlib.machinery",
-          "faulthandler", "json", "pickle", "traceback",
+# What ranks need, in small portions; see `bootstrap.warm_up`. A command that comes meanwhile waits
+# for one of them, and programs need none.
+NEEDED = ("procession.worker.setup", "operator", "collections", "functools", "enum", "signal",
+          "weakref", "re._constants", "re", "_compat_pickle", "pickle",
+          "procession.worker.outcome", "procession.worker.streams", "procession.worker.bootstrap",
+          "importlib.machinery", "faulthandler", "json", "tokenize", "traceback",
           "procession.worker.description", "procession.worker.modules")  # fmt: skip
 
 

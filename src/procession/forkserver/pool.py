@@ -22,7 +22,9 @@ from types import MappingProxyType
 
 from procession.forkserver import boot
 from procession.forkserver.client import ForkServer, forget_all, reap_dying
+from procession.system.identity import proc_is_ours
 from procession.system.inherited import rights, surroundings
+from procession.system.processes import is_dying
 from procession.values.base import Value
 from procession.values.environment import among
 
@@ -281,11 +283,15 @@ def _take(wanted: Key, preload: Preload) -> Lease | None:
 
 
 def _ended() -> list[Lease]:
-    """Remove the idle ones that have ended, and give them. To be called with the lock."""
+    """Remove the idle ones that have ended, and give them. To be called with the lock.
+
+    One that was killed gives its memory back before its socket is closed, which takes milliseconds.
+    """
     for entry in _idle:
         if entry.server.intact and not entry.server.containing:
             entry.server.receive()  # notices that
-    ended = [entry for entry in _idle if entry.server.lost]
+    seen = proc_is_ours()
+    ended = [e for e in _idle if e.server.lost or (seen and is_dying(e.server.pid))]
     for entry in ended:
         _idle.remove(entry)
     return ended
