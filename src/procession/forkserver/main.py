@@ -16,7 +16,7 @@ from procession.worker.shown import HUGE_PAGES, ROOM, TUNABLES
 # What ranks need, in small portions; see `bootstrap.warm_up`. A command that comes meanwhile waits
 # for one of them, and programs need none.
 NEEDED = ("procession.worker.setup", "operator", "collections", "functools", "enum", "signal",
-          "weakref", "re._constants", "re", "_compat_pickle", "pickle",
+          "weakref", "re", "_compat_pickle", "pickle",
           "procession.worker.outcome", "procession.worker.streams", "procession.worker.bootstrap",
           "importlib.machinery", "faulthandler", "json", "tokenize", "traceback",
           "procession.worker.description", "procession.worker.modules")  # fmt: skip
