@@ -14,7 +14,7 @@ import stackwork
 
 import procession
 from seams.explain import merge, outside
-from seams.supervise import lastlook
+from seams.supervise import lastlook, link
 from support import QUICK, failure_of, gone, until
 
 KINDS = {
@@ -248,6 +248,23 @@ def test_the_others_are_told_of(tmp_path):
     ]
     assert len(e.ended) == 4
     assert all(end.exit.signal == signal.SIGTERM for end in e.ended)
+
+
+def test_the_news_that_a_rank_has_begun_may_come_later(tmp_path, monkeypatch):
+    """As on a busy machine: the failure comes by another way. Who shows no stack may not have."""
+    heard = link.Link._heard_of
+
+    def late(self, kind, rank, words):
+        if kind != "ready":
+            heard(self, kind, rank, words)
+
+    monkeypatch.setattr(link.Link, "_heard_of", late)
+    args = (["sleep", "wait", "handle", "fail"], str(tmp_path))
+    e = failure_of(stackwork.do, args=args, nproc=4, stop=QUICK)
+    assert [plain(line) for line in e.end.stacks] == [
+        "rank 0 is in sleep (stackwork.py:N)",
+        "rank 1 waits in wait (stackwork.py:N)",
+    ]
 
 
 def test_without_stacks(tmp_path):

@@ -10,6 +10,10 @@ signal.
 A rank that has reported its failure is about to exit. Its peers would notice the end of their
 connections, and fail as well, before they get the signal. So it is stopped (SIGSTOP) until the
 stacks are there.
+
+The news that a rank has reached its program may come after the failure of another one, on a busy
+machine: they come from the forkserver, and the failure does not. So ranks of which that is not
+known are asked as well, and told of if they are in their program.
 """
 
 from __future__ import annotations
@@ -70,6 +74,7 @@ class LastLook:
         self._written = False
         self.file = ""
         self._taken: list[Taken] = []
+        self._unsure = set[int]()  # of which it was not known that they are in their program
         self._taken_at = 0
         self._read: list[Stack] | None = None
 
@@ -81,7 +86,7 @@ class LastLook:
     def begin(self) -> None:
         """Forget what was seen in the attempt before."""
         self._due, self._written, self.file = True, False, ""
-        self._taken, self._taken_at, self._read = [], 0, None
+        self._taken, self._unsure, self._taken_at, self._read = [], set(), 0, None
 
     # -- before the stop signal
 
@@ -98,6 +103,7 @@ class LastLook:
         wanted = [r for r in action.ranks if self._answers(r)]
         if not wanted or time.monotonic_ns() - self._taken_at < FRESH_NS:
             return False
+        self._unsure = {r for r in wanted if life.ranks[r].state is Worker.STARTING}
         if self._taking is not None:
             self._taking.finish()
         self._holding = True
@@ -126,7 +132,8 @@ class LastLook:
     def _answers(self, r: int) -> bool:
         rank = self._life.ranks[r]
         failed = rank.failed_at is not None and not self._ranks.records[r].hung
-        return rank.state is Worker.RUNNING and not failed and self._spec.runs_python(r)
+        lives = rank.state in (Worker.STARTING, Worker.RUNNING)
+        return lives and not failed and self._spec.runs_python(r)
 
     def end_now(self) -> None:
         """Let a signal that waits go out at once."""
@@ -188,9 +195,10 @@ class LastLook:
                 from procession.explain.stacks.text import stack_of
             except (ImportError, OSError):
                 return []
-            self._read = [
+            read = [
                 stack_of(self.first + t.rank, t.pid, t.state, t.letter, t.text) for t in self._taken
             ]
+            self._read = [s for s in read if s.frames or s.rank - self.first not in self._unsure]
         return self._read
 
     def write(self) -> None:
