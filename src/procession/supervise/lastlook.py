@@ -74,7 +74,7 @@ class LastLook:
         self._written = False
         self.file = ""
         self._taken: list[Taken] = []
-        self._unsure = set[int]()  # of which it was not known that they are in their program
+        self._unsure: set[int] = set()  # of which it was not known that they are in their program
         self._taken_at = 0
         self._read: list[Stack] | None = None
 
@@ -86,7 +86,8 @@ class LastLook:
     def begin(self) -> None:
         """Forget what was seen in the attempt before."""
         self._due, self._written, self.file = True, False, ""
-        self._taken, self._unsure, self._taken_at, self._read = [], set(), 0, None
+        self._taken, self._taken_at, self._read = [], 0, None
+        self._unsure = set()
 
     # -- before the stop signal
 
