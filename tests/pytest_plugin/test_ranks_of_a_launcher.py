@@ -145,8 +145,15 @@ def test_a_test_that_hangs_ends_the_session(tmp_path):
     assert os.listdir(os.environ["TMPDIR"]) == []
 
 
-@pytest.mark.parametrize("body", ["gather(1)", "time.sleep(600)"])
-def test_a_rank_that_is_lost_ends_the_session(tmp_path, body):
+AT_ONCE = "os.kill(os.getpid(), signal.SIGKILL)"
+IN_GATHER = "signal.setitimer(signal.ITIMER_REAL, 0.5); gather(1)"  # SIGALRM, which ends it
+
+
+@pytest.mark.parametrize(
+    ("dies", "body"),
+    [(AT_ONCE, "gather(1)"), (AT_ONCE, "time.sleep(600)"), (IN_GATHER, "time.sleep(600)")],
+)
+def test_a_rank_that_is_lost_ends_the_session(tmp_path, dies, body):
     """The launcher ends rank 0 then, which reports before, wherever it is."""
     found = run(
         tmp_path,
@@ -162,7 +169,7 @@ def test_a_rank_that_is_lost_ends_the_session(tmp_path, body):
         @pytest.mark.ranks(2)
         def test_lost(rank, gather):
             if rank == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
+                {dies}
             {body}
 
         def test_never():

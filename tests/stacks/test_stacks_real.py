@@ -342,6 +342,23 @@ def test_a_rank_that_dies_meanwhile_has_failed_by_itself(tmp_path, monkeypatch):
     assert not [e for e in group if e.kind == "stop_sent"]
 
 
+def test_who_waits_for_stacks_does_not_hold_up_the_end(tmp_path):
+    """Of two that have asked, the second one has not had its turn when the group fails."""
+    args = (["handle", "fail_when_running"], str(tmp_path))
+    with procession.start(stackwork.do, args=args, nproc=2, stop=QUICK) as group:
+        until((tmp_path / "attempt_0_rank_0").exists)
+        asked = [threading.Thread(target=lambda: group.stacks(60.0)) for _ in range(2)]
+        for each in asked:
+            each.start()
+        look = group._supervisor.last_look
+        until(lambda: look._taking is not None and look._queue)
+        (tmp_path / "attempt_0_running").touch()
+        with pytest.raises(procession.GroupFailed):
+            group.wait(20)
+        for each in asked:
+            each.join()
+
+
 def fail_in_turn(where):
     """Rank 1 fails, and rank 2 when it is told to; both then take their time to exit."""
     rank, place = int(os.environ["RANK"]), Path(where)

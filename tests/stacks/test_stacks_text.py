@@ -44,6 +44,14 @@ def test_the_main_thread_is_ours_wherever_it_stands():
     assert stack(text).frames == (("/home/me/train.py", 3, "main"),)
 
 
+def test_a_rank_that_writes_is_where_it_writes():
+    """Through a stream of ours, which is no frame of the program."""
+    writes = frame("/x/site-packages/procession/worker/streams.py", 81, "write")
+    found = stack(HEAD + writes + frame(function="main") + BOTTOM)
+    assert found.frames == (("/home/me/train.py", 3, "main"),)
+    assert not stack(HEAD + writes + BOTTOM).frames
+
+
 def test_of_more_than_a_hundred_threads_the_one_that_wrote_counts():
     others = "".join(
         f"Thread 0x{n:016x} (most recent call first):\n{frame(function='other')}\n"

@@ -2,7 +2,9 @@
 
 import pytest
 
+import procession
 from seams.system import EventLoop
+from support import QUICK, until
 
 SECOND = 1_000_000_000
 
@@ -62,3 +64,9 @@ def test_a_stop_in_the_midst_of_a_long_wait_is_noticed(monkeypatch, seconds):
         assert loop.stopped_since(100 * SECOND) / SECOND == pytest.approx(seconds, abs=1.0)
         loop._epoll = epoll
     loop.close()
+
+
+def test_a_group_at_work_has_no_deadline():
+    """With one, its loop would wake each second, to notice that time stood still."""
+    with procession.start(["sleep", "100"], nproc=2, stop=QUICK) as group:
+        until(lambda: not group._supervisor._loop._deadlines)

@@ -54,10 +54,10 @@ def begin_processes(
     """Make a group of ranks that call `how(fn, *args)`, and return while it starts.
 
     how: a function of a module, whose value is the rank's. args, processes: by rank. output: as for
-    `launch.begin`. options: the others of `make_spec`.
+    `group.making.begin`. options: the others of `make_spec`.
 
-    Raises what `launch.begin` raises, and RuntimeError in a rank that is just importing its main
-    module, which thus has no guard where it needs one.
+    Raises what `group.making.begin` raises, and RuntimeError in a rank that is just importing its
+    main module, which thus has no guard where it needs one.
     """
     fork = start_method == "fork"
     identities = [_identity(process, fork) for process in processes]

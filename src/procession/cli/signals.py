@@ -234,7 +234,10 @@ class RunSignals:
         self.received.append(number)
         self._run.stop(signal=number, notice=0.0, wait=False)
         if self._patient:
-            self._patience.start()
+            try:
+                self._patience.start()
+            except RuntimeError:
+                pass  # no thread can be started: nothing is explained
         return True
 
     def _explain(self) -> None:

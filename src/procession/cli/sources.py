@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 OURS, TORCHRUNS = "PROCESSION_", "PET_"
 # Variables that begin like an option's and are none: launchers set them for ranks and agents, and
-# `group.CONTROL` is for the library. A launcher in a rank inherits them.
+# `group.handle.CONTROL` is for the library. A launcher in a rank inherits them.
 OTHERS = frozenset(
     f"{OURS}{name}"
     for name in (

@@ -7,7 +7,7 @@ launcher asks it to become its own ("take"), and sends its own limits, prioritie
 (`system.facts`). The forkserver sets those that a process can set, reads all of them again, and
 sends them back for the launcher to compare.
 
-Descriptors that imports have left open stay: they were there before the first rank (`Kept.begin`).
+Descriptors that imports have left open stay: they were there before the first rank.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ is closed. A SIGCONT without a handler does nothing to a running process.
 
 Until a forkserver has begun, and set its parent-death signal, its launcher has set the socket in
 that way for it. A fork of the launcher begins with copies of both ends of that socket, so its
-launcher has two more sockets for it (`waking.Bell`). If the launcher is killed before it could do
-so, nobody wakes a forkserver that was stopped just then; `procession clean` finds it by an open
-file (`identity.marked_file`).
+launcher has two more sockets for it (`system.signals.Bell`). If the launcher is killed before it
+could do so, nobody wakes a forkserver that was stopped just then; `procession clean` finds it by an
+open file (`identity.marked_file`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ takes at most 253 of them at once (SCM_MAX_FD in include/net/scm.h), a frame wit
 several pieces. Descriptors keep their order, so a frame owns the next ones that arrive.
 
 From the launcher:
-    ("contain", kind, place)       go on inside, see `contained`; nothing is sent until the answer
+    ("contain", kind, place, mark) go on inside, see `contained`; nothing is sent until the answer
     ("preload", dict)              import modules, once, before the first attempt
     ("begin", dict)                what is common to the ranks of an attempt, see `worker.setup`
     ("spawn", [dict]) + descriptors   start ranks; they share the descriptors

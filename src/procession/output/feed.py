@@ -143,7 +143,10 @@ class Feed:
     def _passed_hole(self) -> bool:
         """Go on behind a hole that begins in a block of zeros: its writer can make it endless."""
         block_end = os.lseek(self.fd, 0, os.SEEK_CUR)
-        hole = os.lseek(self.fd, self._position, os.SEEK_HOLE)
+        try:
+            hole = os.lseek(self.fd, self._position, os.SEEK_HOLE)
+        except OSError:
+            return False  # it was cut meanwhile: they were read
         if hole >= block_end:  # they were written
             os.lseek(self.fd, block_end, os.SEEK_SET)
             return False

@@ -187,6 +187,8 @@ class Board:
         return {VARIABLE: f"{self._path}:{rank}"}
 
     def _mapped(self) -> mmap.mmap:
+        if self._fd < 0:
+            raise ValueError("it is closed")
         if self._memory is None:  # not before: most groups neither beat nor are stopped
             self._memory = mmap.mmap(self._fd, (1 + self._nproc) * PAGE)
         return self._memory

@@ -293,7 +293,10 @@ class Hub:
             return
         self._gathering = {}
         for rank in waiting:
-            self._lines[rank].send(answer)
+            try:
+                self._lines[rank].send(answer)
+            except OSError:
+                pass  # it is gone, which is seen elsewhere
 
     def close(self) -> None:
         """Let all go."""

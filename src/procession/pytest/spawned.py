@@ -127,11 +127,12 @@ def told_pid(status_write: int, pid: int) -> None:
         pass
 
 
-def be_process(fds: list[int], variables: dict[str, str]) -> int:
+def be_process(fds: list[int], variables: dict[str, str], stem: int) -> int:
     """Be the process that `_launch` asked for, in a fork of the stem; gives its exit code.
 
     fds: its standard input, output and error, where its description is read, its status pipe, the
     resource tracker's, and those that its arguments refer to. variables: its environment.
+    stem: the pid of the stem, whose end is its own.
     """
     use_variables(variables)
     from procession.system.prctl import die_with_parent
@@ -140,7 +141,7 @@ def be_process(fds: list[int], variables: dict[str, str]) -> int:
         os.dup2(fd, number)
         os.close(fd)
     described, status_write, tracker, *inherited = fds[3:]
-    if not die_with_parent(os.getppid()):
+    if not die_with_parent(stem):
         return 1
     os.close(status_write)
     tracking._resource_tracker._fd = tracker

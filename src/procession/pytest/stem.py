@@ -299,7 +299,7 @@ class _Waiting:
         """Be what was asked for, in a fork."""
         self._leave()
         if wish == "process":
-            return spawned.be_process(fds, value)
+            return spawned.be_process(fds, value, self._pid)
         if not die_with_parent(self._pid):
             return 1
         return Template(Line(socket.socket(fileno=fds[0])), self._session, self._terminal).serve()

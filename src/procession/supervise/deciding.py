@@ -3,7 +3,7 @@
 Theory of operation. There is one such decision, for an attempt of a group or job and for a single
 rank. The supervisor of one machine has a `Decider` of its own. Over several nodes the driver has
 the only one, so that restarts count once for the whole job, and `on_failure` is called in the
-driver's process; the supervisors on the nodes ask it (see `engines.again`).
+driver's process; the supervisors on the nodes ask it (see `engines.restarts`).
 
 The user's `on_failure` may take as long as it likes: it is called in the thread of handlers, and
 all else happens in the loop's thread.

@@ -105,8 +105,6 @@ class LastLook:
         if not wanted or time.monotonic_ns() - self._taken_at < FRESH_NS:
             return False
         self._unsure = {r for r in wanted if life.ranks[r].state is Worker.STARTING}
-        if self._taking is not None:
-            self._taking.finish()
         self._holding = True
         self._stopped = [r for r, k in enumerate(life.ranks) if k.reported and k.state not in GONE]
         for r in self._stopped:
@@ -121,7 +119,10 @@ class LastLook:
                 go_on()
 
         self._queue.appendleft((wanted, MOST_SECONDS, seen))
-        self._next()
+        if self._taking is not None:
+            self._taking.finish()  # which begins with the first in the queue
+        else:
+            self._next()
         at_once = False
         return self._holding
 

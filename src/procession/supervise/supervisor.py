@@ -1,10 +1,9 @@
 """The supervisor: the one loop that owns a group, from its first process to its end.
 
 Theory of operation. wait -> event -> `Lifecycle.handle` -> do. One epoll waits for the forkserver's
-socket, the result pipes, the ranks' pidfds, and a descriptor by which other threads wake the loop;
-its time-out is the next deadline, and without one it waits for ever: there is no polling. Every
-source is turned into lifecycle events; what is to be done about them is the lifecycle's decision,
-and this file only carries it out.
+socket, result pipes, pidfds, and a descriptor by which other threads wake the loop; its time-out is
+the next deadline, a second at most, and without one it waits for ever. Every source is turned into
+lifecycle events; what is to be done about them is the lifecycle's decision, carried out here.
 
 Nothing keeps the loop from ending ranks: it acts first, and what may hang (files, and the code of
 users) is done afterwards, by threads (`journal`, `starting`, `recovery`).
@@ -433,6 +432,7 @@ class Supervisor:
         attempt = self.lifecycle.attempt
         self.journal.note(phase.name.lower(), None, attempt, detail=detail, facts=facts)
         if phase is Phase.RUNNING:
+            self._loop.cancel(DeadlineKind.START)  # with a deadline, the loop wakes each second
             self.recovery.running_since = time.monotonic_ns()
         if phase is not Phase.STARTING:
             self.started.set()

@@ -189,6 +189,8 @@ class Keeper:
         self._end(gone)
         if item in gone:
             most = kept["most_memory"]
+            if memory <= most:
+                return {"error": "none may be kept (PROCESSION_WARM_MOST)"}
             return {"error": f"it has {memory >> 20} MB, and {most >> 20} MB may be kept"}
         return {"id": item.id}
 

@@ -1,6 +1,6 @@
 """From a forked process to a rank: streams, directory, environment, and exec of a program.
 
-A job is a dict, made by the launcher (see `launch`), with these keys:
+A job is a dict, made by the launcher (see `prepare.jobs`), with these keys:
     rank     its number
     kind     "exec": a program; "python": our bootstrap, in this process; "fresh": our bootstrap, in
              a new interpreter

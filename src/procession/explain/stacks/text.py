@@ -24,6 +24,7 @@ _OURS = re.compile(
     r"(^|/)procession/(worker/(bootstrap|program|process|ending|outcome|streams)|"
     r"forkserver/\w+)\.py$"
 )
+_STREAM = re.compile(r"(^|/)procession/worker/streams\.py$")
 _BETWEEN = re.compile(r"^<string>$|^<frozen runpy>$|/runpy\.py$")
 
 
@@ -135,7 +136,12 @@ def _is_of_another(threads: tuple[Thread, ...]) -> bool:
 
 
 def own_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Leave out what lies below the program: our frames, and those that run a module."""
+    """Leave out what lies below the program: our frames, and those that run a module.
+
+    And the stream of ours to which the program may be writing.
+    """
+    while frames and _STREAM.search(frames[0][0]):
+        frames = frames[1:]
     ours = [i for i, (file, _, _) in enumerate(frames) if _OURS.search(file)]
     kept = frames[: ours[0]] if ours else frames
     while kept and _BETWEEN.search(kept[-1][0]):
