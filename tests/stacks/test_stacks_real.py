@@ -342,21 +342,33 @@ def test_a_rank_that_dies_meanwhile_has_failed_by_itself(tmp_path, monkeypatch):
     assert not [e for e in group if e.kind == "stop_sent"]
 
 
+def deaf_or_failing(where):
+    """Rank 0 gives no stack, and rank 1 fails when it is told to."""
+    place = Path(where)
+    if os.environ["RANK"] == "0":
+        signal.signal(stackwork.SIGNAL, lambda *_: None)
+        (place / "deaf").touch()
+        time.sleep(1000)
+    until((place / "fail").exists, patience=100)
+    raise ValueError(1)
+
+
 def test_who_waits_for_stacks_does_not_hold_up_the_end(tmp_path):
     """Of two that have asked, the second one has not had its turn when the group fails."""
-    args = (["handle", "fail_when_running"], str(tmp_path))
-    with procession.start(stackwork.do, args=args, nproc=2, stop=QUICK) as group:
-        until((tmp_path / "attempt_0_rank_0").exists)
+    args = (str(tmp_path),)
+    with procession.start(deaf_or_failing, args=args, nproc=2, stop=QUICK) as group:
+        until((tmp_path / "deaf").exists)
         asked = [threading.Thread(target=lambda: group.stacks(60.0)) for _ in range(2)]
         for each in asked:
             each.start()
         look = group._supervisor.last_look
         until(lambda: look._taking is not None and look._queue)
-        (tmp_path / "attempt_0_running").touch()
+        (tmp_path / "fail").touch()
         with pytest.raises(procession.GroupFailed):
             group.wait(20)
         for each in asked:
-            each.join()
+            each.join(20)
+            assert not each.is_alive()
 
 
 def fail_in_turn(where):
