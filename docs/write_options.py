@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from procession.cli.options import TABLE
-from procession.cli.words import ANY_RUN, NUMBERED_MACHINES, ONE_MACHINE, Option
+from procession.cli.words import ANY_RUN, BY_MACHINE, NUMBERED_MACHINES, ONE_MACHINE, Option
 
 FILE = Path(__file__).with_name("options.md")
 HEAD = """\
@@ -53,7 +53,7 @@ def _row(option: Option) -> str:
 
 def _applies(option: Option) -> str:
     found: list[str] = []
-    if option.scope in (ONE_MACHINE, NUMBERED_MACHINES):
+    if option.scope in (ONE_MACHINE, BY_MACHINE, NUMBERED_MACHINES):
         found.append("runs without `--engine`")
     elif option.scope != ANY_RUN:
         engines = " or ".join(f"`--engine {name}`" for name in option.scope.engines)

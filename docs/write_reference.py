@@ -45,7 +45,7 @@ OF_RANKS = {
     "TORCHELASTIC_ERROR_FILE": "where the description of a failure is written",
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "`1`, unless you set it",
     "OMP_NUM_THREADS": "the machine's cores ÷ its ranks, where it has several and you do not set it",
-    "PYTHONUNBUFFERED": "`1` where Python's output goes to a pipe or file, unless you set it",
+    "PYTHONUNBUFFERED": "`1`, unless `-x` (`env=`) gives another value",
     "PROCESSION_RUN": "the id of the run",
     LAUNCHER: "which launcher the rank belongs to, for `procession clean`",
 }
@@ -62,6 +62,9 @@ READ = {
     CONTROL: "`1`: also groups that programs start can be seen from other terminals; `0`: no run can",
     "PROCESSION_PRELOAD": "as `--preload`, also for the drop-ins: `none`, `auto`, or names of modules",
     ADDRESS: "the address at which agents on other machines reach this one",
+    "PROCESSION_JOB_KEY": "the secret of those who join [a job](../several-machines.md)",
+    "PROCESSION_WARM": "as `--warm`, also for `procession.run` and pytest",
+    "PROCESSION_WARM_MOST, PROCESSION_WARM_MEMORY": "how much may be kept [warm](../warm.md)",
     "XDG_RUNTIME_DIR": "where the sockets of runs are",
     "XDG_STATE_HOME": "where the directories of detached runs are (`~/.local/state`)",
     "XDG_CACHE_HOME": "where it is kept what programs import (`~/.cache`)",

@@ -226,7 +226,7 @@ LIFE = (
         default="forkserver", read=readers.contain, target="spec.contain", words=CONTAINMENTS),
     Option(("--preload",), "MODULES",
         "what is imported once for all ranks: names with commas between them, none, or auto: "
-        "what PROGRAM imports before it can tell the difference (default: auto)",
+        "the imports at the beginning of PROGRAM (default: auto)",
         default="auto", read=readers.modules, target="spec.preload", words=("auto", "none")),
     Option(("--shared",), "CALL",
         "load once what all ranks of a script need, and share its memory: module:function, or "
@@ -262,8 +262,8 @@ MACHINES = (
         "the port of rank 0 (default: 29500; on one machine, a free one)",
         target="node.port", scope=NUMBERED_MACHINES, torchrun=True),
     Option(("--rdzv-endpoint",), "HOST:PORT",
-        "both of these in one word; with c10d, where launchers meet: on the machine with that "
-        "address (port, where none is said: 29400)",
+        "--master-addr and --master-port in one; with c10d, where launchers meet: on the machine "
+        "with that address (port, where none is said: 29400)",
         target="node.port", scope=NUMBERED_MACHINES, torchrun=True),
     Option(("--rdzv-backend",), "NAME",
         "static: machines have numbers; c10d: launchers that are started with the same line on "
@@ -285,9 +285,9 @@ MACHINES = (
 OF_ENGINES = (
     Option(("--engine",), "NAME",
         "run N ranks on each of --nnodes machines of slurm, ray or ssh, as one group from "
-        "here; outside an allocation of Slurm, send a job that does so. One task of srun on each "
-        "machine is part of such a group by itself; none: not so. Installed packages may add "
-        "engines",
+        "here; outside an allocation of Slurm, send a job that does so. Where srun starts this "
+        "command once on each machine, these are one group by themselves; none: each is a group "
+        "of its own. Installed packages may add engines",
         target="engine.name", words=("slurm", "ray", "ssh", "none")),
     Option(("--hosts",), "HOSTS",
         "with --engine ssh, the machines: h1,user@h2, with a number of ranks behind a colon "
@@ -319,8 +319,10 @@ OF_ENGINES = (
         read=readers.COUNT, target="restart.node_losses", scope=ENGINES),
     Option(("--time",), "LIMIT", "the time limit of the job that is sent, as for sbatch",
         target="options.time", scope=SLURM),
-    Option(("--partition",), "NAME", "its partition", target="options.partition", scope=SLURM),
-    Option(("--account",), "NAME", "its account", target="options.account", scope=SLURM),
+    Option(("--partition",), "NAME", "the partition of that job",
+        target="options.partition", scope=SLURM),
+    Option(("--account",), "NAME", "the account of that job",
+        target="options.account", scope=SLURM),
     Option(("--engine-options",), "WORDS",
         "further options for sbatch or ssh, in one word: '--qos=high --mem=64G', "
         "'-p 2222'",

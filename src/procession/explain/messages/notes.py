@@ -125,9 +125,9 @@ NOTES = (
         ),
         "Somebody ended the run: Ctrl-C (SIGINT), `kill` or a batch system (SIGTERM), the terminal "
         "that was closed (SIGHUP), `procession stop`. Ranks get the signal, and time to end. The "
-        "exit code is 128 and the signal's number.",
-        "Ranks that need longer to save their work: `--grace`; those that should know before: "
-        "`--preempt` and `procession.stopping()`. A second Ctrl-C kills.",
+        "exit code is 128 + the signal's number.",
+        "Ranks that need longer to save their work: `--shutdown-timeout SECONDS`; those that "
+        "should know before: `--preempt` and `procession.stopping()`. A second Ctrl-C kills.",
     ),
     Entry(
         "P413",
