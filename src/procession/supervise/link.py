@@ -89,6 +89,7 @@ class Link:
             int, Call
         ] = {}  # commands without acknowledgement, and what replaces each
         self._last = 0
+        self._answer_by = 0  # when the commands that are not done yet are too late, in ns
         self._sweep = 0  # the number of the last sweep that was asked for
         self._sweep_signal = 0  # of the sweep that is under way, there or here
         self._remains: Remains | None = None  # of a sweep that is under way here
@@ -126,7 +127,9 @@ class Link:
             rank, pid, at, sent = words
             ranks.spawned(rank, pid, at, fds.pop(0) if sent >= 0 else -1)
         elif kind in ("done", "late"):
-            self._answered(words[0])
+            instead = self._answered(words[0])
+            if kind == "late" and instead is not None:
+                instead()
         elif kind in ("ready", "exited", "failed"):
             rank, began, *rest = words
             if ranks.has_now(rank, began):
@@ -268,11 +271,11 @@ class Link:
             return
         self.server.wake()
         self._last += 1
-        by = time.monotonic_ns() + int(self._patience * 1e9) if once else 0
         if not self._asked:
-            self._loop.after(self, self._patience + LATE_SECONDS, self._unanswered)
+            self._await_answer()
         self._asked[self._last] = instead
-        self.send("do", self._last, by, message)
+        # All that it has not answered by then is done here, so this must be done by then as well.
+        self.send("do", self._last, self._answer_by if once else 0, message)
         if self.server.lost:
             self._act()
 
@@ -281,11 +284,17 @@ class Link:
         """How many seconds the forkserver has for an answer."""
         return SHARING_SECONDS if self.server.sharing else ANSWER_SECONDS
 
-    def _answered(self, which: int) -> None:
-        self._asked.pop(which, None)
+    def _await_answer(self) -> None:
+        self._answer_by = time.monotonic_ns() + int(self._patience * 1e9)
+        self._loop.after(self, self._patience + LATE_SECONDS, self._unanswered)
+
+    def _answered(self, which: int) -> Call | None:
+        """Take note of an answer; gives what replaces that command, None if that was done."""
+        instead = self._asked.pop(which, None)
         self._loop.cancel(self)
         if self._asked:
-            self._loop.after(self, self._patience + LATE_SECONDS, self._unanswered)
+            self._await_answer()
+        return instead
 
     def _unanswered(self) -> None:
         server = self.server
