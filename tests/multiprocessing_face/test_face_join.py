@@ -1,6 +1,7 @@
 """`ProcessContext.join`: what it waits for, what it returns, and how it ends the others."""
 
 import logging
+import signal
 import time
 
 import facework
@@ -177,3 +178,17 @@ def test_no_processes():
 def test_the_old_name_warns():
     with pytest.warns(UserWarning, match="is renamed to ProcessContext since 1.4 release"):
         assert isinstance(mp.SpawnContext([], []), mp.ProcessContext)
+
+
+def test_a_timeout_error_of_the_callers_own_comes_out():
+    group = start(facework.pause)
+
+    def limit(*_):
+        raise TimeoutError("my limit")
+
+    before = signal.signal(signal.SIGALRM, limit)
+    with ending(group):
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(TimeoutError, match="my limit"):
+            group.join(1000)
+    signal.signal(signal.SIGALRM, before)

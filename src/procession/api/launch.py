@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from procession.values.errors import GroupEnd, SpecError
+from procession.values.errors import GroupEnd, SpecError, StillRunning
 from procession.values.placement import Placement
 from procession.values.policy import Hang, Logs, Restart, Stop
 from procession.values.program import Program
@@ -179,7 +179,7 @@ def run(
     with group:
         try:
             return group.wait_for_values(timeout)
-        except TimeoutError:
+        except StillRunning:
             group.stop()
             raise TimeoutError(
                 f"{group.spec.name} was stopped: it had not ended after {timeout:g} s"

@@ -20,6 +20,7 @@ from procession.values.errors import (
     ProcessionError,
     RankEnd,
     StartFailed,
+    StillRunning,
 )
 from procession.values.policy import StopRequest
 from procession.values.program import Program
@@ -157,7 +158,7 @@ class Waiting:
             self._stop_on_interrupt()
             raise
         if not ended:
-            raise TimeoutError(
+            raise StillRunning(
                 f"{self.spec.name} still runs after {timeout:g} s, and goes on: "
                 "see stop() and kill()"
             )

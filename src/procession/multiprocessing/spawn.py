@@ -23,7 +23,7 @@ from procession.multiprocessing.exceptions import (
 )
 from procession.multiprocessing.process import UNKNOWN_STATUS, RankPopen, remaining
 from procession.multiprocessing.starting import GRACE, Process, Variables, start
-from procession.values.errors import GroupFailed, Outcome, RankEnd, SpecError
+from procession.values.errors import GroupFailed, Outcome, RankEnd, SpecError, StillRunning
 from procession.values.spec import START_METHODS
 
 __all__ = [
@@ -96,7 +96,7 @@ class ProcessContext:
             if self.sentinels and not (watch.failed or watch.over):
                 return False
             error = _error_of(group, left())
-        except TimeoutError:
+        except StillRunning:
             return False
         except KeyboardInterrupt:
             _interrupt(group)

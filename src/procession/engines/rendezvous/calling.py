@@ -27,7 +27,7 @@ from procession.group.result import failed_by
 from procession.prepare.results import value_of
 from procession.rules.tables import Phase
 from procession.values.base import cast, is_count
-from procession.values.errors import GroupEnd, GroupFailed, GroupStopped, SpecError
+from procession.values.errors import GroupEnd, GroupFailed, GroupStopped, SpecError, StillRunning
 from procession.values.spec import Spec, make_spec
 
 HERE = 'rendezvous={"endpoint": "HOST:PORT"}'
@@ -102,7 +102,7 @@ def run_together(
         failed = e
     except GroupStopped as e:
         stopped = e
-    except TimeoutError:
+    except StillRunning:
         raise TimeoutError(_too_long(own, timeout)) from None
     if failed is not None:
         raise _failed(agent, own, failed.end)
