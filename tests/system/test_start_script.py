@@ -2,6 +2,7 @@ import json
 import sys
 import zipfile
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -117,6 +118,20 @@ def test_archive_with_a_main(tmp_path, method):
         z.write(tmp_path / "__main__.py", "__main__.py")
     (out,) = said(tmp_path, Script(str(archive), ("1",)), start_method=method)
     same(out, alone(archive, "1"))
+
+
+def test_directory_and_archive_by_a_relative_path(tmp_path, monkeypatch):
+    """The program finds its modules and its file also after it has changed its directory."""
+    import zipapp
+
+    moves = f"import os; os.chdir('/'); import helper; assert helper.X\n{dedent(LOOK)}"
+    write(tmp_path / "dir" / "app" / "__main__.py", moves)
+    write(tmp_path / "dir" / "app" / "helper.py", "X = 1")
+    zipapp.create_archive(tmp_path / "dir" / "app", tmp_path / "dir" / "app.pyz")
+    monkeypatch.chdir(tmp_path)
+    for path in ("dir/app", "dir/app.pyz"):
+        (out,) = said(tmp_path, Script(path))
+        same(out, alone(path))
 
 
 def test_archive_with_an_interpreter_line(tmp_path):
