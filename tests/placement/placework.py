@@ -14,6 +14,15 @@ def place():
     }
 
 
+def session_niceness():
+    """Give the niceness of this process's session, None where there are no autogroups."""
+    try:
+        with open("/proc/self/autogroup") as f:
+            return int(f.read().split()[-1])
+    except (OSError, IndexError):
+        return None
+
+
 def of_torch():
     """Give the CPUs, and the threads that torch would use."""
     import torch

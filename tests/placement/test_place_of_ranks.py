@@ -46,6 +46,15 @@ def test_functions(method):
     assert os.getpriority(os.PRIO_PROCESS, 0) == OWN
 
 
+@pytest.mark.skipif(placework.session_niceness() is None, reason="no autogroups here")
+@pytest.mark.parametrize("method", METHODS)
+def test_the_sessions_of_ranks_are_nicer_too(method):
+    values = procession.run(
+        placework.session_niceness, nproc=2, placement=Placement(nice=3), start_method=method
+    )
+    assert values == [min(19, OWN + 3)] * 2
+
+
 SEE = "import json, placework; print(json.dumps(placework.place()))"
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import marshal
 import os
+import time
 
 from procession.system.signals import plain as signal
 
@@ -50,6 +51,7 @@ def take_place(place: Job) -> None:
         os.sched_setaffinity(0, place["cpus"])
     if "nice" in place:
         os.nice(place["nice"])
+        _nice_session()
     if "data" in place:
         import resource
 
@@ -58,6 +60,24 @@ def take_place(place: Job) -> None:
         if hard != resource.RLIM_INFINITY:
             limit = min(limit, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def _nice_session() -> None:
+    """Give this rank's session its niceness: with autogroups, that of sessions counts; sched(7).
+
+    Users other than root may do this ten times a second, all their processes together: a rank
+    tries for a second.
+    """
+    for _ in range(10):
+        try:
+            with open("/proc/self/autogroup", "w", encoding="ascii") as f:
+                f.write(str(os.getpriority(os.PRIO_PROCESS, 0)))
+        except BlockingIOError:
+            time.sleep(0.1)
+        except OSError:
+            return  # there are no autogroups
+        else:
+            return
 
 
 def prepare(common: Job, job: Job, fds: list[int]) -> Job:
