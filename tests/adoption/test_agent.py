@@ -64,6 +64,8 @@ def test_what_surrounds_a_launch_may_leave_it_to_torch(monkeypatch):
     assert "health" in agent.why_not(TORCHS, config(), "train", object())
     assert "nothing to run" in agent.why_not(TORCHS, config(), None, None)
     assert "nothing to run" in agent.why_not(TORCHS, config(), "", None)
+    monkeypatch.setenv("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", "5")
+    assert "uninterruptible sleep" in agent.why_not(TORCHS, config(), "train", None)
     monkeypatch.setenv("TORCHELASTIC_ENABLE_FILE_TIMER", "1")
     assert "watchdog" in agent.why_not(TORCHS, config(), "train", None)
     monkeypatch.setenv("TORCHELASTIC_HEALTH_CHECK_PORT", "1")
