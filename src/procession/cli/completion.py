@@ -1,4 +1,4 @@
-"""`procession completion SHELL`: a script that completes our words in bash, zsh or fish.
+"""`procession completion SHELL`: a script that completes our words in bash, zsh, fish or tcsh.
 
 It is written from the tables of options, and holds all words that it offers: completing starts no
 Python.
@@ -11,16 +11,18 @@ from importlib import import_module
 
 from procession.cli import adopt, doctor, explain, manifest
 from procession.cli.commands import COMMANDS, STEERING
+from procession.cli.options import SHELLS
 from procession.cli.request import make_parser
 from procession.cli.say import say
 from procession.cli.words import Option, Parser
 
-SHELLS = ("bash", "zsh", "fish")
 HELP = ("-h", "--help")
+TORCHRUNS = "torchrun"  # what stands for a command where the words are those of procession-torchrun
 # How zsh completes the words behind a command's options.
 REST = {
     "run": " \\\n                    '*::word:_normal'",
     "adopt": " \\\n                    '*::word:_normal'",
+    TORCHRUNS: " \\\n                    '*::word:_normal'",
     "manifest": f" \\\n                    '1:where:({' '.join(manifest.WHERE)})' "
     "'*::word:_normal'",
 }
@@ -31,7 +33,9 @@ BASH = """\
 _procession() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} command=${{COMP_WORDS[1]}} at=2 option last
     COMPREPLY=()
-    if ((COMP_CWORD == 1)); then
+    if [[ ${{COMP_WORDS[0]##*/}} == procession-torchrun ]]; then
+        command=torchrun at=1
+    elif ((COMP_CWORD == 1)); then
         COMPREPLY=($(compgen -W {commands} -- "$word"))
         return
     fi
@@ -60,6 +64,7 @@ _procession() {{
     esac
     case $command:$word in
 {options}
+        torchrun:*) _procession_program ;;
         run:*|adopt:*) COMPREPLY=($(compgen -c -- "$word") $(compgen -f -- "$word")) ;;
         logs:*|attach:*|stop:*|report:*|stacks:*)
             COMPREPLY=($(compgen -W "$(_procession_runs) last" -- "$word")) ;;
@@ -75,10 +80,10 @@ _procession_runs() {{
     [[ -d $place ]] || place=${{TMPDIR:-/tmp}}/procession-$UID
     command ls "$place" 2> /dev/null
 }}
-complete -o filenames -F _procession procession
+complete -o filenames -F _procession procession procession-torchrun
 """
 ZSH = """\
-#compdef procession
+#compdef procession procession-torchrun
 # zsh completion for procession. To use it: eval "$(procession completion zsh)"
 _procession() {{
     local -a commands
@@ -86,7 +91,11 @@ _procession() {{
     commands=(
 {commands}
     )
-    _arguments -C '1:command:->command' '*::word:->words'
+    if [[ $service == procession-torchrun ]]; then
+        state=words line=(torchrun)
+    else
+        _arguments -C '1:command:->command' '*::word:->words'
+    fi
     case $state in
         command) _describe command commands ;;
         words)
@@ -95,7 +104,7 @@ _procession() {{
             esac ;;
     esac
 }}
-compdef _procession procession
+compdef _procession procession procession-torchrun
 """
 
 
@@ -111,16 +120,23 @@ def main(words: list[str]) -> int:
     _, rest = parser.read(words)
     if len(rest) != 1 or rest[0] not in SHELLS:
         parser.error(f"say for which shell: {shells}")
-    options = {name: [*each.options.values()] for name, each in parsers().items()}
-    say({"bash": _bash, "zsh": _zsh, "fish": _fish}[rest[0]](COMMANDS, options), sys.stdout)
+    say(script(rest[0]), sys.stdout)
     return 0
+
+
+def script(shell: str) -> str:
+    """Write the script for a shell."""
+    options = {name: each.shown for name, each in parsers().items()}
+    writers = {"bash": _bash, "zsh": _zsh, "fish": _fish, "tcsh": _tcsh}
+    return writers[shell](COMMANDS, options)
 
 
 def parsers() -> dict[str, Parser]:
     """Make the parsers of the commands that have options."""
     steer = {n: import_module(f"procession.cli.steer.{n}").PARSER for n in STEERING}
     others = {"manifest": manifest.PARSER, "doctor": doctor.PARSER, "explain": explain.PARSER}
-    return {"run": make_parser(), "adopt": adopt.PARSER, **steer, **others}
+    runs = {"run": make_parser(), TORCHRUNS: make_parser(torchrun=True)}
+    return {**runs, "adopt": adopt.PARSER, **steer, **others}
 
 
 def _quoted(text: str) -> str:
@@ -128,19 +144,14 @@ def _quoted(text: str) -> str:
 
 
 def _bash(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
-    takes = [
-        f"{command}:{name}"
-        for command, each in options.items()
-        for option in each
-        if option.metavar and not option.bare
-        for name in option.names
-    ]
+    takes: list[str] = []
     values: list[str] = []
     for command, each in options.items():
         for option in each:
             if not option.metavar or option.bare:
                 continue
             pattern = "|".join(f"{command}:{name}" for name in option.names)
+            takes.append(pattern)
             what = '-W "" --'
             if option.words:
                 what = f"-W {_quoted(' '.join(option.words))} --"
@@ -198,8 +209,9 @@ def _fish(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
         )
     for command, each in options.items():
         for option in each:
-            words = ["complete", "-c", "procession", "-n"]
-            words.append(f"'__fish_seen_subcommand_from {command}'")
+            words = ["complete", "-c", "procession-torchrun"]
+            if command != TORCHRUNS:
+                words[2:] = ["procession", "-n", f"'__fish_seen_subcommand_from {command}'"]
             for name in option.names:
                 words += ["-l", name[2:]] if name.startswith("--") else ["-s", name[1:]]
             if option.metavar and not option.bare:
@@ -207,12 +219,28 @@ def _fish(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
             if option.words:
                 words += ["-a", _fish_quoted(" ".join(option.words))]
             lines.append(" ".join([*words, "-d", _fish_quoted(option.help)]))
-    seen = "'__fish_seen_subcommand_from manifest'"
-    lines.append(f"complete -c procession -n {seen} -f -a '{' '.join(manifest.WHERE)}'")
-    shells = " ".join(SHELLS)
-    seen = "'__fish_seen_subcommand_from completion'"
-    lines.append(f"complete -c procession -n {seen} -f -a '{shells}'")
+    for command, words in (("manifest", manifest.WHERE), ("completion", SHELLS)):
+        seen = f"'__fish_seen_subcommand_from {command}'"
+        lines.append(f"complete -c procession -n {seen} -f -a '{' '.join(words)}'")
     return "\n".join(lines) + "\n"
+
+
+def _tcsh(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
+    def rules(command: str, *first: str) -> str:
+        values = [
+            f"n/{option.names[-1]}/({' '.join(option.words)})/"
+            for option in options[command]
+            if option.words
+        ]
+        names = " ".join(option.names[-1][2:] for option in options[command])
+        return " ".join(f"'{rule}'" for rule in (*first, *values, f"c/--/({names})/", "p/*/f/"))
+
+    first = f"p/1/({' '.join(commands)})/"
+    return (
+        "# tcsh completion for procession. To use it, source this file.\n"
+        f"complete procession {rules('run', first)}\n"
+        f"complete procession-torchrun {rules(TORCHRUNS)}\n"
+    )
 
 
 def _fish_quoted(text: str) -> str:

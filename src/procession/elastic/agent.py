@@ -193,8 +193,9 @@ def make_context(
     envs = {rank: variables(place, rank, len(ranks), config.role) | hosted for rank in ranks}
     words = {rank: tuple(_substituted(arg, rank) for arg in args) for rank in ranks}
     template = getattr(config, "log_line_prefix_template", None)
+    fields = {"role_name": config.role, "hostname": os.uname().nodename}
     prefixes = template and {
-        rank: Template(template).safe_substitute(role_name=config.role, rank=rank, local_rank=rank)
+        rank: Template(template).safe_substitute(fields, rank=rank, local_rank=rank)
         for rank in ranks
     }
     common: dict[str, Any] = {
