@@ -103,7 +103,8 @@ RANKS = (
     Option(("--memory-limit",), "SIZE", "the most memory of each rank, for example 4G or 512M",
         read=readers.size, target="placement.memory_limit"),
     Option(("--virtual-local-rank",), "",
-        "LOCAL_RANK is 0 in each rank, and CUDA_VISIBLE_DEVICES names one GPU",
+        "LOCAL_RANK is 0 in each rank, and CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES, if it is "
+        "set) names one GPU",
         scope=BY_MACHINE, torchrun=True),
     Option(("--role",), "NAME", "what ranks find in ROLE_NAME (default: default)",
         target="node.role", torchrun=True),

@@ -305,9 +305,9 @@ def _dealt(spec: Spec, s: Settings) -> Spec:
         "virtual_local_rank", "devices", "--devices gives each rank one device as number 0, too"
     )
     if s.flag("virtual_local_rank"):
-        from procession.devices import deal_unseen
+        from procession.devices import deal_virtual
 
-        return deal_unseen(spec, "cuda")
+        return deal_virtual(spec)
     if s.said("devices"):
         from procession.devices import deal
 
