@@ -65,6 +65,7 @@ def test_settings_of_c10d():
         ("is_host=perhaps", "is_host must be 1 or 0"),
         ("store_type=file", "store_type must be tcp"),
         ("heartbeat=5", "keep_alive_interval and keep_alive_max_attempt"),
+        ("heartbeat_timeout=5", "keep_alive_interval and keep_alive_max_attempt"),
         ("rank=1", "write --node-rank NUMBER"),
         ("join_timeuot=5", "did you mean join_timeout?"),
         ("join_timeout=1,timeout=2", "two values for one thing: join_timeout and timeout"),

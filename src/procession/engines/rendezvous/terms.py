@@ -207,7 +207,10 @@ STATIC: dict[str, tuple[str, Reader]] = {
     "apart": ("apart", _flag),
 }
 REFUSED = {
-    "heartbeat": "links have no round trips that could take too long; keep_alive_interval and "
-    "keep_alive_max_attempt say after which silence a machine is lost",
+    **dict.fromkeys(
+        ("heartbeat", "heartbeat_timeout"),
+        "links have no round trips that could take too long; keep_alive_interval and "
+        "keep_alive_max_attempt say after which silence a machine is lost",
+    ),
     "rank": "write --node-rank NUMBER",
 }
