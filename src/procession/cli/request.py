@@ -117,10 +117,6 @@ def read_line(words: Sequence[str], *, torchrun: bool = False) -> Line:
         name, own = _engine_options(words)
     parser = make_parser(torchrun=torchrun, engine=own, name=name)
     given, rest = parser.read(words)
-    if given.print_completion:
-        from procession.cli.completion import main
-
-        raise SystemExit(main([given.print_completion]))
     if torchrun:
         for key in sorted(vars(given)):
             if not OPTIONS[key].torchrun:
