@@ -16,15 +16,12 @@ from procession.cli.request import make_parser
 from procession.cli.say import say
 from procession.cli.words import Option, Parser
 
-HELP = ("-h", "--help")
 TORCHRUNS = "torchrun"  # what stands for a command where the words are those of procession-torchrun
 # How zsh completes the words behind a command's options.
+NORMAL = "'*::word:_normal'"
 REST = {
-    "run": " \\\n                    '*::word:_normal'",
-    "adopt": " \\\n                    '*::word:_normal'",
-    TORCHRUNS: " \\\n                    '*::word:_normal'",
-    "manifest": f" \\\n                    '1:where:({' '.join(manifest.WHERE)})' "
-    "'*::word:_normal'",
+    **dict.fromkeys(("run", "adopt", TORCHRUNS), NORMAL),
+    "manifest": f"'1:where:({' '.join(manifest.WHERE)})' {NORMAL}",
 }
 FILES, DIRECTORIES = "FILE", "DIR"  # metavars
 
@@ -146,7 +143,10 @@ def _quoted(text: str) -> str:
 def _bash(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
     takes: list[str] = []
     values: list[str] = []
+    lines: list[str] = []
     for command, each in options.items():
+        names = _quoted(" ".join(name for option in each for name in option.names))
+        lines.append(f'        {command}:-*) COMPREPLY=($(compgen -W {names} -- "$word")) ;;')
         for option in each:
             if not option.metavar or option.bare:
                 continue
@@ -158,13 +158,8 @@ def _bash(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
             elif option.metavar in (FILES, DIRECTORIES):
                 what = "-f --" if option.metavar == FILES else "-d --"
             values.append(f'        {pattern}) COMPREPLY=($(compgen {what} "$word")); return ;;')
-    lines = [
-        f"        {command}:-*) COMPREPLY=($(compgen -W "
-        f'{_quoted(" ".join(n for o in each for n in o.names))} -- "$word")) ;;'
-        for command, each in options.items()
-    ]
     return BASH.format(
-        commands=_quoted(" ".join((*commands, *HELP, "--version"))),
+        commands=_quoted(" ".join((*commands, "-h", "--help", "--version"))),
         takes_value="|".join(takes),
         values="\n".join(values),
         options="\n".join(lines),
@@ -189,10 +184,9 @@ def _zsh(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
 
     cases: list[str] = []
     for command, each in options.items():
-        specs = " \\\n                    ".join(spec(option) for option in each)
-        rest = REST.get(command, "")
-        cases.append(f"                {command}) _arguments -S \\\n                    {specs}"
-                     f"{rest} ;;")  # fmt: skip
+        specs = [*map(spec, each), *filter(None, [REST.get(command)])]
+        whole = " \\\n                    ".join(specs)
+        cases.append(f"                {command}) _arguments -S \\\n                    {whole} ;;")
     cases.append(f"                completion) _values shell {' '.join(SHELLS)} ;;")
     described = [f"        {_quoted(f'{name}:{text}')}" for name, text in commands.items()]
     return ZSH.format(commands="\n".join(described), cases="\n".join(cases))

@@ -65,14 +65,10 @@ class Part(Value):
 
     def _chosen(self, rank: int) -> Program:
         word = self.words[0]
-        if self.run_path:
-            if not os.path.exists(_substituted(word, rank)):
-                raise SpecError(f"there is no script {_substituted(word, rank)!r}")
-            return Script(_substituted(word, rank))
-        if self.no_python:
+        if self.no_python and not self.run_path:
             return choose_program(word, module=False, no_python=True)
         word = _substituted(word, rank)
-        if self.only_python and not self.module:
+        if self.run_path or (self.only_python and not self.module):
             if not os.path.exists(word):
                 raise SpecError(f"there is no script {word!r}")
             return Script(word)
