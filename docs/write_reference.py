@@ -109,7 +109,7 @@ def commands() -> str:
         parts.append(f"\n## procession {name}\n\n{what[0].upper()}{what[1:]}.\n")
         parser = known.get(name)
         if name == "completion":
-            parts.append("\n```text\nprocession completion bash|zsh|fish\n```\n")
+            parts.append("\n```text\nprocession completion bash|zsh|fish|tcsh\n```\n")
         if parser is None or name == "run":
             continue
         usage, epilog = parser._usage, parser._epilog

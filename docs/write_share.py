@@ -70,13 +70,12 @@ def manual() -> str:
 
 def scripts() -> dict[str, str]:
     """Write the completions, each for its shell."""
-    table = {name: [*each.options.values()] for name, each in completion.parsers().items()}
     # zsh calls the file as the function of its name: the first time, it defines and calls it.
-    zsh = completion._zsh(COMMANDS, table).rstrip().removesuffix("compdef _procession procession")
+    zsh = completion.script("zsh").rpartition("compdef ")[0]
     return {
-        "bash-completion/completions/procession": completion._bash(COMMANDS, table),
+        "bash-completion/completions/procession": completion.script("bash"),
         "zsh/site-functions/_procession": f'{zsh}_procession "$@"\n',
-        "fish/vendor_completions.d/procession.fish": completion._fish(COMMANDS, table),
+        "fish/vendor_completions.d/procession.fish": completion.script("fish"),
     }
 
 

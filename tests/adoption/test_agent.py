@@ -1,5 +1,6 @@
 """A `LaunchConfig` as a launch of procession: what is ours, what is torch's, and how it ends."""
 
+import socket
 import sys
 from types import SimpleNamespace
 
@@ -64,6 +65,8 @@ def test_what_surrounds_a_launch_may_leave_it_to_torch(monkeypatch):
     assert "health" in agent.why_not(TORCHS, config(), "train", object())
     assert "nothing to run" in agent.why_not(TORCHS, config(), None, None)
     assert "nothing to run" in agent.why_not(TORCHS, config(), "", None)
+    monkeypatch.setenv("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", "5")
+    assert "uninterruptible sleep" in agent.why_not(TORCHS, config(), "train", None)
     monkeypatch.setenv("TORCHELASTIC_ENABLE_FILE_TIMER", "1")
     assert "watchdog" in agent.why_not(TORCHS, config(), "train", None)
     monkeypatch.setenv("TORCHELASTIC_HEALTH_CHECK_PORT", "1")
@@ -192,6 +195,9 @@ def test_launches(tmp_path):
         else:
             raise AssertionError("nothing was raised")
         assert elastic_launch(config("f", max_nodes=2), who)(1) == {"torch's": [1]}
+        template = "${hostname}:${rank}/${local_rank} ${role_name} ${other}|"
+        specs = DefaultLogsSpecs("g", tee=Std.OUT)
+        elastic_launch(LaunchConfig(logs_specs=specs, log_line_prefix_template=template), "echo")(1)
     """
     script = write(make(tmp_path) / "main.py", source)
     done = run_python(script, timeout=150, cwd=tmp_path)
@@ -200,3 +206,6 @@ def test_launches(tmp_path):
         "this launch is left to torch's agent: it is for several machines (1 to 2)" in done.stderr
     )
     assert "restart 1 of 2" in done.stderr
+    host = socket.gethostname()
+    lines = {f"{host}:{rank}/{rank} default ${{other}}|1" for rank in (0, 1)}
+    assert lines <= set(done.stdout.splitlines())

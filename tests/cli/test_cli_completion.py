@@ -1,13 +1,17 @@
 """Completion in shells: what bash offers, and that the others can read their script."""
 
+import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 from commandline import command
 
 from seams.cli import parsers
 from support import write
+
+TORCHRUN = "procession-torchrun"
 
 
 def script(shell):
@@ -29,9 +33,10 @@ def offered(bash, tmp_path):
     (tmp_path / "here" / "logs").mkdir()
 
     def ask(*words):
-        quoted = " ".join(f"'{word}'" for word in ("procession", *words))
+        words = words if words[:1] == (TORCHRUN,) else ("procession", *words)
+        quoted = " ".join(f"'{word}'" for word in words)
         code = (
-            f"source {tmp_path / 'bash'}; COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; "
+            f"source {tmp_path / 'bash'}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; "
             '_procession; printf "%s\\n" "${COMPREPLY[@]}"'
         )
         done = subprocess.run(
@@ -51,7 +56,8 @@ def test_commands(offered):
 
 def test_options(offered):
     assert offered("run", "--nproc") == ["--nproc-per-node"]
-    assert offered("run", "-n", "2", "--log") == ["--log-dir", "--logs-specs"]
+    logs = ["--log-dir", "--log-line-prefix-template", "--logs-specs"]
+    assert offered("run", "-n", "2", "--log") == logs
     assert offered("doctor", "--") == ["--help", "--json"]
     assert offered("doctor", "--nproc") == []
     assert offered("manifest", "") == ["kubernetes"]
@@ -72,7 +78,7 @@ def test_values(offered):
     assert offered("run", "--log-dir", "") == ["logs"]
     assert offered("run", "--config", "tr") == ["train.py"]
     assert offered("run", "--role", "") == []
-    assert offered("completion", "") == ["bash", "zsh", "fish"]
+    assert offered("completion", "") == ["bash", "zsh", "fish", "tcsh"]
 
 
 def test_the_program_and_its_arguments(offered):
@@ -82,7 +88,27 @@ def test_the_program_and_its_arguments(offered):
     assert offered("run", "--", "x", "lo") == ["logs"]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_words_of_torchrun(offered):
+    known = {name for option in parsers()["torchrun"].shown for name in option.names}
+    assert set(offered(TORCHRUN, "-")) == known
+    assert {"--print-completion", "--help"} < known
+    assert "--devices" not in known
+    assert offered(TORCHRUN, "--tee", "3", "--rdzv-backend", "") == ["static", "c10d"]
+    assert offered(TORCHRUN, "--tee", "3", "tr") == ["train.py"]
+    assert offered(TORCHRUN, "--tee", "3", "train.py", "--lo") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("option", ["--print-completion", "--print_completion"])
+def test_torchruns_way_to_ask(shell, option):
+    torchrun = os.path.join(os.path.dirname(sys.executable), TORCHRUN)
+    done = subprocess.run(
+        [torchrun, option, shell], capture_output=True, text=True, timeout=40, check=True
+    )
+    assert (done.stdout, done.stderr) == (script(shell), "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_the_shell_can_read_it(shell, tmp_path):
     text = script(shell)
     for word in ("nproc-per-node", "rdzv-backend", "doctor", "completion", "virtual-local-rank"):
@@ -93,11 +119,11 @@ def test_the_shell_can_read_it(shell, tmp_path):
     subprocess.run([shell, "-n", tmp_path / "script"], timeout=20, check=True)
 
 
-@pytest.mark.parametrize("words", [[], ["tcsh"], ["bash", "zsh"]])
+@pytest.mark.parametrize("words", [[], ["csh"], ["bash", "zsh"]])
 def test_which_shell(words):
     done = command("completion", *words)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert "say for which shell: bash, zsh, fish" in done.stderr
+    assert "say for which shell: bash, zsh, fish, tcsh" in done.stderr
 
 
 def test_fish_offers(tmp_path):
@@ -111,4 +137,4 @@ def test_fish_offers(tmp_path):
         capture_output=True, text=True, timeout=20, check=True,
     )  # fmt: skip
     names = [line.split("\t")[0] for line in done.stdout.splitlines()]
-    assert names == ["--log-dir", "c10d", "static"]
+    assert names == ["--log-dir", "--log-line-prefix-template", "c10d", "static"]

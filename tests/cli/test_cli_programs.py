@@ -132,7 +132,7 @@ def test_no_python_takes_a_script_for_a_program(here):
         ["-m", "other"],
         ["--no-python"],
         ["--nproc_per_node=8"],
-        ["--", "-n", "x"],
+        ["x", "--", "-n", "x"],
         ["--no-such-option"],
         ["-"],
         ["run"],
@@ -155,6 +155,21 @@ def test_words_after_a_module_are_its_own(here):
 def test_double_dash_before_the_program(here):
     write(here / "tell.py", TELL)
     assert told("-n", 1, "--", "tell.py", "-n", "3") == ["-n", "3"]
+
+
+def test_double_dash_behind_the_program(here):
+    """One of a Python program is left out, as by torchrun."""
+    write(here / "tell.py", TELL)
+    assert told("tell.py", "--", "--r=16") == ["--r=16"]
+    assert told("-m", "tell", "--", "--", "x", "--") == ["--", "x", "--"]
+    assert told("tell.py", "--", "${local_rank}") == ["0"]
+    assert told("tell.py", "--") == []
+    assert good("printf", "%s|", "--", "x") == "--|x|"
+
+
+def test_double_dash_behind_a_command_is_its_own(here):
+    write(here / "-x", "kept\n")
+    assert good("cat", "--", "-x") == "kept\n"
 
 
 def test_script_whose_name_begins_with_a_dash(here):

@@ -75,7 +75,7 @@ def job_lines(port, other, third):
          {}, free),
         (["see.py"], {"PET_NPROC_PER_NODE": "2", "PET_ROLE": "r", "PET_STANDALONE": "1",
                       "PET_MODULE": "0"}, free),
-        (["--nnode", "1", "--stand", "--redirect", "0", "see.py"], {}, free),
+        (["--nnodes", "1", "--standalone", "--redirects", "0", "see.py", "--"], {}, free),
         (["--signals-to-handle", "SIGTERM,SIGUSR1", "--shutdown-timeout", "5",
           "--monitor-interval", "1", "--local-addr", "127.0.0.1", "see.py"], {}, free),
         (["--nnodes", "2", "--node_rank", "0", "--nproc-per-node", "2", "--master_addr",
@@ -144,6 +144,24 @@ def test_ranks_find_what_they_find_under_torchrun(tmp_path, monkeypatch):
             for path in (Path(ours["cwd"]) / "seen").iterdir():
                 path.unlink()
     assert not differences
+
+
+def test_torchrun_by_path_takes_torchruns_abbreviations(tmp_path):
+    tell = "import os, sys; print(os.environ['WORLD_SIZE'], sys.argv[1:])"
+    write(tmp_path / "tell.py", tell)
+    words = ["--nproc_per_n", "2", "--max-r=1", "--master_p", "0", "--stand"]
+    done = subprocess.run(
+        [OURS, *words, "--loc", "0", "tell.py", "--", "--max-r"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=40, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "there is no option '--loc'; did you mean --local-addr?" in done.stderr
+    done = subprocess.run(
+        [OURS, *words, "tell.py", "--", "--max-r"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=40, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"[{r}] 2 ['--max-r']" for r in (0, 1)]
 
 
 def test_torchrun_by_path_takes_torchruns_words_only(tmp_path):

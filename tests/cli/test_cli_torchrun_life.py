@@ -98,6 +98,18 @@ def test_virtual_local_rank():
     assert sorted(out.splitlines()) == ["[0] 0 0 7", "[1] 1 0 GPU-5f"]
 
 
+def test_virtual_local_rank_with_devices_of_hip():
+    see = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES/$HIP_VISIBLE_DEVICES"]
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "6,GPU-5f"}
+    out = run("-n", 2, "--virtual-local-rank", *see, env=env).stdout
+    assert sorted(out.splitlines()) == ["[0] 6/6", "[1] GPU-5f/GPU-5f"]
+    done = run("-n", 3, "--virtual-local-rank", *see, env=env)
+    assert done.returncode == 2
+    assert "HIP_VISIBLE_DEVICES='6,GPU-5f' names 2" in done.stderr
+    out = run("-n", 2, "--virtual-local-rank", *see, env={**env, "HIP_VISIBLE_DEVICES": ""}).stdout
+    assert sorted(out.splitlines()) == ["[0] 0/", "[1] 1/"]
+
+
 # -- counts
 
 NVIDIA = Accelerators("NVIDIA", 4)

@@ -1,6 +1,7 @@
 """torchrun's options for output: filters, templates, no files at all, and layouts of others."""
 
 import os
+import socket
 
 import pytest
 from commandline import good, only, run
@@ -70,6 +71,7 @@ def test_a_line_much_longer_than_a_block(here):
         ("[${role_name}-${rank}/${local_rank}]: ", "actor", "[actor-3/1]: apple 3"),
         ("$rank {x} $other ", "r", "3 {x} $other apple 3"),
         ("${role_name}|", "{rank}", "{rank}|apple 3"),
+        ("${hostname}:${rank}: ", "r", f"{socket.gethostname()}:3: apple 3"),
     ],
 )
 def test_the_template_of_torchrun(here, template, role, line):
@@ -89,9 +91,15 @@ def test_the_template_of_torchrun(here, template, role, line):
         role,
         "speak.py",
     ]
-    out = run(*words, env=env).stdout
-    assert line in out.splitlines()
-    assert "[3] apple 3" in run("--prefix", "[{rank}] ", *words, env=env).stdout.splitlines()
+    assert line in run(*words, env=env).stdout.splitlines()
+    other = run("--prefix", "[{rank}] ", *words, env=env)
+    assert "[3] apple 3" in other.stdout.splitlines()
+    assert "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE is left out" in other.stderr
+    env = {**os.environ, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "no "}
+    option = run("--log-line-prefix-template", template, *words, env=env)
+    assert line in option.stdout.splitlines()
+    variable = run(*words, env={**env, "PET_LOG_LINE_PREFIX_TEMPLATE": template})
+    assert line in variable.stdout.splitlines()
 
 
 def test_no_files_at_all(here):

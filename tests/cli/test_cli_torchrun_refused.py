@@ -129,7 +129,17 @@ def test_an_empty_filter_shows_all(here):
 
 
 @pytest.mark.parametrize(
-    "words", [["--nnode=1"], ["--stand"], ["--redirect", "0"], ["--te=0"], ["--rol", "x"]]
+    ("words", "name"),
+    [
+        (["--nnode=1"], "--nnodes"),
+        (["--stand"], "--standalone"),
+        (["--redirect", "0"], "--redirects"),
+        (["--nproc_per_n", "1"], "--nproc-per-node"),
+        (["--max-r", "1"], "--max-restarts"),
+        (["--master_p", "0"], "--master-port"),
+    ],
 )
-def test_abbreviations_that_torchrun_takes(here, words):
-    assert good(*words, "good.py") == "it ran 0\n"
+def test_abbreviations_are_answered_with_the_name(here, words, name):
+    done = run(*words, "good.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"; did you mean {name}?" in done.stderr

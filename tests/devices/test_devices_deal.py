@@ -53,7 +53,7 @@ def test_a_rank_with_a_launcher_of_its_own_gets_its_share(tmp_path):
     alone = make_spec(["true"], nproc=1, node=node)
     (env,) = devices.deal(alone, "cuda", inherited={}, root=root).env
     assert env[CUDA] == "2"
-    (env,) = devices.deal_unseen(alone, "cuda", inherited={CUDA: "4,5,6,7"}).env
+    (env,) = devices.deal_virtual(alone, inherited={CUDA: "4,5,6,7"}).env
     assert env[CUDA] == "6"
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import faulthandler
+import functools
 import json
 import logging
 import os
@@ -255,22 +256,71 @@ def test_record_has_nothing_to_pass_on_without_a_file(error_file, caplog):
     assert "rank 0 failed without an error file" in caplog.text
 
 
+class Told(ErrorHandler):
+    """Keeps what `record` calls, and with which name."""
+
+    def __init__(self):
+        self.calls = []
+
+    def initialize(self):
+        self.calls.append(f"begin {self._fn_name}")
+
+    def record_exception(self, e):
+        self.calls.append(f"{self._fn_name} raised {e}")
+
+    def record_success(self):
+        self.calls.append(f"{self._fn_name} returned")
+
+
+def fail():
+    raise ValueError("mine")
+
+
+def return_one():
+    return 1
+
+
 def test_record_with_a_handler_of_ones_own():
-    calls = []
-
-    class Own(ErrorHandler):
-        def initialize(self):
-            calls.append("initialize")
-
-        def record_exception(self, e):
-            calls.append(str(e))
-
-    def fail():
-        raise ValueError("mine")
-
+    told = Told()
     with pytest.raises(ValueError, match="mine"):
-        record(fail, Own())()
-    assert calls == ["initialize", "mine"]
+        record(fail, told)()
+    assert told.calls == ["begin fail", "fail raised mine"]
+
+
+def test_record_tells_its_handler_of_a_success():
+    told = Told()
+    assert record(return_one, told)() == 1
+    assert told.calls == ["begin return_one", "return_one returned"]
+    told = Told()
+    assert record(functools.partial(sys.exit, 0), told)() is None
+    assert told.calls == ["begin None"]
+
+
+def test_what_record_success_raises_is_no_failure_of_the_function():
+    class Own(Told):
+        def record_success(self):
+            raise OSError("no such server")
+
+    told = Own()
+    with pytest.raises(OSError, match="no such server"):
+        record(return_one, told)()
+    assert told.calls == ["begin return_one"]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_handler_adds_to_the_report_of_a_signal(monkeypatch, caplog, broken):
+    class Own(ErrorHandler):
+        def maybe_enrich_signal_failure_message(self, message, error_file):
+            if broken:
+                raise LookupError("no such device")
+            return f"{message}; {error_file}: a fault of the device"
+
+    monkeypatch.setattr(errors, "get_error_handler", Own)
+    text = str(ChildFailedError("t", {0: no_file(-6), 1: no_file(1, rank=1)}))
+    said = "" if broken else "; <N/A>: a fault of the device"
+    assert f"traceback : Signal 6 (SIGABRT) received by PID 997{said}\n" in text
+    assert text.count("fault of the device") == (not broken)
+    assert ("no such device" in caplog.text) == broken
 
 
 def test_record_has_crashes_explained(tmp_path):

@@ -14,6 +14,6 @@ __getattr__ = lazily(
             "Trust find_trust link_key say_who_may_join take_secret"
         ),
         "procession.engines.rendezvous.tasks": "address_of ports terms_of_task",
-        "procession.engines.rendezvous.terms": "Terms parse_conf terms_of_conf",
+        "procession.engines.rendezvous.terms": "C10D REFUSED STATIC Terms parse_conf terms_of_conf",
     }
 )

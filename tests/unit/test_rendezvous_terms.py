@@ -45,6 +45,7 @@ def test_settings_of_c10d():
         "lease": 10.0, "is_host": True,
     }  # fmt: skip
     assert conf("timeout=900,key_file=/k", static=True) == {"join": 900.0, "key_file": "/k"}
+    assert conf("cas_backoff_max_seconds=0.5") == conf("cas_backoff_max_seconds=0.0") == {}
     assert conf("") == {}
     for quote in ("'", '"'):  # of a list of words in YAML, or in a line of Python
         assert conf(f"{quote}join_timeout=60,last_call_timeout=3{quote}") == {
@@ -60,9 +61,11 @@ def test_settings_of_c10d():
         ("'", "must be NAME=VALUE"),
         ("join_timeout=0", "must be seconds, more than 0"),
         ("keep_alive_max_attempt=0", "must be a count of 1 or more"),
+        ("cas_backoff_max_seconds=-1", "cas_backoff_max_seconds must be seconds"),
         ("is_host=perhaps", "is_host must be 1 or 0"),
         ("store_type=file", "store_type must be tcp"),
         ("heartbeat=5", "keep_alive_interval and keep_alive_max_attempt"),
+        ("heartbeat_timeout=5", "keep_alive_interval and keep_alive_max_attempt"),
         ("rank=1", "write --node-rank NUMBER"),
         ("join_timeuot=5", "did you mean join_timeout?"),
         ("join_timeout=1,timeout=2", "two values for one thing: join_timeout and timeout"),

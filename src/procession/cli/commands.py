@@ -14,7 +14,7 @@ COMMANDS = {
     "manifest": "print what a cluster has to be told to run a program (kubernetes)",
     "explain": "tell what a message means, why it comes, and what to do",
     "doctor": "tell what this machine offers, and what falls back",
-    "completion": "print a script by which bash, zsh or fish completes this command",
+    "completion": "print a script by which bash, zsh, fish or tcsh completes this command",
 }
 
 # Those that look at runs, or steer them, in `steer`.

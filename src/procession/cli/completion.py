@@ -1,4 +1,4 @@
-"""`procession completion SHELL`: a script that completes our words in bash, zsh or fish.
+"""`procession completion SHELL`: a script that completes our words in bash, zsh, fish or tcsh.
 
 It is written from the tables of options, and holds all words that it offers: completing starts no
 Python.
@@ -11,18 +11,17 @@ from importlib import import_module
 
 from procession.cli import adopt, doctor, explain, manifest
 from procession.cli.commands import COMMANDS, STEERING
+from procession.cli.options import SHELLS
 from procession.cli.request import make_parser
 from procession.cli.say import say
 from procession.cli.words import Option, Parser
 
-SHELLS = ("bash", "zsh", "fish")
-HELP = ("-h", "--help")
+TORCHRUNS = "torchrun"  # what stands for a command where the words are those of procession-torchrun
 # How zsh completes the words behind a command's options.
+NORMAL = "'*::word:_normal'"
 REST = {
-    "run": " \\\n                    '*::word:_normal'",
-    "adopt": " \\\n                    '*::word:_normal'",
-    "manifest": f" \\\n                    '1:where:({' '.join(manifest.WHERE)})' "
-    "'*::word:_normal'",
+    **dict.fromkeys(("run", "adopt", TORCHRUNS), NORMAL),
+    "manifest": f"'1:where:({' '.join(manifest.WHERE)})' {NORMAL}",
 }
 FILES, DIRECTORIES = "FILE", "DIR"  # metavars
 
@@ -31,7 +30,9 @@ BASH = """\
 _procession() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} command=${{COMP_WORDS[1]}} at=2 option last
     COMPREPLY=()
-    if ((COMP_CWORD == 1)); then
+    if [[ ${{COMP_WORDS[0]##*/}} == procession-torchrun ]]; then
+        command=torchrun at=1
+    elif ((COMP_CWORD == 1)); then
         COMPREPLY=($(compgen -W {commands} -- "$word"))
         return
     fi
@@ -60,6 +61,7 @@ _procession() {{
     esac
     case $command:$word in
 {options}
+        torchrun:*) _procession_program ;;
         run:*|adopt:*) COMPREPLY=($(compgen -c -- "$word") $(compgen -f -- "$word")) ;;
         logs:*|attach:*|stop:*|report:*|stacks:*)
             COMPREPLY=($(compgen -W "$(_procession_runs) last" -- "$word")) ;;
@@ -75,10 +77,10 @@ _procession_runs() {{
     [[ -d $place ]] || place=${{TMPDIR:-/tmp}}/procession-$UID
     command ls "$place" 2> /dev/null
 }}
-complete -o filenames -F _procession procession
+complete -o filenames -F _procession procession procession-torchrun
 """
 ZSH = """\
-#compdef procession
+#compdef procession procession-torchrun
 # zsh completion for procession. To use it: eval "$(procession completion zsh)"
 _procession() {{
     local -a commands
@@ -86,7 +88,11 @@ _procession() {{
     commands=(
 {commands}
     )
-    _arguments -C '1:command:->command' '*::word:->words'
+    if [[ $service == procession-torchrun ]]; then
+        state=words line=(torchrun)
+    else
+        _arguments -C '1:command:->command' '*::word:->words'
+    fi
     case $state in
         command) _describe command commands ;;
         words)
@@ -95,7 +101,7 @@ _procession() {{
             esac ;;
     esac
 }}
-compdef _procession procession
+compdef _procession procession procession-torchrun
 """
 
 
@@ -111,16 +117,23 @@ def main(words: list[str]) -> int:
     _, rest = parser.read(words)
     if len(rest) != 1 or rest[0] not in SHELLS:
         parser.error(f"say for which shell: {shells}")
-    options = {name: [*each.options.values()] for name, each in parsers().items()}
-    say({"bash": _bash, "zsh": _zsh, "fish": _fish}[rest[0]](COMMANDS, options), sys.stdout)
+    say(script(rest[0]), sys.stdout)
     return 0
+
+
+def script(shell: str) -> str:
+    """Write the script for a shell."""
+    options = {name: each.shown for name, each in parsers().items()}
+    writers = {"bash": _bash, "zsh": _zsh, "fish": _fish, "tcsh": _tcsh}
+    return writers[shell](COMMANDS, options)
 
 
 def parsers() -> dict[str, Parser]:
     """Make the parsers of the commands that have options."""
     steer = {n: import_module(f"procession.cli.steer.{n}").PARSER for n in STEERING}
     others = {"manifest": manifest.PARSER, "doctor": doctor.PARSER, "explain": explain.PARSER}
-    return {"run": make_parser(), "adopt": adopt.PARSER, **steer, **others}
+    runs = {"run": make_parser(), TORCHRUNS: make_parser(torchrun=True)}
+    return {**runs, "adopt": adopt.PARSER, **steer, **others}
 
 
 def _quoted(text: str) -> str:
@@ -128,32 +141,25 @@ def _quoted(text: str) -> str:
 
 
 def _bash(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
-    takes = [
-        f"{command}:{name}"
-        for command, each in options.items()
-        for option in each
-        if option.metavar and not option.bare
-        for name in option.names
-    ]
+    takes: list[str] = []
     values: list[str] = []
+    lines: list[str] = []
     for command, each in options.items():
+        names = _quoted(" ".join(name for option in each for name in option.names))
+        lines.append(f'        {command}:-*) COMPREPLY=($(compgen -W {names} -- "$word")) ;;')
         for option in each:
             if not option.metavar or option.bare:
                 continue
             pattern = "|".join(f"{command}:{name}" for name in option.names)
+            takes.append(pattern)
             what = '-W "" --'
             if option.words:
                 what = f"-W {_quoted(' '.join(option.words))} --"
             elif option.metavar in (FILES, DIRECTORIES):
                 what = "-f --" if option.metavar == FILES else "-d --"
             values.append(f'        {pattern}) COMPREPLY=($(compgen {what} "$word")); return ;;')
-    lines = [
-        f"        {command}:-*) COMPREPLY=($(compgen -W "
-        f'{_quoted(" ".join(n for o in each for n in o.names))} -- "$word")) ;;'
-        for command, each in options.items()
-    ]
     return BASH.format(
-        commands=_quoted(" ".join((*commands, *HELP, "--version"))),
+        commands=_quoted(" ".join((*commands, "-h", "--help", "--version"))),
         takes_value="|".join(takes),
         values="\n".join(values),
         options="\n".join(lines),
@@ -178,10 +184,9 @@ def _zsh(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
 
     cases: list[str] = []
     for command, each in options.items():
-        specs = " \\\n                    ".join(spec(option) for option in each)
-        rest = REST.get(command, "")
-        cases.append(f"                {command}) _arguments -S \\\n                    {specs}"
-                     f"{rest} ;;")  # fmt: skip
+        specs = [*map(spec, each), *filter(None, [REST.get(command)])]
+        whole = " \\\n                    ".join(specs)
+        cases.append(f"                {command}) _arguments -S \\\n                    {whole} ;;")
     cases.append(f"                completion) _values shell {' '.join(SHELLS)} ;;")
     described = [f"        {_quoted(f'{name}:{text}')}" for name, text in commands.items()]
     return ZSH.format(commands="\n".join(described), cases="\n".join(cases))
@@ -198,8 +203,9 @@ def _fish(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
         )
     for command, each in options.items():
         for option in each:
-            words = ["complete", "-c", "procession", "-n"]
-            words.append(f"'__fish_seen_subcommand_from {command}'")
+            words = ["complete", "-c", "procession-torchrun"]
+            if command != TORCHRUNS:
+                words[2:] = ["procession", "-n", f"'__fish_seen_subcommand_from {command}'"]
             for name in option.names:
                 words += ["-l", name[2:]] if name.startswith("--") else ["-s", name[1:]]
             if option.metavar and not option.bare:
@@ -207,12 +213,28 @@ def _fish(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
             if option.words:
                 words += ["-a", _fish_quoted(" ".join(option.words))]
             lines.append(" ".join([*words, "-d", _fish_quoted(option.help)]))
-    seen = "'__fish_seen_subcommand_from manifest'"
-    lines.append(f"complete -c procession -n {seen} -f -a '{' '.join(manifest.WHERE)}'")
-    shells = " ".join(SHELLS)
-    seen = "'__fish_seen_subcommand_from completion'"
-    lines.append(f"complete -c procession -n {seen} -f -a '{shells}'")
+    for command, words in (("manifest", manifest.WHERE), ("completion", SHELLS)):
+        seen = f"'__fish_seen_subcommand_from {command}'"
+        lines.append(f"complete -c procession -n {seen} -f -a '{' '.join(words)}'")
     return "\n".join(lines) + "\n"
+
+
+def _tcsh(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
+    def rules(command: str, *first: str) -> str:
+        values = [
+            f"n/{option.names[-1]}/({' '.join(option.words)})/"
+            for option in options[command]
+            if option.words
+        ]
+        names = " ".join(option.names[-1][2:] for option in options[command])
+        return " ".join(f"'{rule}'" for rule in (*first, *values, f"c/--/({names})/", "p/*/f/"))
+
+    first = f"p/1/({' '.join(commands)})/"
+    return (
+        "# tcsh completion for procession. To use it, source this file.\n"
+        f"complete procession {rules('run', first)}\n"
+        f"complete procession-torchrun {rules(TORCHRUNS)}\n"
+    )
 
 
 def _fish_quoted(text: str) -> str:

@@ -71,11 +71,9 @@ examples:
   procession run --engine slurm -n 8 train.py         in an allocation, on all its machines
   procession run --nnodes 2 --node-rank 1 --master-addr node0 --master-port 29500 -n 8 train.py
 """
-# What argparse, and so torchrun, takes for an abbreviation: names without a dash inside.
-SHORT_FORMS = ("--nnodes", "--standalone", "--role", "--module", "--redirects", "--tee")
-
 SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 STREAMS = ("0", "1", "2", "3")
+SHELLS = ("bash", "zsh", "fish", "tcsh")
 ENGINES = for_engines()
 SLURM, SSH, SLURM_OR_SSH = for_engines("slurm"), for_engines("ssh"), for_engines("slurm", "ssh")
 
@@ -105,7 +103,8 @@ RANKS = (
     Option(("--memory-limit",), "SIZE", "the most memory of each rank, for example 4G or 512M",
         read=readers.size, target="placement.memory_limit"),
     Option(("--virtual-local-rank",), "",
-        "LOCAL_RANK is 0 in each rank, and CUDA_VISIBLE_DEVICES names one GPU",
+        "LOCAL_RANK is 0 in each rank, and CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES, if it is "
+        "set) names one GPU",
         scope=BY_MACHINE, torchrun=True),
     Option(("--role",), "NAME", "what ranks find in ROLE_NAME (default: default)",
         target="node.role", torchrun=True),
@@ -116,6 +115,9 @@ RANKS = (
     Option(("--run-path",), "", "PROGRAM is a Python script, whatever it looks like",
         target="program.run_path", torchrun=True),
     Option(("--config",), "FILE", "read options from this TOML file, too"),
+    Option(("--print-completion",), "SHELL",
+        "print a script by which bash, zsh, fish or tcsh completes this command, and exit",
+        torchrun=True, words=SHELLS),
 )  # fmt: skip
 OUTPUT = (
     Option(("--log-dir",), "DIR",
@@ -143,6 +145,10 @@ OUTPUT = (
         "'' for nothing: lines of different ranks may then mix (default: '[{rank}] ', or nothing "
         "with one rank)",
         default="auto", empty="a value", target="logs.prefix"),
+    Option(("--log-line-prefix-template",), "TEMPLATE",
+        "the same as torchrun has it: ${role_name}, ${rank}, ${local_rank} and ${hostname} are "
+        "filled in",
+        target="logs.prefix", torchrun=True, variable="TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
     Option(("--logs-specs",), "NAME",
         "lay logs out by this entry point of the group torchrun.logs_specs",
         target="run.logs_specs", scope=BY_MACHINE, torchrun=True),

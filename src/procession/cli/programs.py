@@ -65,29 +65,28 @@ class Part(Value):
 
     def _chosen(self, rank: int) -> Program:
         word = self.words[0]
-        if self.run_path:
-            if not os.path.exists(_substituted(word, rank)):
-                raise SpecError(f"there is no script {_substituted(word, rank)!r}")
-            return Script(_substituted(word, rank))
-        if self.no_python:
-            return choose_program(word, [], module=False, no_python=True)
+        if self.no_python and not self.run_path:
+            return choose_program(word, module=False, no_python=True)
         word = _substituted(word, rank)
-        if self.only_python and not self.module:
+        if self.run_path or (self.only_python and not self.module):
             if not os.path.exists(word):
                 raise SpecError(f"there is no script {word!r}")
             return Script(word)
-        return choose_program(word, [], module=self.module, no_python=False)
+        return choose_program(word, module=self.module, no_python=False)
 
     def arguments(self, rank: int) -> tuple[str, ...]:
         """Give the arguments of a rank.
 
-        For Python programs, `$` is read as by torchrun. For commands, only ${local_rank} is
-        replaced, since a shell has other uses for `$$`.
+        Those of Python programs are read as by torchrun: `$$` is a dollar, and a `--` before the
+        first one is left out. For commands, only ${local_rank} is replaced, since a shell has other
+        uses for `$$`.
         """
-        if not any("$" in word for word in self.words[1:]):
-            return self.words[1:]
-        fill = _substituted if self.only_python or self._is_python(rank) else _with_rank
-        return tuple(fill(word, rank) for word in self.words[1:])
+        words = self.words[1:]
+        if words[:1] != ("--",) and not any("$" in word for word in words):
+            return words
+        if not (self.only_python or self._is_python(rank)):
+            return tuple(word.replace(f"${{{MACRO}}}", str(rank)) for word in words)
+        return tuple(_substituted(word, rank) for word in words[words[0] == "--" :])
 
     def _is_python(self, rank: int) -> bool:
         return bool(self.run_path or not isinstance(self._chosen(rank), Command))
@@ -196,10 +195,6 @@ def _substituted(word: str, rank: int) -> str:
     return Template(word).safe_substitute({MACRO: str(rank)})
 
 
-def _with_rank(word: str, rank: int) -> str:
-    return word.replace(f"${{{MACRO}}}", str(rank))
-
-
 def by_rank(parts: Sequence[Part], common: Mapping[str, str], local: int = 0) -> dict[str, Any]:
     """Give programs, arguments and environments as `make_spec` takes them. Raises SpecError.
 
@@ -219,22 +214,16 @@ def by_rank(parts: Sequence[Part], common: Mapping[str, str], local: int = 0) ->
     same = all(words == args[0] for words in args.values())
     if len({id(p) for p in programs.values()}) == 1 and same:
         program = programs[0]
-        whole: Program
         if isinstance(program, Command):
-            whole = Command((*program.argv, *args[0]))
-        elif isinstance(program, Script):
-            whole = Script(program.path, args[0])
-        else:
-            assert isinstance(program, Module)
-            whole = Module(program.name, args[0])
-        return {"program": whole, "env": env[0]}
+            return {"program": Command((*program.argv, *args[0])), "env": env[0]}
+        return {"program": program.__replace__(args=args[0]), "env": env[0]}
     return {"program": programs, "args": args, "env": env}
 
 
 # -- what PROGRAM is
 
 
-def choose_program(word: str, args: list[str], *, module: bool, no_python: bool) -> Program:
+def choose_program(word: str, *, module: bool, no_python: bool) -> Program:
     """Decide what PROGRAM is. Raises SpecError for what cannot be run.
 
     A path that exists is a script if it ends in .py, or is not executable, or is a directory or an
@@ -245,21 +234,21 @@ def choose_program(word: str, args: list[str], *, module: bool, no_python: bool)
         if problem:
             hint = f"; to run the file {word}, leave out -m" if os.path.isfile(word) else ""
             raise SpecError(problem + hint)
-        return Module(word, tuple(args))
+        return Module(word)
     if not no_python:
         if os.path.isdir(word):
             if not may_run(word):
                 raise SpecError(f"the directory {word!r} cannot be read (permission denied)")
             if not os.path.exists(os.path.join(word, "__main__.py")):
                 raise SpecError(f"{word!r} is a directory without a __main__.py")
-            return Script(word, tuple(args))
+            return Script(word)
         if word.endswith(".ipynb") and not may_run(word):
             raise SpecError(f"{word!r} is a notebook: jupyter nbconvert --to script makes a script")
         ends = word.endswith(SCRIPT_ENDINGS)
         if not ends and _is_foreign(word):
             raise SpecError(f"{word!r} is not executable; chmod +x it, or name its interpreter")
         if os.path.exists(word) and (ends or not may_run(word)):
-            return Script(word, tuple(args))
+            return Script(word)
         if ends:
             raise SpecError(f"there is no script {word!r}{_similar(word)}")
     if word and "/" not in word and not is_on_path(word):
@@ -268,7 +257,7 @@ def choose_program(word: str, args: list[str], *, module: bool, no_python: bool)
     problem = program_problem(word)
     if problem:
         raise SpecError(problem)
-    return Command((word, *args))
+    return Command((word,))
 
 
 def _is_foreign(path: str) -> bool:

@@ -15,7 +15,6 @@ from procession.cli.options import (
     EPILOG,
     OPTIONS,
     RUN,
-    SHORT_FORMS,
     TABLE,
     TORCHRUN,
     TORCHRUN_USAGE,
@@ -27,7 +26,7 @@ from procession.cli.readers import is_number
 from procession.cli.say import refuse
 from procession.cli.settings import Settings
 from procession.cli.sources import gather
-from procession.cli.words import Option, Parser
+from procession.cli.words import HELP, Option, Parser
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 # One of these is set where this command was started once per machine or rank; see `starters`.
 OF_STARTERS = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
-PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's
 ENGINE = "PROCESSION_ENGINE"
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
@@ -100,11 +98,10 @@ def make_parser(*, torchrun: bool = False, engine: Sequence[Option] = (), name: 
         prog,
         {**TABLE, f"engine {name}": engine} if engine else TABLE,
         hint=f"; see {prog} --help",
-        short_forms=SHORT_FORMS,
         usage=usage,
         description=DESCRIPTION,
         epilog=EPILOG,
-        shown=(lambda option: option.torchrun) if torchrun else None,
+        shown=(lambda option: option.torchrun or option is HELP) if torchrun else None,
     )
 
 
@@ -234,11 +231,11 @@ def _node(s: Settings, notes: list[str], torchrun: bool) -> Node:
 
 
 def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:
-    if not s.sets("logs") and PREFIX_TEMPLATE not in os.environ:
+    if not s.sets("logs"):
         return DEFAULT_LOGS
     from procession.cli.streams import read_logs
 
-    logs, said = read_logs(s, nproc, os.environ.get(PREFIX_TEMPLATE), torchrun=torchrun)
+    logs, said = read_logs(s, nproc, torchrun=torchrun)
     notes += said
     return logs
 
@@ -304,9 +301,9 @@ def _dealt(spec: Spec, s: Settings) -> Spec:
         "virtual_local_rank", "devices", "--devices gives each rank one device as number 0, too"
     )
     if s.flag("virtual_local_rank"):
-        from procession.devices import deal_unseen
+        from procession.devices import deal_virtual
 
-        return deal_unseen(spec, "cuda")
+        return deal_virtual(spec)
     if s.said("devices"):
         from procession.devices import deal
 

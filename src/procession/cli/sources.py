@@ -42,7 +42,7 @@ OTHERS = frozenset(
         "WARM_MOST", "WARM_MEMORY",
     )
 )  # fmt: skip
-NOT_ELSEWHERE = (HELP.key, "config")  # what a file cannot say
+NOT_ELSEWHERE = (HELP.key, "config", "print_completion")  # what a file cannot say
 TABLE = "tool.procession"
 # The ranks of sources, see `Settings.add`.
 RANKS = {OURS: 1, TORCHRUNS: 2}

@@ -12,13 +12,12 @@ from procession.values.policy import Logs, Std
 from procession.values.ranks import format_ranks, parse_ranks
 
 
-def read_logs(
-    s: Settings, nproc: int, template: str | None = None, *, torchrun: bool = False
-) -> tuple[Logs, list[str]]:
+def read_logs(s: Settings, nproc: int, *, torchrun: bool = False) -> tuple[Logs, list[str]]:
     """Read where output goes; also what is to be said about it. Each refusal names its option.
 
-    template: torchrun's of a prefix. Raises SpecError.
+    Raises SpecError.
     """
+    s.not_together("prefix", "log_line_prefix_template", "both say what stands before each line")
     directory = s.text("log_dir") or None
     if s.on_command_line("log_dir") and not directory and not torchrun:
         raise SpecError(f"{s.where('log_dir')} must name a directory, not ''")
@@ -36,7 +35,7 @@ def read_logs(
             ranks = _there(s, option, parse_ranks(s.text(option)), nproc, notes)
             Logs(ranks=ranks).check(nproc)
         option, word = "prefix", "prefix"
-        prefix = _prefix(s, template)
+        prefix = _prefix(s)
         Logs(prefix=prefix).check(nproc)
         option, word = "log_dir", "log directory"
         if directory == os.devnull:  # torchrun's word for no files at all
@@ -74,16 +73,19 @@ def _there(
     return [rank for rank in sorted(ranks) if rank < nproc]
 
 
-def _prefix(s: Settings, given: str | None) -> str:
-    if given is None or s.on_command_line("prefix"):
+def _prefix(s: Settings) -> str:
+    given = s.text("log_line_prefix_template")
+    if not given or s.on_command_line("prefix"):
         return s.text("prefix")
     from string import Template
 
     role = s.text("role") or os.environ.get("ROLE_NAME", "default")
-    fields = {"role_name": role, "rank": "\0rank\0", "local_rank": "\0local_rank\0"}
-    text = Template(given).safe_substitute(fields).replace("{", "{{").replace("}", "}}")
-    for name in ("rank", "local_rank"):
-        text = text.replace(f"\0{name}\0", f"{{{name}}}")
+    fields = {"rank": "rank", "local_rank": "local_rank", "hostname": "host"}
+    marked = {name: f"\0{field}\0" for name, field in fields.items()}
+    text = Template(given).safe_substitute(marked, role_name=role)
+    text = text.replace("{", "{{").replace("}", "}}")
+    for field in fields.values():
+        text = text.replace(f"\0{field}\0", f"{{{field}}}")
     return text
 
 

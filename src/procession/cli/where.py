@@ -38,6 +38,10 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
     prog = TORCHRUN if torchrun else RUN
     try:
         line = read_line(words, torchrun=torchrun)
+        if line.settings.on_command_line("print_completion"):
+            from procession.cli import completion
+
+            return completion.main([line.settings.text("print_completion")])
         engine = read_engine(line)
         request = make_request(line, engine)
         if request.dry:

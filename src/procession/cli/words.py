@@ -139,9 +139,9 @@ class Parser:
     """Reads the options of one command.
 
     table: the rows by their headings in the help. usage, description, epilog: for the help.
-    hint: what else to say about an unknown option that resembles none of ours. short_forms: options
-    that may be abbreviated as far as it is clear which is meant. shown: tells which options stand
-    in the help; None for all.
+    hint: what else to say about an unknown option that resembles none of ours. shown: tells which
+    options stand in the help, and may be abbreviated as far as it is clear which is meant, as
+    torchrun's may; None: all stand there, and none may be abbreviated.
 
     Options have dashes; torchrun's spellings with underscores are taken all the same.
     """
@@ -155,17 +155,20 @@ class Parser:
         description: str = "",
         epilog: str = "",
         hint: str = "",
-        short_forms: Sequence[str] = (),
         shown: Callable[[Option], bool] | None = None,
     ) -> None:
         self.prog = prog
         self._table: Table = table if isinstance(table, Mapping) else {"": table}
         self._usage, self._description, self._epilog = usage, description, epilog
         self._hint, self._shown = hint, shown
-        self._short_forms = short_forms
         rows = [HELP, *(option for rows in self._table.values() for option in rows)]
         self.options = {option.key: option for option in rows}
         self._named = {name: option for option in rows for name in option.names}
+
+    @property
+    def shown(self) -> list[Option]:
+        """The options that stand in the help."""
+        return [*filter(self._shown, self.options.values())]
 
     def read(self, words: Sequence[str]) -> tuple[Given, list[str]]:
         """Read our options; gives them, and all words from the first one that is no option.
@@ -243,10 +246,9 @@ class Parser:
     def find(self, name: str, written: str) -> Option:
         """Give the option of a name. written: the name as it was typed, for a refusal."""
         option = self._named.get(name)
-        if option is None and len(name) > len("--"):
-            meant = [known for known in self._named if known.startswith(name)]
-            if len(meant) == 1 and meant[0] in self._short_forms:
-                return self._named[meant[0]]
+        if option is None and self._shown and name.startswith("--"):
+            meant = [each for each in self.shown if each.names[-1].startswith(name)]
+            option = meant[0] if len(meant) == 1 else None
         if option is None:
             long = name if name.startswith("--") else f"-{written}"
             likely = near(long, self._named)

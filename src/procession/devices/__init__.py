@@ -127,31 +127,28 @@ def deal(
         by_hand = lists if any(n in own for n in lists) else ()
         known = {**found, "count": None} if by_hand else found
         inherited = {n: v for n, v in ours.items() if n not in by_hand}
-        dealt = _of_rank(kind, spec, rank, inherited, known)
+        dealt = _known(kind).environment(_seat(spec, rank, inherited, known))
         dealt = {n: v for n, v in dealt.items() if n not in by_hand}
         env.append({**common, **dealt, **own})
     return replace(spec, env=tuple(env))
 
 
-def deal_unseen(spec: Spec, kind: str, inherited: Mapping[str, str] = os.environ) -> Spec:
-    """Give each rank of a group its device without a look at what this machine has.
+def deal_virtual(spec: Spec, inherited: Mapping[str, str] = os.environ) -> Spec:
+    """Give each rank of a group its GPU as torchrun does, without a look at this machine.
 
     What `spec.env` names counts as inherited. Raises SpecError if too few devices are named.
     """
     env: list[Variables] = []
     for rank, own in enumerate(spec.env):
         found = {**inherited, **{n: v for n, v in own.items() if v is not None}}
-        env.append({**own, **_of_rank(kind, spec, rank, found, {})})
+        env.append({**own, **kinds.virtual(_seat(spec, rank, found, {}))})
     return replace(spec, env=tuple(env))
 
 
-def _of_rank(
-    kind: str, spec: Spec, rank: int, inherited: Mapping[str, str], known: Mapping[str, Any]
-) -> Variables:
-    """Give the variables of a rank of a group. known: see `_of_this_machine`."""
+def _seat(spec: Spec, rank: int, inherited: Mapping[str, str], known: Mapping[str, Any]) -> Seat:
+    """Give the seat of a rank of a group. known: see `_of_this_machine`."""
     node = spec.node
-    return environment(
-        kind,
+    return Seat(
         local_rank=node.local + rank,
         local_world_size=node.local_size(spec.nproc),
         rank=node.first(spec.nproc) + rank,
@@ -230,7 +227,7 @@ __all__ = [
     "Topology",
     "deal",
     "deal_shares",
-    "deal_unseen",
+    "deal_virtual",
     "detect",
     "environment",
 ]

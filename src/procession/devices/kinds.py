@@ -46,6 +46,13 @@ def _cuda(seat: Seat) -> Variables:
     return {CUDA: seat.device(CUDA), "LOCAL_RANK": "0"}
 
 
+def virtual(seat: Seat) -> Variables:
+    """Give the variables of torchrun's virtual local rank: ROCm reads HIP's before CUDA's."""
+    name = HIP if seat.given(HIP) else CUDA
+    device = seat.device(name)
+    return {CUDA: device, name: device, "LOCAL_RANK": "0"}
+
+
 def _rocm(seat: Seat) -> Variables:
     outer = seat.devices(ROCR)
     name = next((n for n in (HIP, CUDA) if n in seat.inherited), HIP)

@@ -36,6 +36,7 @@ from procession.values.policy import Stop
 
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 TIMER, HEALTH = "TORCHELASTIC_ENABLE_FILE_TIMER", "TORCHELASTIC_HEALTH_CHECK_PORT"
+SLEEP = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"
 AGENTS = "torch.distributed.elastic.agent.server.local_elastic_agent"
 LOOPBACK = "127.0.0.1"
 # What `rank_environment` has beyond torch's variables.
@@ -92,6 +93,8 @@ def why_not(torchs: Mapping[str, Any], config: Any, entrypoint: Any, health: Any
         return "it has a health check server, which asks torch's agent"
     if os.environ.get(TIMER) == "1":
         return f"{TIMER} asks for torch's watchdog"
+    if SLEEP in os.environ:
+        return f"{SLEEP} has torch's agent look for ranks in uninterruptible sleep"
     if getattr(config, "event_log_handler", "null") != "null" or config.metrics_cfg:
         return "it has a handler of torch's events or metrics"
     if getattr(config, "virtual_local_rank", False):
@@ -190,8 +193,9 @@ def make_context(
     envs = {rank: variables(place, rank, len(ranks), config.role) | hosted for rank in ranks}
     words = {rank: tuple(_substituted(arg, rank) for arg in args) for rank in ranks}
     template = getattr(config, "log_line_prefix_template", None)
+    fields = {"role_name": config.role, "hostname": os.uname().nodename}
     prefixes = template and {
-        rank: Template(template).safe_substitute(role_name=config.role, rank=rank, local_rank=rank)
+        rank: Template(template).safe_substitute(fields, rank=rank, local_rank=rank)
         for rank in ranks
     }
     common: dict[str, Any] = {

@@ -36,6 +36,7 @@ __all__ = [
     "start_processes",
 ]
 
+RAISED = (Outcome.RAISED, Outcome.INTERRUPTED)
 ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"  # ranks are started side by side in any case
 log = logging.getLogger(__name__)
 
@@ -253,10 +254,10 @@ def _error_of(group: Group, timeout: float | None) -> ProcessException | None:
     except GroupFailed as e:
         failed, ends = e, (*e.failures, *e.ended)
     # To leave by `os._exit(0)` before the function returned is a good end here.
-    bad = next((end for end in ends if end.outcome is Outcome.RAISED or not end.exit.ok), None)
+    bad = next((end for end in ends if end.outcome in RAISED or not end.exit.ok), None)
     if bad is None:
         return None
-    if bad.outcome is Outcome.RAISED:
+    if bad.outcome in RAISED:
         text = f"\n\n-- Process {bad.rank} terminated with the following error:\n{bad.traceback}"
         error = ProcessRaisedException(text, bad.rank, bad.pid or 0)
         if failed is not None and failed.cause is bad:
@@ -269,8 +270,6 @@ def _error_of(group: Group, timeout: float | None) -> ProcessException | None:
 
 def _exited(end: RankEnd) -> ProcessExitedException:
     code = end.exit.returncode if end.announced is None else end.announced
-    if end.outcome is Outcome.INTERRUPTED:  # however it went on from there
-        code = -signal.SIGINT
     if code is None:
         code = UNKNOWN_STATUS
     name = None

@@ -91,6 +91,13 @@ class ChildFailedError(Exception):
 
 
 def _described(number: int, rank: int, failure: ProcessFailure) -> str:
+    text = _traceback(failure.message)
+    if failure.exitcode < 0:
+        try:
+            handler = get_error_handler()
+            text = handler.maybe_enrich_signal_failure_message(text, failure.error_file)
+        except Exception:
+            logger.warning("the error handler could not add to the report", exc_info=True)
     by_signal = f"  ({failure.signal_name()})" if failure.signal_name() != NOT_AVAILABLE else ""
     facts = {
         "time": failure.timestamp_isoformat(),
@@ -98,7 +105,7 @@ def _described(number: int, rank: int, failure: ProcessFailure) -> str:
         "rank": f"{rank} (local_rank: {failure.local_rank})",
         "exitcode": f"{failure.exitcode} (pid: {failure.pid}){by_signal}",
         "error_file": failure.error_file,
-        "traceback": _traceback(failure.message).rstrip(),
+        "traceback": text.rstrip(),
     }
     lines = [f"{key:<10}: {value}".replace("\n", "\n  ") for key, value in facts.items()]
     return "\n".join([f"[{number}]:", *(f"  {line}" for line in lines)])
@@ -118,7 +125,8 @@ def record(
     """Have a program's main function write the exception that ends it to its error file.
 
     fn: the function; to be used once per process, on its outermost function. error_handler: by
-    default that of `get_error_handler`; its `initialize` is called before `fn`.
+    default that of `get_error_handler`. Before `fn` it gets the name of `fn` and its `initialize`
+    is called; its `record_success` is called after `fn` has returned.
 
     An exception is recorded and raised again; of a `ChildFailedError` the first failure's file is
     handed on. `sys.exit(0)` in `fn` makes it return None; other exits are neither recorded nor
@@ -128,9 +136,10 @@ def record(
 
     @functools.wraps(fn)
     def recorded(*args: _P.args, **kwargs: _P.kwargs) -> _R | None:
+        handler.set_entrypoint_fn_name(getattr(fn, "__qualname__", None))
         handler.initialize()
         try:
-            return fn(*args, **kwargs)
+            value = fn(*args, **kwargs)
         except SystemExit as e:
             if e.code == 0:
                 return None
@@ -139,6 +148,8 @@ def record(
             if not hand_on(e, handler):
                 handler.record_exception(e)
             raise
+        handler.record_success()
+        return value
 
     return recorded
 

@@ -27,12 +27,19 @@ logger = logging.getLogger(__name__)
 class ErrorHandler:
     """Writes to the file that `TORCHELASTIC_ERROR_FILE` names; without one, nothing is written.
 
-    To be subclassed: override `initialize` and `record_exception`.
+    To be subclassed: override `initialize`, `record_exception`, `record_success` and
+    `maybe_enrich_signal_failure_message`. `_fn_name` names the function that `record` decorates.
     """
+
+    _fn_name: str | None = None
 
     def _get_error_file_path(self) -> str | None:
         """Give the path of this process's error file; None or "": it has none."""
         return os.environ.get("TORCHELASTIC_ERROR_FILE")
+
+    def set_entrypoint_fn_name(self, fn_name: str | None) -> None:
+        """Keep the qualified name of the decorated function, None if the function has none."""
+        self._fn_name = fn_name
 
     def initialize(self) -> None:
         """Prepare this process: a crash in native code will print Python tracebacks to stderr.
@@ -55,6 +62,16 @@ class ErrorHandler:
         callstack = "".join(traceback.format_exception(type(e), e, e.__traceback__))
         with open(path, "w") as f:
             json.dump(error_file_data(f"{type(e).__name__}: {e}", callstack), f)
+
+    def record_success(self) -> None:
+        """Do nothing. `record` calls this after the decorated function has returned."""
+
+    def maybe_enrich_signal_failure_message(self, message: str, error_file: str) -> str:
+        """Return the message of a rank that a signal ended, as the report is to show it.
+
+        message: what is known. error_file: the path of the rank's error file, `<N/A>` without one.
+        """
+        return message
 
     def override_error_code_in_rootcause_data(
         self,

@@ -143,6 +143,7 @@ def terms_of_conf(conf: Mapping[str, str], where: str, *, static: bool) -> dict[
                 f"{where}: keep_alive_interval times keep_alive_max_attempt is the lease, and must "
                 f"be 1 second or more, not {found['lease']:g}"
             )
+    found.pop("", None)
     store = found.pop("store", "tcp")
     if store != "tcp":
         raise SpecError(
@@ -160,6 +161,10 @@ def _seconds(text: str, where: str) -> float:
     if not 0 < value < 1e7:
         raise SpecError(f"{where} must be seconds, more than 0, not {text!r}")
     return value
+
+
+def _seconds_or_0(text: str, where: str) -> float:
+    return _seconds(text, where) if text.strip("0.") else 0.0
 
 
 def _count(text: str, where: str) -> int:
@@ -194,6 +199,7 @@ C10D: dict[str, tuple[str, Reader]] = {
     "timeout": ("join", _seconds),
     "last_call_timeout": ("last_call", _seconds),
     "store_type": ("store", _text),
+    "cas_backoff_max_seconds": ("", _seconds_or_0),  # no effect: only the host writes
 }
 STATIC: dict[str, tuple[str, Reader]] = {
     **_BOTH,
@@ -201,7 +207,10 @@ STATIC: dict[str, tuple[str, Reader]] = {
     "apart": ("apart", _flag),
 }
 REFUSED = {
-    "heartbeat": "links have no round trips that could take too long; keep_alive_interval and "
-    "keep_alive_max_attempt say after which silence a machine is lost",
+    **dict.fromkeys(
+        ("heartbeat", "heartbeat_timeout"),
+        "links have no round trips that could take too long; keep_alive_interval and "
+        "keep_alive_max_attempt say after which silence a machine is lost",
+    ),
     "rank": "write --node-rank NUMBER",
 }
