@@ -1,6 +1,7 @@
 # make demo: set up, and train on real data with four ranks, twice: once well, once with a failure.
 # make test: set up, and run all tests.  See CONTRIBUTING.md for the rest.
-# make test-pythons: run the fast tests on the system's own Python, and on the newest one here
+# make test-pythons: run the fast tests on the system's own Python, and on the newest one here with
+#   the newest version of each dependency
 # make test-cluster: set up, and run the tests on real clusters (Debian: slurm-wlm munge iproute2
 #   openssh-server)
 # make docs: set up, build the documentation site into site/ (a broken link is an error), and look at
@@ -26,7 +27,7 @@ FRAMEWORKS_VENV ?= .venv-frameworks
 # The versions that docs/frameworks/ were measured with, and later ones.
 FRAMEWORKS := 'accelerate>=1.15,<2' 'transformers>=5.23,<6' 'lightning>=2.6,<3' 'torchx>=0.7,<0.8'
 # What depends on Python itself: processes, signals, pickles, interpreters that start and end.
-SYSTEM := end_launcher inherited interposed rank_environment rank_title result_pipe results smoke \
+SYSTEM := by_value end_launcher inherited interposed rank_environment rank_title result_pipe results smoke \
 	start_command start_function start_multiprocessing start_script tree
 FAST := tests/unit tests/control tests/faults tests/multiprocessing_face \
 	$(SYSTEM:%=tests/system/test_%.py)

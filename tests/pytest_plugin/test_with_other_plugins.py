@@ -197,3 +197,68 @@ def test_other_plugins(tmp_path):
     found = run(tmp_path, "-k", "slow", quiet=words)
     assert found.message("test_slow") == "the test had not ended after 1.5 s"
     assert os.listdir(os.environ["TMPDIR"]) == []
+
+
+def test_hypothesis_and_the_fixtures_of_ranks(tmp_path):
+    """It looks at the fixtures of a test in pytest's own process, too, where there are none."""
+    tests = """
+        import functools
+
+        import pytest
+        from hypothesis import HealthCheck, given, settings, strategies
+
+        pytestmark = pytest.mark.ranks(2)
+        few = settings(max_examples=5, database=None, deadline=None)
+        numbers = given(number=strategies.integers())
+
+        @few
+        @numbers
+        def test_plain(rank, number):
+            assert rank in (0, 1)
+
+        @pytest.mark.ranks(2, method="spawn")
+        @few
+        @numbers
+        def test_spawned(rank, number):
+            assert rank in (0, 1)
+
+        @pytest.mark.parametrize("x", [1])
+        @few
+        @numbers
+        def test_parametrized(rank, x, number):
+            assert (rank in (0, 1), x) == (True, 1)
+
+        class Test:
+            @few
+            @numbers
+            def test_method(self, rank, number):
+                assert rank in (0, 1)
+
+        @few
+        @numbers
+        def test_fails(rank, number):
+            assert rank == 0
+
+        @pytest.fixture
+        def resource(rank):
+            return rank
+
+        @few
+        @numbers
+        def test_function_scope(resource, number):
+            pass
+
+        @settings(few, suppress_health_check=[HealthCheck.function_scoped_fixture])
+        @numbers
+        def test_function_scope_allowed(resource, number):
+            assert resource in (0, 1)
+    """
+    found = run(tmp_path, test_a=tests)
+    failed = {"test_fails", "test_function_scope"}
+    assert found.outcomes == {
+        name: "failure" if name in failed else "passed"
+        for name in ("test_plain", "test_spawned", "test_parametrized[1]", "test_method",
+                     "test_function_scope_allowed", *failed)
+    }, found.text  # fmt: skip
+    assert "rank 1 of 2" in found.message("test_fails")
+    assert "uses a function-scoped fixture 'resource'" in found.part("test_function_scope")

@@ -9,7 +9,6 @@ what cannot be found by name then, lambdas and scripts without a guard for two, 
 
 from __future__ import annotations
 
-import ast
 import multiprocessing
 import multiprocessing.process
 import multiprocessing.spawn
@@ -25,6 +24,7 @@ from procession.values.errors import SpecError
 from procession.values.program import Function, Module, Script
 from procession.values.spec import Spec, make_spec
 from procession.worker import process as worker
+from procession.worker.program import guarded
 
 Process = multiprocessing.process.BaseProcess
 
@@ -72,7 +72,8 @@ def begin_processes(
             **options,
         )
 
-    if not fork and _main_is_guarded():
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not fork and guarded(path or "") is not None:
         again = {i: (worker.Again(me, how, fn, args[i]),) for i, me in enumerate(identities)}
         try:
             return begin(spec(Function(worker.call, _main_of(identities[0])), again), output)
@@ -105,15 +106,3 @@ def _main_of(identity: worker.Identity) -> Script | Module | None:
     preparation = identity["preparation"]
     path, name = (preparation.get(f"init_main_from_{how}") for how in ("path", "name"))
     return Script(path) if path else Module(name) if name else None
-
-
-def _main_is_guarded() -> bool:
-    """Tell whether the main module can be imported again: its start stands under a `__name__`."""
-    path = getattr(sys.modules.get("__main__"), "__file__", None)
-    try:
-        with open(path or "", "rb") as f:
-            tree = ast.parse(f.read())
-    except (OSError, ValueError, SyntaxError):
-        return False
-    tests = [ast.walk(node.test) for node in tree.body if isinstance(node, ast.If)]
-    return any(isinstance(n, ast.Name) and n.id == "__name__" for test in tests for n in test)

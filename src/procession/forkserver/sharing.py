@@ -96,7 +96,7 @@ def _loaded(common: dict[str, Any], job: dict[str, Any], fds: list[int]) -> shar
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
     try:
-        program.fresh_main()
+        program.main_of(*described.get("main", (None, None)))
         if common["call"] is None:
             sys.argv[:] = described["sys_argv"]
             program.know_sources(described["sources"])

@@ -1,9 +1,9 @@
 """How functions and arguments are pickled for ranks: by reference if that can be, else by value.
 
-Theory of operation. What can be found by name in another interpreter is pickled by reference, which
-is fast; as soon as anything of `__main__` or a lambda, closure or local class turns up, all of it
-goes by value, through cloudpickle. Both paths honour the reducers that libraries register with
-`multiprocessing` (queues, locks, shared memory, torch's tensors), and both are run as
+Theory of operation. What can be found by name in another interpreter (`worker.byvalue` has the
+rule) is pickled by reference, which is fast; as soon as anything else turns up, cloudpickle pickles
+it all, and by value what cannot be found by name. Both paths honour the reducers that libraries
+register with `multiprocessing` (queues, locks, shared memory, torch's tensors), and both are run as
 `multiprocessing` runs them, "while spawning": a descriptor that such an object needs is then noted
 here, and travels to the rank beside the pickle.
 """
@@ -16,16 +16,19 @@ import os
 import pickle
 import sys
 from collections import ChainMap
-from types import FunctionType
+from threading import RLock
 
 from procession.prepare.named import Named
 from procession.values.base import cast
 from procession.values.errors import SpecError
+from procession.worker import byvalue
 from procession.worker.inherit import InheritedFd, refuse_fork_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
+
+_registry = RLock()  # cloudpickle has one list of the modules that go by value
 
 
 class _ByValue(Exception):
@@ -88,16 +91,27 @@ def _dump_any(thing: Any, named: Named) -> bytes:
         pass  # what cannot go by value either fails below, and says why
     import cloudpickle
 
-    class ByValue(cloudpickle.Pickler):
-        dispatch_table: Any = ChainMap(_reducers(), cast("Any", cloudpickle.Pickler).dispatch_table)
+    library: Any = cloudpickle
+    sent = {"__main__"}  # modules whose classes and functions go by value
 
+    class ByValue(byvalue.pickler(library, _reducers())):
         def reducer_override(self, obj: Any) -> Any:
             refuse_fork_lock(obj)
             named.note(obj)
-            return cast("Any", super()).reducer_override(obj)
+            module = byvalue.module_of(obj)
+            if module in sys.modules and module not in sent and not byvalue.goes_by_name(obj):
+                sent.add(module)
+                library.register_pickle_by_value(sys.modules[module])
+            return library.Pickler.reducer_override(self, obj)
 
     buffer = io.BytesIO()
-    cast("Any", ByValue(buffer, protocol=5)).dump(thing)
+    with _registry:
+        before: set[str] = library.list_registry_pickle_by_value()
+        try:
+            ByValue(buffer, protocol=5).dump(thing)
+        finally:
+            for name in sent & library.list_registry_pickle_by_value() - before:
+                library.unregister_pickle_by_value(sys.modules[name])
     return buffer.getvalue()
 
 
@@ -116,7 +130,7 @@ class _ByReference(pickle.Pickler):
         self.dispatch_table = ChainMap(_reducers(), copyreg.dispatch_table)
 
     def reducer_override(self, obj: Any, /) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        if isinstance(obj, (type, FunctionType)) and obj.__module__ in ("__main__", None):
+        if not byvalue.goes_by_name(obj):
             raise _ByValue
         refuse_fork_lock(obj)
         self._named.note(obj)

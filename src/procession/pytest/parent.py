@@ -74,7 +74,7 @@ class Parent:
         if self._config.getoption("--ranks-template"):
             spawned.begin(self._stem.process)
         for item in marked:
-            item.setup = _nothing
+            item.setup = partial(_set_up, item)
             item.runtest = partial(self._run, item)
             item.teardown = partial(self._tear_down, item)
 
@@ -350,5 +350,9 @@ class Parent:
             os.close(self._terminal.pop())
 
 
-def _nothing() -> None:
-    pass
+def _set_up(item: Any) -> None:
+    """Make no fixture here. A plugin that asks for one, as Hypothesis does, gets its definition."""
+    request = getattr(item, "_request", None)
+    if request:
+        found = request._arg2fixturedefs
+        request._get_active_fixturedef = lambda name: found[name][-1]  # pyright: ignore

@@ -8,6 +8,7 @@ included, only this part of the description is missing.
 from __future__ import annotations
 
 import binascii
+import io
 import json
 import os
 import pickle
@@ -15,6 +16,7 @@ import sys
 import time
 import traceback
 
+from procession.worker import byvalue
 from procession.worker.frames import LARGEST_ERROR
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -55,7 +57,9 @@ def encode_value(value: object) -> bytes:
         cloudpickle = sys.modules.get("cloudpickle")
         if cloudpickle is None:
             raise
-        return cloudpickle.dumps(value, protocol=5)
+        buffer = io.BytesIO()
+        byvalue.pickler(cloudpickle, {})(buffer, protocol=5).dump(value)
+        return buffer.getvalue()
 
 
 def type_name(cls: type) -> str:

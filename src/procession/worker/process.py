@@ -49,11 +49,14 @@ class Again:
     def __reduce__(self) -> Any:
         from multiprocessing.reduction import ForkingPickler
 
+        from procession.worker.byvalue import MAIN, goes_by_name, module_of
         from procession.worker.inherit import refuse_fork_lock
 
         class Pickler(ForkingPickler):
             def reducer_override(self, obj: Any, /) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
                 refuse_fork_lock(obj)
+                if module_of(obj) not in MAIN and not goes_by_name(obj):
+                    raise TypeError(f"{obj!r} goes by value")
                 return NotImplemented
 
         body = Pickler.dumps((self.how, self.func, self.args))
