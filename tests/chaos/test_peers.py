@@ -137,7 +137,7 @@ def test_what_another_launcher_leaves_is_seen_and_ended():
     if "not here: " in done.stdout:
         pytest.skip(done.stdout.strip())
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "after 10 s: children of ranks: 1" in done.stdout  # and a fixture sees that none is there now
+    assert "after 10 s: children of ranks: 1" in done.stdout  # a fixture sees that it is gone
 
 
 def test_a_launcher_that_is_not_installed_is_left_out(tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from procession.cli import adopt, doctor, explain, manifest
+from procession.cli import adopt, doctor, explain
 from procession.cli.commands import COMMANDS, STEERING
 from procession.cli.request import make_parser
 from procession.cli.say import say
@@ -21,8 +21,6 @@ HELP = ("-h", "--help")
 REST = {
     "run": " \\\n                    '*::word:_normal'",
     "adopt": " \\\n                    '*::word:_normal'",
-    "manifest": f" \\\n                    '1:where:({' '.join(manifest.WHERE)})' "
-    "'*::word:_normal'",
 }
 FILES, DIRECTORIES = "FILE", "DIR"  # metavars
 
@@ -45,7 +43,7 @@ _procession() {{
                 last=$option
                 if [[ ${{COMP_WORDS[at + 1]}} == = ]]; then ((at += 1)); fi
                 ((at += 1)) ;;
-            *:-* | manifest:kubernetes) ;;
+            *:-*) ;;
             *) _procession_program $at; return ;;
         esac
         ((at += 1))
@@ -63,7 +61,6 @@ _procession() {{
         run:*|adopt:*) COMPREPLY=($(compgen -c -- "$word") $(compgen -f -- "$word")) ;;
         logs:*|attach:*|stop:*|report:*|stacks:*)
             COMPREPLY=($(compgen -W "$(_procession_runs) last" -- "$word")) ;;
-        manifest:*) COMPREPLY=($(compgen -W {places} -- "$word")) ;;
         completion:*) COMPREPLY=($(compgen -W {shells} -- "$word")) ;;
     esac
 }}
@@ -119,7 +116,7 @@ def main(words: list[str]) -> int:
 def parsers() -> dict[str, Parser]:
     """Make the parsers of the commands that have options."""
     steer = {n: import_module(f"procession.cli.steer.{n}").PARSER for n in STEERING}
-    others = {"manifest": manifest.PARSER, "doctor": doctor.PARSER, "explain": explain.PARSER}
+    others = {"doctor": doctor.PARSER, "explain": explain.PARSER}
     return {"run": make_parser(), "adopt": adopt.PARSER, **steer, **others}
 
 
@@ -157,7 +154,6 @@ def _bash(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
         takes_value="|".join(takes),
         values="\n".join(values),
         options="\n".join(lines),
-        places=_quoted(" ".join(manifest.WHERE)),
         shells=_quoted(" ".join(SHELLS)),
     )
 
@@ -207,8 +203,6 @@ def _fish(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
             if option.words:
                 words += ["-a", _fish_quoted(" ".join(option.words))]
             lines.append(" ".join([*words, "-d", _fish_quoted(option.help)]))
-    seen = "'__fish_seen_subcommand_from manifest'"
-    lines.append(f"complete -c procession -n {seen} -f -a '{' '.join(manifest.WHERE)}'")
     shells = " ".join(SHELLS)
     seen = "'__fish_seen_subcommand_from completion'"
     lines.append(f"complete -c procession -n {seen} -f -a '{shells}'")
