@@ -14,8 +14,6 @@
 # make chaos: faults by the hundred, also under other launchers, and their tables in
 #   docs/reliability.md; CHAOS=row one row, CHAOS=peers the other launchers, CHAOS_TRIALS=full;
 #   all of it: .venv/bin/python -m chaos --help
-# make chaos-matrix: a few launches and `procession doctor` in each environment that can be made
-#   here, and their table docs/matrix.md; CELL=name one of them; all in chaos/matrix/
 # make fuzz SECONDS=600: every parser for so long, with whatever may come
 
 PYTHON ?= python3
@@ -34,7 +32,7 @@ FAST := tests/unit tests/control tests/faults tests/multiprocessing_face \
 
 .DELETE_ON_ERROR:
 .PHONY: demo test test-pythons test-cluster test-frameworks test-package bench bench-frameworks \
-	chaos chaos-matrix fuzz lint format docs lock clean
+	chaos fuzz lint format docs lock clean
 
 demo: $(VENV)/.demo
 	$(BIN)/procession run -n 4 examples/digits.py
@@ -66,11 +64,8 @@ bench-frameworks: $(FRAMEWORKS_VENV)/.frameworks
 
 # Other launchers are set up when rows of theirs are to run: with all rows, or CHAOS=peers...
 PEERS := $(if $(CHAOS),$(filter peers%,$(CHAOS)),peers)
-chaos: $(VENV)/.test $(if $(PEERS),$(BENCH_VENV)/.peers)
+chaos: $(VENV)/.test $(if $(PEERS),$(BENCH_VENV)/.bench)
 	$(BIN)/python -m chaos --write
-
-chaos-matrix: $(VENV)/.test
-	$(BIN)/python -m chaos.matrix --write
 
 SECONDS ?= 60
 fuzz: $(VENV)/.test
@@ -152,14 +147,6 @@ $(BENCH_VENV)/.bench: pyproject.toml
 	$(PYTHON) -m venv $(BENCH_VENV)
 	.ci/install $(BENCH_VENV)/bin/python test -e '.[examples]' torch==2.13.0 pytest pytest-timeout \
 		expecttest
-	@touch $@
-
-# Launchers that only `make chaos` runs. One that cannot be installed is left out.
-$(BENCH_VENV)/.peers: $(BENCH_VENV)/.bench
-	for each in accelerate==1.15.0 loky==3.7.0 honcho==2.0.0; do \
-		$(BENCH_VENV)/bin/python -m pip install --quiet "$$each" \
-			|| echo "no $$each here: its rows will be left out"; \
-	done
 	@touch $@
 
 # After the tests have passed with newer versions: PYTHON's newest, in environments made anew.

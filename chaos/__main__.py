@@ -23,7 +23,6 @@ CHAOS_TRIALS    how many trials of each row; full: as many as the third column s
 CHAOS_SEED      the seed of the only trial: one that failed, again
 CHAOS_SHORT=1   the few trials that the tests make
 CHAOS_SLOW      times may be so many times as long, where the machine does other things, too (1)
-CHAOS_SOAK      how much of its full work the row soak does (0.1; with CHAOS_TRIALS=full 1)
 CHAOS_PEERS     the interpreter whose environment has the other launchers (.venv-bench/bin/python)
 
 --write         keep the results in chaos/results.json, and write the tables of docs/reliability.md
@@ -56,8 +55,6 @@ def main() -> int:
     if writes and (why := why_not_writable()):
         print(f"nothing is run: {why}", file=sys.stderr)
         return 2
-    if writes:
-        os.environ["CHAOS_KEEPS"] = "1"  # for rows that keep more than their figures
     signal.signal(signal.SIGTERM, _ended)
     try:
         with guarded():

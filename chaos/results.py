@@ -14,7 +14,6 @@ from chaos.rows import NAMES, row_of
 from chaos.runner import Told
 
 RESULTS = Path(__file__).with_name("results.json")
-SOAK = Path(__file__).with_name("soak.json")  # written by its row
 PAGE = Path(__file__).parent.parent / "docs" / "reliability.md"
 HEAD = "| fault | trials | must hold | held | measured |\n|---|---|---|---|---|\n"
 
@@ -23,7 +22,6 @@ def keep(name: str, told: Told, seed: int, day: str) -> None:
     """Keep the results of a row, instead of those that it had."""
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results[name] = {
-        "fault": row_of(name).fault,  # as it was then: the soak says how much it does
         "trials": told.trials,
         "failed": len(told.failed),
         "problems": told.problems,
@@ -70,8 +68,7 @@ def table(results: dict[str, Any]) -> str:
         measured += [f"{what}: {number}" for what, number in result["counts"].items()]
         held = result["trials"] - result["failed"]
         text = "all" if held == result["trials"] and not result["problems"] else f"**{held}**"
-        fault = result.get("fault", row.fault)
-        rows += f"| {fault} (`{name}`) | {result['trials']:,} | {row.holds} | {text} "
+        rows += f"| {row.fault} (`{name}`) | {result['trials']:,} | {row.holds} | {text} "
         rows += f"| {'; '.join(measured)} |\n"
     most = max(machines.values(), key=len, default=list[str]())
     where = [
@@ -83,27 +80,6 @@ def table(results: dict[str, Any]) -> str:
 
 def _listed(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def soak_table(told: dict[str, Any]) -> str:
-    """Give what a launcher had at five moments of its long work, as Markdown. told: by its row."""
-    work = {kind: round(full * told["scale"]) for kind, full in told["work"].items()}
-    names = {
-        "groups": f"{work['groups']:,} groups, one after the other",
-        "restarts": f"{work['restarts']:,} restarts of one group, with `--tee`",
-        "logs": f"{work['logs'] / 1000:g} GB of output on the console",
-    }
-    rows = ""
-    for kind, looks in told["looks"].items():
-        chosen = [looks[round(part * (len(looks) - 1) / 4)] for part in range(5)]
-        cells = [
-            f"{look['memory'] / 1024:.1f} MB, {look['descriptors']}, {look['threads']}"
-            for look in chosen
-        ]
-        rows += f"| {names[kind]} | {' | '.join(cells)} |\n"
-    what = "its memory, descriptors, threads"
-    head = f"| {what} | at first | after 25 % | 50 % | 75 % | at the end |\n"
-    return f"{head}|---|---|---|---|---|---|\n{rows}"
 
 
 def why_not_writable() -> str:
@@ -118,8 +94,6 @@ def write() -> None:
     """Write the tables between their markers."""
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     page = _between(PAGE.read_text(), "chaos", table(results))
-    if SOAK.exists():
-        page = _between(page, "soak", soak_table(json.loads(SOAK.read_text())))
     PAGE.write_text(_between(page, "peers", tables(results)))
 
 

@@ -17,11 +17,6 @@ PEERS = (
     "procession",
     "torchrun",
     "mp_spawn",
-    "accelerate",
-    "loky",
-    "honcho",
-    "mpirun",
-    "srun",
 )
 
 

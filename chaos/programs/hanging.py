@@ -11,7 +11,7 @@ from pathlib import Path
 
 from chaos import frozen
 
-KINDS = ("a lock", "the GIL, held in C", "SIGSTOP", "a disk", "a frozen file system")
+KINDS = ("a lock", "the GIL, held in C", "SIGSTOP", "a frozen file system")
 PLACES = KINDS[:2]  # those that show by where the rank is, and not by the state of its process
 STEPS = 10
 
@@ -46,10 +46,6 @@ def _hang(place: str, kind: str) -> None:
         lock.acquire()
     elif kind == "SIGSTOP":
         os.kill(os.getpid(), signal.SIGSTOP)
-    elif kind == "a disk":
-        Path(place, "command").write_text("hang")
-        with open(f"{place}/disk/data", "wb", buffering=0) as f:
-            f.write(b"x")
     elif kind == "a frozen file system":
         with open(f"{place}/disk/data", "wb", buffering=0) as f:
             frozen.freeze(Path(place, "disk"))

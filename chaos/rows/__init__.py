@@ -11,23 +11,12 @@ NAMES = (
     "two_failures",
     "launcher_killed",
     "forkserver_killed",
-    "both_killed",
-    "error_files",
     "output",
-    "disk",
-    "shortages",
-    "executables",
-    "clocks",
-    "many",
     "hangs",
     "nodes",
     "slurm",
-    "clients",
     "templates",
-    "soak",
     "signals",
-    "unruly",
-    "tests_in_ranks",
 )
 
 

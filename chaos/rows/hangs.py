@@ -1,7 +1,4 @@
-"""A rank hangs: at a lock, in C with the GIL held, stopped, or in a write that does not return.
-
-That is one to a disk that does not answer, or to a file system that was frozen.
-"""
+"""A rank hangs: at a lock, in C with the GIL held, stopped, or in a write to a frozen disk."""
 
 from __future__ import annotations
 
@@ -12,27 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import procession
-from chaos import frozen, fuse
+from chaos import frozen
 from chaos.programs import hanging
 from chaos.row import SLOW, Row, Trial
 from chaos.runner import ROOT
 
 GRACE = 0.2
+FROZEN = "a frozen file system"
 LIMIT = 0.5 * SLOW  # seconds
 SAID = {
     "a lock": r"(is|waits) in ",
     "the GIL, held in C": r"(is|waits) in ",
     "SIGSTOP": r"is stopped \(as by SIGSTOP",
-    "a disk": r"is in uninterruptible sleep",
-    "a frozen file system": r"is in uninterruptible sleep",
+    FROZEN: r"is in uninterruptible sleep",
 }
 
 
 def strike(trial: Trial) -> None:
     """Run a group of which one rank hangs, and look at what is said of it."""
     chance, work = trial.chance, trial.place / "work"
-    to_be_had = {"a disk": fuse.possible, "a frozen file system": frozen.possible}
-    kinds = [kind for kind in hanging.KINDS if to_be_had.get(kind, lambda: True)()]
+    kinds = [kind for kind in hanging.KINDS if kind != FROZEN or frozen.possible()]
     kind, nproc = chance.choice(kinds), chance.randrange(2, 6)
     loser, by = chance.randrange(nproc), chance.choice(("beats", "silence"))
     if kind in hanging.PLACES:
@@ -52,16 +48,10 @@ def strike(trial: Trial) -> None:
         if event.kind == "hung":
             noticed.append(time.monotonic())
         elif event.kind == "stop_sent":  # after the stacks and states were taken
-            (work / "command").write_text("")  # so that the rank in the disk can be ended
-            frozen.thaw(disk)
+            frozen.thaw(disk)  # so that the rank in the write can be ended
 
     hang = procession.Hang(timeout=LIMIT) if by == "beats" else procession.Hang(silence=LIMIT)
-    around = contextlib.nullcontext()
-    if kind == "a disk":
-        around = fuse.mounted(disk, work / "command")
-    elif kind == "a frozen file system":
-        around = frozen.mounted(disk)
-    with around:
+    with frozen.mounted(disk) if kind == FROZEN else contextlib.nullcontext():
         try:
             procession.run(
                 hanging.work,
@@ -109,8 +99,7 @@ def _judge(trial: Trial, failed: Any, kind: str, loser: int, nproc: int) -> None
 
 ROW = Row(
     fault="a rank of 2 to 5 hangs: at a lock, in C with the GIL held, by SIGSTOP, in a write "
-    "to a disk that does not answer or to a file system that is frozen (fsfreeze); the others go "
-    "on or wait for it",
+    "to a file system that is frozen (fsfreeze); the others go on or wait for it",
     holds="that rank is named; noticed within the limit + 1 s; a stack or state of each rank",
     full=500,
     trials=84,

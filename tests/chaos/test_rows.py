@@ -13,7 +13,6 @@ from support import marked, run_python, until
 
 ROOT = Path(__file__).parent.parent.parent
 LIMITS = {
-    "tests_in_ranks": 240,  # a session of 24 tests, some in fresh interpreters
     "slurm": 150,  # a cluster starts
 }
 

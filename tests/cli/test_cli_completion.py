@@ -60,9 +60,6 @@ def test_options(offered):
     assert offered("run", "-n", "2", "--log") == logs
     assert offered("doctor", "--") == ["--help", "--json"]
     assert offered("doctor", "--nproc") == []
-    assert offered("manifest", "") == ["kubernetes"]
-    assert offered("manifest", "kubernetes", "--im") == ["--image", "--image-pull-secret"]
-    assert offered("manifest", "kubernetes", "--kind", "job") == ["jobset", "job"]
 
 
 def test_every_option_is_offered(offered):

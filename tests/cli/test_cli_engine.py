@@ -1,6 +1,7 @@
 """What of --engine is decided before any engine is asked: what goes together, what is missing."""
 
 import os
+import shlex
 
 import pytest
 
@@ -24,11 +25,9 @@ def script(tmp_path, monkeypatch):
         ),
         (["--lease", "5"], "--lease needs --engine"),
         (["--max-node-losses", "1"], "--max-node-losses needs --engine"),
-        (["--time", "10"], "--time needs --engine"),
-        (["--engine", "ray", "--partition", "x"], "--partition is for --engine slurm"),
         (
             ["--engine", "ray", "--engine-options", "x"],
-            "--engine-options is for --engine slurm or ssh",
+            "--engine-options is for --engine ssh",
         ),
         (["--engine", "slurm", "--hosts", "h1"], "--hosts is for --engine ssh"),
         (["--hosts", "h1"], "--hosts needs --engine"),
@@ -57,35 +56,21 @@ def test_refused_in_one_line(script, words, said):
     assert said in line
 
 
-def test_without_slurm(script):
-    done = run("--engine", "slurm", script, env={**os.environ, "PATH": "/nowhere"})
+def test_outside_an_allocation_the_line_that_sends_a_job_is_told(script):
+    words = ["--engine", "slurm", "--nnodes", "2", "-n", "2", "--cpus-per-rank", "1", str(script)]
+    done = run(*words)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "sbatch" in line
-    assert "slurm" in line.lower()
+    sent = shlex.split(line.partition("to send a job: ")[2].removesuffix(" [P202]"))
+    assert sent[:4] == ["sbatch", "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=1"]
+    assert sent[-2:] == ["--wrap", f"exec procession run {shlex.join(words)}"]
 
 
-def test_in_an_allocation_options_of_a_job_that_is_sent_are_refused(script):
-    around = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"}
-    done = run("--engine", "slurm", "--time", "10", script, env=around)
-    assert done.returncode == 2
-    assert "--time is for a job that is sent: this is in an allocation" in done.stderr
-    done = run("--engine", "slurm", "--nnodes", "3", script, env={**around, "PATH": "/nowhere"})
+def test_more_nodes_than_the_allocation_has(script):
+    around = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "PATH": "/nowhere"}
+    done = run("--engine", "slurm", "--nnodes", "3", script, env={**os.environ, **around})
     assert done.returncode == 2
     assert "3 nodes are asked for, but the allocation (job 7) has 2" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--json"], "a job that is sent has one file for all its output"),
-        (["--engine-options", "'x"], 'are no words of a shell (No closing quotation): "\'x"'),
-    ],
-)
-def test_of_a_job_that_is_sent(script, words, said):
-    done = run("--engine", "slurm", *words, script)
-    assert done.returncode == 2
-    assert said in done.stderr
 
 
 def test_no_engine_at_all(script):

@@ -95,9 +95,9 @@ STEP = {
     [
         (["-n", "2"], {}),
         (["--detach"], {"PROCESSION_TOLD": "9 x"}),
-        (["--engine", "slurm", "--nnodes", "2", "--time", "5"], {}),
+        (["--engine", "slurm", "--nnodes", "2"], {}),
         (["--engine", "slurm"], STEP),
-        (["--engine", "ssh", "--hosts", "a,b"], {"PROCESSION_SENT": "1"}),
+        (["--engine", "ssh", "--hosts", "a,b"], {}),
     ],
 )
 def test_reading_starts_and_changes_nothing(here, monkeypatch, words, env):
@@ -133,7 +133,7 @@ def test_settings_that_need_another_option_are_left_out_with_a_note(here, monkey
 
 
 def test_a_dry_run_says_where_options_come_from(here, monkeypatch):
-    write(here / "pyproject.toml", "[tool.procession]\nstatus = 9\npartition = 'gpu'")
+    write(here / "pyproject.toml", "[tool.procession]\nstatus = 9\nlease = 5")
     monkeypatch.setenv("PROCESSION_TEE", "3")
     monkeypatch.setenv("PROCESSION_LOG_DIR", "https://me:hush1@there")
     done = run("--dry-run", "--nice", "1", "true")
@@ -142,7 +142,7 @@ def test_a_dry_run_says_where_options_come_from(here, monkeypatch):
         assert part in line
     assert "--nice" not in line
     assert "hush1" not in line
-    assert "partition in pyproject.toml is left out: it needs --engine" in done.stderr
+    assert "lease in pyproject.toml is left out: it needs --engine" in done.stderr
 
 
 def test_an_empty_variable_puts_an_option_back_to_its_default(here, monkeypatch):

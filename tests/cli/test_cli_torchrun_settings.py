@@ -183,7 +183,7 @@ def test_without_a_table_no_file_is_parsed(here):
 @pytest.mark.parametrize(
     ("text", "words", "left_out"),
     [
-        ("partition = 'gpu'", [], "partition in pyproject.toml is left out: it needs --engine"),
+        ("lease = 5", [], "lease in pyproject.toml is left out: it needs --engine"),
         ("lease = 9", [], "lease in pyproject.toml is left out: it needs --engine"),
         ("nnodes = 2\nnode-rank = 0", ["--standalone"], "nnodes in pyproject.toml is left out"),
         ("live = true", ["--json"], "live in pyproject.toml is left out: it does not go with"),
@@ -216,11 +216,11 @@ def test_settings_of_other_runs_are_left_out_with_a_note(here, text, words, left
 
 
 def test_a_variable_of_other_runs_is_left_out_with_a_note(here, monkeypatch):
-    monkeypatch.setenv("PROCESSION_PARTITION", "gpu")
+    monkeypatch.setenv("PROCESSION_LEASE", "5")
     done = run("see.py")
     assert (done.returncode, done.stdout) == (0, "1 default - -\n")
-    assert "PROCESSION_PARTITION is left out: it needs --engine" in done.stderr
-    assert run("--partition", "gpu", "see.py").returncode == 2
+    assert "PROCESSION_LEASE is left out: it needs --engine" in done.stderr
+    assert run("--lease", "5", "see.py").returncode == 2
 
 
 BINDINGS = ("PROCESSION_NUMA_BINDING", "PROCESSION_CPUS_PER_RANK")

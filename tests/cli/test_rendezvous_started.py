@@ -236,7 +236,6 @@ def test_tasks_without_a_secret_say_once_who_may_join(tmp_path):
          "srun started 2 tasks on a node, but one is enough"),
         (["--nnodes", 3], {}, "3 nodes are asked for, but srun has started 2 tasks"),
         (["--spare-nodes", 1], {}, "--spare-nodes is for machines that procession asks for: here"),
-        (["--engine", "slurm", "--time", "5"], {}, "--time is for a job that is sent"),
         (["--rdzv-conf", "munge=1"], {}, "munge=1 does not go with a secret"),
         (["--rdzv-conf", "munge=1"], {"PROCESSION_JOB_KEY": "", "PATH": "/nowhere"},
          "munge is not on the PATH: launchers need it to trust each other by MUNGE"),

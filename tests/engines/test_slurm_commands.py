@@ -1,16 +1,11 @@
 """Slurm's command lines, and what srun says."""
 
-import os
-import subprocess
-import sys
+import shlex
 
 import pytest
 
-from seams.jobs import EngineError
 from seams.slurm import (
-    Needs,
-    batch_command,
-    batch_script,
+    batch_line,
     read_ends,
     read_facts,
     read_line,
@@ -18,7 +13,6 @@ from seams.slurm import (
     step_command,
     step_environment,
 )
-from support import write
 
 
 def test_a_step_has_one_task_on_each_node():
@@ -69,55 +63,13 @@ def test_lines_of_tasks():
     assert read_line("srun: error: 3: no") == (None, "srun: error: 3: no")
 
 
-def test_a_batch_script_is_the_command():
-    script, hidden = batch_script(["run", "it's", "$HOME"])
-    assert script == "#!/bin/sh\nexec run 'it'\"'\"'s' '$HOME'\n"
-    assert hidden == {}
-
-
-def test_a_batch_script_has_no_secrets_and_its_command_no_other_variables(tmp_path):
-    see = "import os, sys; print(sys.argv[1:], [n for n in os.environ if 'WORD' in n])"
-    words = ["--api-key", "it's $X1", "--auth=Bearer", "X1", "url=redis://:X1@h", "-x", "A=b c"]
-    script, hidden = batch_script([sys.executable, "-c", see, *words])
-    assert "X1" not in script
-    path = write(tmp_path / "script", script)
-    done = subprocess.run(
-        ["sh", path], env={**os.environ, **hidden}, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{words} []\n"
-    done = subprocess.run(["sh", path], capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "--export" in done.stderr
-
-
-def test_the_line_that_sends_a_script():
-    words = batch_command(
-        name="x", nodes=2, time="1:00:00", arguments=["--signal=B:USR1@60", "--qos=q"]
-    )
-    assert words[:5] == ["sbatch", "--parsable", "--job-name=x", "--no-kill", "--no-requeue"]
-    assert words[5:] == ["--nodes=2", "--time=1:00:00", "--signal=B:USR1@60", "--qos=q"]
-
-
-def test_what_ranks_need_is_asked_for():
-    def asked(*arguments, **needs):
-        return batch_command(name="x", needs=Needs(8, **needs), arguments=arguments)[5:]
-
-    assert asked() == ["--ntasks-per-node=8"]
-    whole = ["--ntasks-per-node=8", "--cpus-per-task=4", "--gpus-per-node=8"]
-    assert asked(cpus=4, gpus=True) == whole
-    for word, mine in (("--ntasks=16", 0), ("-n16", 0), ("-c2", 1), ("--gres=gpu:4", 2)):
-        assert asked(word, cpus=4, gpus=True) == [*whole[:mine], *whole[mine + 1 :], word]
-
-
-@pytest.mark.parametrize("word", ["--array=1-3", "--wrap=x", "script.sh", "-W"])
-def test_arguments_that_make_no_sense_are_refused(word):
-    with pytest.raises(EngineError, match=word):
-        batch_command(name="x", arguments=[word])
-
-
-@pytest.mark.parametrize("word", ["--wait-all-nodes=1", "--wait-for-node"])
-def test_options_that_only_begin_like_these_are_taken(word):
-    assert batch_command(name="x", arguments=[word])[-1] == word
+def test_the_line_that_sends_a_job():
+    line = batch_line("run 'a b'", nodes=2, needs=["--ntasks-per-node=8"])
+    *words, wrapped = shlex.split(line)
+    assert words == [
+        "sbatch", "--nodes=2", "--ntasks-per-node=8", "--no-kill", "--no-requeue", "--wrap",
+    ]  # fmt: skip
+    assert wrapped == "exec run 'a b'"
 
 
 def test_facts_of_a_job_whose_paths_have_spaces():

@@ -99,7 +99,7 @@ def test_options(block):
         if command.startswith("-"):
             continue
         assert command in COMMANDS, line
-        if command in ("run", "adopt", "manifest"):  # what follows is the program's
+        if command in ("run", "adopt"):  # what follows is the program's
             known[command].read([word for word in words if word != "..."])
         elif command in known:
             known[command].read_mixed(words)

@@ -250,33 +250,6 @@ def test_truncated_file(console, tmp_path):
         assert console.viewer.until(b"after\n") == b"[0] long line before\n[0] after\n"
 
 
-def test_file_with_a_hole_after_it_was_truncated(console, tmp_path):
-    path = tmp_path / "log"
-    follow = console.viewer
-    with following(console) as follower:
-        rank = Rank(follower, 0, file=path)
-        with open(path, "wb", buffering=0) as f:
-            f.write(b"x" * 1_000_000 + b"\n")
-            follow.until(b"x\n")
-            os.truncate(path, 0)
-            until(lambda: _feed(follower)._hole)
-            f.write(b"on\n")
-            follow.until(b"[0] on\n")
-        rank.close()
-
-
-@pytest.mark.parametrize("behind", [b"", b"on\n"])
-def test_a_hole_of_any_size_is_passed_over(console, tmp_path, behind):
-    path = tmp_path / "log"
-    with following(console) as follower, Rank(follower, 0, file=path) as rank:
-        rank.write(b"before\n")
-        console.viewer.until(b"before\n")
-        os.truncate(path, 1 << 42)
-        rank.write(behind)
-        assert follower.drain(5)
-        assert console.viewer.look() == b"[0] before\n" + (b"[0] on\n" if behind else b"")
-
-
 def test_zeros_that_were_written_are_shown(console, tmp_path):
     with following(console) as follower, Rank(follower, 0, file=tmp_path / "log") as rank:
         rank.write(b"\0" * 20_000)

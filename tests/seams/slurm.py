@@ -9,10 +9,8 @@ __getattr__ = lazily(
             "Allocation Task counts expand read_allocation read_task"
         ),
         "procession.engines.slurm.commands": (
-            "BECOME Needs batch_command batch_script read_ends read_line read_lost "
-            "step_command step_environment"
+            "BECOME batch_line read_ends read_line read_lost step_command step_environment"
         ),
-        "procession.engines.slurm.processes": "Step",
-        "procession.engines.slurm.submit": "read_facts submit",
+        "procession.engines.slurm.processes": "Step read_facts",
     }
 )

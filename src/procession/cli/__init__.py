@@ -3,7 +3,7 @@
 From words to a run: `words` reads the command line by the table in `options`; `sources` adds what
 variables and TOML files say, into `settings`; `request` makes of it what is to be run; `where` runs
 it: here (`run`), on an engine (`job`), or without this terminal (`detach`). Commands that look at
-runs or steer them are in `steer`, those for Kubernetes in `kubernetes`.
+runs or steer them are in `steer`.
 
 May import every other room but the drop-ins. Start reading at `main` below, then at `where`.
 """

@@ -11,7 +11,6 @@ COMMANDS = {
     "stacks": "show what each rank of a run is doing",
     "clean": "end and remove what launchers that were killed have left",
     "warm": "list or end what is kept for the next run",
-    "manifest": "print what a cluster has to be told to run a program (kubernetes)",
     "explain": "tell what a message means, why it comes, and what to do",
     "doctor": "tell what this machine offers, and what falls back",
     "completion": "print a script by which bash, zsh, fish or tcsh completes this command",

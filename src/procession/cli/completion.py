@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from procession.cli import adopt, doctor, explain, manifest
+from procession.cli import adopt, doctor, explain
 from procession.cli.commands import COMMANDS, STEERING
 from procession.cli.options import SHELLS
 from procession.cli.request import make_parser
@@ -19,10 +19,7 @@ from procession.cli.words import Option, Parser
 TORCHRUNS = "torchrun"  # what stands for a command where the words are those of procession-torchrun
 # How zsh completes the words behind a command's options.
 NORMAL = "'*::word:_normal'"
-REST = {
-    **dict.fromkeys(("run", "adopt", TORCHRUNS), NORMAL),
-    "manifest": f"'1:where:({' '.join(manifest.WHERE)})' {NORMAL}",
-}
+REST = dict.fromkeys(("run", "adopt", TORCHRUNS), NORMAL)
 FILES, DIRECTORIES = "FILE", "DIR"  # metavars
 
 BASH = """\
@@ -46,7 +43,7 @@ _procession() {{
                 last=$option
                 if [[ ${{COMP_WORDS[at + 1]}} == = ]]; then ((at += 1)); fi
                 ((at += 1)) ;;
-            *:-* | manifest:kubernetes) ;;
+            *:-*) ;;
             *) _procession_program $at; return ;;
         esac
         ((at += 1))
@@ -65,7 +62,6 @@ _procession() {{
         run:*|adopt:*) COMPREPLY=($(compgen -c -- "$word") $(compgen -f -- "$word")) ;;
         logs:*|attach:*|stop:*|report:*|stacks:*)
             COMPREPLY=($(compgen -W "$(_procession_runs) last" -- "$word")) ;;
-        manifest:*) COMPREPLY=($(compgen -W {places} -- "$word")) ;;
         completion:*) COMPREPLY=($(compgen -W {shells} -- "$word")) ;;
     esac
 }}
@@ -131,7 +127,7 @@ def script(shell: str) -> str:
 def parsers() -> dict[str, Parser]:
     """Make the parsers of the commands that have options."""
     steer = {n: import_module(f"procession.cli.steer.{n}").PARSER for n in STEERING}
-    others = {"manifest": manifest.PARSER, "doctor": doctor.PARSER, "explain": explain.PARSER}
+    others = {"doctor": doctor.PARSER, "explain": explain.PARSER}
     runs = {"run": make_parser(), TORCHRUNS: make_parser(torchrun=True)}
     return {**runs, "adopt": adopt.PARSER, **steer, **others}
 
@@ -163,7 +159,6 @@ def _bash(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
         takes_value="|".join(takes),
         values="\n".join(values),
         options="\n".join(lines),
-        places=_quoted(" ".join(manifest.WHERE)),
         shells=_quoted(" ".join(SHELLS)),
     )
 
@@ -213,9 +208,9 @@ def _fish(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
             if option.words:
                 words += ["-a", _fish_quoted(" ".join(option.words))]
             lines.append(" ".join([*words, "-d", _fish_quoted(option.help)]))
-    for command, words in (("manifest", manifest.WHERE), ("completion", SHELLS)):
-        seen = f"'__fish_seen_subcommand_from {command}'"
-        lines.append(f"complete -c procession -n {seen} -f -a '{' '.join(words)}'")
+    shells = " ".join(SHELLS)
+    seen = "'__fish_seen_subcommand_from completion'"
+    lines.append(f"complete -c procession -n {seen} -f -a '{shells}'")
     return "\n".join(lines) + "\n"
 
 

@@ -16,7 +16,6 @@ from procession.values.base import Value
 from procession.values.errors import SpecError
 
 NO_ENGINE = "none"  # no engine, even under srun
-SENT = "PROCESSION_SENT"  # in the environment of a command line that a job runs
 SLURM = "slurm"
 
 
@@ -40,8 +39,8 @@ class EngineRequest(Value):
     terms: Terms | None = None
 
     @property
-    def sends_job(self) -> bool:
-        """Whether it is to send a job to Slurm, which then runs this command line."""
+    def needs_allocation(self) -> bool:
+        """Whether it is for an allocation of Slurm, and this is outside of one."""
         return self.name == SLURM and not os.environ.get("SLURM_JOB_ID")
 
 
@@ -86,7 +85,7 @@ def _read(s: Settings) -> EngineRequest:
     if s.text("stdin") != "none":
         why = "cannot be: ranks on other machines cannot read this command's input"
         s.does_not_apply("stdin", why)
-    _check_submission(s, name)
+    s.does_not_apply("detach", "does not go with --engine")
     counted = not is_number(s.text("nproc_per_node") or "1")
     return EngineRequest(
         nodes=_nodes(s),
@@ -102,25 +101,6 @@ def _nodes(s: Settings) -> int | None:
     if text and (not is_number(text) or not int(text)):
         raise SpecError(f"{s.where('nnodes')} must be a count of 1 or more, not {text!r}")
     return int(text) if text else None
-
-
-def _check_submission(s: Settings, name: str) -> None:
-    """Deal with options that are for a job that is sent, or that it cannot have."""
-    if name == SLURM and not os.environ.get("SLURM_JOB_ID"):
-        s.does_not_apply("json", "cannot be: a job that is sent has one file for all its output")
-        return
-    if os.environ.get(SENT):  # these were for the command that sent this one
-        return
-    if name == SLURM:
-        refuse_submission(s)
-    s.does_not_apply("detach", "does not go with --engine: only a job that is sent goes on alone")
-
-
-def refuse_submission(s: Settings) -> None:
-    """Refuse options for a job that is sent, in an allocation. Raises SpecError."""
-    for key in s.keys:
-        if SLURM in s.option(key).scope.engines:
-            s.does_not_apply(key, "is for a job that is sent: this is in an allocation already")
 
 
 def _take_allocation(s: Settings) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
+from typing import NoReturn
 
-from procession.cli.engine_request import SENT, EngineRequest
+from procession.cli.engine_request import EngineRequest
 from procession.cli.request import Request
 from procession.cli.run import exit_code, settled
-from procession.cli.say import refuse, say_note
+from procession.cli.say import refuse
 from procession.cli.signals import RunSignals, woken_by_signals
 from procession.engines.contract import EngineError
 from procession.engines.job import Job
 from procession.engines.registry import choose
 from procession.engines.slurm.allocation import is_in_job
-from procession.engines.slurm.commands import Needs
+from procession.engines.slurm.commands import batch_line
 from procession.engines.work import Share, divide
-from procession.forkserver.boot import own_python
 from procession.group.handle import CONTROL
 from procession.values.errors import SpecError
 from procession.values.events import Event
@@ -44,7 +45,6 @@ def run_job(
     prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
 ) -> tuple[int, Job]:
     """Run what was asked for on an engine; gives the exit code, and the job."""
-    os.environ.pop(SENT, "")
     job = _made(prog, request, on, on_event)
     signals = job_signals(job, request)
     return conducted(job, signals), job
@@ -99,44 +99,15 @@ def _made(prog: str, request: Request, on: EngineRequest, on_event: OnEvent | No
         refuse(prog, f"cannot prepare the run: {e}")
 
 
-def _needs(spec: Spec, on: EngineRequest) -> Needs | None:
-    """Give what is to be asked for on each node; None where nodes say how many ranks they have."""
-    from procession.engines.slurm.commands import Needs
-
-    if on.counted:
-        return None
-    return Needs(spec.nproc, spec.placement.cpus_per_rank, on.devices in OF_GPUS)
-
-
-def submit_job(prog: str, request: Request, on: EngineRequest, words: list[str]) -> int:
-    """Send a job to Slurm that runs this command line; gives the exit code."""
-    import shlex
-
-    from procession.engines.slurm.submit import submit
-
-    try:
-        options = shlex.split(on.options.get("engine_options", ""))
-    except ValueError as e:
-        refuse(
-            prog,
-            f"--engine-options are no words of a shell ({e}): {on.options['engine_options']!r}",
-        )
-
-    command = ["env", f"{SENT}=1", *own_python("procession.cli:command", "run", *words)]
-    stop = request.spec.stop
-    try:
-        return submit(
-            command,
-            name=request.spec.name,
-            nodes=on.nodes,
-            time=on.options.get("time", ""),
-            partition=on.options.get("partition", ""),
-            account=on.options.get("account", ""),
-            needs=_needs(request.spec, on),
-            arguments=options,
-            detach=request.detach,
-            grace=stop.notice + stop.grace + stop.reap,
-            say=say_note,
-        )
-    except (EngineError, SpecError, ValueError) as e:
-        refuse(prog, str(e))
+def refuse_outside(prog: str, request: Request, on: EngineRequest, words: list[str]) -> NoReturn:
+    """Refuse a run outside of an allocation of Slurm, with the line that sends it as a job."""
+    spec = request.spec
+    needs: list[str] = []
+    if not on.counted:
+        needs.append(f"--ntasks-per-node={spec.nproc}")
+        if spec.placement.cpus_per_rank is not None:
+            needs.append(f"--cpus-per-task={spec.placement.cpus_per_rank}")
+        if on.devices in OF_GPUS:
+            needs.append(f"--gpus-per-node={spec.nproc}")
+    line = batch_line(shlex.join([*prog.split(), *words]), nodes=on.nodes, needs=needs)
+    refuse(prog, f"--engine slurm: this is not in an allocation of Slurm; to send a job: {line}")

@@ -224,7 +224,7 @@ def _pod(s: Settings, pod: str, count: int, role: str, run_id: str) -> Node:
         raise SpecError(
             f"this is pod {pod} of {count}, and each has an address of its own: write "
             "--master-addr POD.SERVICE, or set MASTER_ADDR, where POD is the name of pod 0 and "
-            "SERVICE that of its headless service; `procession manifest kubernetes` does so"
+            "SERVICE that of its headless service"
         )
     return Node(int(pod), count, address, port, role, run_id or "none")
 

@@ -75,7 +75,7 @@ SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 STREAMS = ("0", "1", "2", "3")
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 ENGINES = for_engines()
-SLURM, SSH, SLURM_OR_SSH = for_engines("slurm"), for_engines("ssh"), for_engines("slurm", "ssh")
+SSH = for_engines("ssh")
 
 RANKS = (
     Option(("-n", "--nproc-per-node"), "N",
@@ -291,7 +291,7 @@ MACHINES = (
 OF_ENGINES = (
     Option(("--engine",), "NAME",
         "run N ranks on each of --nnodes machines of slurm, ray or ssh, as one group from "
-        "here; outside an allocation of Slurm, send a job that does so. Where srun starts this "
+        "here. Where srun starts this "
         "command once on each machine, these are one group by themselves; none: each is a group "
         "of its own. Installed packages may add engines",
         target="engine.name", words=("slurm", "ray", "ssh", "none")),
@@ -323,16 +323,9 @@ OF_ENGINES = (
         "how many times a group starts again because a machine was lost, apart from "
         "--max-restarts (default: 0)",
         read=readers.COUNT, target="restart.node_losses", scope=ENGINES),
-    Option(("--time",), "LIMIT", "the time limit of the job that is sent, as for sbatch",
-        target="options.time", scope=SLURM),
-    Option(("--partition",), "NAME", "the partition of that job",
-        target="options.partition", scope=SLURM),
-    Option(("--account",), "NAME", "the account of that job",
-        target="options.account", scope=SLURM),
     Option(("--engine-options",), "WORDS",
-        "further options for sbatch or ssh, in one word: '--qos=high --mem=64G', "
-        "'-p 2222'",
-        target="options.engine_options", scope=SLURM_OR_SSH),
+        "further options for ssh, in one word: '-p 2222'",
+        target="options.engine_options", scope=SSH),
 )  # fmt: skip
 TABLE = {
     "": RANKS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from procession.cli.engine_request import EngineRequest, refuse_submission
+from procession.cli.engine_request import EngineRequest
 from procession.cli.nodes import FINDERS, LOOPBACK, NUMBERING, endpoint, node_range, read_node
 from procession.cli.settings import Settings
 from procession.cli.words import MEETING
@@ -138,7 +138,6 @@ def by_tasks(s: Settings) -> EngineRequest | None:
     conf = _conf(s, static=least == most)
     if conf.pop("apart", False):
         return None
-    refuse_submission(s)
     terms = terms_of_task(task, least, most, **conf)
     _check(s)
     return _request(s, terms)

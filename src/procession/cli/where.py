@@ -48,6 +48,10 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
             return _describe(request)
     except SpecError as e:
         refuse(prog, str(e))
+    if engine is not None and engine.needs_allocation:
+        from procession.cli.job import refuse_outside
+
+        refuse_outside(prog, request, engine, words)
     waiter = None
     if request.detach and engine is None:
         if TOLD not in os.environ:
@@ -60,7 +64,7 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
     for note in request.notes:
         say_note(note)
     if not request.otel:
-        return _run(prog, request, words, None, waiter)
+        return _run(prog, request, None, waiter)
     try:
         try:
             from procession.telemetry import set_up
@@ -70,7 +74,7 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
     except SpecError as e:
         refuse(prog, f"{request.where('otel')}: {e}")
     try:
-        return _run(prog, request, words, trace, waiter)
+        return _run(prog, request, trace, waiter)
     finally:
         finish()
 
@@ -116,16 +120,9 @@ def _describe(request: Request) -> int:
     return 0
 
 
-def _run(
-    prog: str, request: Request, words: list[str], on_event: OnEvent | None, waiter: Waiter | None
-) -> int:
+def _run(prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter | None) -> int:
     """Run the group, or the job; gives the exit code."""
     engine = request.engine
-    if engine is not None and engine.sends_job:
-        from procession.cli.job import submit_job
-
-        _collect_garbage()
-        return submit_job(prog, request, engine, words)
     if engine is not None and engine.terms is not None:
         from procession.cli.together import run_together
 

@@ -47,18 +47,15 @@ class Feed:
     due: when the incomplete line is to be shown, in seconds of the monotonic clock, or None.
     left: bytes that may still be read, None for no end. broken: what comes is thrown away.
     is_file: it is a regular file, which has no end.
-    spare: of a file, the read end of the pipe to which its writer changes when the file takes no
-        more; -1: none. spilled: the writer has changed to it.
     copy: of a pipe, the file that gets what is read, for as long as it takes it; -1: none.
-    on_cut: called when the log file, of one kind or the other, has not taken all that was read.
+    on_cut: called when `copy` has not taken all that was read.
     """
 
     def __init__(
         self, fd: int, source: Source, screen: Screen, tail: Tail, *, is_file: bool
     ) -> None:
         self.fd = fd
-        self.spare = self.copy = -1
-        self.spilled = False
+        self.copy = -1
         self.on_cut: Callable[[], None] | None = None
         self.source = source
         self.due: float | None = None
@@ -69,8 +66,6 @@ class Feed:
         self._tail = tail
         self._splitter = tail.splitter
         self._position = os.lseek(fd, 0, os.SEEK_CUR) if self.is_file else 0
-        self._left_in_spare: int | None = None
-        self._hole: int | None = None  # it was truncated and is empty since; its old size
         self._shown_state: bytes | None = None  # the progress that was shown last, as a line
         self._shown_at = float("-inf")
 
@@ -85,8 +80,7 @@ class Feed:
         block = self._read()
         if block and self.copy >= 0:
             self._write_copy(block)
-        # What the writer wrote before it changed to the pipe is in the file by now.
-        return self._read_spare() if self.spilled and not block else block
+        return block
 
     def _write_copy(self, block: bytes) -> None:
         left = memoryview(block)
@@ -97,105 +91,30 @@ class Feed:
             # It stays as it is, the beginning of what was written, also if there is room later.
             os.close(self.copy)
             self.copy = -1
-            self._note_cut()
-
-    def _read_spare(self) -> bytes:
-        """Read a block of the pipe; b"" if there is nothing now. At its end it is closed."""
-        size = BLOCK if self._left_in_spare is None else min(BLOCK, self._left_in_spare)
-        if self.spare < 0 or not size:
-            return b""
-        try:
-            block = os.read(self.spare, size)
-        except BlockingIOError:
-            return b""
-        if block:
-            self._note_cut()
-        else:
-            os.close(self.spare)
-            self.spare = -1
-        if self._left_in_spare is not None:
-            self._left_in_spare -= len(block)
-        return block
-
-    def _note_cut(self) -> None:
-        if self.on_cut is not None:
-            self.on_cut()
+            if self.on_cut is not None:
+                self.on_cut()
 
     def _read(self) -> bytes | None:
         size = BLOCK if self.left is None else min(BLOCK, self.left)
         if not size:
             return b""
         try:
-            block = b"" if self._hole is not None else os.read(self.fd, size)
-            if not block and self.is_file and self._was_truncated():
-                block = self._read_behind_hole(size)
+            block = os.read(self.fd, size)
+            if not block and self.is_file and os.fstat(self.fd).st_size < self._position:
+                self._position = os.lseek(self.fd, 0, os.SEEK_SET)  # it was truncated
+                block = os.read(self.fd, size)
         except BlockingIOError:
             return None
         except OSError:
             return b""  # a broken disk or network: nothing comes now
-        if block[:1] == b"\0" and self.is_file and not block.strip(b"\0") and self._passed_hole():
-            return self._read()
         self._position += len(block)
         if self.left is not None:
             self.left -= len(block)
         return block
 
-    def _passed_hole(self) -> bool:
-        """Go on behind a hole that begins in a block of zeros: its writer can make it endless."""
-        block_end = os.lseek(self.fd, 0, os.SEEK_CUR)
-        try:
-            hole = os.lseek(self.fd, self._position, os.SEEK_HOLE)
-        except OSError:
-            return False  # it was cut meanwhile: they were read
-        if hole >= block_end:  # they were written
-            os.lseek(self.fd, block_end, os.SEEK_SET)
-            return False
-        try:
-            data = os.lseek(self.fd, hole, os.SEEK_DATA)
-        except OSError:
-            data = os.lseek(self.fd, 0, os.SEEK_END)  # there is nothing behind it
-        if self.left is not None:
-            self.left = max(0, self.left - (data - self._position))
-        self._position = data
-        return True
-
-    def _was_truncated(self) -> bool:
-        """Whether a file is shorter than what was read of it, now or before it was empty.
-
-        One that has grown beyond the old position again before anybody looked is not found out;
-        it goes on at that position.
-        """
-        if self._hole is None and os.fstat(self.fd).st_size < self._position:
-            self._hole = self._position
-        return self._hole is not None
-
-    def _read_behind_hole(self, size: int) -> bytes:
-        """Read the beginning of a file that was truncated; b"" if it is still empty.
-
-        A writer without O_APPEND goes on at its old offset and leaves a hole before it, which is
-        passed over.
-        """
-        assert self._hole is not None
-        try:
-            self._position = os.lseek(self.fd, 0, os.SEEK_DATA)
-        except OSError:
-            self._position = os.lseek(self.fd, 0, os.SEEK_SET)  # it is empty
-        while block := os.read(self.fd, size):
-            # The hole's last page is data, too; some file systems know no holes at all.
-            inside = max(0, self._hole - self._position)
-            text = block[:inside].lstrip(b"\0") + block[inside:]
-            self._position += len(block) - len(text)
-            if text:
-                self._hole = None
-                return text
-        return b""
-
     def limit(self) -> None:
         """From now on, read nothing but what has been written until now."""
         try:
-            if self.spare >= 0:
-                self._left_in_spare = _waiting(self.spare)
-                self.spilled = self.spilled or self._left_in_spare > 0
             if self.is_file:
                 size = os.fstat(self.fd).st_size
                 self.left = size if size < self._position else size - self._position
@@ -210,7 +129,6 @@ class Feed:
         self.due = None
         if self.is_file and self.left is not None and self.left > _TAIL_ONLY:
             self._tail.end()
-            self._hole = None
             self._position += self.left - _TAIL_ONLY
             os.lseek(self.fd, self._position, os.SEEK_SET)
             self.left = _TAIL_ONLY
@@ -285,13 +203,13 @@ class Feed:
 
     def close(self) -> None:
         """Close the descriptors; may be called again."""
-        for fd in (self.fd, self.spare, self.copy):
+        for fd in (self.fd, self.copy):
             if fd >= 0:
                 try:
                     os.close(fd)
                 except OSError:
                     pass  # of a disk that is broken; it is closed
-        self.fd = self.spare = self.copy = -1
+        self.fd = self.copy = -1
 
 
 def _waiting(pipe: int) -> int:

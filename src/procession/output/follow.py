@@ -66,37 +66,25 @@ class Follower:
         os.set_blocking(fd, False)
         self._add(fd, source, is_file=False, copy=copy)
 
-    def add_file(
-        self, path: str | os.PathLike[str], source: Source, offset: int = 0, spare: int = -1
-    ) -> None:
+    def add_file(self, path: str | os.PathLike[str], source: Source, offset: int = 0) -> None:
         """Follow a file, from its beginning or an offset, while it grows.
 
-        spare: the read end of the pipe to which its writer turns for good when the file takes no
-        more, which is taken over; -1: none. OSError if the file cannot be opened.
+        Raises OSError if the file cannot be opened.
 
         A file that has become shorter is followed from its beginning anew. Where inotify is at
         a limit of the machine, the file is looked at every 0.1 seconds.
         """
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except BaseException:
-            if spare >= 0:
-                os.close(spare)
-            raise
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         if offset:
             os.lseek(fd, offset, os.SEEK_SET)
-        if spare >= 0:
-            os.set_blocking(spare, False)
         is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-        self._add(fd, source, is_file=is_file, spare=spare)
+        self._add(fd, source, is_file=is_file)
 
-    def _add(
-        self, fd: int, source: Source, *, is_file: bool, spare: int = -1, copy: int = -1
-    ) -> None:
+    def _add(self, fd: int, source: Source, *, is_file: bool, copy: int = -1) -> None:
         screen = self._out if source.stream == "out" else self._err
         tail = Tail()
         feed = Feed(fd, source, screen, tail, is_file=is_file)
-        feed.spare, feed.copy, feed.on_cut = spare, copy, partial(self._note_cut, tail)
+        feed.copy, feed.on_cut = copy, partial(self._note_cut, tail)
         try:
             with self._lock:
                 wake = not self._together

@@ -67,7 +67,6 @@ class Loop:
         self._feeds: dict[int, Feed] = {}  # by descriptor
         self._files: dict[tuple[int, str], Feed] = {}  # by rank and stream
         self._due: dict[Feed, None] = {}  # that hold an incomplete line, or did
-        self._spares: dict[int, Feed] = {}  # by the pipe beside it, files
         self._watched: dict[int, list[Feed]] = {}  # by watch, files
         self._unwatched: list[Feed] = []  # files that could not be watched
         self._ready: dict[Feed, None] = {}  # files that have more, in the order of turns
@@ -240,9 +239,6 @@ class Loop:
                 self._admit()
             elif self._inotify is not None and fd == self._inotify.fileno():
                 self._files_with_news(self._inotify.read())
-            elif fd in self._spares:
-                self._spares[fd].spilled = True
-                self._ready[self._spares[fd]] = None
             else:
                 pipes.append(fd)
         self._ready.update(dict.fromkeys(self._unwatched))
@@ -273,9 +269,6 @@ class Loop:
                 except PermissionError:
                     self._ready[feed] = None  # /dev/null: it never waits, and ends at once
                 continue
-            if feed.spare >= 0:
-                self._spares[feed.spare] = feed
-                self._epoll.register(feed.spare, select.EPOLLIN)
             # The watch first, then the first look: nothing falls in between.
             try:
                 wd = self._watch(feed)
@@ -298,7 +291,6 @@ class Loop:
             pass
         del self._feeds[old.fd]
         self._ready.pop(old, None)
-        self._spares.pop(old.spare, None)
         if old in self._unwatched:
             self._unwatched.remove(old)
         for wd, feeds in list(self._watched.items()):
@@ -327,10 +319,7 @@ class Loop:
 
     def _turn(self, feed: Feed, now: float) -> int:
         """Read one block of a source; gives its size. A pipe at its end is forgotten."""
-        spare = feed.spare
         block = feed.read()
-        if feed.spare != spare:
-            del self._spares[spare]  # it was closed
         if block:
             feed.take(block, now, self._partial_after, self._progress_every)
             if feed.due is not None:

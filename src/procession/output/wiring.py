@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from procession.output.rundir import FULL, Files, RunDir
@@ -28,19 +28,14 @@ if TYPE_CHECKING:
     from procession.output.recent import Recent
 
 _SCARCE = 1 << 30  # bytes: a disk with less room may be full soon
-_FDS, _FDS_OF_RANK = 256, 8  # more descriptors than a group needs
 _SHOWN = "what a tee's file did not take was shown on the console"
 
 
 class Streams(Record):
-    """Standard input, output and error of one rank; `opened` are to be closed when it has them.
-
-    spares: by stream, pipes to which a Python rank changes when its log file takes no more.
-    """
+    """Standard input, output and error of one rank; `opened` are to be closed when it has them."""
 
     fds: list[int]
     opened: list[int]
-    spares: dict[str, int]
 
     def drop(self) -> None:
         """Close what was opened, for a rank that does not start."""
@@ -52,22 +47,18 @@ class Streams(Record):
 class Wiring:
     """Opens the streams of a group's ranks, and shows on the console what is to be shown.
 
-    python: whether ranks are Python programs that begin with our bootstrap, by rank.
     prefixes: what stands before the lines of each rank. in_files: whether files get any of it.
     on_quiet: to be set before ranks are started; called once, in the thread that shows their
         output, when the reader of our standard output is found to have gone.
     """
 
-    def __init__(self, output: Output, stdin: int | None, python: Sequence[bool]) -> None:
+    def __init__(self, output: Output, stdin: int | None) -> None:
         self.on_quiet: Callable[[], None] | None = None
         own = leads_to(sys.stdout, 1), leads_to(sys.stderr, 2)
         self._routes = [(_shown(out, own[0]), _shown(err, own[1])) for out, err in output.routes]
         self.prefixes = output.prefixes
         self._stdin = stdin
         self.in_files = any(r in (Route.FILE, Route.TEE) for pair in self._routes for r in pair)
-        # Two pipes more for each rank, if there are descriptors to spare.
-        room = os.sysconf("SC_OPEN_MAX") >= _FDS + _FDS_OF_RANK * len(python)
-        self._spared = [room and each for each in python]
         self._run = output.files
         self._duplicates = output.duplicates
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -138,7 +129,6 @@ class Wiring:
     def open(self, attempt: int, rank: int) -> Streams:
         """Open stdin, stdout and stderr of a rank; in any thread. Raises OSError."""
         opened: list[int] = []
-        spares: dict[str, int] = {}
         try:
             self._run.make_rank_dir(attempt, rank)
             fds = [self._launchers(0) if rank == self._stdin else self._null]
@@ -155,12 +145,12 @@ class Wiring:
                     opened.append(self._run.open_log(attempt, rank, stream))
                     fds.append(opened[-1])
                 else:
-                    fds.append(self._tee(attempt, rank, stream, opened, spares))
+                    fds.append(self._tee(attempt, rank, stream, opened))
         except BaseException:
             for fd in opened:
                 os.close(fd)
             raise
-        return Streams(fds, opened, spares)
+        return Streams(fds, opened)
 
     def _launchers(self, number: int) -> int:
         try:
@@ -176,9 +166,7 @@ class Wiring:
         follower.add_pipe(read_end, source, copy)
         return write_end
 
-    def _tee(
-        self, attempt: int, rank: int, stream: str, opened: list[int], spares: dict[str, int]
-    ) -> int:
+    def _tee(self, attempt: int, rank: int, stream: str, opened: list[int]) -> int:
         """Open what a teed stream leads to: its file, or a pipe to us if the disk may be full."""
         path = self._run.log_file(attempt, rank, stream)
         room = room_on_disk(os.path.dirname(path))
@@ -191,11 +179,7 @@ class Wiring:
         else:
             fd = self._run.open_log(attempt, rank, stream)
             opened.append(fd)
-            spare = -1
-            if self._spared[rank]:
-                spare, spares[stream] = os.pipe2(os.O_CLOEXEC)
-                opened.append(spares[stream])
-            self._follow().add_file(path, self._source(rank, stream), spare=spare)
+            self._follow().add_file(path, self._source(rank, stream))
         if self._duplicates is not None:
             self._duplicates.follow(attempt, stream, path, self._source(rank, stream))
         return fd

@@ -242,8 +242,7 @@ class RankJobs:
         reader = ResultReader(read_end, permitted(program))
         request.close.append(write_end)
         payload = self.resources.payload
-        spares = {f"spare_{stream}": fd for stream, fd in streams.spares.items()}
-        for role, fd in {"result": write_end, **spares, **payload.fds(rank)}.items():
+        for role, fd in {"result": write_end, **payload.fds(rank)}.items():
             roles[role] = request.place(fd)
         job["inherit"] = [request.place(fd) for fd in payload.inherited(rank)]
         fresh = spec.start_method == "spawn" or not self._common_start

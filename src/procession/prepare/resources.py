@@ -75,8 +75,7 @@ class Resources:
             output = output or planned_output(spec)
             self.run_dir = output.files
             self._owned.append(self.run_dir)
-            python = [spec.runs_python(rank) for rank in range(spec.nproc)]
-            self.streams = Wiring(output, spec.stdin, python)
+            self.streams = Wiring(output, spec.stdin)
             self._owned.insert(0, self.streams)
             self.run_id = spec.node.job or run_of(self.run_dir.path)
             self._spec = spec

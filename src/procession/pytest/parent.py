@@ -19,9 +19,9 @@ from procession.pytest import spawned, subtests, terminal, words
 from procession.pytest.conversation import YOURS
 from procession.pytest.keeping import Keeping
 from procession.pytest.marks import Asked, asked_of, count_of, seconds_of, usual_limit
-from procession.pytest.meeting import stem_of
 from procession.pytest.passing import pass_on, warn
 from procession.pytest.slots import slots_of
+from procession.pytest.stem import Stem
 from procession.pytest.template import LEAVE
 from procession.pytest.verdict import Verdict, merged
 from procession.pytest.wire import Line
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 ENDING = 30.0  # seconds that a template may take to end the ranks of a test, beyond its time limit
-
-TRIES = 4  # templates that are asked for, where other workers' fixtures may end what makes them
 
 
 class RanksFailed(Exception):
@@ -56,7 +54,6 @@ class Parent:
         self._keeping = Keeping(session, marked)
         self._line: Line | None = None
         self._following: Any = None  # the item that pytest runs next
-        self._waiting = False  # for a template that is in a row with those of other workers
         self._files = ""  # the template's directory
         self._making = ""  # the shared fixture that is being made
         self._interrupted: tuple[str, str] | None = None  # a test, and where its ranks were
@@ -65,7 +62,7 @@ class Parent:
         self._terminal = terminal.descriptors(session.config)
         for item in marked:
             _ = item.location  # pytest keeps it; otherwise each rank would have to find it
-        self._stem = stem_of(session, marked, tuple(self._terminal))
+        self._stem = Stem(session, tuple(self._terminal))
         debugger = self._config.pluginmanager.get_plugin("pdbinvoke")
         if debugger is not None:
             self._config.pluginmanager.unregister(debugger)
@@ -190,29 +187,19 @@ class Parent:
     def _asked(self, request: dict[str, Any], test: str) -> dict[str, Any]:
         """Have the template run a test; gives what came of it. test: its name."""
         self._making = ""
-        for _ in range(TRIES):
-            try:
-                came = self._exchanged(request)
-                if "lacks" not in came:
-                    return came
-                self._exchange(LEAVE)
-                self._drop()
-            except (EOFError, OSError):
-                self._drop()
-                if self._files:
-                    shutil.rmtree(self._files, ignore_errors=True)  # it was killed, perhaps
-                    self._files = ""
-                if self._making or not self._waiting:
-                    break
-                # The fixture of another worker has ended what this one was waiting for.
-            except BaseException as e:
-                self._stop(test)
-                if isinstance(e, KeyboardInterrupt) and self._config.getoption("usepdb"):
-                    # There is nothing to be debugged in this process, which only waits.
-                    raise pytest.exit.Exception(
-                        "Interrupted", pytest.ExitCode.INTERRUPTED
-                    ) from None
-                raise
+        try:
+            return self._exchanged(request)
+        except (EOFError, OSError):
+            self._drop()
+            if self._files:
+                shutil.rmtree(self._files, ignore_errors=True)  # it was killed, perhaps
+                self._files = ""
+        except BaseException as e:
+            self._stop(test)
+            if isinstance(e, KeyboardInterrupt) and self._config.getoption("usepdb"):
+                # There is nothing to be debugged in this process, which only waits.
+                raise pytest.exit.Exception("Interrupted", pytest.ExitCode.INTERRUPTED) from None
+            raise
         what = "somebody has ended or stopped"
         if self._making:
             what = f"the shared fixture {self._making} has ended"
@@ -223,8 +210,7 @@ class Parent:
         lent: terminal.Lent | None = None
         try:
             if self._line is None:
-                self._waiting = self._stem.is_common
-                self._line = self._stem.template(request["item"])
+                self._line = self._stem.template()
             line = self._line
             line.send(request)
             while True:
@@ -234,7 +220,6 @@ class Parent:
                 if kind == "making":
                     self._making = value
                 elif kind == "ready":
-                    self._waiting = False
                     pid, self._files = value
                     line.ends_with(pid)
                 elif kind == "debug":

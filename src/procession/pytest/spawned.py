@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import io
 import os
+import time
 from importlib import import_module
 from multiprocessing import popen_forkserver, reduction, spawn
-
-from procession.pytest.identity import use_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,7 +133,9 @@ def be_process(fds: list[int], variables: dict[str, str], stem: int) -> int:
     resource tracker's, and those that its arguments refer to. variables: its environment.
     stem: the pid of the stem, whose end is its own.
     """
-    use_variables(variables)
+    os.environ.clear()
+    os.environ.update(variables)
+    time.tzset()
     from procession.system.prctl import die_with_parent
 
     for number, fd in enumerate(fds[:3]):

@@ -16,10 +16,6 @@ Each of them ends when its connection to the process above is closed, for whatev
 template ends with the stem also while it makes a fixture. The stem also ends when pytest's process
 does: what a test left behind may have a copy of the connection.
 
-Workers of pytest-xdist may have one stem in common (`meeting`), which then has a connection to each
-of them, and ends with the last one. Shared fixtures are made once for all, in a process between the
-stem and the templates (`maker`). A template, and all below it, belongs to one worker.
-
 A fork of the whole process, after it has collected everything, was chosen over a new interpreter
 that collects the one module: what plugins, conftest files and options have set up is there,
 whatever they are; the items are the very items that pytest has collected, with their parameters;
@@ -40,7 +36,7 @@ import time
 from functools import partial
 from importlib import import_module
 
-from procession.pytest import identity, maker, renew, spawned
+from procession.pytest import renew, spawned
 from procession.pytest.forks import be, forked
 from procession.pytest.template import Template
 from procession.pytest.wire import Line, pair
@@ -49,10 +45,9 @@ from procession.warm.wire import peer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
-LETTING_GO = 10.0  # seconds that a stem may take to let a worker go
+LETTING_GO = 10.0  # seconds that a stem may take to let pytest go
 CLEANING = 5.0  # seconds that templates may take to end when there is no pytest any more
 PAUSE = 0.005  # seconds between two looks
 
@@ -60,29 +55,27 @@ PAUSE = 0.005  # seconds between two looks
 class Stem:
     """The stem as pytest's process holds it.
 
-    line: to it. pid: of a child that belongs to this process alone, 0 if workers have it in common.
-    identity: what a template of this worker is told then, see `identity_of`.
+    session: pytest's, which has collected. terminal: see `terminal.descriptors`.
     """
 
-    def __init__(self, line: Line, pid: int = 0, identity: Any = None) -> None:
-        self._line = line
+    def __init__(self, session: Any, terminal: tuple[int, ...]) -> None:
         self._owner = os.getpid()
-        self._pid = pid
-        self._identity = identity
-        self.is_common = not pid
+        self._line, theirs = pair()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        renew.remember_random()
+        self._pid = forked()
+        if not self._pid:
+            be(partial(_begin, self._line, theirs, session, terminal))
+        theirs.close()
 
-    def template(self, item: int) -> Line:
-        """Give the line to a new template. item: the number of the test it is wanted for.
-
-        Raises OSError if the stem is gone.
-        """
+    def template(self) -> Line:
+        """Give the line to a new template. Raises OSError if the stem is gone."""
         ours, theirs = pair()
         try:
-            self._line.send(("template", item), (theirs.fileno(),))
+            self._line.send(("template", None), (theirs.fileno(),))
         finally:
             theirs.close()
-        if self.is_common:
-            ours.send(self._identity)
         return ours
 
     def process(self, fds: tuple[int, ...]) -> None:
@@ -103,92 +96,35 @@ class Stem:
             self._line.sock.settimeout(LETTING_GO)
             self._line.sock.recv(1)  # nothing comes but the end
         except TimeoutError:
-            if self._pid:
-                os.kill(self._pid, signal.SIGKILL)  # somebody has stopped it
+            os.kill(self._pid, signal.SIGKILL)  # somebody has stopped it
         except OSError:
             pass  # it is gone
         self._line.close()
-        if self._pid:
-            try:
-                os.waitpid(self._pid, 0)
-            except ChildProcessError:
-                pass  # somebody else has reaped it
+        try:
+            os.waitpid(self._pid, 0)
+        except ChildProcessError:
+            pass  # somebody else has reaped it
 
 
-def grown(
-    session: Any,
-    terminal: tuple[int, ...] = (),
-    door: socket.socket | None = None,
-    lock: int = -1,
-    pipes: Sequence[int] = (),
-) -> tuple[Line, int]:
-    """Fork a stem; gives the line to it, and its pid.
-
-    terminal: see `terminal.descriptors`. door, lock: of one that workers have in common. pipes: of
-    the worker that forks it, which are not for one that outlives this worker.
-    """
-    ours, theirs = pair()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    renew.remember_random()
-    pid = forked()
-    if not pid:
-        be(partial(_begin, ours, theirs, session, terminal, door, lock, pipes))
-    theirs.close()
-    return ours, pid
-
-
-def _begin(
-    parents: Line,
-    line: Line,
-    session: Any,
-    terminal: tuple[int, ...],
-    door: socket.socket | None,
-    lock: int,
-    pipes: Sequence[int],
-) -> None:
+def _begin(parents: Line, line: Line, session: Any, terminal: tuple[int, ...]) -> None:
     """Be a stem. Nothing here may fail outside of it: pytest would go on in two processes."""
     parents.close()
-    identity.let_go_of(pipes)
-    _Waiting(line, session, terminal, door, lock).run()
-
-
-class _Owner:
-    """A process of pytest that this stem works for."""
-
-    def __init__(self, line: Line) -> None:
-        self.line = line
-        try:
-            self.pidfd = os.pidfd_open(peer_of(line.sock)[0])
-        except OSError:
-            self.pidfd = -1  # refused: the end of the line must do
-
-    def close(self) -> None:
-        self.line.close()
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
+    _Waiting(line, session, terminal).run()
 
 
 class _Waiting:
     """The stem itself: it forks what it is asked for, and reaps it."""
 
-    def __init__(
-        self,
-        line: Line,
-        session: Any,
-        terminal: tuple[int, ...],
-        door: socket.socket | None,
-        lock: int,
-    ) -> None:
-        self._owners = [_Owner(line)]
+    def __init__(self, line: Line, session: Any, terminal: tuple[int, ...]) -> None:
+        self._line = line
         self._session = session
         self._terminal = terminal
-        self._door = door
-        self._lock = lock
-        self._maker = maker.Held(session, self._leave) if door is not None else None
         self._pid = 0
-        # By pid: where the exit code of a process is told, and for whom it runs.
-        self._processes: dict[int, tuple[int, _Owner]] = {}
+        self._processes: dict[int, int] = {}  # by pid: where the exit code of a process is told
+        try:
+            self._pytest = os.pidfd_open(peer_of(line.sock)[0])
+        except OSError:
+            self._pytest = -1  # refused: the end of the line must do
 
     def run(self) -> None:
         """Wait for wishes until pytest is gone; then end what tests have started from here."""
@@ -203,22 +139,28 @@ class _Waiting:
         woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self._own = (woken, wake)
-        while self._owners:
-            ready = self._ready()
+        poll = select.poll()
+        for fd in (woken, self._line.fileno(), self._pytest):
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poll.poll()}
             if woken in ready:
                 os.read(woken, 4096)
                 self._reap()
-            if self._door is not None and self._door.fileno() in ready:
-                self._let_in(self._door)
-            if self._maker is not None and self._maker.fileno() in ready:
-                self._maker.hear()
-            for owner in list(self._owners):
-                if owner.line.fileno() in ready:
-                    self._hear(owner)
-                elif owner.pidfd in ready:
-                    self._let_go(owner)
-        if self._maker is not None:
-            self._maker.end()
+            if self._line.fileno() not in ready:
+                if self._pytest in ready:
+                    break
+                continue
+            try:
+                (wish, variables), fds = self._line.receive_with_fds()
+            except (EOFError, OSError):
+                break
+            self._fork(wish, variables, fds)
+            for fd in fds:
+                os.close(fd)
+        for pid in self._processes:
+            os.kill(pid, signal.SIGKILL)
         self._await_templates()
 
     def _await_templates(self) -> None:
@@ -231,75 +173,19 @@ class _Waiting:
             except ChildProcessError:
                 return
 
-    def _ready(self) -> set[int]:
-        poll = select.poll()
-        poll.register(self._own[0], select.POLLIN)
-        if self._door is not None:
-            poll.register(self._door, select.POLLIN)
-        if self._maker is not None and self._maker.fileno() >= 0:
-            poll.register(self._maker, select.POLLIN)
-        for owner in self._owners:
-            poll.register(owner.line, select.POLLIN)
-            if owner.pidfd >= 0:
-                poll.register(owner.pidfd, select.POLLIN)
-        return {fd for fd, _ in poll.poll()}
-
-    def _let_in(self, door: socket.socket) -> None:
-        """Take a worker that knocks, if it is of this user."""
-        try:
-            peer, _ = door.accept()
-        except OSError:
-            return  # it has gone again
-        if peer_of(peer)[1] == os.getuid():
-            self._owners.append(_Owner(Line(peer)))
-        else:
-            peer.close()
-
-    def _hear(self, owner: _Owner) -> None:
-        try:
-            (wish, value), fds = owner.line.receive_with_fds()
-        except (EOFError, OSError):
-            self._let_go(owner)
-            return
-        if wish == "greeting":
-            self._answer(owner, value)
-        elif wish == "template" and self._maker is not None:
-            self._maker.pass_on(value, fds[0])
-        else:
-            self._fork(wish, value, fds, owner)
-        for fd in fds:
-            os.close(fd)
-
-    def _answer(self, owner: _Owner, greeting: Any) -> None:
-        """Say whether a worker is one of this session, with the same tests."""
-        try:
-            owner.line.send(greeting == maker.greeting_of(self._session))
-        except OSError:
-            self._let_go(owner)
-
-    def _let_go(self, owner: _Owner) -> None:
-        """Forget a worker, and end what its tests have started from here."""
-        for pid, (_, of) in self._processes.items():
-            if of is owner:
-                os.kill(pid, signal.SIGKILL)
-        self._owners.remove(owner)
-        if self._owners:
-            owner.close()  # the last one hears of it when this process, and all of its, has ended
-
-    def _fork(self, wish: str, value: Any, fds: list[int], owner: _Owner) -> None:
+    def _fork(self, wish: str, variables: Any, fds: list[int]) -> None:
         pid = forked()
         if not pid:
-            be(partial(self._be, wish, value, fds))
+            be(partial(self._be, wish, variables, fds))
         if wish == "process":
-            status = os.dup(fds[spawned.STATUS])
-            self._processes[pid] = (status, owner)
-            spawned.told_pid(status, pid)
+            self._processes[pid] = os.dup(fds[spawned.STATUS])
+            spawned.told_pid(self._processes[pid], pid)
 
-    def _be(self, wish: str, value: Any, fds: list[int]) -> int | None:
+    def _be(self, wish: str, variables: Any, fds: list[int]) -> int | None:
         """Be what was asked for, in a fork."""
         self._leave()
         if wish == "process":
-            return spawned.be_process(fds, value, self._pid)
+            return spawned.be_process(fds, variables, self._pid)
         if not die_with_parent(self._pid):
             return 1
         return Template(Line(socket.socket(fileno=fds[0])), self._session, self._terminal).serve()
@@ -308,15 +194,10 @@ class _Waiting:
         """Give up what is the stem's, in what it has forked."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for owner in self._owners:
-            owner.close()
-        if self._door is not None:
-            self._door.close()
-            os.close(self._lock)
-        if self._maker is not None:
-            self._maker.leave()
-        statuses = (status for status, _ in self._processes.values())
-        for fd in (*self._own, *statuses):
+        self._line.close()
+        if self._pytest >= 0:
+            os.close(self._pytest)
+        for fd in (*self._own, *self._processes.values()):
             os.close(fd)
 
     def _reap(self) -> None:
@@ -327,10 +208,8 @@ class _Waiting:
                 return
             if not pid:
                 return
-            if self._maker is not None and pid == self._maker.pid:
-                self._maker.end()
-            elif pid in self._processes:
-                spawned.told_exit(self._processes.pop(pid)[0], status)
+            if pid in self._processes:
+                spawned.told_exit(self._processes.pop(pid), status)
 
 
 def _import_torch(session: Any) -> None:

@@ -55,15 +55,11 @@ PATIENCE_WITH_KEPT = 10.0  # seconds that these have to tear down what their tes
 class Template:
     """The loop. line: to pytest's process. session: pytest's, with all items.
 
-    terminal: what a rank is given that is debugged, see `terminal`. in_common: shared fixtures are
-    not made here, but in the process that the templates of all workers are forks of, see `maker`.
+    terminal: what a rank is given that is debugged, see `terminal`.
     """
 
-    def __init__(
-        self, line: Line, session: Any, terminal: tuple[int, ...], in_common: bool = False
-    ) -> None:
+    def __init__(self, line: Line, session: Any, terminal: tuple[int, ...]) -> None:
         self._line = line
-        self._in_common = in_common
         self._session = session
         self._terminal = terminal
         self._sources: list[Source] = []  # that ranks of one test are forked from
@@ -97,10 +93,7 @@ class Template:
         if self._ahead is not None and not self._is_for(self._ahead, request):
             self._end_ahead()
         if request["method"] != "spawn":
-            if not self._in_common:
-                self._make_shared(item)
-            elif not self._has_kept(request) and sharedfixtures.lacking(item):
-                return {"lacks": True}
+            self._make_shared(item)
         note = ""
         began = time.monotonic()
         try:
@@ -222,9 +215,6 @@ class Template:
             ahead.source.clear()
 
     # -- ranks that are kept
-
-    def _has_kept(self, request: Told) -> bool:
-        return self._kept is not None and self._kept.key == request["keep"] is not None
 
     def _kept_for(self, request: Told) -> tuple[Ranks, str]:
         """Have the ranks of these tests run one; gives them, and what is to be said of them."""

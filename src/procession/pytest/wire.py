@@ -157,15 +157,6 @@ class Line:
             self._pidfd = -1
 
 
-def hang_up(fd: int) -> None:
-    """End the line of which this is a copy of an end, whoever has further copies; closes it."""
-    with socket.socket(fileno=fd) as sock:
-        try:
-            sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # the other end is closed
-
-
 def pair() -> tuple[Line, Line]:
     """Make both ends of a line."""
     ours, theirs = socket.socketpair()

@@ -47,7 +47,6 @@ def run(job: Job) -> None:
 
         modules = Modules(job["packages"])
     pipe = outcome.ResultPipe(job["fds"]["result"], job.get("error_file", ""), modules)
-    streams.spare(job["fds"])
     _explain_crashes()
     stackfile.offer()
     kind: str = job["program"]["kind"]

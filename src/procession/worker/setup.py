@@ -6,7 +6,7 @@ A job is a dict, made by the launcher (see `prepare.jobs`), with these keys:
              a new interpreter
     env      variables to add to the common environment, or (None) to take away
     fds      role -> index in the list of descriptors; roles are stdin, stdout, stderr, result,
-             spare_stdout, spare_stderr (see `streams.spare`), common, own, tracker, shared
+             common, own, tracker, shared
     inherit  indices of the descriptors that pickled arguments refer to
     argv     "exec": the program and its arguments
     program  "python" and "fresh": what the bootstrap runs, see `bootstrap.run`

@@ -1,16 +1,10 @@
-"""`sys.stdin`, `sys.stdout` and `sys.stderr` of a rank: made anew, and a way around full disks."""
+"""`sys.stdin`, `sys.stdout` and `sys.stderr` of a rank, made anew."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-
-from procession.system.files import NO_ROOM
-
-TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def replace() -> None:
@@ -42,70 +36,6 @@ def write_whole_lines() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, write_through=False)
-
-
-def spare(fds: dict[str, int]) -> None:
-    """Let each teed stream continue on a pipe when the disk of its log file is full.
-
-    fds: the job's; the pipes are called "spare_stdout" and "spare_stderr". The launcher reads them,
-    and shows what it reads after the file.
-    """
-    for name, fd in (("stdout", 1), ("stderr", 2)):
-        text: Any = getattr(sys, f"__{name}__")
-        pipe = fds.get(f"spare_{name}")
-        if pipe is not None and type(text) is io.TextIOWrapper:
-            raw = _Spared(fd, pipe)
-            _writer(text, raw, f"<{name}>", text.encoding, text.errors or "strict")
-
-
-class _Spared(io.FileIO):
-    """A log file until its disk is full; from then on the descriptor is the pipe.
-
-    So everything that this process and its children write later goes there, in the same order.
-    """
-
-    def __init__(self, fd: int, pipe: int) -> None:
-        super().__init__(fd, "w", closefd=False)
-        self._pipe = pipe
-        self._file_is = identity(fd)
-        self._pipe_is = identity(pipe)
-
-    def write(self, data: Any, /, _write: Any = io.FileIO.write) -> int | None:
-        """Write all of the data; the text layer above relies on that.
-
-        _write: not to be given. The names of this module may be gone when a destructor prints.
-        """
-        try:
-            taken = _write(self, data)
-            if taken == len(data) or taken is None:
-                return taken
-        except OSError as e:
-            if e.errno not in NO_ROOM:
-                raise
-            taken = 0
-        rest = memoryview(data).cast("B")[taken:]
-        while rest:
-            try:
-                more = _write(self, rest)
-            except OSError as e:
-                if e.errno not in NO_ROOM or not self._turn():
-                    raise
-                continue
-            if not more:
-                break  # a non-blocking descriptor
-            taken += more
-            rest = rest[more:]
-        return taken
-
-    def _turn(self) -> bool:
-        """Switch to the pipe; False if the program has replaced one of the descriptors."""
-        fd = self.fileno()
-        now, pipe = identity(fd), identity(self._pipe)
-        if pipe != self._pipe_is or now not in (self._file_is, pipe):
-            return False
-        if now != pipe:  # else another thread has switched
-            os.dup2(self._pipe, fd)
-        return True
 
 
 def identity(fd: int) -> tuple[int, int] | None:

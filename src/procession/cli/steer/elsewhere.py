@@ -47,7 +47,7 @@ def _go_by_slurm(parser: Parser, words: Sequence[str], job: str) -> None:
     """Exec this command on the machine that runs a job's script; returns if there is none."""
     if os.environ.get(THERE) or shutil.which("srun") is None or shutil.which("scontrol") is None:
         return
-    from procession.engines.slurm.submit import facts_of
+    from procession.engines.slurm.processes import facts_of
 
     facts: dict[str, Any] = facts_of(job)
     state, host = facts.get("JobState", ""), facts.get("BatchHost", "")

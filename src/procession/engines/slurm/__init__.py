@@ -1,4 +1,4 @@
-"""Slurm: nodes of an allocation; and commands sent as batch jobs."""
+"""Slurm: nodes of an allocation."""
 
 from __future__ import annotations
 

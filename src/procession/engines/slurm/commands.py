@@ -1,14 +1,10 @@
-"""Slurm's command lines: the step that holds the agents, and the script of a batch job. Pure."""
+"""Slurm's command lines: the step that holds the agents, and the line that sends a job. Pure."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-
-from procession.engines.contract import EngineError
-from procession.values.base import Value
-from procession.values.masking import masked_words
 
 # Variables that `srun` takes as options. A batch script and a shell of salloc have those that the
 # user asked for *tasks*; an agent gets all of its node.
@@ -37,30 +33,6 @@ NOISE = ("srun: cluster configuration lacks support for cpu binding",)
 TOLD = re.compile(r"\s*(\d+): ?(.*)", re.DOTALL)
 TASKS = re.compile(r"srun: error: .*?\btasks? ([\d,-]+)(?:: (.*)| (launch failed.*))")
 NODE_FAILED = re.compile(r"srun: error: Node failure on (\S+)")
-
-
-class Needs(Value):
-    """What the ranks of a batch job need on each node.
-
-    ranks: how many there are. cpus: for each, None where that is not said. gpus: whether each has
-    a GPU of its own.
-    """
-
-    ranks: int
-    cpus: int | None = None
-    gpus: bool = False
-
-    def options(self, arguments: Iterable[str]) -> list[str]:
-        """Give sbatch's options for them. arguments: the user's own, which take precedence."""
-        names = {word.partition("=")[0] for word in arguments}
-        words: list[str] = []
-        if not any(name.startswith(("-n", "--ntasks")) for name in names):
-            words.append(f"--ntasks-per-node={self.ranks}")
-        if self.cpus is not None and not any(n.startswith(("-c", "--cpus-per")) for n in names):
-            words.append(f"--cpus-per-task={self.cpus}")
-        if self.gpus and not any(n.startswith(("-G", "--gpus", "--gres")) for n in names):
-            words.append(f"--gpus-per-node={self.ranks}")
-        return words
 
 
 def step_environment(env: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
@@ -135,65 +107,12 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def batch_script(command: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """Give the script of a batch job that *is* this command, so that it gets the job's signals.
+def batch_line(command: str, *, nodes: int | None, needs: Iterable[str]) -> str:
+    """Give the line that sends a command as a batch job.
 
-    Slurm keeps scripts, and shows them to operators: words with secrets travel in variables, which
-    are given as well, and which the command does not see.
+    command: as a shell takes it. nodes: how many, None for one. needs: sbatch's options for what
+    ranks need on each node. The script *is* the command (`exec`), so that it gets what Slurm sends
+    to the batch script alone; lost nodes are the driver's business (`--no-kill`).
     """
-    words = list(command)
-    hidden: dict[str, str] = {}
-    written: list[str] = []
-    for i, (word, shown) in enumerate(zip(words, masked_words(words), strict=True)):
-        if word == shown:
-            written.append(shlex.quote(word))
-            continue
-        name = f"PROCESSION_WORD_{i}"
-        hidden[name] = word
-        written.append(f'"${{{name}?is not in the environment of the job: see --export}}"')
-    line = " ".join(written)
-    if not hidden:
-        return f"#!/bin/sh\nexec {line}\n", hidden
-    return f'#!/bin/sh\nset -- {line}\nunset {" ".join(hidden)}\nexec "$@"\n', hidden
-
-
-def batch_command(
-    *,
-    name: str,
-    nodes: int | None = None,
-    time: str = "",
-    partition: str = "",
-    account: str = "",
-    needs: Needs | None = None,
-    arguments: Iterable[str] = (),
-) -> list[str]:
-    """Give the command that sends a batch script, which it reads from its standard input.
-
-    needs: of each node. arguments: further ones, which stand after ours and so override them.
-    Raises EngineError for those that cannot work.
-    """
-    arguments = list(arguments)
-    words = [
-        "sbatch",
-        "--parsable",
-        f"--job-name={name}",
-        "--no-kill",  # the driver deals with lost nodes
-        "--no-requeue",
-    ]
-    for option, value in (
-        ("nodes", "" if nodes is None else str(nodes)),
-        ("time", time),
-        ("partition", partition),
-        ("account", account),
-    ):
-        if value:
-            words.append(f"--{option}={value}")
-    if needs is not None:
-        words += needs.options(arguments)
-    for word in arguments:
-        if not word.startswith("-"):
-            raise EngineError(f"an argument of sbatch must be an option such as --qos=long: {word}")
-        if re.match(r"--(array|wrap|wait|parsable)(=|$)|-[aW]", word):
-            raise EngineError(f"{word} has no meaning here: procession sends one script, and waits")
-        words.append(word)
-    return words
+    options = [f"--nodes={nodes or 1}", *needs, "--no-kill", "--no-requeue"]
+    return f"sbatch {' '.join(options)} --wrap {shlex.quote(f'exec {command}')}"

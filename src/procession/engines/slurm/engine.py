@@ -13,7 +13,7 @@ count.
 all tasks by SIGKILL at once, so it is never sent; a SIGKILL to srun has the same effect (a process
 that it has forked sees to that). So srun is left alone when the driver is killed: agents notice
 that their driver is gone and end in order, and srun ends with the last one. A job that Slurm ends
-at the loss of a node (one without `--no-kill`, which `submit` sets) cannot be helped.
+at the loss of a node (one without `--no-kill`) cannot be helped.
 
 When a job is cancelled, preempted or at its time limit, Slurm sends SIGCONT and SIGTERM, at the
 time limit twice: with proctrack/linuxproc to every process below the job's, with proctrack/pgid to
@@ -60,7 +60,7 @@ WORDS_WITHIN = 0.5  # seconds for a task's last lines, which may follow the news
 LOST_WITHIN = 2.0  # the same, where some tasks are not known to have ended
 NO_ALLOCATION = (
     "not in an allocation of Slurm: run this in a script for sbatch, or in the shell of "
-    "`salloc --nodes=2 --no-kill`, or have it sent as a job"
+    "`salloc --nodes=2 --no-kill`"
 )
 
 

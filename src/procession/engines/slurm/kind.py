@@ -11,7 +11,7 @@ from procession.engines.slurm.engine import Slurm
 from procession.values.errors import SpecError
 from procession.values.placement import NO_PLACEMENT, Placement
 
-options: Sequence[EngineOption] = ()  # the command itself has the options of batch jobs
+options: Sequence[EngineOption] = ()
 
 
 def choose(request: Request) -> Chosen:

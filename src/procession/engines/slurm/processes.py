@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -11,6 +13,7 @@ from procession.engines.helper import Helper
 
 ANSWER_WITHIN = 30.0  # seconds for one of Slurm's commands
 LONGEST = 64 << 10  # bytes of a line of srun's
+FACT = re.compile(r"(?:^|(?<=\s))([^\s=]+)=(.*?)(?=\s+[^\s=]+=|$)", re.DOTALL)
 KEPT = 5  # last lines of srun, as the reason of its end
 NO_SLURM = "is not on the PATH: the commands of Slurm are needed (Debian package slurm-client)"
 
@@ -73,3 +76,22 @@ def ask(
         words = words or f"it ended with exit code {done.returncode}"
         raise EngineError(f"{argv[0]} ended with an error: {words}")
     return done.stdout
+
+
+def facts_of(job: str) -> dict[str, str]:
+    """Give what Slurm knows of a job. JobState is UNKNOWN when Slurm has forgotten it."""
+    try:
+        said = ask(("scontrol", "show", "job", "--oneliner", job), os.environ)
+    except EngineError as e:
+        if "Invalid job id" in str(e):
+            return {"JobState": "UNKNOWN"}
+        return {"JobState": "PENDING", "Reason": str(e)}  # the controller may be back soon
+    return read_facts(said)
+
+
+def read_facts(said: str) -> dict[str, str]:
+    """Read `Key=value Key=value`, of which the first of a key counts; values may hold spaces."""
+    facts: dict[str, str] = {}
+    for key, value in FACT.findall(said.strip()):
+        facts.setdefault(key, value)
+    return facts

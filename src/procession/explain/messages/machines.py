@@ -11,7 +11,6 @@ MACHINES = (
         (
             "there is no engine",
             " cannot be imported: ",
-            "--engine-options are no words of a shell",
             ", which is ours",
         ),
         "`--engine` names what gives the machines: slurm, ray, ssh, or one that an installed "
@@ -23,9 +22,9 @@ MACHINES = (
         "P202",
         "Not inside an allocation of Slurm",
         ("not in an allocation of Slurm",),
-        "In Python, the engine for Slurm works inside a job: in a script for sbatch, or in the "
+        "The engine for Slurm works inside a job: in a script for sbatch, or in the "
         "shell of salloc.",
-        "Run it there. From outside, `procession run --engine slurm ...` sends a job itself.",
+        "Run it there, or type the `sbatch` line that the message has.",
     ),
     Entry(
         "P203",
@@ -64,7 +63,7 @@ MACHINES = (
         "P206",
         "The commands of Slurm are missing",
         ("the commands of Slurm are needed",),
-        "`--engine slurm` calls srun, sbatch, scontrol and squeue.",
+        "`--engine slurm` calls srun, scontrol and squeue.",
         "Run it on a log-in node or inside a job, or install the package slurm-client.",
     ),
     Entry(
@@ -280,7 +279,6 @@ MACHINES = (
             " is heterogeneous: it has ",
             "Slurm's list of ",
             "its tasks are not spread evenly",
-            "has no meaning here: procession sends one script",
             "Slurm started no agent",
         ),
         "The job has nodes or tasks of different kinds, or an option of Slurm's that procession "

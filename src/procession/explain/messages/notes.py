@@ -199,14 +199,6 @@ NOTES = (
         "Look at the machine and the network; start the same line there again to have it join.",
     ),
     Entry(
-        "P420",
-        "A pod that is taken away counts as a failure",
-        ("that may be counted as a failure of the program",),
-        "When Kubernetes evicts a pod, ranks in other pods fail because they miss it, perhaps "
-        "before the eviction is known.",
-        "Write `--max-restarts` behind the `--`, so that ranks start again in their pods.",
-    ),
-    Entry(
         "P421",
         "The shared value is loaded once more",
         ("is loaded once more by this rank",),

@@ -125,7 +125,6 @@ REQUESTS = (
             "is for this machine only",
             "cannot read this process's input",
             "an engine: engine=",
-            "is for a job that is sent",
             "is for scripts, and ",
             "is for one machine, but ",
             ", and this run is on one machine",

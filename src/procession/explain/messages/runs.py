@@ -98,38 +98,6 @@ RUNS = (
         "`procession doctor` tells what works here, what does not, and what helps.",
     ),
     Entry(
-        "P310",
-        "There is no manifest to write",
-        ("--image is missing: say which image", "there is no manifest for"),
-        "`procession manifest kubernetes` needs the image in which PROGRAM and procession are.",
-        "Write `--image NAME`, then `--` and what `procession run` is to run in each pod.",
-    ),
-    Entry(
-        "P311",
-        "A manifest cannot say that",
-        (
-            "is below the request",
-            "names are small letters, digits",
-            ": write --",
-            ": two volumes at ",
-            "say --shm-size",
-            "--restricted allows no",
-            "--restricted does not allow",
-            ", and begin with a letter",
-            "pods' names leave room for",
-            "name is too long for a pod",
-            " cannot stand behind --",
-            "is an option of the run: write it behind the --",
-            "--gpu-resource needs",
-            "--patch ",
-            "PyYAML is missing",
-        ),
-        "Kubernetes would refuse the object, two options contradict each other, or the patch "
-        "does not fit it.",
-        "Write what the message proposes. Options of the job stand before the `--`, those of "
-        "`procession run` behind it.",
-    ),
-    Entry(
         "P312",
         "The run is driven from another machine",
         (
