@@ -9,7 +9,16 @@ from commandline import command, good, only, run
 
 import write_options
 from procession.devices import AUTO, KINDS
-from seams.cli import Option, completion, make_parser, make_request, options, read_line, readers
+from seams.cli import (
+    Option,
+    completion,
+    make_parser,
+    make_request,
+    options,
+    read_engine,
+    read_line,
+    readers,
+)
 from seams.jobs import NAMES
 from seams.values import Hang, Logs, Placement, Restart, SpecError, Stop
 from seams.wire import CHOICES
@@ -34,31 +43,41 @@ def asked(*words):
 def with_row(here, monkeypatch):
     """Add an option to the table: one row, for a field that a policy has."""
     row = Option(
-        ("--patience",), "SECONDS", "how long other ranks go on after a failure",
-        read=readers.SECONDS, target="stop.patience",
+        ("--linger",), "SECONDS", "how long other ranks go on after a failure",
+        read=readers.SECONDS, target="stop.linger",
     )  # fmt: skip
     monkeypatch.setitem(options.TABLE, "life", (*options.LIFE, row))
     return here
 
 
 def test_a_row_is_read_from_every_place(with_row, monkeypatch):
-    assert asked("--patience", "2.5").stop == Stop(patience=2.5)
-    write(with_row / "pyproject.toml", "[tool.procession]\npatience = 4")
-    assert asked().stop == Stop(patience=4.0)
-    monkeypatch.setenv("PROCESSION_PATIENCE", "3")
-    assert asked().stop == Stop(patience=3.0)
-    assert asked("--patience=1", "--shutdown-timeout=9").stop == Stop(patience=1.0, grace=9.0)
+    assert asked("--linger", "2.5").stop == Stop(linger=2.5)
+    write(with_row / "pyproject.toml", "[tool.procession]\nlinger = 4")
+    assert asked().stop == Stop(linger=4.0)
+    monkeypatch.setenv("PROCESSION_LINGER", "3")
+    assert asked().stop == Stop(linger=3.0)
+    assert asked("--linger=1", "--shutdown-timeout=9").stop == Stop(linger=1.0, grace=9.0)
 
 
 def test_a_row_is_refused_and_shown_everywhere(with_row, monkeypatch):
-    with pytest.raises(SpecError, match="--patience must be seconds, 0 or more, not 'x'"):
-        asked("--patience", "x")
-    monkeypatch.setenv("PROCESSION_PATIENCE", "-1")
-    with pytest.raises(SpecError, match="PROCESSION_PATIENCE must be seconds, 0 or more"):
+    with pytest.raises(SpecError, match="--linger must be seconds, 0 or more, not 'x'"):
+        asked("--linger", "x")
+    monkeypatch.setenv("PROCESSION_LINGER", "-1")
+    with pytest.raises(SpecError, match="PROCESSION_LINGER must be seconds, 0 or more"):
         asked()
-    assert "--patience SECONDS" in make_parser().help_text()
-    assert "patience" in completion.parsers()["run"].options
-    assert "| `--patience` `SECONDS` | how long other ranks go on" in write_options.text()
+    assert "--linger SECONDS" in make_parser().help_text()
+    assert "linger" in completion.parsers()["run"].options
+    assert "| `--linger` `SECONDS` | how long other ranks go on" in write_options.text()
+
+
+def test_the_stop_signal_and_patience_are_options(here, monkeypatch):
+    wanted = Stop(signal=signal.SIGUSR1, patience=2.0)
+    assert asked("--patience", "2", "--stop-signal", "SIGUSR1").stop == wanted
+    monkeypatch.setenv("PROCESSION_STOP_SIGNAL", "USR1")
+    assert asked("--patience", "2").stop == wanted
+    line = read_line(["--engine", "ssh", "--hosts", "a,b", "--patience", "2", "true"])
+    with pytest.raises(SpecError, match="--patience is for the ranks of one machine"):
+        read_engine(line)
 
 
 def test_targets_are_fields():

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from commandline import Terminal, Watched, command, only
+from commandline import Watched, command, only
 
 from support import PROCESSION, alive, until, write
 
@@ -290,26 +290,37 @@ def test_the_index_is_bounded(tmp_path, monkeypatch):
     assert [e["run"] for e in index.read_index()][-1] == "run_38"
 
 
-def test_stop_last_asks_before_it_ends_a_run_of_elsewhere(waiting, tmp_path):
+def test_last_is_refused_where_no_run_is_of_this_terminal_or_directory(waiting, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with Watched("run", waiting, cwd=elsewhere, start_new_session=True) as launcher:
         launcher.shows(b"ready")
         (row,) = rows()[1]
-        done = command("stop", "last")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"procession stop {row['id']}" in done.stderr
-        with Terminal("stop", "last") as terminal:
-            terminal.shows(b"stop it? [y/N]")
-            terminal.type(b"\n")
-            assert terminal.end() == 1
+        for word in ("stop", "report"):
+            done = command(word, "last")
+            assert (done.returncode, done.stdout) == (2, "")
+            assert f"there is {row['id']}" in done.stderr
         assert alive(launcher.pid)
-        assert command("report", "last").returncode == 0  # to look at it does no harm
-        with Terminal("stop", "last") as terminal:
-            terminal.shows(b"stop it? [y/N]")
-            terminal.type(b"y\n")
-            assert terminal.end() == 0
-        assert launcher.end() == 143
+
+
+@pytest.mark.parametrize("logs", [(), ("--log-dir", "logs")], ids=["no files", "files"])
+def test_last_and_ps_know_a_run_that_is_suspended(logs, waiting, tmp_path):
+    """An older run of this terminal must not be stopped in place of a suspended one."""
+    with Watched("run", waiting, cwd=tmp_path, start_new_session=True) as older:
+        older.shows(b"ready")
+        with Watched("run", *logs, waiting, cwd=tmp_path) as launcher:
+            launcher.shows(b"ready")
+            launcher.signal(signal.SIGSTOP)
+            found = [row["launcher"] for row in rows()[1]]
+            assert sorted(found) == sorted([older.pid, launcher.pid])
+            done = command("stop", "last", cwd=tmp_path)
+            assert (done.returncode, done.stdout) == (1, "")
+            assert f"kill -CONT {launcher.pid}" in done.stderr
+            assert alive(older.pid)
+            launcher.signal(signal.SIGTERM)
+            launcher.signal(signal.SIGCONT)
+            assert launcher.end() == 143
+        assert alive(older.pid)
 
 
 @pytest.mark.parametrize("way", ["directory", "session"])

@@ -2,9 +2,10 @@
 
 import pytest
 
-from seams.control import NotFound, Run, choose, is_from
+from seams.control import NotFound, Run, choose
 from seams.system import same_session
 
+HERE = {"session": "100-1-1", "cwd": "/here"}
 RUNS = [
     Run("train.py_aa11", "train.py", "SUCCEEDED", began=1.0),
     Run("train.py_ab22", "train.py", "RUNNING", launcher=501, began=2.0, socket="train.py_ab22"),
@@ -26,11 +27,10 @@ RUNS = [
         ("eval.py_cc", 2),
         ("done.py", 4),
         ("do", 4),
-        ("last", 3),
     ],
 )
 def test_found(word, meant):
-    assert choose(word, RUNS) is RUNS[meant]
+    assert choose(word, RUNS, HERE) is RUNS[meant]
 
 
 @pytest.mark.parametrize(
@@ -45,24 +45,22 @@ def test_found(word, meant):
 )
 def test_not_found(word, said):
     with pytest.raises(NotFound, match=said) as caught:
-        choose(word, RUNS)
+        choose(word, RUNS, HERE)
     assert "\n" not in str(caught.value)
 
 
-HERE = {"session": "100-1-1", "cwd": "/here"}
-
-
-def test_last_is_the_newest_that_this_terminal_or_this_directory_has_started():
+def test_last_is_the_newest_of_this_terminal_else_of_this_directory():
     runs = [
         Run("a", "a", "RUNNING", began=1.0, socket="a", session="100-1-1", cwd="/there"),
         Run("b", "b", "RUNNING", began=2.0, socket="b", session="200-1-1", cwd="/here"),
         Run("c", "c", "RUNNING", began=3.0, socket="c", session="200-1-1", cwd="/there"),
     ]
-    assert choose("last", runs, HERE).id == "b"
-    assert choose("last", [runs[0], runs[2]], HERE).id == "a"
-    assert choose("last", [runs[2]], HERE).id == "c"
-    assert [is_from(run, HERE) for run in runs] == [True, True, False]
-    assert not is_from(Run("d", "d", "RUNNING"), {"session": "", "cwd": ""})
+    assert choose("last", runs, HERE).id == "a"
+    assert choose("last", runs[1:], HERE).id == "b"
+    with pytest.raises(NotFound, match="of this terminal or of this directory; there is c"):
+        choose("last", runs[2:], HERE)
+    with pytest.raises(NotFound):
+        choose("last", [Run("d", "d", "RUNNING")], {"session": "", "cwd": ""})
 
 
 @pytest.mark.parametrize(
@@ -89,19 +87,19 @@ def test_by_slurm_s_number_of_its_job():
         Run("a", "a", "RUNNING", socket="a", launcher=7, slurm_job="1234"),
         Run("b", "b", "RUNNING", socket="b", launcher=8),
     ]
-    assert choose("1234", runs).id == "a"
+    assert choose("1234", runs, HERE).id == "a"
     with pytest.raises(NotFound, match="fits several runs: a or c"):
-        choose("1234", [*runs, Run("c", "c", "RUNNING", socket="c", launcher=1234)])
+        choose("1234", [*runs, Run("c", "c", "RUNNING", socket="c", launcher=1234)], HERE)
 
 
 def test_of_none():
-    with pytest.raises(NotFound, match=r"there is no run$"):
-        choose("last", [])
     with pytest.raises(NotFound, match="there is none at all"):
-        choose("x", [])
+        choose("last", [], HERE)
+    with pytest.raises(NotFound, match="there is none at all"):
+        choose("x", [], HERE)
 
 
 def test_many_are_not_all_listed():
     runs = [Run(f"x_{i:02}", f"x{i}", "RUNNING", began=i, socket="s") for i in range(30)]
     with pytest.raises(NotFound, match=r"22 more$"):
-        choose("nothing", runs)
+        choose("nothing", runs, HERE)

@@ -276,3 +276,14 @@ def test_values_are_there_although_a_signal_came_in_between(specs):
     with pytest.raises(SignalException):
         send(signal.SIGTERM)
     assert pc.wait().return_values == {0: ("a",)}
+
+
+def test_sighup_that_nohup_ignores_stays_ignored(specs):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        context = sleeping(specs)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        os.kill(os.getpid(), signal.SIGHUP)
+        context.close()
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -24,7 +24,7 @@ AS_TORCH = ("elastic/", "multiprocessing/")
 # What a command was asked for, what goes on, and questions: there is no cause and no cure.
 ANSWERS = (
     "nothing is kept\n", "nothing runs here", " goes on; see procession attach",
-    "stopping the run", "stop it? [y/N] ", " runs on without this terminal",
+    "stopping the run", " runs on without this terminal",
     "nothing is known about", "the agent on \0 ",
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ __getattr__ = lazily(
         "procession.control.leftover": "dead_sockets left_behind",
         "procession.control.processes": "Process below parse_environment read_processes",
         "procession.control.protocol": "Lines MOST_LINE REQUESTS decode encode read_request",
-        "procession.control.runs": "NotFound Run choose find_run is_from",
+        "procession.control.runs": "NotFound Run choose find_run",
         "procession.control.serve": "CLIENTS",
         "procession.system.directories": "Refused open_runtime runtime_directory",
     }

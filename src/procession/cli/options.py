@@ -198,6 +198,13 @@ LIFE = (
         f"from the stop signal to SIGKILL (default: {DEFAULT_STOP.grace:g})",
         read=readers.SECONDS, empty="refused", target="stop.grace", torchrun=True,
         variable="TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
+    Option(("--patience",), "SECONDS",
+        "from the first failure to the stop signal, in which other ranks may end by themselves "
+        "(default: 0)",
+        read=readers.SECONDS, empty="refused", target="stop.patience", scope=ONE_MACHINE),
+    Option(("--stop-signal",), "SIGNAL",
+        "the signal by which ranks are asked to end (default: SIGTERM)",
+        read=readers.any_signal, empty="refused", target="stop.signal"),
     Option(("--signals-to-handle",), "SIGNALS",
         f"signals to this command that end the group by the same signal (default: {SIGNALS})",
         default=SIGNALS, read=readers.ending_signals, target="run.signals", torchrun=True),

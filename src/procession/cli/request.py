@@ -63,6 +63,7 @@ class Request(Value):
     the entry point that lays out logs. otel: trace the run. live: show a view of the group while it
     runs. status: seconds between two lines about it, or None. detach: give the terminal back.
     sources: where options are set that variables and files set, by their keys.
+    logs_from: what chose the directory of logs, for a message.
     engine: what is asked of an engine, None on this machine.
     """
 
@@ -80,6 +81,7 @@ class Request(Value):
     status: float | None = None
     detach: bool = False
     sources: Mapping[str, str] = MappingProxyType({})
+    logs_from: str = ""
     engine: EngineRequest | None = None
 
     def where(self, key: str) -> str:
@@ -205,6 +207,9 @@ def _made(line: Line, engine: EngineRequest | None) -> Request:
         notes=notes,
         elsewhere=s.elsewhere(),
         sources=s.sources(),
+        logs_from=s.where("log_dir")
+        if s.said("log_dir")
+        else f"{s.where('detach')} without --log-dir",
         engine=engine,
         **given,
     )
@@ -252,7 +257,8 @@ def _detached(s: Settings, logs: Logs) -> Logs:
 
     directory = state_directory()
     if not directory:
-        raise SpecError("--detach: this user has no home directory: set HOME, or say --log-dir")
+        where = s.where("detach")
+        raise SpecError(f"{where}: this user has no home directory: set HOME, or say --log-dir")
     return logs.__replace__(dir=os.path.join(directory, "runs"))
 
 

@@ -55,7 +55,7 @@ def run_group(
         say_line(str(e))
         return e.exit_code, None
     except OSError as e:
-        where = f"{request.where('log_dir')} {spec.logs.dir!r}: " if spec.logs.dir else ""
+        where = f"{request.logs_from} {spec.logs.dir!r}: " if spec.logs.dir else ""
         refuse(prog, f"{where}cannot prepare the run: {e}")
     if threads := _threads(spec, group.placed) if not request.json else "":
         say_line(f"procession: {threads}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Generator
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from procession.control.protocol import Lines, decode, encode
 from procession.system.directories import inside
 
+PEER = socket.SOL_SOCKET, socket.SO_PEERCRED
 PATIENCE = 10.0  # seconds for an answer: the launcher may be busy, or stopped
 MOST_LINE = 64 << 20  # bytes of an answer: a look at very many ranks
 
@@ -22,7 +24,8 @@ class Connection:
     """A connection to a run. Raises OSError: ConnectionRefusedError if its launcher is gone.
 
     directory: the open directory of sockets. name: of the socket there.
-    end: what the run's last line said, None until it came. closed: the run has hung up.
+    end: what the run's last line said, None until it came. closed: the run has hung up. peer: the
+    process that listens, 0 if it is in a namespace of pids around ours.
     """
 
     def __init__(self, directory: int, name: str, patience: float = PATIENCE) -> None:
@@ -35,6 +38,7 @@ class Connection:
         try:
             self.socket.settimeout(patience)
             self.socket.connect(inside(directory, name))
+            self.peer: int = struct.unpack("3i", self.socket.getsockopt(*PEER, 12))[0]
         except BaseException:
             self.socket.close()
             raise
@@ -59,7 +63,10 @@ class Connection:
             while True:
                 said = self._next(until)
                 if said is None:
-                    raise NotAnswered(f"the run did not answer within {self._patience:g} s")
+                    raise NotAnswered(
+                        f"the run did not answer within {self._patience:g} s; if Ctrl-Z "
+                        f"has stopped it, type fg there, or kill -CONT {self.peer}"
+                    )
                 if "error" in said:
                     raise NotAnswered(str(said["error"]))
                 if said.get("to") == ask:

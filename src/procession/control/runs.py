@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, cast
 
 from procession.control.ask import Connection, NotAnswered
 from procession.control.index import read_index
 from procession.output.rankfiles import open_regular
 from procession.output.rundir import run_of
-from procession.system.directories import Refused, inside, open_runtime
+from procession.system.directories import Refused, inside, open_runtime, socket_name
 from procession.system.identity import lives, pid_of, start_of
-from procession.system.origin import origin, same_session
+from procession.system.origin import directory_of, origin, same_session, session_of
 from procession.values.base import Value
 
 PATIENCE = 2.0  # seconds for each launcher to answer, when runs are listed
 SHOWN = 8  # runs that the message about an unknown one names
-NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
 class Run(Value):
@@ -108,13 +106,33 @@ def _ask_all(directory: int) -> list[Run]:
                 except NotAnswered:
                     if connection.end is not None:
                         continue
-        found.append(_living(name, look))
+        found.append(_silent(directory, name, connection) if look is None else _living(name, look))
     return sorted(found, key=lambda run: run.began)
 
 
-def _living(name: str, look: Mapping[str, Any] | None) -> Run:
-    if look is None:
-        return Run(id=name, name=name.rpartition("_")[0] or name, state="SILENT", socket=name)
+def _silent(directory: int, name: str, connection: Connection | None) -> Run:
+    """Describe a run that does not answer, by the index and by who listens at its socket."""
+    nothing: dict[str, Any] = {}
+    noted = next((e for e in reversed(read_index()) if socket_name(e["run"]) == name), nothing)
+    launcher = 0 if connection is None else connection.peer
+    try:
+        began = os.stat(inside(directory, name)).st_mtime
+    except OSError:
+        began = 0.0  # it has just ended
+    return Run(
+        id=name,
+        name=name.rpartition("_")[0] or name,
+        state="SILENT",
+        directory=noted.get("dir", ""),
+        launcher=launcher,
+        began=began,
+        socket=name,
+        session=noted.get("session") or session_of(launcher),
+        cwd=noted.get("cwd") or directory_of(launcher),
+    )
+
+
+def _living(name: str, look: Mapping[str, Any]) -> Run:
     host = look.get("host", _here())
     return Run(
         id=name,
@@ -206,24 +224,19 @@ def find_run(word: str) -> Run:
     return choose(word, running + ended(running), origin())
 
 
-def is_from(run: Run, here: Mapping[str, str]) -> bool:
-    """Tell whether a run was started from this session, or in this directory; see `origin`."""
-    if same_session(run.session, here.get("session", "")):
-        return True
-    return bool(run.cwd) and run.cwd == here.get("cwd")
-
-
-def choose(word: str, runs: Sequence[Run], here: Mapping[str, str] = NOWHERE) -> Run:
+def choose(word: str, runs: Sequence[Run], here: Mapping[str, str]) -> Run:
     """Choose by an id, a name, its beginning, a launcher's pid, Slurm's number, or `last`.
 
-    Living runs are preferred to past ones. `last` is the newest run that was started from here; if
-    there is none, the newest of all. here: see `origin`. Raises NotFound.
+    Living runs are preferred to past ones. `last` is the newest run of this terminal; if there is
+    none, the newest of this directory. here: see `origin`. Raises NotFound.
     """
+    there = f"; there is {_listed(runs, ', ')}" if runs else "; there is none at all"
     if word == "last":
-        if not runs:
-            raise NotFound("there is no run")
-        own = [run for run in runs if is_from(run, here)]
-        return max(own or runs, key=lambda run: run.began)
+        own = [run for run in runs if same_session(run.session, here["session"])]
+        own = own or [run for run in runs if run.cwd and run.cwd == here["cwd"]]
+        if not own:
+            raise NotFound(f"there is no run of this terminal or of this directory{there}")
+        return max(own, key=lambda run: run.began)
     ways = (
         [run for run in runs if run.id == word],
         [r for r in runs if word.isdecimal() and word in (str(r.launcher), r.slurm_job)],
@@ -237,7 +250,6 @@ def choose(word: str, runs: Sequence[Run], here: Mapping[str, str] = NOWHERE) ->
             return (alive or found)[0]
         if found:
             raise NotFound(f"{word!r} fits several runs: {_listed(alive or found, ' or ')}")
-    there = f"; there is {_listed(runs, ', ')}" if runs else "; there is none at all"
     raise NotFound(f"there is no run {word!r}{there}")
 
 

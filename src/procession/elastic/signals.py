@@ -75,6 +75,8 @@ def let_signals_raise(holder: object) -> None:
     for name in os.environ.get("TORCHELASTIC_SIGNALS_TO_HANDLE", _SIGNALS).split(","):
         try:
             number = getattr(signal, name.strip())
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # by nohup
             before = signal.signal(number, raise_signal)
         except (AttributeError, ValueError, TypeError, OSError):
             logger.warning("Failed to register signal handler for %s", name, exc_info=True)

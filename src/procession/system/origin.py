@@ -22,17 +22,25 @@ _come_from = ""  # the session from which this process was started, if it has le
 
 def own_session() -> str:
     """Give the session that this process belongs to, or comes from; "" if it is not visible."""
-    if _come_from:
-        return _come_from
-    first = os.getsid(0)  # 0: a process of a namespace around ours
+    return _come_from or session_of("self")
+
+
+def session_of(pid: int | str) -> str:
+    """Give the session that a process belongs to; "" if it is not visible."""
     try:
-        return f"{first}-{start_of(first) if first else _terminal()}-{namespace()}"
-    except (OSError, IndexError, ValueError):
+        _, _, _, first, terminal, *_ = map(bytes.decode, process_fields(pid))
+        start = start_of(int(first)) if first != "0" else terminal  # 0: of a namespace around ours
+        return f"{first}-{start}-{namespace()}"
+    except (OSError, ValueError):
         return ""
 
 
-def _terminal() -> int:
-    return int(process_fields("self")[4])
+def directory_of(pid: int) -> str:
+    """Give the current directory of a process; "" if it is gone, or not visible."""
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return ""
 
 
 def same_session(one: str, other: str) -> bool:

@@ -10,16 +10,12 @@ from procession.cli.say import say
 from procession.cli.steer.finding import failed, parser_of, read_run
 from procession.cli.words import Option
 from procession.control.ask import NotAnswered
-from procession.control.runs import Run, connect, is_from
-from procession.system.origin import origin
+from procession.control.runs import connect
 
 MARGIN = 30.0  # seconds beyond the grace period
 DEFAULT_GRACE = 30.0
 LAST_WORDS = 5.0  # seconds that the launcher has to go when all ranks are gone
 EPILOG = """\
-`last` stops what this terminal or this directory has started; before it stops another run, it asks,
-and refuses where there is no terminal to ask at.
-
 The ranks get the stop signal, time to obey, then SIGKILL, as after Ctrl-C in the run's own
 terminal; the command there exits with 128 + the number of the signal.
 
@@ -53,9 +49,6 @@ def main(words: list[str]) -> int:
             PARSER.error(f"{run.id} cannot be reached; send a signal to pid {run.launcher}")
         say(f"procession: {run.id} has ended before ({run.state.lower()})\n", sys.stdout)
         return 0
-    if options.run == "last" and not is_from(run, origin()) and not _confirmed(run):
-        say(f"procession: {run.id} goes on\n", sys.stderr)
-        return 1
     try:
         with connect(run) as connection:
             if options.kill:
@@ -84,12 +77,3 @@ def main(words: list[str]) -> int:
     code = f", exit code {end['code']}" if end is not None else ""
     say(f"procession: {run.id} {'was stopped' if how == 'stopped' else how}{code}\n", sys.stdout)
     return 0
-
-
-def _confirmed(run: Run) -> bool:
-    """Ask whether a run is meant that was started elsewhere; where nobody can answer, refuse."""
-    elsewhere = f"which neither this terminal nor this directory has started (but {run.cwd!r})"
-    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
-        PARSER.error(f"the last run is {run.id}, {elsewhere}; name it: procession stop {run.id}")
-    say(f"procession: the last run is {run.id}, {elsewhere}; stop it? [y/N] ", sys.stderr)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -20,7 +20,6 @@ RUNS = (
         (
             "say which run: see `procession ps`",
             "one RUN, not",
-            "name it: procession stop",
             " fits several runs: ",
         ),
         "A command that looks at a run, or ends one, takes the name of exactly one.",
