@@ -135,9 +135,9 @@ class EventLoop:
         self._call([fd for fd in ready if fd in self._first])
         self._call([fd for fd in ready if fd not in self._first])
         now = time.monotonic()
-        for key in [k for k, (at, _) in self._deadlines.items() if at <= now]:
-            entry = self._deadlines.pop(key, None)
-            if entry is not None:
+        for key, entry in [e for e in self._deadlines.items() if e[1][0] <= now]:
+            if self._deadlines.get(key) is entry:  # a call before it may have set another one
+                del self._deadlines[key]
                 entry[1]()
 
     def _allow_for_standstill(self, late: float, used: float) -> None:
