@@ -116,6 +116,11 @@ class WithState(Exception):
         self.detail = detail
 
 
+class Falsy(Exception):
+    def __bool__(self):
+        return False
+
+
 class Unprintable(Exception):
     def __str__(self):
         raise RuntimeError("no text")
@@ -778,3 +783,14 @@ def test_closing_twice():
     reader.close()
     os.fstat(other)
     os.close(other)
+
+
+@GROUPS
+def test_a_member_of_a_group_that_is_false_has_its_traceback():
+    try:
+        raise Falsy("first")
+    except Falsy as e:
+        member = e
+    again = rebuilt(ExceptionGroup("both", [member, Plain("second")]))
+    assert [type(e) for e in again.exceptions] == [Falsy, Plain]
+    assert again.exceptions[0].__traceback__ is not None

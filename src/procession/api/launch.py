@@ -176,10 +176,12 @@ def run(
         return run_together(given.pop("program"), **given)
     del given["timeout"], given["rendezvous"]
     group = _started_on(given) if engine is not None else _started(_without_engine(given))
+    from procession.group.result import StillRuns
+
     with group:
         try:
             return group.wait_for_values(timeout)
-        except TimeoutError:
+        except StillRuns:
             group.stop()
             raise TimeoutError(
                 f"{group.spec.name} was stopped: it had not ended after {timeout:g} s"

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     Returned = Iterable[tuple[int, Program, bytes | bytearray]]
 
 
+class StillRuns(TimeoutError):
+    """A run has not ended in the time that its caller waits for; no other TimeoutError is this."""
+
+
 class Result(Value):
     """A group that ended without a failure.
 
@@ -157,7 +161,7 @@ class Waiting:
             self._stop_on_interrupt()
             raise
         if not ended:
-            raise TimeoutError(
+            raise StillRuns(
                 f"{self.spec.name} still runs after {timeout:g} s, and goes on: "
                 "see stop() and kill()"
             )

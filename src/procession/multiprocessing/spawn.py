@@ -16,6 +16,7 @@ from typing import Any
 
 from procession.api.watch import Watch
 from procession.group.group import Group
+from procession.group.result import StillRuns
 from procession.multiprocessing.exceptions import (
     ProcessException,
     ProcessExitedException,
@@ -96,7 +97,7 @@ class ProcessContext:
             if self.sentinels and not (watch.failed or watch.over):
                 return False
             error = _error_of(group, left())
-        except TimeoutError:
+        except StillRuns:
             return False
         except KeyboardInterrupt:
             _interrupt(group)
@@ -246,7 +247,7 @@ def _interrupt(group: Group) -> None:
 
 
 def _error_of(group: Group, timeout: float | None) -> ProcessException | None:
-    """Wait for the end of a group; give what to raise for it. Raises TimeoutError."""
+    """Wait for the end of a group; give what to raise for it. Raises StillRuns."""
     failed: GroupFailed | None = None
     try:
         ends = group.wait(timeout).ranks
