@@ -382,8 +382,9 @@ class Rank(Record):
             if self.failed_at is None and self.stop_at is None:
                 self.failed_at = event.at
         elif kind is WorkerEvent.HUNG:
-            if self.failed_at is None and not self.reported:
+            if self.failed_at is None:
                 self.failed_at = event.at
+                self.reported = self.reported_ok = False  # it is not on its way out
         elif kind is WorkerEvent.EXITED:
             if self.failed_at is None and not event.ok and before_stop:
                 self.failed_at = event.at
