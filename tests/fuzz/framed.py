@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import os
 import socket
 
 from hypothesis import strategies as st
@@ -135,14 +134,14 @@ INVITED = st.fixed_dictionaries({"at": JSON, "lease": JSON, "place": JSON})
 
 
 def check_results(given):
-    """The result pipe of a script: whatever a rank writes there."""
+    """The outcome channel of a script: whatever a rank writes there."""
     data, command = given
-    read_end, write_end = os.pipe()
-    reader = ResultReader(read_end, OF_COMMAND if command else OF_SCRIPT)
+    ours, theirs = socket.socketpair()
+    reader = ResultReader(ours, OF_COMMAND if command else OF_SCRIPT)
     try:
-        os.write(write_end, data)
-        os.close(write_end)
-        reader.read(everything=True)
+        theirs.sendall(data)
+        theirs.close()
+        reader.read()
         assert reader.ended
         if reader.report is not None:
             assert not reader.report.holds_value

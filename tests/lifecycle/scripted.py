@@ -18,12 +18,12 @@ SILENT = (11, 6, 9, 3 << 8, 0)  # how ranks end without a word: wait statuses
 
 
 class Pipe(File):
-    """The launcher's end of a rank's result pipe, and what it has read there."""
+    """The launcher's end of a rank's outcome channel, and what it has read there."""
 
     def __init__(self, kernel):
         super().__init__(kernel, "pipe")
         self.report, self.torn, self.refused, self.modules, self.ended = None, False, "", b"", False
-        self._closed = False
+        self._closed = self.answered = False
 
     def tell(self, report):
         self.data.append(report)
@@ -33,7 +33,7 @@ class Pipe(File):
         self._closed = True
         self.rouse()
 
-    def read(self, everything=False):
+    def read(self):
         self.kernel.catch_up()
         told, self.data = self.data, []
         if told:
@@ -42,6 +42,10 @@ class Pipe(File):
         if not self._closed:
             self.calm()
         return bool(told)
+
+    def answer(self):
+        if self.fd >= 0:
+            self.answered = True
 
     def close(self):
         if self.fd >= 0:

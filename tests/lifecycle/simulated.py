@@ -2,8 +2,8 @@
 
 Each rank has a script: when it starts and is ready, how and when it ends, what it does at a signal,
 what it leaves behind. What happens is told with a delay, by two channels that overtake each other:
-the forkserver's socket and the rank's result pipe. The clock jumps to what comes next. So a week of
-a group takes milliseconds, and what really happened first is known.
+the forkserver's socket and the rank's outcome channel. The clock jumps to what comes next. So a
+week of a group takes milliseconds, and what really happened first is known.
 """
 
 import heapq

@@ -146,11 +146,11 @@ def test_a_rank_that_hangs_has_failed_and_is_stopped_with_the_others(at):
     assert group.endings == [Ended.FAILED, Ended.FINISHED, Ended.STOPPED]
 
 
-def test_a_rank_that_told_its_outcome_does_not_hang():
+def test_a_rank_that_told_its_outcome_and_hangs_has_failed():
     group = Script(2).running()
     group("reported", 0, at=50)
-    assert group("hung", 0, at=100, ok=False) == []
-    assert group.life.failures == []
+    assert group("hung", 0, at=100, ok=False) == [Signal((0, 1)), arm(GRACE)]
+    assert group.life.failures == [0]
 
 
 # -- the cause

@@ -379,9 +379,11 @@ def who_has_no_process_is_cancelled(before, event, after, actions):
 def who_told_its_outcome_is_left_to_linger(before, event, after, actions):
     if isinstance(event, Deadline) and event.kind is DeadlineKind.LINGER:
         return True
+    hung = event.rank if getattr(event, "kind", None) is WorkerEvent.HUNG else None
     return not any(
         isinstance(action, Signal)
         and not action.kill
+        and r != hung
         and before.ranks[r].reported
         and not before.ranks[r].asked
         for action in actions

@@ -8,6 +8,6 @@ __getattr__ = lazily(
         "procession.worker.board": "PAGE Page VARIABLE read_stopping",
         "procession.worker.description": "describe encoded",
         "procession.worker.frames": "DONE ERROR FAILED HEADER MODULES VALUE",
-        "procession.worker.outcome": "ResultPipe",
+        "procession.worker.outcome": "OutcomeChannel",
     }
 )

@@ -455,7 +455,7 @@ def test_error_file_of_a_function(tmp_path):
     assert 'raise ValueError("written down")' in message["extraInfo"]["py_callstack"]
 
 
-def test_rank_that_writes_to_its_result_pipe():
+def test_rank_that_writes_to_its_outcome_channel():
     def work(size):
         import os
 
@@ -464,7 +464,7 @@ def test_rank_that_writes_to_its_result_pipe():
                 place = os.readlink(f"/proc/self/fd/{name}")
             except OSError:
                 continue
-            if place.startswith("pipe:") and int(name) > 2:
+            if place.startswith("socket:") and int(name) > 2:
                 os.write(int(name), b"this is not a frame, and it is long enough to see that")
         return b"x" * size
 

@@ -47,15 +47,32 @@ def test_who_never_beats_is_not_judged():
         assert group.state is procession.Phase.RUNNING
 
 
-def test_who_has_told_its_outcome_does_not_hang():
-    def work():
-        import atexit
+AT_EXIT = """
+import atexit, os, sys, threading, time
+import procession
 
-        procession.beat()
-        atexit.register(time.sleep, 1.2)
+procession.beat(1)
+class Slow:
+    def __del__(self):
+        time.sleep(1000)
+if os.environ["RANK"] == "0":
+    if sys.argv[1] == "handler":
+        atexit.register(time.sleep, 1000)
+    elif sys.argv[1] == "thread":
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+    else:
+        kept = Slow()
+"""
 
-    hang = procession.Hang(timeout=0.6)
-    assert procession.run(work, nproc=2, hang=hang, start_method="spawn") == [None, None]
+
+@pytest.mark.parametrize("what", ["handler", "thread", "destructor"])
+@pytest.mark.parametrize("limit", ["timeout", "silence"])
+def test_a_rank_whose_program_has_ended_and_whose_process_has_not_hangs(tmp_path, what, limit):
+    script = write(tmp_path / "s.py", AT_EXIT)
+    program = procession.Script(str(script), (what,))
+    hang = procession.Hang(**{limit: 0.6})
+    e = failure_of(program, nproc=2, hang=hang, stop=QUICK, logs=PREFIX, timeout=60)
+    assert (e.cause.rank, e.cause.outcome) == (0, procession.Outcome.HUNG)
 
 
 def test_a_hung_group_starts_again(tmp_path):

@@ -69,8 +69,8 @@ def test_a_function_has_few_descriptors(method):
         (stacks,) = [int(fd) for fd, to in others.items() if to.startswith("/memfd:procession-st")]
         assert stacks >= 60  # the low ones are the program's
         del others[str(stacks)]
-        assert len(others) == 1, others  # its result pipe
-        assert next(iter(others.values())).startswith("pipe:")
+        assert len(others) == 1, others  # its outcome channel
+        assert next(iter(others.values())).startswith("socket:")
 
 
 SIGNALS = """

@@ -1,4 +1,4 @@
-"""Ranks that write into their result pipes themselves: what they may make their launcher do."""
+"""Ranks that write into their outcome channels themselves: what they may make their launcher do."""
 
 import logging
 import resource
@@ -11,19 +11,19 @@ from engines.localengine import LocalEngine
 from procession import GroupFailed, Outcome, Script
 from support import OBEDIENT, write
 
-# A script in a rank: `tell(kind, body, length)` writes a frame into the pipe that it inherited.
+# A script in a rank: `tell(kind, body, length)` writes a frame into the channel that it inherited.
 TELL = """
     import os, pickle, stat, struct, sys, time
-    def pipe():
+    def channel():
         for name in os.listdir("/proc/self/fd"):
             try:
-                if int(name) > 2 and stat.S_ISFIFO(os.fstat(int(name)).st_mode):
+                if int(name) > 2 and stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                     return int(name)
             except OSError:
                 pass
     def tell(kind, body, length=None):
         length = len(body) if length is None else length
-        os.write(pipe(), struct.pack("<cQq", kind, length, time.monotonic_ns()) + body)
+        os.write(channel(), struct.pack("<cQq", kind, length, time.monotonic_ns()) + body)
     class Touch:
         def __reduce__(self):
             return open, (sys.argv[1], "w")
@@ -41,7 +41,7 @@ EXCEPTION = """
 FLOOD = """
     tell(b"V", b"", 1 << 60)
     for _ in range(300):
-        os.write(pipe(), b"x" * (1 << 20))
+        os.write(channel(), b"x" * (1 << 20))
 """
 
 
@@ -99,8 +99,8 @@ def test_a_script_that_fails_after_that_has_failed_with_its_exit_code(script):
 def test_a_child_that_writes_without_end_does_not_keep_its_group(script):
     body = f"""
     import subprocess
-    code = "while True: __import__('os').write({{}}, b'x' * 4096)".format(pipe())
-    subprocess.Popen([{sys.executable!r}, "-c", code], pass_fds=[pipe()])
+    code = "while True: __import__('os').write({{}}, b'x' * 4096)".format(channel())
+    subprocess.Popen([{sys.executable!r}, "-c", code], pass_fds=[channel()])
     os._exit(3)
 """
     with pytest.raises(GroupFailed) as caught:

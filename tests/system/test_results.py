@@ -266,7 +266,7 @@ def test_a_forked_child_of_a_rank_that_fails():
 
 
 def test_a_child_that_outlives_the_rank_does_not_delay_the_outcome():
-    """The child holds a copy of the result pipe: nobody waits for the pipe's end."""
+    """The child holds a copy of the channel: nobody waits for its end."""
 
     def work():
         import signal
@@ -291,11 +291,11 @@ def test_results_of_the_ranks_of_a_success():
         assert 0 < end.seconds < 20
 
 
-def test_garbage_in_the_result_pipe_is_not_believed():
+def test_garbage_in_the_outcome_channel_is_not_believed():
     def work():
         for fd in os.listdir("/proc/self/fd"):
             try:
-                if int(fd) > 2 and os.readlink(f"/proc/self/fd/{fd}").startswith("pipe:"):
+                if int(fd) > 2 and os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
                     os.write(int(fd), b"\xff" * 1000)
             except OSError:
                 pass  # the listing's own

@@ -66,31 +66,6 @@ def test_a_stop_in_the_midst_of_a_long_wait_is_noticed(monkeypatch, seconds):
     loop.close()
 
 
-def test_a_deadline_that_another_one_arms_anew_is_not_due_at_once(monkeypatch):
-    loop = EventLoop()
-    came = []
-    with monkeypatch.context() as patched:
-        clock = Standing(patched, after=0.0, seconds=3.0)
-        epoll, loop._epoll = loop._epoll, clock
-
-        def grace():
-            came.append("grace")
-            loop.after("reap", 30.0, lambda: came.append("reap"))
-            loop.cancel("other")
-
-        loop.after("grace", 1.0, grace)
-        for key in ("reap", "other"):
-            loop.after(key, 1.0, lambda key=key: came.append(f"old {key}"))
-        loop.turn()  # all three are due
-        assert came == ["grace"]
-        while len(came) < 2:
-            loop.turn()
-        assert came == ["grace", "reap"]
-        assert clock.now >= 130.0
-        loop._epoll = epoll
-    loop.close()
-
-
 def test_a_group_at_work_has_no_deadline():
     """With one, its loop would wake each second, to notice that time stood still."""
     with procession.start(["sleep", "100"], nproc=2, stop=QUICK) as group:

@@ -34,6 +34,23 @@ def test_run_with_a_timeout_stops_the_group():
     assert procession.run(whoami, nproc=2, timeout=30) == [0, 1]
 
 
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_an_exception_of_the_caller_comes_out_as_it_is(timeout):
+    def limit(*_):
+        raise TimeoutError("of the caller")
+
+    def tell(event):
+        if event.kind == "running":
+            signal.raise_signal(signal.SIGALRM)
+
+    before = signal.signal(signal.SIGALRM, limit)
+    try:
+        with pytest.raises(TimeoutError, match=r"^of the caller$"):
+            procession.run(["sleep", "100"], stop=OBEDIENT, timeout=timeout, on_event=tell)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_waiting_again_gives_the_same():
     group = procession.start(whoami, nproc=2)
     assert group.wait() is group.wait()

@@ -1,4 +1,4 @@
-"""What a rank tells and what the launcher reads, over a pipe within one process."""
+"""What a rank tells and what the launcher reads, over a channel within one process."""
 
 import base64
 import builtins
@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import pickle
+import socket
 import sys
 import threading
 import traceback
@@ -22,7 +23,7 @@ from seams.worker import (
     HEADER,
     MODULES,
     VALUE,
-    ResultPipe,
+    OutcomeChannel,
     describe,
     encoded,
     outcome,
@@ -41,12 +42,18 @@ def exception_of(record):
     return results.exception_of(FUNCTION, record)
 
 
+def channel():
+    """Give the launcher's socket and the rank's descriptor of a channel."""
+    ours, theirs = socket.socketpair()
+    return ours, theirs.detach()
+
+
 @contextlib.contextmanager
 def pipes():
-    """Give the rank's end and the launcher's end of a result pipe."""
-    read_end, write_end = os.pipe()
+    """Give the rank's end and the launcher's end of an outcome channel."""
+    read_end, write_end = channel()
     reader = ResultReader(read_end, OF_FUNCTION)
-    pipe = ResultPipe(write_end)
+    pipe = OutcomeChannel(write_end)
     try:
         yield pipe, reader
     finally:
@@ -109,6 +116,11 @@ class WithState(Exception):
         self.detail = detail
 
 
+class Falsy(Exception):
+    def __bool__(self):
+        return False
+
+
 class Unprintable(Exception):
     def __str__(self):
         raise RuntimeError("no text")
@@ -162,9 +174,27 @@ def test_a_rank_tells_once():
     with pipes() as (pipe, reader):
         pipe.done()
         pipe.error({"kind": "raised"})
-        assert reader.read(everything=True)
+        assert reader.read()
         assert reader.report.kind == DONE
         assert not reader.torn
+
+
+def test_who_reports_a_failure_waits_for_an_answer(monkeypatch):
+    monkeypatch.setattr(outcome, "ANSWER_MS", 60_000)
+    with pipes() as (pipe, reader):
+        os.set_blocking(pipe._fd, False)  # as a program may have done
+        pipe.failing("raised", "Plain")
+        thread = threading.Thread(target=pipe.error, args=({"kind": "raised"},))
+        thread.start()
+        while reader.report is None or reader.report.kind != ERROR:
+            reader.read()
+        assert not reader.ended
+        assert thread.is_alive()
+        reader.answer()
+        thread.join(30)
+        assert not thread.is_alive()
+        reader.read()
+        assert reader.ended
 
 
 def test_a_value_that_cannot_be_pickled():
@@ -232,13 +262,13 @@ def test_a_number_that_is_another_file_by_now_is_not_written_to(tmp_path):
 def test_a_described_failure_is_in_the_error_file_unless_there_is_one(tmp_path):
     path = tmp_path / "error.json"
     for text in ("first", "second"):
-        read_end, write_end = os.pipe()
-        pipe = ResultPipe(write_end, str(path))
+        read_end, write_end = channel()
+        pipe = OutcomeChannel(write_end, str(path))
         try:
             raise Plain(text)
         except Plain as e:
             pipe.error(describe(e, rebuildable=False))
-        os.close(read_end)
+        read_end.close()
     said = json.loads(path.read_text())["message"]
     assert said["message"].endswith("Plain: first")
     assert "Traceback (most recent call last)" in said["extraInfo"]["py_callstack"]
@@ -539,13 +569,13 @@ def frame(kind, body, length=None):
 
 
 def read_after(written, may=OF_FUNCTION):
-    """Read a pipe on which this was written before it was closed."""
-    read_end, write_end = os.pipe()
+    """Read a channel on which this was written before it was closed."""
+    read_end, write_end = channel()
     reader = ResultReader(read_end, may)
     try:
         os.write(write_end, written)
         os.close(write_end)
-        reader.read(everything=True)
+        reader.read()
         return reader.report, reader.torn, reader.ended, bool(reader.refused)
     finally:
         reader.close()
@@ -566,7 +596,7 @@ def test_a_frame_that_is_torn_at_any_byte(kind):
 
 def test_a_frame_may_come_in_pieces():
     whole = frame(VALUE, b"body")
-    read_end, write_end = os.pipe()
+    read_end, write_end = channel()
     reader = ResultReader(read_end, OF_FUNCTION)
     for i in range(len(whole)):
         assert not reader.read()
@@ -585,7 +615,7 @@ def test_garbage_is_not_believed(garbage):
 
 
 def test_who_writes_garbage_is_not_kept_waiting():
-    read_end, write_end = os.pipe()
+    read_end, write_end = channel()
     reader = ResultReader(read_end, OF_FUNCTION)
     os.set_blocking(write_end, False)
     for _ in range(20):
@@ -650,7 +680,7 @@ def test_no_pickle_of_another_program_than_a_function_is_loaded(program):
 
 
 def test_what_a_process_left_behind_writes_without_end_is_not_waited_for():
-    read_end, write_end = os.pipe()
+    read_end, write_end = channel()
     reader = ResultReader(read_end, OF_SCRIPT)
     over = threading.Event()
 
@@ -661,7 +691,7 @@ def test_what_a_process_left_behind_writes_without_end_is_not_waited_for():
 
     writer = threading.Thread(target=write)
     writer.start()
-    reader.read(everything=True)
+    reader.read()
     assert not over.is_set()  # it came back while the other still writes
     assert writer.is_alive()
     over.set()
@@ -675,7 +705,7 @@ def test_what_does_not_fit_into_memory_is_not_believed(monkeypatch):
         def __iadd__(self, data):
             raise MemoryError
 
-    read_end, write_end = os.pipe()
+    read_end, write_end = channel()
     reader = ResultReader(read_end, OF_FUNCTION)
     monkeypatch.setattr(reader, "_data", Full())
     os.write(write_end, frame(VALUE, b"v"))
@@ -711,8 +741,8 @@ def test_an_error_with_a_text_that_is_too_long_is_told_with_less_of_it(text):
 
 
 def read_in_a_thread(written, may):
-    """Read what is more than a pipe holds."""
-    read_end, write_end = os.pipe()
+    """Read what is more than a channel holds."""
+    read_end, write_end = channel()
     reader = ResultReader(read_end, may)
 
     def write():
@@ -743,12 +773,24 @@ def test_an_error_that_is_no_record(body):
 
 
 def test_closing_twice():
-    read_end, write_end = os.pipe()
+    read_end, write_end = channel()
     os.close(write_end)
     reader = ResultReader(read_end, OF_FUNCTION)
+    number = reader.fd
     reader.close()
     other = os.open(os.devnull, os.O_RDONLY)
-    assert other == read_end  # the number is somebody else's now
+    assert other == number  # the number is somebody else's now
     reader.close()
     os.fstat(other)
     os.close(other)
+
+
+@GROUPS
+def test_a_member_of_a_group_that_is_false_has_its_traceback():
+    try:
+        raise Falsy("first")
+    except Falsy as e:
+        member = e
+    again = rebuilt(ExceptionGroup("both", [member, Plain("second")]))
+    assert [type(e) for e in again.exceptions] == [Falsy, Plain]
+    assert again.exceptions[0].__traceback__ is not None

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from procession.values.errors import GroupEnd, SpecError, StillRunning
+from procession.values.errors import GroupEnd, SpecError
 from procession.values.placement import Placement
 from procession.values.policy import Hang, Logs, Restart, Stop
 from procession.values.program import Program
@@ -176,10 +176,12 @@ def run(
         return run_together(given.pop("program"), **given)
     del given["timeout"], given["rendezvous"]
     group = _started_on(given) if engine is not None else _started(_without_engine(given))
+    from procession.group.result import StillRuns
+
     with group:
         try:
             return group.wait_for_values(timeout)
-        except StillRunning:
+        except StillRuns:
             group.stop()
             raise TimeoutError(
                 f"{group.spec.name} was stopped: it had not ended after {timeout:g} s"

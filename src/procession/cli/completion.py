@@ -19,7 +19,7 @@ from procession.cli.words import Option, Parser
 TORCHRUNS = "torchrun"  # what stands for a command where the words are those of procession-torchrun
 # How zsh completes the words behind a command's options.
 NORMAL = "'*::word:_normal'"
-REST = dict.fromkeys(("run", "adopt", TORCHRUNS), NORMAL)
+REST: dict[str, str] = dict.fromkeys(("run", "adopt", TORCHRUNS), NORMAL)
 FILES, DIRECTORIES = "FILE", "DIR"  # metavars
 
 BASH = """\

@@ -24,8 +24,9 @@ from procession.elastic.result import RunProcsResult, exit_code, failure_of
 from procession.elastic.subprocess_handler import SubprocessHandler
 from procession.group.group import Group
 from procession.group.making import begin
+from procession.group.result import StillRuns
 from procession.rules.tables import Phase
-from procession.values.errors import GroupFailed, ProcessionError, RankEnd, StillRunning
+from procession.values.errors import GroupFailed, ProcessionError, RankEnd
 from procession.values.policy import Stop
 
 logger = logging.getLogger("procession.elastic.api")
@@ -97,7 +98,7 @@ class GroupContext(PContext):
                 ended = self._group.wait(
                     None if timeout < 0 else min(timeout, threading.TIMEOUT_MAX)
                 )
-            except StillRunning:
+            except StillRuns:
                 return None
             except GroupFailed as e:
                 self._result = self._failed(e.failures)

@@ -20,7 +20,6 @@ from procession.values.errors import (
     ProcessionError,
     RankEnd,
     StartFailed,
-    StillRunning,
 )
 from procession.values.policy import StopRequest
 from procession.values.program import Program
@@ -33,6 +32,10 @@ if TYPE_CHECKING:
     from procession.group.runner import Runner
 
     Returned = Iterable[tuple[int, Program, bytes | bytearray]]
+
+
+class StillRuns(TimeoutError):
+    """A run has not ended in the time that its caller waits for; no other TimeoutError is this."""
 
 
 class Result(Value):
@@ -158,7 +161,7 @@ class Waiting:
             self._stop_on_interrupt()
             raise
         if not ended:
-            raise StillRunning(
+            raise StillRuns(
                 f"{self.spec.name} still runs after {timeout:g} s, and goes on: "
                 "see stop() and kill()"
             )

@@ -16,6 +16,7 @@ from typing import Any
 
 from procession.api.watch import Watch
 from procession.group.group import Group
+from procession.group.result import StillRuns
 from procession.multiprocessing.exceptions import (
     ProcessException,
     ProcessExitedException,
@@ -23,7 +24,7 @@ from procession.multiprocessing.exceptions import (
 )
 from procession.multiprocessing.process import UNKNOWN_STATUS, RankPopen, remaining
 from procession.multiprocessing.starting import GRACE, Process, Variables, start
-from procession.values.errors import GroupFailed, Outcome, RankEnd, SpecError, StillRunning
+from procession.values.errors import GroupFailed, Outcome, RankEnd, SpecError
 from procession.values.spec import START_METHODS
 
 __all__ = [
@@ -97,7 +98,7 @@ class ProcessContext:
             if self.sentinels and not (watch.failed or watch.over):
                 return False
             error = _error_of(group, left())
-        except StillRunning:
+        except StillRuns:
             return False
         except KeyboardInterrupt:
             _interrupt(group)
@@ -247,7 +248,7 @@ def _interrupt(group: Group) -> None:
 
 
 def _error_of(group: Group, timeout: float | None) -> ProcessException | None:
-    """Wait for the end of a group; give what to raise for it. Raises TimeoutError."""
+    """Wait for the end of a group; give what to raise for it. Raises StillRuns."""
     failed: GroupFailed | None = None
     try:
         ends = group.wait(timeout).ranks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
 from collections.abc import Callable, Mapping
 
@@ -238,11 +239,11 @@ class RankJobs:
             return None
         from procession.prepare.results import ResultReader, permitted
 
-        read_end, write_end = os.pipe2(os.O_CLOEXEC)
-        reader = ResultReader(read_end, permitted(program))
-        request.close.append(write_end)
+        ours, theirs = socket.socketpair()
+        reader = ResultReader(ours, permitted(program))
+        request.close.append(outcome := theirs.detach())
         payload = self.resources.payload
-        for role, fd in {"result": write_end, **payload.fds(rank)}.items():
+        for role, fd in {"result": outcome, **payload.fds(rank)}.items():
             roles[role] = request.place(fd)
         job["inherit"] = [request.place(fd) for fd in payload.inherited(rank)]
         fresh = spec.start_method == "spawn" or not self._common_start

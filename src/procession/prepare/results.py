@@ -1,6 +1,6 @@
-"""Reports of ranks, read from their result pipes in the launcher: values and exceptions.
+"""Reports of ranks, read from their outcome channels in the launcher: values and exceptions.
 
-A rank can write anything into its result pipe. What is believed depends on the kind of its program
+A rank can write anything into its channel. What is believed depends on the kind of its program
 alone, and is decided here, for groups and for jobs over several machines alike: `permitted` gives
 the kinds of frames that a program may send, the largest body of each, and whether pickles in them
 may be loaded. Only functions may send pickles, since those are the caller's own code; what a
@@ -11,7 +11,7 @@ announces it.
 
 from __future__ import annotations
 
-import fcntl
+import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
 from functools import cached_property
 from types import TracebackType
@@ -60,7 +60,7 @@ _MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _SMALL = {DONE: 0, FAILED: LARGEST_FAILED, MODULES: LARGEST_MODULES}
 OF_FUNCTION = Permitted({**_SMALL, VALUE: _MEMORY, ERROR: _MEMORY}, pickles=True)
 OF_SCRIPT = Permitted({**_SMALL, ERROR: LARGEST_ERROR}, pickles=False)
-OF_COMMAND = Permitted({}, pickles=False)  # it has no result pipe
+OF_COMMAND = Permitted({}, pickles=False)  # it has no channel
 
 
 def permitted(program: Program) -> Permitted:
@@ -122,16 +122,17 @@ def _checked(record: Description) -> Description:
 
 
 class ResultReader:
-    """The launcher's end of a rank's result pipe; it owns the descriptor.
+    """The launcher's end of a rank's outcome channel; it owns the socket.
 
     may: what the rank may send, see `permitted`. report: of the outcome, as far as it is known.
-    refused: "", or why nothing more is believed that comes on this pipe; it is read all the same,
+    refused: "", or why nothing more is believed that comes on it; it is read all the same,
     so that its writer does not wait. modules: what `worker.modules` sends after a good outcome.
     """
 
-    def __init__(self, fd: int, may: Permitted) -> None:
-        os.set_blocking(fd, False)
-        self.fd = fd
+    def __init__(self, sock: socket.socket, may: Permitted) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self.fd = sock.fileno()
         self._may = may
         self._data = bytearray()
         self.report: Report | None = None
@@ -139,14 +140,13 @@ class ResultReader:
         self.refused = ""
         self.ended = False
 
-    def read(self, everything: bool = False) -> bool:
+    def read(self) -> bool:
         """Read what there is; True if more is known of the outcome than before.
 
-        everything: all that is in the pipe, for a rank that is dead; what a process that it left
-        behind goes on writing is not waited for.
+        That is all that a dead rank has sent, since the socket holds less than is read at once.
         """
         before = self.report
-        left = _capacity(self.fd) + 1 if everything else BLOCKS_AT_ONCE * BLOCK
+        left = BLOCKS_AT_ONCE * BLOCK
         while not self.ended and left > 0:
             try:
                 data = os.read(self.fd, min(BLOCK, left))
@@ -207,24 +207,23 @@ class ResultReader:
         if kind == VALUE and not self._may.pickles:
             return "it sent a pickled value, which only functions may"
         if kind in expected and most is not None:
-            return f"it announced {length} bytes on its result pipe"
-        return "it wrote to its result pipe, which is not its own"
+            return f"it announced {length} bytes on its outcome channel"
+        return "it wrote to its outcome channel, which is not its own"
 
     @property
     def torn(self) -> bool:
         """Whether an outcome was begun and not completed."""
         return self.report is None and bool(self._data)
 
-    def close(self) -> None:
-        """Close the descriptor."""
+    def answer(self) -> None:
+        """Let a rank that has reported its failure exit."""
         if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+            self._sock.shutdown(socket.SHUT_WR)
 
-
-def _capacity(fd: int) -> int:
-    """Give how many bytes a pipe can hold."""
-    return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+        self.fd = -1
 
 
 def value_of(program: Program, body: bytes | bytearray) -> Any:
@@ -253,8 +252,9 @@ def exception_of(program: Program, record: Description) -> BaseException | None:
 def _rebuild(parts: list[Description]) -> BaseException:
     errors: list[BaseException | None] = [None] * len(parts)
     for i, part in enumerate(parts):
-        error = errors[i] or _unpickled(part)
-        errors[i] = error
+        error = errors[i]
+        if error is None:  # there are exceptions that are false
+            error = errors[i] = _unpickled(part)
         # The members of a group came in its own pickle, too: those are the ones that it holds.
         members: tuple[BaseException, ...] = getattr(error, "exceptions", ())
         for member, place in zip(members, part.get("members", ()), strict=False):

@@ -344,6 +344,11 @@ class Rank(Record):
         """Whether nothing is expected of it any more."""
         return self.state in GONE
 
+    @property
+    def expects_signal(self) -> bool:
+        """Whether it was chosen to get a signal, which was not sent yet."""
+        return self.asked and self.stop_at is None and not self.gone
+
     def may(self, kind: WorkerEvent) -> bool:
         """Whether this can happen to it now."""
         return WORKER_TABLE.get((self.state, kind)) is not None
@@ -377,8 +382,9 @@ class Rank(Record):
             if self.failed_at is None and self.stop_at is None:
                 self.failed_at = event.at
         elif kind is WorkerEvent.HUNG:
-            if self.failed_at is None and not self.reported:
+            if self.failed_at is None:
                 self.failed_at = event.at
+                self.reported = self.reported_ok = False  # it is not on its way out
         elif kind is WorkerEvent.EXITED:
             if self.failed_at is None and not event.ok and before_stop:
                 self.failed_at = event.at

@@ -2,7 +2,7 @@
 
 Theory of operation. A death shows in three ways, as a rule in this order:
 
-1. The rank's result pipe ends. The kernel closes it before any connection to other ranks, so it
+1. The rank's outcome channel ends. The kernel closes it before any connection to other ranks, so it
    comes before the reports of peers that fail because of this death. It shows when a rank died
    that reported nothing, but not how.
 2. The rank's pidfd becomes readable, when it is a zombie. This is the way around a forkserver that
@@ -29,7 +29,7 @@ from procession.explain.records import RankRecord
 from procession.forkserver.client import ForkServer
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import RankEvent
-from procession.rules.tables import GONE, Worker, WorkerEvent
+from procession.rules.tables import GONE, Phase, Worker, WorkerEvent
 from procession.system.cgroups import OomWatch
 from procession.system.eventloop import MOMENT, Deaths, EventLoop
 from procession.system.processes import caught_alive, status_of_zombie
@@ -60,13 +60,13 @@ FIRST_LOOK_NS = 500_000  # for a look at who lives, before anything else
 LOOK_NS = 3_000_000  # for the rest of it: in large groups it is at the first ranks alone
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 LOOK_EVERY_NS = 100_000_000  # from one such look to the next, at least
-SILENT_NS = 1_000_000_000  # from the end of a result pipe to that of its process, at the most
+SILENT_NS = 1_000_000_000  # from the end of a channel to that of its process, at the most
 STATUS_SECONDS = 1.0  # for the forkserver to send the status of a rank that is seen to be dead
 REAPED_SECONDS = 5.0  # more, if it has reaped the rank: the status is nowhere else then
 
 
 class Silence(Record):
-    """When a result pipe ended without a report: between `after` and `until`.
+    """When a channel ended without a report: between `after` and `until`.
 
     seen: when this was noticed. late: the loop was busy then, and did not wait for it, or did not
     watch it yet.
@@ -89,8 +89,8 @@ class HeldSignal(Value):
 class Sources(Record):
     """Where news of one rank come from.
 
-    reader: of its result pipe; watched_at: watched since then. pidfd: -1 for none. silence: set
-    when the pipe has ended without a report. asked: the forkserver was asked for the rank. held:
+    reader: of its outcome channel; watched_at: watched since then. pidfd: -1 for none. silence: set
+    when the channel has ended without a report. asked: the forkserver was asked for the rank. held:
     signals for a process that may have begun, of which the forkserver has not told yet. dead_by:
     when the pidfd was seen to show its end, 0 while it was not. lived_at: when it was seen to live
     last, 0 for never. caught: the signals that it had handlers for then, as bits.
@@ -149,6 +149,8 @@ class Exits:
         self._handle = handle
         self._resources = resources
         self._left: set[int] = set()  # ranks that have not returned
+        self._alone = spec.node.size(spec.nproc) == spec.nproc
+        self._waiting: list[ResultReader] = []  # of ranks that have failed; see `let_exit`
         self._refused_one = False
         self._looked_at = 0  # when it was looked, or is to be, at who lives
         self._heard_at = 0  # the latest time that a report gave
@@ -181,7 +183,7 @@ class Exits:
             if source.dead_by and source.pidfd >= 0:  # nobody will send its status any more
                 self._find_out_in(0.0, [rank], source.dead_by, last=True)
 
-    # -- source 1: the result pipe, with what ranks report
+    # -- source 1: the outcome channel, with what ranks report
 
     def watch(self, rank: int, pidfd: int) -> None:
         """Watch a rank that has a process now. pidfd: -1 if none could be had."""
@@ -194,18 +196,18 @@ class Exits:
             source.pidfd = pidfd
             self._deaths.watch(pidfd, rank)
 
-    def _read_result(self, rank: int, everything: bool = False) -> None:
+    def _read_result(self, rank: int) -> None:
         source, record = self.sources[rank], self.records[rank]
         reader = source.reader
         if reader is None:
             return
-        news = reader.read(everything)
+        news = reader.read()
         if reader.refused and not record.refused:
             record.refused = reader.refused
             self._log_refused(rank, reader.refused)
         if reader.ended:
             self._loop.forget(reader.fd)
-            # A command does not use its result pipe: its end means nothing.
+            # A command does not use its channel: its end means nothing.
             python = self._spec.runs_python(rank)
             if python and reader.report is None and source.silence is None:
                 source.silence = self._silence_now(source, record)
@@ -216,6 +218,7 @@ class Exits:
             if report is not None and first and self.lives(rank):
                 self._order_before(report.at)
                 if not report.good:
+                    self._waiting.append(reader)
                     self._one_fails(rank)
                 else:
                     self._returned(rank)
@@ -224,8 +227,22 @@ class Exits:
     def _returned(self, rank: int) -> None:
         """Tell the ranks when the last one has returned, where there are no more than these."""
         self._left.discard(rank)
-        if not self._left and self._spec.node.size(self._spec.nproc) == self._spec.nproc:
+        if not self._left and self._alone:
             self._resources.board.tell_returned()
+
+    def let_exit(self) -> None:
+        """Answer ranks that have reported their failure, unless others are still to be seen to.
+
+        Those are ranks that are to get the stop signal, before which their stacks are taken. What
+        is seen to on other machines is not known here: there the rank waits for its whole time.
+        """
+        life = self._life
+        if not self._waiting or any(k.expects_signal for k in life.ranks):
+            return
+        if self._alone or life.stop_wanted or life.phase is not Phase.STOPPING:
+            for reader in self._waiting:
+                reader.answer()
+            self._waiting.clear()
 
     def _silence_now(self, source: Sources, record: RankRecord) -> Silence:
         after, seen = max(self._loop.looked_before, self._heard_at), self._loop.looked
@@ -234,10 +251,10 @@ class Exits:
         return Silence(after, seen, seen, not self._loop.slept)
 
     def _order_before(self, at: int) -> None:
-        """Put silent deaths before a report: those whose pipe was seen to end before it came.
+        """Put silent deaths before a report: those whose channel was seen to end before it came.
 
         The peers of a rank that dies without a report see the end of their connections to it, and
-        raise, before it is a zombie that can be reaped. But its result pipe ends even before that,
+        raise, before it is a zombie that can be reaped. But its channel ends even before that,
         and epoll keeps the order.
         """
         self._heard_at = max(self._heard_at, at)
@@ -369,7 +386,7 @@ class Exits:
             record.over_limit = self._resources.places.over_limit(record.attempt, rank)
             record.out_of_memory = record.over_limit or self._oom.verdict(peak)
         if source.reader is not None:
-            self._read_result(rank, everything=True)
+            self._read_result(rank)
         self._forget(rank)  # from here on it is over
         ok = record.exit.code == 0
         if ok and isinstance(self._spec.program, Function):

@@ -5,8 +5,9 @@ at which a limit can be exceeded: for a rank that beats, that long after its las
 has never beaten, that long after now, since it might begin. When the timer fires, the board and the
 files are looked at once, which costs the same after ten beats as after millions.
 
-A rank is judged by its beats from its first one on. Output is judged for the group as a whole: it
-hangs when no rank has written anything for so long.
+A rank is judged by its beats from its first one on. The end of its program counts as a beat and as
+output; after it, a process that does not end is judged in the same way. Output is judged for the
+group as a whole: it hangs when no rank has written anything for so long.
 
 Ranks that wait for the one that hangs stop beating or writing, too, and which of them stopped first
 is chance. So if several have stopped, their stacks show which rank to blame: the one that is where
@@ -117,23 +118,28 @@ class Hangs:
             r
             for r, k in enumerate(ranks)
             if k.state is Worker.RUNNING
-            and not (k.reported or k.awaited or sources[r].dead_by)
+            and not (k.awaited or sources[r].dead_by)
             and k.failed_at is None
         ]
+
+    def _active_at(self, rank: int, at: int) -> int:
+        """Give when a rank showed that it works: at this time, or at its program's end."""
+        return max(at, self._life.ranks[rank].reported_at)
 
     def _check_beats(self, now: int) -> float | None:
         """Look at the beats; gives the seconds until they are to be looked at again."""
         limit = self._hang.timeout
         if limit is None:
             return None
-        beats = [(r, b) for r in self._working() if (b := self._board.beat(r)) is not None]
+        beats = {r: b for r in self._working() if (b := self._board.beat(r)) is not None}
         if not beats:
             return limit
-        rank, oldest = min(beats, key=lambda each: each[1].at)
-        age = self._age(oldest.at, now)
+        active = {r: self._active_at(r, b.at) for r, b in beats.items()}
+        rank = min(active, key=active.__getitem__)
+        age = self._age(active[rank], now)
         if age < limit:
             return min(limit, limit - age)
-        stopped = dict(each for each in beats if self._age(each[1].at, now) >= limit / 2)
+        stopped = {r: b for r, b in beats.items() if self._age(active[r], now) >= limit / 2}
 
         def why(rank: int) -> str:
             age = (time.monotonic_ns() - stopped[rank].at) / SECOND
@@ -149,7 +155,8 @@ class Hangs:
             return limit
         began = max(record.started_at for record in self._ranks.records)
         attempts = [record.attempt for record in self._ranks.records]
-        written = {r: max(began, at) for r, at in self._activity.look(now, attempts).items()}
+        looked = self._activity.look(now, attempts).items()
+        written = {r: self._active_at(r, max(began, at)) for r, at in looked}
         age = self._age(max(written.values()), now)
         working = self._working()
         self._here = max(written.values())

@@ -7,9 +7,8 @@ that ends before has ended by itself, as always between a failure and the signal
 limit, and a request to stop ends it. Reading the stacks and writing them down comes after the
 signal.
 
-A rank that has reported its failure is about to exit. Its peers would notice the end of their
-connections, and fail as well, before they get the signal. So it is stopped (SIGSTOP) until the
-stacks are there.
+A rank that has reported its failure waits meanwhile (see `worker.outcome`): at its exit, its peers
+would notice the end of their connections, and fail as well, before they get the signal.
 
 The news that a rank has reached its program may come after the failure of another one, on a busy
 machine: they come from the forkserver, and the failure does not. So ranks of which that is not
@@ -18,7 +17,6 @@ known are asked as well, and told of if they are in their program.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Collection
@@ -70,7 +68,6 @@ class LastLook:
         self._due = True  # there was no last look in this attempt
         self._holding = False
         self._closed = False
-        self._stopped: list[int] = []  # ranks that got SIGSTOP for this
         self._written = False
         self.file = ""
         self._taken: list[Taken] = []
@@ -106,14 +103,10 @@ class LastLook:
             return False
         self._unsure = {r for r in wanted if life.ranks[r].state is Worker.STARTING}
         self._holding = True
-        self._stopped = [r for r, k in enumerate(life.ranks) if k.reported and k.state not in GONE]
-        for r in self._stopped:
-            self._ranks.send(r, signal.SIGSTOP)
         at_once = True
 
         def seen(taken: list[Taken]) -> None:
             self._holding = False
-            self._let_go()
             self.keep(taken)
             if not at_once:
                 go_on()
@@ -125,11 +118,6 @@ class LastLook:
             self._next()
         at_once = False
         return self._holding
-
-    def _let_go(self) -> None:
-        for r in self._stopped:
-            self._ranks.send(r, signal.SIGCONT)
-        self._stopped = []
 
     def _answers(self, r: int) -> bool:
         rank = self._life.ranks[r]
@@ -225,7 +213,6 @@ class LastLook:
     def close(self) -> None:
         """Take nothing any more; those who still wait get an empty list."""
         self._closed = True
-        self._let_go()
         if self._taking is not None:
             self._taking.drop()
             self._taking = None

@@ -35,6 +35,7 @@ class Ranks:
         self.exited = exits.exited
         self.begin = exits.begin
         self.close = exits.close
+        self.let_exit = exits.let_exit
 
     @property
     def records(self) -> list[RankRecord]:

@@ -1,9 +1,10 @@
 """The supervisor: the one loop that owns a group, from its first process to its end.
 
 Theory of operation. wait -> event -> `Lifecycle.handle` -> do. One epoll waits for the forkserver's
-socket, result pipes, pidfds, and a descriptor by which other threads wake the loop; its time-out is
-the next deadline, a second at most, and without one it waits for ever. Every source is turned into
-lifecycle events; what is to be done about them is the lifecycle's decision, carried out here.
+socket, outcome channels, pidfds, and a descriptor by which other threads wake the loop; its
+time-out is the next deadline, a second at most, and without one it waits for ever. Every source is
+turned into lifecycle events; what is to be done about them is the lifecycle's decision, carried out
+here.
 
 Nothing keeps the loop from ending ranks: it acts first, and what may hang (files, and the code of
 users) is done afterwards, by threads (`journal`, `starting`, `recovery`).
@@ -255,6 +256,7 @@ class Supervisor:
             self._note_phase()
             self._do(self.lifecycle.begin())
             while not self.phase.final:
+                self._ranks.let_exit()
                 self.journal.publish()
                 self._loop.turn()
             self.end = self.conclusion.draw([*self.recovery.notes, *self.notes])

@@ -135,8 +135,8 @@ class EventLoop:
         self._call([fd for fd in ready if fd in self._first])
         self._call([fd for fd in ready if fd not in self._first])
         now = time.monotonic()
-        for key, entry in [item for item in self._deadlines.items() if item[1][0] <= now]:
-            if self._deadlines.get(key) is entry:  # else cancelled, or armed anew, by a call before
+        for key, entry in [e for e in self._deadlines.items() if e[1][0] <= now]:
+            if self._deadlines.get(key) is entry:  # a call before it may have set another one
                 del self._deadlines[key]
                 entry[1]()
 

@@ -211,10 +211,6 @@ def exit_code_after(cause: RankEnd) -> int:
     return (cause.exit.shell_code if cause.announced is None else cause.announced) or 1
 
 
-class StillRunning(TimeoutError):
-    """A run had not ended when a wait with a timeout was over; the caller's own are plain ones."""
-
-
 class GroupStopped(ProcessionError):
     """A group was ended on request of somebody else than who waits for it.
 

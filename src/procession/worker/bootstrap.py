@@ -1,7 +1,7 @@
 """From a prepared process to the end of a rank's program.
 
 Theory of operation. `run` is our only frame below the user's program. Whatever the program does,
-its outcome is on the result pipe before the interpreter begins to exit, since exit handlers and
+its outcome is on its channel before the interpreter begins to exit, since exit handlers and
 threads may take long or hang. Then the exception goes on to the interpreter, which exits as it
 would without us: the exit code, `SystemExit`'s message, death by SIGINT after KeyboardInterrupt,
 exit handlers, the join of threads. A fork of the forkserver does all this in `ending`, if possible,
@@ -46,7 +46,7 @@ def run(job: Job) -> None:
         from procession.worker.modules import Modules
 
         modules = Modules(job["packages"])
-    pipe = outcome.ResultPipe(job["fds"]["result"], job.get("error_file", ""), modules)
+    channel = outcome.OutcomeChannel(job["fds"]["result"], job.get("error_file", ""), modules)
     _explain_crashes()
     stackfile.offer()
     kind: str = job["program"]["kind"]
@@ -57,7 +57,7 @@ def run(job: Job) -> None:
             shared.raise_failure()
         if is_function:
             value = program.call_function(job)
-            if not pipe.value(value):
+            if not channel.value(value):
                 _silence()
                 sys.exit(1)
             gate = sys.modules.get("procession.worker.gate")
@@ -66,12 +66,12 @@ def run(job: Job) -> None:
         else:
             run_it = program.run_script if kind == "script" else program.run_module
             run_it(job["program"])
-            pipe.done()
+            channel.done()
     except SystemExit as e:
-        _report_exit(pipe, e)
+        _report_exit(channel, e)
         raise
     except BaseException as e:
-        _report_error(pipe, e, rebuildable=is_function)
+        _report_error(channel, e, rebuildable=is_function)
         if not is_function:
             sys.excepthook(type(e), e, e.__traceback__)
         _silence()
@@ -115,17 +115,17 @@ def _explain_crashes() -> None:
         pass
 
 
-def _report_error(pipe: outcome.ResultPipe, e: BaseException, *, rebuildable: bool) -> None:
+def _report_error(channel: outcome.OutcomeChannel, e: BaseException, *, rebuildable: bool) -> None:
     from procession.worker import description
 
     code = 130 if isinstance(e, KeyboardInterrupt) else 1
     with _Undisturbed():
-        pipe.failing(description.kind_of(e), description.type_name(type(e)), code)
+        channel.failing(description.kind_of(e), description.type_name(type(e)), code)
         record = description.describe(e, rebuildable=rebuildable)
         shared = sys.modules.get("procession.worker.shared")
         if shared is not None and shared.failure is e:
             record["shared"] = True
-        pipe.error(record)
+        channel.error(record)
 
 
 class _Undisturbed:
@@ -153,16 +153,17 @@ class _Undisturbed:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
 
-def _report_exit(pipe: outcome.ResultPipe, e: SystemExit) -> None:
+def _report_exit(channel: outcome.OutcomeChannel, e: SystemExit) -> None:
     from procession.worker.description import text_of
 
     code = _exit_code(e)
     if code == 0:
-        pipe.done()
+        channel.done()
         return
-    pipe.failing("exit", "SystemExit", code)
-    message = "" if isinstance(e.code, int) else text_of(e.code)
-    pipe.error({"kind": "exit", "type": "SystemExit", "code": code, "message": message})
+    with _Undisturbed():
+        channel.failing("exit", "SystemExit", code)
+        message = "" if isinstance(e.code, int) else text_of(e.code)
+        channel.error({"kind": "exit", "type": "SystemExit", "code": code, "message": message})
 
 
 def _exit_code(e: SystemExit) -> int:

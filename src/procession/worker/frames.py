@@ -1,4 +1,4 @@
-"""The frames on a rank's result pipe. `outcome` says what they mean; `results` reads them."""
+"""The frames on a rank's outcome channel. `outcome` says what they mean; `results` reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank reports to its launcher: frames on its result pipe, before it begins to exit.
+"""What a rank reports to its launcher: frames on its outcome channel, before it begins to exit.
 
 A frame is a header (kind, length of the body, time in nanoseconds of the monotonic clock) and a
 body. The kinds:
@@ -9,13 +9,18 @@ body. The kinds:
     A  modules: after a good outcome, where the launcher asked for them; see `modules`
 The time is in the header, so that it is known before a large value has arrived. A failure is
 reported twice because a description takes time, in which the rank may be killed, and runs code of
-the user's exception, which may do anything. The result pipe belongs to the rank's first process: a
-child that it forks does not write there.
+the user's exception, which may do anything. The channel is a pair of connected sockets. It belongs
+to the rank's first process: a child that it forks does not write there.
 
-If a rank dies without a report, the launcher learns it from the end of the pipe. That should come
-before the rank's connections end, because then its peers fail, too. Linux closes the descriptors of
-a dead process from the highest number to the lowest, and other processes may run in between; so the
-pipe gets a high number.
+A rank that has reported its failure waits before it begins to exit. Its exit ends its connections,
+and ranks that only waited for it would fail as well. The launcher answers when it has taken the
+stacks of the others and has sent them the stop signal: it ends its direction of the channel. The
+end of the launcher looks the same. Nobody else answers, so the wait is short.
+
+If a rank dies without a report, the launcher learns it from the end of the channel. That should
+come before the rank's connections end, because then its peers fail, too. Linux closes the
+descriptors of a dead process from the highest number to the lowest, and other processes may run in
+between; so the channel gets a high number.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from select import POLLIN, poll
 
 from procession.worker.frames import (
     DONE,
@@ -36,9 +42,10 @@ from procession.worker.frames import (
 )
 from procession.worker.streams import identity
 
-# The lowest number for a result pipe: above what programs open, and below the usual limit of 1024.
+# The lowest number for a channel: above what programs open, and below the usual limit of 1024.
 # The others are for lower limits.
 HIGH_FDS = (1000, 250, 60)
+ANSWER_MS = 200  # milliseconds for the launcher to see to the other ranks
 
 # The exit code that this process has announced to its launcher, because it failed. Exit handlers
 # look at it, so that they do not wait for other ranks.
@@ -52,8 +59,8 @@ if TYPE_CHECKING:
     Record = dict[str, Any]
 
 
-class ResultPipe:
-    """The rank's end of its result pipe.
+class OutcomeChannel:
+    """The rank's end of its outcome channel.
 
     fd: its descriptor, which moves to a high number. error_file: a file into which the description
     of a failure is also written, unless it exists; "" for none. modules: gives the report of
@@ -109,21 +116,31 @@ class ResultPipe:
         self._send(FAILED, body[:LARGEST_FAILED], time.monotonic_ns() if at is None else at)
 
     def error(self, record: Record) -> None:
-        """Report how the program failed."""
+        """Report how the program failed, and wait until this process may exit."""
         from procession.worker import description
 
         self._send(ERROR, description.encoded(record), time.monotonic_ns())
-        self._close()
         if self._error_file and record.get("traceback"):
             description.write_error_file(self._error_file, record)
+        if self._is_ours:
+            answer = poll()
+            answer.register(self._fd, POLLIN)
+            answer.poll(ANSWER_MS)
+        self._close()
 
-    def _send(self, kind: bytes, body: bytes, at: int) -> None:
+    @property
+    def _is_ours(self) -> bool:
         if os.getpid() != self._pid or self._fd < 0:
-            return
+            return False
         # A program that closes descriptors that it did not open may own this number by now.
         if self._identity is None or identity(self._fd) != self._identity:
             self._fd = -1
+        return self._fd >= 0
+
+    def _send(self, kind: bytes, body: bytes, at: int) -> None:
+        if not self._is_ours:
             return
+        os.set_blocking(self._fd, True)  # the program may have changed that
         view = memoryview(HEADER.pack(kind, len(body), at) + body)
         try:
             while view:

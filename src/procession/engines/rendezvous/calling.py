@@ -23,11 +23,11 @@ from procession.engines.rendezvous.secret import find_trust
 from procession.engines.rendezvous.terms import PORT, Terms, terms_of_conf
 from procession.engines.tunnel import check
 from procession.explain.summary import report_of
-from procession.group.result import failed_by
+from procession.group.result import StillRuns, failed_by
 from procession.prepare.results import value_of
 from procession.rules.tables import Phase
 from procession.values.base import cast, is_count
-from procession.values.errors import GroupEnd, GroupFailed, GroupStopped, SpecError, StillRunning
+from procession.values.errors import GroupEnd, GroupFailed, GroupStopped, SpecError
 from procession.values.spec import Spec, make_spec
 
 HERE = 'rendezvous={"endpoint": "HOST:PORT"}'
@@ -102,7 +102,7 @@ def run_together(
         failed = e
     except GroupStopped as e:
         stopped = e
-    except StillRunning:
+    except StillRuns:
         raise TimeoutError(_too_long(own, timeout)) from None
     if failed is not None:
         raise _failed(agent, own, failed.end)

@@ -1,0 +1,105 @@
+"""A rank that has reported its failure exits when the others were looked at and asked to end."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import procession
+from engines.localengine import LocalEngine
+from procession import GroupFailed
+from support import until
+
+LONG, SHORT = 60_000, 2_000  # milliseconds that a rank waits for its answer, at most
+
+
+def work(place, answer_ms):
+    """Rank 0 fails; the others notice at once when its connections end."""
+    import os
+    import socket
+
+    sys.modules["procession.worker.outcome"].ANSWER_MS = answer_ms
+    rank, others = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]) - 1
+    sock = socket.socket(socket.AF_UNIX)
+    if rank:
+        while sock.connect_ex(f"{place}/socket"):
+            time.sleep(0.001)
+        if not sock.recv(1):
+            raise ConnectionError("closed by its peer")
+        return
+    sock.bind(f"{place}/socket")
+    sock.listen()
+    kept = [sock.accept()[0] for _ in range(others)]
+    while not os.path.exists(f"{place}/go"):
+        time.sleep(0.001)
+    assert kept[0].fileno() < 0, "the first failure"
+
+
+def assert_one_failed(failed):
+    assert [end.rank for end in failed.end.failures] == [0]
+    assert "in work (test_answer.py:28)" in str(failed), str(failed)
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_ranks_that_only_wait_do_not_fail_as_well(tmp_path, method):
+    group = procession.start(work, args=(str(tmp_path), LONG), nproc=3, start_method=method)
+    reported = []
+
+    def delay(event):  # the launcher is late, as on a busy machine
+        if event.kind == "reported":
+            reported.append(event.rank)
+            time.sleep(0.1)
+
+    group.hear(delay)
+    (tmp_path / "go").touch()
+    with pytest.raises(GroupFailed) as caught:
+        group.wait(60)
+    assert_one_failed(caught.value)
+    assert reported == [0]
+
+
+def test_nor_on_another_machine(tmp_path):
+    (tmp_path / "go").touch()
+    with pytest.raises(GroupFailed) as caught:
+        procession.run(work, args=(str(tmp_path), SHORT), nproc=2, engine=LocalEngine(2))
+    assert_one_failed(caught.value)
+
+
+@pytest.mark.parametrize("code", ["raise ValueError", "raise SystemExit(3)"])
+def test_a_rank_is_answered_where_nothing_is_to_be_done_first(tmp_path, code):
+    """Alone, or in a group that leaves the others alone, it need not wait."""
+    body = f"import sys; sys.modules['procession.worker.outcome'].ANSWER_MS = {LONG}\n{code}\n"
+    script = tmp_path / "fails.py"
+    script.write_text(body)
+    for options in (
+        {"nproc": 1},
+        {"nproc": 2, "stop": procession.Stop(patience=30)},
+        {"nproc": 2, "restart": procession.Restart(max=1, scope="rank")},
+        {"nproc": 2, "hang": procession.Hang(stacks=False)},
+    ):
+        with pytest.raises(GroupFailed):
+            procession.run(procession.Script(str(script)), timeout=30, **options)
+
+
+def test_a_rank_whose_launcher_is_gone_does_not_wait(tmp_path):
+    code = f"""
+import os, signal, sys, time
+import procession
+def work():
+    sys.modules["procession.worker.outcome"].ANSWER_MS = {LONG}
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
+    raise ValueError
+def end(event):
+    if event.kind == "reported":
+        os.kill(os.getpid(), signal.SIGKILL)
+group = procession.start(work)
+group.hear(end)
+group.wait()
+"""
+    import subprocess
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    pid = (tmp_path / "pid").read_text()
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the rank")
