@@ -55,6 +55,7 @@ def start(
     shared: Callable[[], Any] | str | None = None,
     warm: bool | float | None = None,
     contain: str | None = None,
+    pass_fds: Sequence[int] = (),
     control: bool | None = None,
     on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: OnEvent | None = None,
@@ -98,6 +99,7 @@ def start(
         each other only), "cgroup" (one of their own, where this user may make one), or "auto"
         ("cgroup" where that can be had, otherwise "forkserver"). None: what PROCESSION_CONTAIN in
         the environment says. See docs/reliability.md.
+    pass_fds: descriptors of this process that ranks inherit under the same numbers, 3 or more.
     control: whether the group can be seen and steered from other terminals (`procession ps`), by
         this user and root. None: if PROCESSION_CONTROL=1 is in the environment.
     on_failure: called after each failure, when its processes are gone and before anything starts
@@ -136,6 +138,7 @@ def run(
     shared: Callable[[], Any] | str | None = None,
     warm: bool | float | None = None,
     contain: str | None = None,
+    pass_fds: Sequence[int] = (),
     control: bool | None = None,
     on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: OnEvent | None = None,
@@ -242,7 +245,7 @@ def _started_early(spec: Spec, on_event: OnEvent | None, control: bool | None) -
     """Start a group, its forkserver first of all."""
     from procession.forkserver import boot
 
-    wanted = spec.start_method == "forkserver" and not spec.warm
+    wanted = spec.start_method == "forkserver" and not (spec.warm or spec.pass_fds)
     early = boot.start_early() if wanted else None
     try:
         from procession.group.making import start_spec

@@ -21,6 +21,7 @@ from procession.forkserver.boot import end_early, start_early
 TELLING = {"-h", "--help", "--version", "--dry-run", "--dry_run", "--detach"}
 
 WARM = "PROCESSION_WARM"
+PMI_FD = "PMI_FD"  # see `request`
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,12 +46,14 @@ def surrounded(call: Callable[[], int], launch: Sequence[str] | None) -> int:
     """Call what a command does; for a launch, a forkserver starts meanwhile.
 
     launch: the words of a launch, None for other commands. One that may get a forkserver that was
-    kept looks for that first. Gives the exit code, also after Ctrl-C.
+    kept looks for that first, and one whose ranks inherit descriptors starts another. Gives the
+    exit code, also after Ctrl-C.
     """
-    warm = launch is not None and (WARM in os.environ or any(w[:6] == "--warm" for w in launch))
+    later = WARM in os.environ or PMI_FD in os.environ
     if (
         launch is not None
-        and not warm
+        and not later
+        and not any(w.startswith(("--warm", "--pass-fds")) for w in launch)
         and (process.TOLD in os.environ or not TELLING.intersection(launch))
     ):
         start_early()

@@ -237,6 +237,10 @@ LIFE = (
         "forkserver (below it, the default), pidns (a namespace of pids of their own), cgroup, or "
         "auto (cgroup where that can be had, otherwise forkserver)",
         default="forkserver", read=readers.contain, target="spec.contain", words=CONTAINMENTS),
+    Option(("--pass-fds",), "NUMBERS",
+        "descriptors of this command that ranks inherit under the same numbers: numbers with "
+        "commas between them",
+        read=readers.descriptors, target="spec.pass_fds", scope=BY_MACHINE),
     Option(("--preload",), "MODULES",
         "what is imported once for all ranks: names with commas between them, none, or auto: "
         "the imports at the beginning of PROGRAM (default: auto)",

@@ -112,6 +112,14 @@ def exit_codes(text: str, where: str) -> tuple[int, ...]:
     return tuple(map(int, codes))
 
 
+def descriptors(text: str, where: str) -> tuple[int, ...]:
+    """Read numbers of descriptors with commas between them."""
+    numbers = text.split(",")
+    if not all(map(is_number, numbers)):
+        raise SpecError(f"{where} must be numbers of descriptors, such as 8,9, not {text!r}")
+    return tuple(map(int, numbers))
+
+
 def signals(text: str, where: str) -> tuple[int, ...]:
     """Read names of signals with commas between them."""
     found: set[int] = set()

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 # One of these is set where this command was started once per machine or rank; see `starters`.
 OF_STARTERS = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
+PMI_FD = "PMI_FD"  # the descriptor by which an MPI program speaks to mpiexec or srun
 ENGINE = "PROCESSION_ENGINE"
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
@@ -182,6 +183,12 @@ def _made(line: Line, engine: EngineRequest | None) -> Request:
     s.not_together("numa_binding", "cpus_per_rank", "both say where ranks run")
     hang, restart, stop = s.fields("hang"), s.fields("restart"), s.fields("stop")
     placement = s.fields("placement")
+    fields = s.fields("spec")
+    if nproc == 1 and PMI_FD in os.environ:
+        from procession.cli.starters import pass_pmi
+
+        fields["pass_fds"], said = pass_pmi(os.environ, fields.get("pass_fds", ()))
+        notes += said if node.number is not None else []
     spec = make_spec(
         nproc=nproc,
         stdin=stdin,
@@ -191,7 +198,7 @@ def _made(line: Line, engine: EngineRequest | None) -> Request:
         hang=Hang(**hang) if hang else None,
         node=node,
         placement=Placement(**placement) if placement else None,
-        **s.fields("spec"),
+        **fields,
         **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}, node.local),
     )
     spec = _dealt(spec, s) if engine is None or engine.terms is not None else spec
@@ -249,6 +256,7 @@ def _detached(s: Settings, logs: Logs) -> Logs:
     """Check that a run that is to be detached can be; its logs then always have a directory."""
     s.not_together("json", "detach", "see result.json in the run's directory")
     s.not_together("logs_specs", "detach", "the run's own directory has its logs")
+    s.not_together("pass_fds", "detach", "a detached run has none of this command's descriptors")
     if s.text("stdin") != "none":
         s.not_together("stdin", "detach", "there is no terminal to read")
     if not s.flag("detach") or logs.dir is not None:

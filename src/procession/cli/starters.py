@@ -1,4 +1,4 @@
-"""What mpirun, mpiexec and srun say in variables when they have started this command. Pure.
+"""What mpirun, mpiexec and srun say in variables when they have started this command.
 
 They say which of how many processes this is, but not what the processes are for. A process that is
 alone on its machine is taken for the launcher of all ranks of the machine; each of several on one
@@ -13,12 +13,15 @@ have most of Slurm's variables, too, but no step with several tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from zlib import crc32
 
 from procession.engines.contract import EngineError
 from procession.engines.slurm.allocation import read_task
+from procession.system.files import read
 from procession.system.ports import FIRST, LAST
+from procession.system.processes import parents
 from procession.values.base import Value, is_count
 from procession.values.errors import SpecError
 
@@ -66,13 +69,13 @@ def read_started(env: Mapping[str, str]) -> Started | None:
     """
     if "PROCESSION_RUN" in env:
         return None
-    for name, read in (
+    for name, read_variables in (
         ("OMPI_COMM_WORLD_SIZE", _open_mpi),
         ("MPI_LOCALNRANKS", _hydra),
         ("SLURM_STEP_NUM_TASKS", _slurm),
     ):
         if name in env:
-            return read(env)
+            return read_variables(env)
     return None
 
 
@@ -93,7 +96,31 @@ def _hydra(env: Mapping[str, str]) -> Started | None:
     rank, size, local, local_size = _numbers(
         env, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
     )
-    return _by_mpi("mpiexec", "PMI_RANK", rank, size, local, local_size, "")
+    job = _of_proxy() if size == local_size else ""  # what all machines know
+    return _by_mpi("mpiexec", "PMI_RANK", rank, size, local, local_size, job)
+
+
+def _of_proxy() -> str:
+    """Name the job by Hydra's process on this machine, the nearest ancestor that is no rank."""
+    for pid in parents(os.getpid()) or ():
+        if "PMI_RANK=" not in (read(f"/proc/{pid}/environ") or ""):
+            return f"mpiexec_{pid}"
+    return ""
+
+
+def pass_pmi(env: Mapping[str, str], passed: Sequence[int]) -> tuple[tuple[int, ...], list[str]]:
+    """Give the descriptors that a rank inherits, and what is to be said.
+
+    Hydra, and srun --mpi=pmi2, serve an MPI program by the descriptor that PMI_FD names. passed:
+    those that were asked for.
+    """
+    text = env["PMI_FD"]
+    try:
+        os.fstat(int(text))
+    except (ValueError, OverflowError, OSError):
+        why = f"PMI_FD={text} is no open descriptor: MPI_Init in the rank cannot find the others"
+        return tuple(passed), [f"{why}; let mpiexec or srun start procession itself"]
+    return (*passed, int(text)), []
 
 
 def _by_mpi(

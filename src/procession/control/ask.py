@@ -20,6 +20,10 @@ class NotAnswered(Exception):
     """The run cannot be asked, or will not do it. The text is one line."""
 
 
+class Ended(NotAnswered):
+    """The run has ended, or its launcher was killed."""
+
+
 class Connection:
     """A connection to a run. Raises OSError: ConnectionRefusedError if its launcher is gone.
 
@@ -48,7 +52,7 @@ class Connection:
         try:
             self.socket.sendall(encode({"ask": ask, **given}))
         except OSError as e:
-            raise NotAnswered(f"the run does not listen any more ({e.strerror})") from None
+            raise Ended(f"the run does not listen any more ({e.strerror})") from None
 
     def ask(self, ask: str, **given: Any) -> Any:
         """Ask, and give the answer; events that come before it are kept. Raises NotAnswered."""
@@ -73,7 +77,7 @@ class Connection:
                     return said.get("value")
                 if said.get("event") == "end":
                     self.end = said
-                    raise NotAnswered("the run has just ended")
+                    raise Ended("the run has just ended")
                 kept.append(said)
         finally:
             self._heard[:0] = kept
@@ -109,7 +113,7 @@ class Connection:
                 data = b""
             if not data:
                 self.closed = True
-                raise NotAnswered("the run has ended, or its launcher was killed")
+                raise Ended("the run has ended, or its launcher was killed")
             try:
                 self._heard += [decode(line) for line in self._lines.feed(data)]
             except ValueError as e:

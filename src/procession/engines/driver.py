@@ -35,7 +35,7 @@ from procession.engines.contract import (
     Said,
     SlotGone,
 )
-from procession.engines.deadlines import seconds_of
+from procession.engines.deadlines import most_patient, seconds_of
 from procession.engines.enginethread import EngineThread
 from procession.engines.invitation import Invitation
 from procession.engines.jobstate import JobState
@@ -309,7 +309,7 @@ class Driver:
         fence = self._fence()
         seconds = seconds_of(
             deadline.kind,
-            self.work.spec,
+            most_patient(self.work.spec, (agent.stop for agent in self.agents)),
             self._stop_how,
             self._reception,
             backoff=fence if self.life.changed else self._delay,

@@ -43,6 +43,8 @@ def make_job(
     spec = make_spec(program, nproc=nproc, **common, **policies)
     if spec.shared is not None:
         raise SpecError("shared is for the ranks of one machine; it does not go with an engine yet")
+    if spec.pass_fds:
+        raise SpecError("pass_fds is for the ranks of one machine; it does not go with an engine")
     if spec.warm is not None:
         raise SpecError("warm is for the ranks of one machine; it does not go with an engine")
     share = Share(spec, devices=devices or "")

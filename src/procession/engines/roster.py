@@ -71,9 +71,9 @@ STRANGERS = 64  # connections that have not proved it yet
 class AgentRecord(Record):
     """What is known of an agent.
 
-    order, nproc: where nodes come by themselves, by which they are put in order, and how many ranks
-    each has. heir: how others find it if it takes over. owed: bytes of its output
-    shown since its last credit.
+    order, nproc, stop: where nodes come by themselves, by which they are put in order, how many
+    ranks each has, and the notice, grace and reap of its own `Stop`. heir: how others find it if
+    it takes over. owed: bytes of its output shown since its last credit.
     """
 
     slot: int
@@ -86,6 +86,7 @@ class AgentRecord(Record):
     clocks: Clocks
     order: tuple[Any, ...] = ()
     nproc: int = 0
+    stop: tuple[float, ...] = ()
     heir: Heir | None = None
     owed: int = 0
 
@@ -228,6 +229,7 @@ class Roster:
             clocks=Clocks(),
             order=_order(message.fields.get("order")),
             nproc=int(message.fields.get("nproc", 0)),
+            stop=tuple(map(float, message.fields.get("stop", ()))),
             heir=read_heir(message.fields.get("heir")),
         )
         why = self._refusal(agent)

@@ -21,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-SOCKET_FD = 3
 LAUNCHER = "PROCESSION_LAUNCHER"
 ROOM = 8  # descriptors that must be left for an early start; the launch itself needs some to fail
 # What every interpreter that we start runs, by its path; see there.
@@ -124,8 +123,10 @@ def fresh_interpreter() -> list[str]:
     return own_python(run_fresh, flags=[*interpreter_flags(), "-u"])
 
 
-def start(env: Mapping[str, str], *, room: bool = False) -> Started:
+def start(env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] = ()) -> Started:
     """Start one by exec. env: its environment. room: it may get another owner later.
+
+    passed: descriptors of this process that it has under the same numbers, and its ranks as well.
 
     Raises OSError.
     """
@@ -134,11 +135,16 @@ def start(env: Mapping[str, str], *, room: bool = False) -> Started:
     ours, theirs = socket.socketpair()
     try:
         main = "procession.forkserver.main:main"
-        words = str(SOCKET_FD), str(os.getpid()), " " * TITLE_ROOM
+        number = next(n for n in range(3, 4 + len(passed)) if n not in passed)
+        # The last word is given up for the title.
+        words = str(number), str(os.getpid()), ",".join(map(str, passed)), " " * TITLE_ROOM
         command = own_python(main, *words, flags=interpreter_flags())
-        high = _duplicate_above(theirs.fileno(), SOCKET_FD)
+        targets = {number: theirs.fileno(), **{fd: fd for fd in passed}}
+        copies: list[tuple[int, int]] = []
         known_by = -1
         try:
+            for target, fd in targets.items():
+                copies.append((_duplicate_above(fd, max(targets)), target))
             known_by = marked_file()  # for `procession clean`, if it is stopped before its exec
             pid = os.posix_spawn(
                 sys.executable,
@@ -156,12 +162,13 @@ def start(env: Mapping[str, str], *, room: bool = False) -> Started:
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
                     (os.POSIX_SPAWN_DUP2, 0, 1),
-                    (os.POSIX_SPAWN_DUP2, high, SOCKET_FD),
+                    *((os.POSIX_SPAWN_DUP2, copy, target) for copy, target in copies),
                 ],
             )
             wake_without_us(theirs.fileno(), pid)
         finally:
-            os.close(high)
+            for copy, _ in copies:
+                os.close(copy)
             if known_by >= 0:
                 os.close(known_by)
     except BaseException:

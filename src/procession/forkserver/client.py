@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from procession.forkserver import boot, protocol
 from procession.system.child import Child
@@ -131,14 +131,20 @@ class ForkServer:
         _known[pid] = None
 
     @classmethod
-    def start(cls, env: Mapping[str, str] | None = None, *, room: bool = False) -> ForkServer:
+    def start(
+        cls,
+        env: Mapping[str, str] | None = None,
+        *,
+        room: bool = False,
+        passed: Sequence[int] = (),
+    ) -> ForkServer:
         """Start one by exec. env: its environment, this process's if None. room: it may be kept.
 
-        Raises OSError.
+        passed: descriptors that its ranks inherit. Raises OSError.
         """
         reap_dying()
         with _lock:
-            return cls.of(boot.start(os.environ if env is None else env, room=room))
+            return cls.of(boot.start(os.environ if env is None else env, room=room, passed=passed))
 
     @classmethod
     def taken(cls, pid: int, fd: int) -> ForkServer:

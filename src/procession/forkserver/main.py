@@ -23,10 +23,13 @@ NEEDED = ("procession.worker.setup", "operator", "collections", "functools", "en
 
 
 def main() -> None:
-    """Be the forkserver; in its ranks, be the rank. `sys.argv`: its socket, its launcher's pid."""
+    """Be the forkserver; in its ranks, be the rank. `sys.argv`: its socket, its launcher's
+    pid, and the descriptors that ranks inherit.
+    """
     gc.disable()  # what is imported stays: to look through it for garbage takes milliseconds
     sock_fd, launcher = map(int, sys.argv[1:3])
-    close_all([fd for fd in descriptors() if fd > sock_fd])
+    passed = {int(fd) for fd in sys.argv[3].split(",") if fd}
+    close_all([fd for fd in descriptors() - passed if fd > 2 and fd != sock_fd])
     os.set_inheritable(sock_fd, False)
     os.environ.pop(ROOM, None)  # it is there for its place in memory
     if os.environ.get(TUNABLES) == HUGE_PAGES:

@@ -17,7 +17,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from procession.forkserver import boot
@@ -141,10 +141,10 @@ def _early(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(i for i in env.items() if is_early(i[0])))
 
 
-def key(env: Mapping[str, str], contain: Contain = "forkserver") -> Key:
+def key(env: Mapping[str, str], contain: Contain = "forkserver", passed: Sequence[int] = ()) -> Key:
     """Say what an interpreter that is started now with `env`, by this thread, would be like.
 
-    contain: what it is inside of.
+    contain: what it is inside of. passed: descriptors that its ranks inherit.
     """
     limits = tuple(resource.getrlimit(limit) for limit in LIMITS)
     flags = tuple(boot.interpreter_flags())
@@ -162,6 +162,7 @@ def key(env: Mapping[str, str], contain: Contain = "forkserver") -> Key:
         blocked,
         ignored,
         around,
+        tuple(passed),
         contain,
         rights(),
     )
@@ -169,18 +170,20 @@ def key(env: Mapping[str, str], contain: Contain = "forkserver") -> Key:
 
 def _new(env: Mapping[str, str], wanted: Key) -> ForkServer:
     """Start one, which contains itself if the key says so. Raises OSError."""
-    server = ForkServer.start(env)
+    server = ForkServer.start(env, passed=wanted[-3])
     if wanted[-2] != "forkserver":
         server.contain(wanted[-2])
     return server
 
 
-def prepare(env: Mapping[str, str], contain: Contain = "forkserver") -> Key:
+def prepare(
+    env: Mapping[str, str], contain: Contain = "forkserver", passed: Sequence[int] = ()
+) -> Key:
     """Start a forkserver that `lease` can take, if there is no idle one; gives its key.
 
     It boots while the caller goes on. Nothing is raised: if none can be started, `lease` says so.
     """
-    wanted = key(env, contain)
+    wanted = key(env, contain, passed)
     with _lock:
         _take_early(wanted)
         surplus = _without_rights(wanted)
@@ -214,7 +217,7 @@ def _take_early(wanted: Key) -> None:
     """Take what the command started early; of its key, only variables may have changed since."""
     while boot.early:
         started = boot.early[-1]
-        its_own = (*wanted[:2], _early(started.env), *wanted[3:])
+        its_own = (*wanted[:2], _early(started.env), *wanted[3:-3], (), *wanted[-2:])
         server = ForkServer.of(started)
         if wanted[-2] != "forkserver":
             server.contain(wanted[-2])
@@ -304,8 +307,11 @@ def adopt(server: ForkServer) -> None:
 
 
 def release(lease: Lease) -> None:
-    """Give a forkserver back; it is kept for the next launch if it still answers."""
-    if lease.server.lost or lease.server.waiting:
+    """Give a forkserver back; it is kept for the next launch if it still answers.
+
+    The numbers of descriptors that were passed to it may mean other files by then.
+    """
+    if lease.server.lost or lease.server.waiting or lease.key[-3]:
         discard(lease.server)
         return
     with _lock:

@@ -53,7 +53,7 @@ class Spec(Value):
     group's place among those of other machines. placement: the ranks' CPUs, priority and memory.
     on_failure: called with each failure; see `start`. shared: what the ranks load once. warm: for
     how many seconds the forkserver is kept for a later run, None: not at all. contain: where ranks
-    live, so that they can be ended together.
+    live, so that they can be ended together. pass_fds: descriptors that they inherit.
     """
 
     program: Program
@@ -79,6 +79,7 @@ class Spec(Value):
     shared: Callable[[], Any] | SharedCall | None = None
     warm: float | None = None
     contain: Contain = "forkserver"
+    pass_fds: tuple[int, ...] = ()
 
     def program_of(self, rank: int) -> Program:
         """Give what a rank runs."""
@@ -117,6 +118,7 @@ def make_spec(
     shared: Callable[[], Any] | SharedCall | str | None = None,
     warm: bool | float | None = None,
     contain: str | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Spec:
     """Check everything that can be checked before a process is started.
 
@@ -197,6 +199,7 @@ def make_spec(
         contain=check_contained(check_contain(contain), start_method, placement.memory_limit),
         shared=_shared(shared, targets, start_method),
         warm=_warm(warm),
+        pass_fds=_descriptors(pass_fds),
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
 
@@ -260,6 +263,17 @@ def _environment(value: Any) -> dict[str, str | None]:
                 "it must be a string without NUL (or None, to take it away)"
             )
     return env
+
+
+def _descriptors(value: Sequence[int]) -> tuple[int, ...]:
+    for fd in value:
+        if isinstance(fd, bool) or not isinstance(fd, int) or fd < 3:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SpecError(f"pass_fds: {fd!r} is not the number of a descriptor, 3 or more")
+        try:
+            os.fstat(fd)
+        except OSError:
+            raise SpecError(f"pass_fds: descriptor {fd} is not open in this process") from None
+    return tuple(dict.fromkeys(value))
 
 
 def _shared(

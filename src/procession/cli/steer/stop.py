@@ -9,7 +9,7 @@ from procession.cli import readers
 from procession.cli.say import say
 from procession.cli.steer.finding import failed, parser_of, read_run
 from procession.cli.words import Option
-from procession.control.ask import NotAnswered
+from procession.control.ask import Ended, NotAnswered
 from procession.control.runs import connect
 
 MARGIN = 30.0  # seconds beyond the grace period
@@ -65,10 +65,10 @@ def main(words: list[str]) -> int:
             for _ in connection.events(max(LAST_WORDS, until - time.monotonic()) if state else 0):
                 pass
             end = connection.end
+    except Ended:
+        say(f"procession: {run.id} has ended\n", sys.stdout)
+        return 0
     except NotAnswered as e:
-        if "ended" in str(e):
-            say(f"procession: {run.id} has ended\n", sys.stdout)
-            return 0
         return failed("stop", str(e))
     if end is None and not state:
         say(f"procession: {run.id} is still there after {patience:g} s [P313]\n", sys.stderr)

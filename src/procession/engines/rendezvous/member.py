@@ -128,6 +128,7 @@ def make_agent(
     as the host is not found.
     """
     known: dict[str, Any] = {"nproc": spec.nproc, "least": terms.least, "most": terms.most}
+    known["stop"] = [spec.stop.notice, spec.stop.grace, spec.stop.reap]
     if terms.order is not None:
         known["order"] = ["", terms.order]
     elif terms.number is None:

@@ -146,6 +146,14 @@ NOTES = (
         "Nothing, if it is meant so; see docs/starters.md. `--nnodes 1` makes a group of its own.",
     ),
     Entry(
+        "P427",
+        "An MPI program cannot find the others",
+        (" is no open descriptor: MPI_Init",),
+        "mpiexec or srun serves MPI programs by an open descriptor, which PMI_FD names. A program "
+        "between it and procession has closed that descriptor.",
+        "Nothing, if ranks do not use MPI. Else start `procession run` by mpiexec itself.",
+    ),
+    Entry(
         "P415",
         "A launch is left to torch",
         ("this launch is left to torch's agent", "it stays torch's", "stay as they are; install"),

@@ -1,0 +1,107 @@
+"""MPI programs below MPICH's mpirun, and descriptors that ranks inherit."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from commandline import PROCESSION, run
+
+import procession
+from support import write
+
+OF_OTHERS = ("OMPI_", "PMIX_", "PMI_", "MPI_", "SLURM_", "MASTER_")
+ENV = {n: v for n, v in os.environ.items() if not n.startswith(OF_OTHERS)}
+MEET = """
+import os, sys
+wire = os.fdopen(int(os.environ["PMI_FD"]), "rb+", buffering=0)
+def ask(words):
+    wire.write(words + b"\\n")
+    answer = b""
+    while not answer.endswith(b"\\n"):
+        answer += wire.read(1)
+    return answer
+ask(b"cmd=init pmi_version=1 pmi_subversion=1")
+met = ask(b"cmd=barrier_in").decode().strip()
+ask(b"cmd=finalize")
+sys.stdout.write(f"{os.environ['RANK']} {met} {os.environ['MASTER_PORT']}\\n")
+"""
+SHOW = "import os, sys; sys.stdout.write(os.read({fd}, 100).decode())"
+needs_hydra = pytest.mark.skipif(
+    not shutil.which("mpirun.mpich"), reason="there is no mpirun.mpich (Debian package mpich)"
+)
+
+
+def mpirun(*words):
+    return subprocess.run(
+        ["mpirun.mpich", "-n", "2", *PROCESSION, "run", *map(str, words)],
+        capture_output=True, text=True, timeout=300, env=ENV, check=False,
+    )  # fmt: skip
+
+
+@needs_hydra
+@pytest.mark.parametrize(
+    "words",
+    [[], ["--start-method", "spawn"], ["--warm"], ["--no-python", sys.executable]],
+    ids=["script", "spawn", "warm", "program"],
+)
+def test_ranks_meet_by_the_descriptor_of_mpirun(words, tmp_path):
+    done = mpirun(*words, write(tmp_path / "meet.py", MEET))
+    assert done.returncode == 0, done.stderr
+    first, second = sorted(line.split() for line in done.stdout.splitlines())
+    assert (first[:2], second[:2]) == (["0", "cmd=barrier_out"], ["1", "cmd=barrier_out"])
+    assert first[2] == second[2]
+
+
+@needs_hydra
+def test_each_job_has_a_port(tmp_path):
+    script = write(tmp_path / "meet.py", MEET)
+    ports = {mpirun(script).stdout.split()[2] for _ in range(3)}
+    assert len(ports) > 1  # three jobs whose names give the same number do not happen
+
+
+def test_a_descriptor_that_is_not_open_is_told(tmp_path):
+    told = {"PMI_RANK": 0, "PMI_SIZE": 2, "MPI_LOCALRANKID": 0, "MPI_LOCALNRANKS": 2}
+    env = {**ENV, **{name: str(value) for name, value in told.items()}, "PMI_FD": "999"}
+    done = run(write(tmp_path / "nothing.py", ""), env=env)
+    assert done.returncode == 0
+    assert "PMI_FD=999 is no open descriptor" in done.stderr
+
+
+@pytest.mark.parametrize("number", [3, 11])
+@pytest.mark.parametrize("way", [["--start-method", "spawn"], []])
+def test_a_descriptor_that_is_asked_for(number, way, tmp_path):
+    script = write(tmp_path / "show.py", SHOW.format(fd=number))
+    words = [*PROCESSION, "run", "--pass-fds", str(number), *way, str(script)]
+    shell = ["bash", "-c", f'exec "$@" {number}<<<hello', "bash", *words]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "hello\n", done.stderr
+
+
+def test_descriptors_in_python_are_those_of_each_run():
+    """The number is the same in both runs, the file is not."""
+    for text in (b"one", b"two"):
+        reader, writer = os.pipe()
+        try:
+            os.write(writer, text)
+            assert procession.run(lambda fd: os.read(fd, 9), args=(reader,), pass_fds=[reader]) == [
+                text
+            ]
+        finally:
+            os.close(reader)
+            os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--pass-fds", "999"], "descriptor 999 is not open"),
+        (["--pass-fds", "2"], "2 is not the number of a descriptor, 3 or more"),
+        (["--pass-fds", "a"], "must be numbers of descriptors"),
+    ],
+)
+def test_what_cannot_be_passed_is_refused(words, said, tmp_path):
+    done = run(*words, write(tmp_path / "nothing.py", ""))
+    assert done.returncode == 2
+    assert said in done.stderr
