@@ -53,7 +53,7 @@ NOT_NAMED = {
     "a comment": "import listed  # Heavy",
     "a docstring": '"""Heavy."""\nimport listed\n"Heavy"',
     "another name": "import listed\nHeavyweight = heavy = 1",
-    "its package is not preloaded": "def f(): pass\nfrom listed import Heavy",
+    "its package is not preloaded": "f()\nfrom listed import Heavy",
     "its package is not imported": "import json\nHeavy = json",
 }
 

@@ -23,11 +23,11 @@ def programs(tmp_path):
 @pytest.mark.parametrize(
     ("name", "modules", "source"),
     [
-        ("digits", "argparse hashlib os socket time numpy sklearn sklearn.datasets", "RANK = "),
+        ("digits", "argparse hashlib os socket time numpy sklearn sklearn.datasets", "if __name__"),
         ("jax_psum", "os", "os.environ"),
-        ("return_values", "os random procession", "def "),
+        ("return_values", "os random procession", "values = "),
         ("torch_ddp", "hashlib torch torch.distributed torch.distributed.nn torch.nn "
-         "torch.nn.parallel", "def "),
+         "torch.nn.parallel", "if __name__"),
     ],
 )  # fmt: skip
 def test_the_examples(name, modules, source):

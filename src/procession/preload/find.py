@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
@@ -39,8 +39,14 @@ _IMPORTED_IF_THERE = (
     "socks tabulate tensorflow tensorrt torchcomms torchgen triton tvm uarray xarray "
     "zstandard"
 )
-# No package imports these.
-_NOBODYS = frozenset(("test", "this", "antigravity", "idlelib", "turtle", "turtledemo"))
+# Modules of the standard library that no listed package imports, nor another of these.
+_NOBODYS = (
+    "aifc antigravity asynchat asyncore cgi cgitb chunk compileall crypt curses dbm distutils "
+    "ensurepip idlelib imaplib imghdr imp lib2to3 mailbox mailcap msilib nis nntplib ossaudiodev "
+    "pipes poplib pyclbr sched shelve smtpd sndhdr spwd sunau syslog tabnanny telnetlib test this "
+    "trace turtle turtledemo uu wsgiref xdrlib zipapp"
+)
+_RELIED_ON = (sys.stdlib_module_names | {*_IMPORTED_IF_THERE.split()}) - {*_NOBODYS.split()}
 
 
 class Kind(Enum):
@@ -98,18 +104,17 @@ class Search:
 
         names: packages that it may not hide, besides the modules of the standard library.
         """
-        relied_on = (
-            sys.stdlib_module_names | set(_IMPORTED_IF_THERE.split()) | set(names)
-        ) - _NOBODYS
-        for directory in self._path:
-            if _kind(directory) is not Kind.LOCAL:
-                continue
-            own = {name.partition(".")[0] for name in _names(directory)}
-            for name in sorted(own & relied_on):
-                found = self.find(name)
-                if found.kind is Kind.LOCAL and (found.file or name not in sys.stdlib_module_names):
-                    return name, found.file or os.path.join(directory, name)
+        for name in sorted(self._own & (_RELIED_ON | set(names))):
+            found = self.find(name)
+            if found.kind is Kind.LOCAL and (found.file or name not in sys.stdlib_module_names):
+                return name, found.file or found.search[0]
         return None
+
+    @cached_property
+    def _own(self) -> set[str]:
+        """The names that lie in the local directories of the path."""
+        directories = [each for each in self._path if _kind(each) is Kind.LOCAL]
+        return {name.partition(".")[0] for each in directories for name in _names(each)}
 
     def _find(self, module: str) -> Found:
         parent, _, name = module.rpartition(".")

@@ -20,7 +20,7 @@ from types import CodeType, FunctionType, ModuleType
 from procession.preload import safe
 from procession.preload.find import Kind, Search, with_packages
 from procession.preload.later import later
-from procession.preload.plan import Plan, nothing
+from procession.preload.plan import Plan
 
 _IMPORT_NAME = opcode.opmap["IMPORT_NAME"]
 _EXTENDED_ARG = opcode.opmap["EXTENDED_ARG"]
@@ -38,9 +38,6 @@ def plan_function(
     that are in these. modules, sys_path: the launcher's `sys.modules` and `sys.path`.
     """
     search = Search(sys_path)
-    hidden = safe.hidden(search)
-    if hidden is not None:
-        return nothing(*hidden)
     codes = [name for f in functions for name in _imported_in(f.__code__)]
     wanted = _followed([*named, *codes], modules)
     taken: dict[str, None] = {}

@@ -2,16 +2,17 @@
 
 Theory of operation. The program is read, never run. The imports at the beginning of the script are
 taken in order, and, at its place, those at the beginning of each local module that it imports.
-Among them may stand only what runs nothing: docstrings, assignments of literals, what is meant for
-type checkers, and imports within `try`; the last are not taken, since they may fail. Reading stops
-at the first other statement, be it a definition, and at the first import of a module that is
-neither local nor on the list. Up to there the program can neither change what the taken imports
-see, nor see that they were made before.
+Between them may stand what runs none of the program's functions: definitions, assignments, code for
+type checkers, conditions, and `try`. A module that is not on the list is passed over: each rank
+imports it. So is what is imported only under a condition. Reading stops at the first call, at a
+write to anything but a plain name, and at a package that must be imported before others.
 
-Rejected: to judge definitions, calls and expressions as well, and to read on after those that are
-harmless. That took three times the code, and of 757 scripts of public repositories it found another
-large package in 4, torch in none: imports stand at the top, and most local modules run something
-that cannot be judged.
+What a package that was passed over does to those that follow when it is imported is not known. That
+is given up: it is rare, `safe` names those of which it is known, and without it nearly half of the
+programs that import torch would have to import it in each rank.
+
+What runs a program's own code without a call is not looked at either: a decorator that is only
+named, a base class, a property, an operator.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Callable, Sequence
 from procession.preload import safe
 from procession.preload.find import Found, Kind, Search, with_packages
 from procession.preload.later import later
-from procession.preload.plan import Plan, StoppedAt, nothing
+from procession.preload.plan import Plan, StoppedAt
 from procession.preload.source import Unreadable, parse
 
 LONGEST = 200  # characters of a line that is shown
@@ -32,11 +33,19 @@ LONGEST = 200  # characters of a line that is shown
 _OF_ITSELF = (
     "__all__", "__author__", "__copyright__", "__date__", "__email__", "__license__", "__version__",
 )  # fmt: skip
-_LITERAL = (
-    ast.Constant, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.UnaryOp, ast.BinOp,
-    ast.unaryop, ast.operator, ast.expr_context,
-)  # fmt: skip
-_OTHER = "it is not an import"
+# Functions that change nothing, by the last part of their names.
+_HARMLESS = (
+    "ArgumentParser Counter NewType OrderedDict ParamSpec Path TypeVar abspath auto basename bool "
+    "cache cached_property cast compile contextmanager dataclass defaultdict deque device dict "
+    "dirname exists expanduser field float frozenset get getLogger getattr getcwd getenv "
+    "get_logger hasattr inference_mode int is_available isdir isfile isinstance join len list "
+    "lru_cache namedtuple no_grad object partial property range resolve round set "
+    "singledispatch split str total_ordering tuple type version wraps zip"
+)
+_OF_IMPORTS = ("filters", "meta_path", "modules", "path_hooks", "root", "__dict__", "__globals__")
+_ACTS = (ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
+_MOST = 256 << 10  # bytes of all files that are read, which takes 0.2 s
+_OTHER = "it may change what an import sees"
 _ANY = "*"  # among the names that a module has: there may be more
 
 
@@ -79,17 +88,23 @@ class _File:
         self.is_main = name == "__main__"
         self.package = package  # where relative imports begin
         self.names: set[str] = set()
+        self.own: set[str] = set()  # of those that are usually harmless
 
-    def bind(self, name: str, *, sure: bool = True, false: bool = False) -> None:
+    def bind(
+        self, name: str, *, sure: bool = True, false: bool = False, imported: bool = False
+    ) -> None:
         """Note that a statement binds a name; it may not be one that reading relies on.
 
-        sure, false: whether it is known to be bound, and to `False`.
+        sure, false: whether it is known to be bound, and to `False`. imported: it has this name
+        where it comes from, too.
         """
         if name.startswith("__") and name.endswith("__") and name not in _OF_ITSELF:
             raise _Stopped(f"{name} steers how modules are imported")
         if name == "TYPE_CHECKING" and not false:
             raise _Stopped("TYPE_CHECKING may be true")
-        self.names.add(name if sure else _ANY)
+        self.names.add(name if sure else f"{name}?")
+        if name in _HARMLESS.split() and not imported:
+            self.own.add(name)
 
 
 class _Reader:
@@ -102,12 +117,10 @@ class _Reader:
         self._local: dict[str, _File] = {}  # local modules that were read, by name
         self._taken: dict[str, None] = {}
         self._skipped: dict[str, str] = {}
+        self._size = 0
 
     def plan(self, what: str, read: Callable[[], None]) -> Plan:
         """Read a program and give the plan. what: names the program."""
-        hidden = safe.hidden(self._search)
-        if hidden is not None:
-            return nothing(*hidden)
         stopped_at = None
         try:
             read()
@@ -138,15 +151,18 @@ class _Reader:
             raise _Stopped("its source is not found")
         self.file(found.file, "__main__", parent)
 
-    def file(self, path: str, name: str, package: str) -> None:
+    def file(self, path: str, name: str, package: str, *, sure: bool = True) -> None:
         """Read the file of a module, to its end."""
         if name == "__main__":
             self._main = path, package
-        lines, tree = _parse(path)
+        lines, tree, size = _parse(path)
+        self._size += size
+        if self._size > _MOST and not name == "__main__":
+            raise _Stopped(f"more than {_MOST >> 10} KiB would be read")
         file = self._local[name] = _File(path, name, package)
         for i, node in enumerate(tree.body):
             try:
-                self._statement(file, node)
+                self._statement(file, node, sure=sure)
             except _Stopped as e:
                 line = lines[node.lineno - 1] if node.lineno <= len(lines) else b""
                 text = line.decode("utf-8", "replace").strip()[:LONGEST]
@@ -158,28 +174,31 @@ class _Reader:
 
     def _statement(self, file: _File, node: ast.stmt, *, sure: bool = True) -> None:
         """Follow the imports of a statement. sure: it is run, and comes to its end."""
+        is_definition = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        if file.own and not is_definition:
+            called = (getattr(each, "func", None) for each in ast.walk(node))
+            if any(getattr(each, "id", "") in file.own for each in called):
+                raise _Stopped(_OTHER)
         if isinstance(node, ast.Import):
             for alias in node.names:
                 self._import(alias.name, sure=sure)
-                file.bind(alias.asname or alias.name.partition(".")[0], sure=sure)
+                bound = alias.asname or alias.name.partition(".")[0]
+                file.bind(bound, sure=sure, imported=not alias.asname)
         elif isinstance(node, ast.ImportFrom):
             self._import_from(file, node, sure=sure)
-        elif isinstance(node, ast.Assign) and _consists_of(node.value, _LITERAL):
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             self._assign(file, node, sure=sure)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if not _is_definition(node):
+                raise _Stopped(_OTHER)
+            file.bind(node.name, sure=sure)
         elif isinstance(node, ast.If):
             self._if(file, node, sure=sure)
         elif isinstance(node, ast.Try):
-            for clause in node.handlers:
-                if not _consists_of(clause.type, (ast.Name, ast.Tuple, ast.Load)):
-                    raise _Stopped(_OTHER)
-                if clause.name:
-                    file.bind(clause.name, sure=False)
-            branches = [*(clause.body for clause in node.handlers), node.orelse, node.finalbody]
-            for each in (each for body in (node.body, *branches) for each in body):
-                self._statement(file, each, sure=False)
-        elif not isinstance(node, ast.Pass) and not (
-            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        ):
+            self._try(file, node, sure=sure)
+        elif isinstance(node, ast.Raise) and not sure:
+            pass  # nothing comes after it
+        elif not isinstance(node, (ast.Pass, ast.Expr, ast.Assert)) or not _is_inert(node):
             raise _Stopped(_OTHER)
 
     def _import(self, module: str, *, sure: bool = True) -> None:
@@ -191,33 +210,23 @@ class _Reader:
             if own or (found.kind is Kind.LOCAL and top != "procession"):  # which may be a checkout
                 self._import_local(name, found, sure=sure)
                 continue
-            reason = self._why_not(name, found, sure=sure)
+            is_missing = found.kind is Kind.MISSING
+            if not is_missing and safe.must_be_first(top):
+                raise _Stopped(f"{name}: {safe.must_be_first(top)}")
+            reason = "it is not found" if is_missing else safe.why_not(name, self._search)
+            if not reason and not sure:
+                reason = "it is imported under a condition"
             if reason:
                 self._skipped.setdefault(name, reason)
-                raise _Stopped(f"{name}: {reason}")
-            if sure:
-                self._taken.setdefault(name)
-            else:
-                self._skipped.setdefault(name, "it is imported under a condition")
-
-    def _why_not(self, name: str, found: Found, *, sure: bool) -> str:
-        """Give why an import ends the reading, "" if it does not."""
-        its = safe.verdict(name)
-        if found.kind is Kind.MISSING:
-            # Within `try` it is passed over: what is not there changes nothing.
-            return "" if its.safe and not sure else "it is not found"
-        if its.sets and not sure and name.partition(".")[0] not in self._taken:
-            return f"it sets {min(its.sets)}, which later imports could see"
-        return safe.why_not(name, self._search)
+                return
+            self._taken.setdefault(name)
 
     def _import_local(self, name: str, found: Found, *, sure: bool) -> None:
         if name in self._local:
             return
-        if not sure:
-            raise _Stopped(f"{name}: it is local, and is imported under a condition")
         package = name if found.search else name.rpartition(".")[0]
         if found.has_source:
-            self.file(found.file, name, package)
+            self.file(found.file, name, package, sure=sure)
         elif found.file:
             raise _Stopped(f"{name}: it is local, and has no source to be read")
         else:
@@ -243,7 +252,8 @@ class _Reader:
             if is_package:
                 self._import_submodule(base, alias.name, sure=sure)
             false = base in ("typing", "typing_extensions") and alias.name == "TYPE_CHECKING"
-            file.bind(alias.asname or alias.name, sure=sure, false=false)
+            same = alias.asname in (None, alias.name)
+            file.bind(alias.asname or alias.name, sure=sure, false=false, imported=same)
 
     def _import_submodule(self, package: str, name: str, *, sure: bool) -> None:
         """Follow `from PACKAGE import NAME` where it imports a submodule of this name."""
@@ -251,32 +261,81 @@ class _Reader:
         names = self._local[package].names if package in self._local else ()
         if self._search.find(whole).kind is Kind.MISSING:
             return
-        if _ANY in names:
+        if _ANY in names or f"{name}?" in names:
             raise _Stopped(f"{name} may be a submodule of {package}, or another name in it")
         if name not in names:
             self._import(whole, sure=sure)
 
-    def _assign(self, file: _File, node: ast.Assign, *, sure: bool) -> None:
-        for target in node.targets:
-            if not _consists_of(target, (ast.Name, ast.Tuple, ast.List, ast.Store)):
+    def _assign(
+        self, file: _File, node: ast.Assign | ast.AnnAssign | ast.AugAssign, *, sure: bool
+    ) -> None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        false = isinstance(node.value, ast.Constant) and node.value.value is False
+        targets_itself = getattr(targets[0], "id", "") in _OF_ITSELF  # another may be sys.path
+        for target in (each for whole in targets for each in ast.walk(whole)):
+            if isinstance(target, ast.Name):
+                file.bind(target.id, sure=sure, false=false)
+            elif not isinstance(target, (ast.Tuple, ast.List, ast.Starred, ast.Store)):
                 raise _Stopped(_OTHER)
-            false = isinstance(node.value, ast.Constant) and node.value.value is False
-            for each in ast.walk(target):
-                if isinstance(each, ast.Name):
-                    file.bind(each.id, sure=sure, false=false)
+        if not _is_inert(node) or (isinstance(node, ast.AugAssign) and not targets_itself):
+            raise _Stopped(_OTHER)
 
     def _if(self, file: _File, node: ast.If, *, sure: bool) -> None:
         """Pass over what is never run: what is for type checkers, or for the main program."""
         test = ast.unparse(node.test)
-        for_main = not file.is_main and test == "__name__ == '__main__'"
-        if not for_main and test not in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        is_main = test.replace('"', "'") in ("__name__ == '__main__'", "'__main__' == __name__")
+        if is_main and file.is_main:
+            raise _Stopped("the program itself begins here")
+        never = is_main or test in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        if not _is_inert(node.test):
             raise _Stopped(_OTHER)
-        for each in node.orelse:
-            self._statement(file, each, sure=sure)
+        for each in [*([] if never else node.body), *node.orelse]:
+            self._statement(file, each, sure=sure and never)
+
+    def _try(self, file: _File, node: ast.Try, *, sure: bool) -> None:
+        """Follow the imports within `try`: they are sure up to the first that may fail."""
+        begun = sure
+        for each in node.body:
+            known = len(self._skipped)
+            self._statement(file, each, sure=begun)
+            begun = begun and len(self._skipped) == known
+        for clause in node.handlers:
+            if not _is_inert(clause):
+                raise _Stopped(_OTHER)
+            if clause.name:
+                file.bind(clause.name, sure=False)
+        branches = [*(clause.body for clause in node.handlers), node.orelse, node.finalbody]
+        for each in (each for body in branches for each in body):
+            self._statement(file, each, sure=False)
 
 
-def _consists_of(node: ast.expr | None, kinds: tuple[type[ast.AST], ...]) -> bool:
-    return node is None or all(isinstance(each, kinds) for each in ast.walk(node))
+def _is_inert(node: ast.AST | None) -> bool:
+    """Whether an expression calls only what is known to be harmless, and binds nothing."""
+    if isinstance(node, ast.Call):
+        called = node.func
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        if name not in _HARMLESS.split():
+            return False
+    if isinstance(node, ast.Lambda):
+        return _is_inert(node.args)  # its body is not run
+    if isinstance(node, ast.Attribute) and node.attr in _OF_IMPORTS:
+        return False  # it may show what was imported
+    if node is None or isinstance(node, _ACTS):
+        return node is None
+    return all(map(_is_inert, ast.iter_child_nodes(node)))
+
+
+def _is_definition(node: ast.stmt) -> bool:
+    """Whether a statement in a class, or a class or function itself, calls nothing else."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return all(map(_is_inert, (*node.decorator_list, node.args, node.returns)))
+    if isinstance(node, ast.ClassDef):
+        parts = (*node.decorator_list, *node.bases, *node.keywords)
+        return all(map(_is_inert, parts)) and all(map(_is_definition, node.body))
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        names = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return all(isinstance(name, ast.Name) for name in names) and _is_inert(node)
+    return isinstance(node, (ast.Pass, ast.Expr)) and _is_inert(node)
 
 
 def _imports(node: ast.stmt) -> list[str]:
@@ -288,10 +347,10 @@ def _imports(node: ast.stmt) -> list[str]:
     return []
 
 
-def _parse(path: str) -> tuple[list[bytes], ast.Module]:
-    """Read the lines of a file, and its tree."""
+def _parse(path: str) -> tuple[list[bytes], ast.Module, int]:
+    """Read the lines of a file, its tree and its size in bytes."""
     try:
         text, tree = parse(path)
     except Unreadable as e:
         raise _Stopped(str(e), StoppedAt(path, 0, "", str(e))) from None
-    return text.split(b"\n"), tree
+    return text.split(b"\n"), tree, len(text)

@@ -28,6 +28,7 @@ class Verdict(Value):
     sets: variables that it sets when it is imported, unless they are set.
     unless: top-level modules that it imports if they are installed, and that are not safe: where
         one of them is, it is not safe either.
+    needs: other listed packages that it imports, or may import.
     """
 
     safe: bool
@@ -35,6 +36,7 @@ class Verdict(Value):
     variables: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
 
 class _Entry(Value):
@@ -60,6 +62,11 @@ _COMPILER = (
     "DUMP_AOTI_MINIFIER FAKE_ALLOW_META UNSAFE_SKIP_FSDP_MODULE_GUARDS "
     "TMPDIR TEMP TMP HOME USER LOGNAME LNAME USERNAME"
 )
+_HUB = (
+    "HF_* HUGGINGFACE_* HUGGING_FACE_* EAGER_IMPORT DISABLE_TELEMETRY DO_NOT_TRACK OAUTH_* "
+    "OPENID_* SPACE_* XDG_CACHE_HOME HOME TMPDIR TEMP TMP OPENSSL_* "
+    "TRANSFORMERS_OFFLINE CLAUDE_CONFIG_DIR"
+)
 _TENSORBOARD = "it imports TensorBoard, and that TensorFlow where it is installed"
 
 _LIST: dict[str, _Entry] = {
@@ -70,7 +77,9 @@ _LIST: dict[str, _Entry] = {
             "numpy.distutils": "it changes how the standard library builds",
         },
     ),
-    "scipy": _Entry("1.17", "SCIPY_* SOURCE_DATE_EPOCH HOME OPENSSL_*", needs="numpy"),
+    "scipy": _Entry(
+        "1.17", "SCIPY_* SOURCE_DATE_EPOCH HOME OPENSSL_*", needs="numpy charset_normalizer"
+    ),
     "joblib": _Entry(
         "1.6",
         "JOBLIB_* LOKY_* HOME OPENSSL_*",
@@ -92,7 +101,8 @@ _LIST: dict[str, _Entry] = {
         f"KINETO_* {_OPENMP} MKL_* MKLDNN_* DNNL_* ONEDNN_* INTEL_LIBITTNOTIFY64 OPENSSL_* "
         "I_MPI_NUMBER_OF_MPI_PROCESSES_PER_NODE I_MPI_PIN_MAPPING I_MPI_THREAD_LEVEL "
         "MPI_LOCALNRANKS OMPI_COMM_WORLD_LOCAL_SIZE LOGLEVEL",
-        needs="numpy sympy mpmath networkx fsspec filelock jinja2 tqdm",
+        needs="numpy sympy mpmath networkx fsspec filelock jinja2 tqdm opt_einsum "
+        "typing_extensions",
         apart={
             "torch.utils.tensorboard": _TENSORBOARD,
             "torch.contrib": _TENSORBOARD,
@@ -110,7 +120,7 @@ _LIST: dict[str, _Entry] = {
     "networkx": _Entry("3.6", "NETWORKX_* _NETWORKX_BUILDING_DOCS_"),
     "fsspec": _Entry("2026.9", "FSSPEC_* HOME"),
     "filelock": _Entry("4.2"),
-    "jinja2": _Entry("3.1"),
+    "jinja2": _Entry("3.1", needs="markupsafe"),
     "markupsafe": _Entry("3.0"),
     "opt_einsum": _Entry("3.4", needs="numpy"),
     "ml_dtypes": _Entry("0.6", needs="numpy"),
@@ -124,7 +134,7 @@ _LIST: dict[str, _Entry] = {
     "dateutil": _Entry("4.0", "PYTHONTZPATH HOME"),
     "PIL": _Entry("13.0", "PILLOW_*", apart={"PIL.ImageTk": "it needs tkinter"}),
     "yaml": _Entry("6.0"),
-    "requests": _Entry("2.34", "OPENSSL_*", needs="urllib3"),
+    "requests": _Entry("2.34", "OPENSSL_*", needs="urllib3 certifi charset_normalizer idna"),
     "urllib3": _Entry("2.8", "OPENSSL_*"),
     "certifi": _Entry("2026.10"),
     "idna": _Entry("3.20"),
@@ -153,15 +163,18 @@ _LIST: dict[str, _Entry] = {
     "regex": _Entry("2026.11"),
     "click": _Entry("8.5"),
     "rich": _Entry("15"),
-    "pydantic": _Entry("2.14", "PYDANTIC_*"),
-    "pydantic_core": _Entry("2.50"),
-    "annotated_types": _Entry("0.8"),
-    "typing_inspection": _Entry("0.4"),
-    "omegaconf": _Entry("2.4", needs="yaml"),
+    "pydantic": _Entry(
+        "2.14", "PYDANTIC_*", needs="pydantic_core annotated_types typing_inspection"
+    ),
+    "pydantic_core": _Entry("2.50", needs="typing_extensions"),
+    "annotated_types": _Entry("0.8", needs="typing_extensions"),
+    "typing_inspection": _Entry("0.4", needs="typing_extensions"),
+    "omegaconf": _Entry("2.4", needs="yaml attr antlr4"),
+    "antlr4": _Entry("4.9"),
     "msgpack": _Entry("1.2", "MSGPACK_*"),
     "orjson": _Entry("3.13"),
     "attr": _Entry("26"),
-    "attrs": _Entry("26"),
+    "attrs": _Entry("26", needs="attr"),
     "packaging": _Entry("26"),
     "typing_extensions": _Entry("4.16"),
     "platformdirs": _Entry("4.14", "ANDROID_DATA"),
@@ -172,31 +185,63 @@ _LIST: dict[str, _Entry] = {
     "psutil": _Entry("7.2", "PSUTIL_*"),
     "cloudpickle": _Entry("3.1"),
     "tblib": _Entry("3.2"),
+    "termcolor": _Entry("3.3"),
+    "docstring_parser": _Entry("0.18"),
+    "fire": _Entry("0.7", needs="termcolor"),
+    "tyro": _Entry("1.0", needs="docstring_parser typing_extensions"),
+    "hydra": _Entry("1.3", "HYDRA_*", needs="omegaconf packaging"),
+    "farama_notifications": _Entry("0.0"),
+    "gymnasium": _Entry(
+        "1.4",
+        sets="PYGAME_HIDE_SUPPORT_PROMPT",
+        needs="numpy typing_extensions farama_notifications cloudpickle",
+        unless="ale_py shimmy",  # which it imports as its plugins
+    ),
+    "huggingface_hub": _Entry(
+        "2.4",
+        _HUB,
+        needs="filelock packaging tqdm yaml typing_extensions idna",
+    ),
+    "accelerate": _Entry(
+        "1.15",
+        f"ACCELERATE_* USE_TORCH_XLA COLUMNS LINES {_COMPILER}",
+        needs="torch huggingface_hub safetensors packaging psutil rich yaml",
+        unless="deepspeed torch_xla torch_npu torch_mlu torch_musa wandb comet_ml mlflow",
+    ),
     "procession": _Entry(),
 }
 
 _PER_RANK = "it reads the environment of its rank when it is imported"
 _DEVICES = "it may start the device's runtime when it is imported, which no fork survives"
 _THREADS = "it starts threads when it is imported"
-_MPI = "it connects to its MPI when it is imported"
+_FINDER = "it changes how modules are found when it is imported"
+# Passed over: each rank imports them, and the reading goes on.
 _NOT: dict[str, str] = {
-    **dict.fromkeys(("jax", "jaxlib", "flax", "optax", "haiku", "orbax", "chex"), _PER_RANK),
-    **dict.fromkeys(("tensorflow", "keras", "tf_keras", "tensorboard"), _PER_RANK),
-    **dict.fromkeys(("torch_xla", "libtpu", "torch_neuronx", "torch_npu"), _PER_RANK),
-    **dict.fromkeys(("deepspeed", "horovod", "colossalai", "habana_frameworks"), _PER_RANK),
-    **dict.fromkeys(("cupy", "pycuda", "pyopencl", "cudf", "cuml", "numba", "apex"), _DEVICES),
-    **dict.fromkeys(
-        ("bitsandbytes", "flash_attn", "vllm", "intel_extension_for_pytorch"), _DEVICES
-    ),
-    **dict.fromkeys(("pyarrow", "numexpr", "ray", "wandb", "zmq", "grpc"), _THREADS),
-    "mpi4py": _MPI,
-    "petsc4py": _MPI,
+    **dict.fromkeys(_words("jax jaxlib flax optax haiku orbax chex"), _PER_RANK),
+    **dict.fromkeys(_words("tensorflow keras tf_keras tensorboard tensorboardX"), _PER_RANK),
+    **dict.fromkeys(_words("cupy pycuda pyopencl cudf cuml numba apex triton"), _DEVICES),
+    **dict.fromkeys(_words("bitsandbytes flash_attn vllm xformers envpool"), _DEVICES),
+    **dict.fromkeys(_words("pyarrow datasets polars numexpr ray zmq grpc"), _THREADS),
     "matplotlib": "it reads a file in the working directory, and may keep a temporary directory",
-    "transformers": "it changes how modules are found, and imports whatever is installed",
     "h5py": "it runs a program when it is imported",
     "loguru": "it keeps the standard error stream of the process that imports it",
-    "setuptools": "it changes sys.path and puts its own distutils before the standard library's",
     "pkg_resources": "it reads all of sys.path when it is imported",
+    "cv2": "it loads libraries by a path that it sets, and starts threads when it is used",
+    **dict.fromkeys(_words("absl transformers"), _FINDER),
+}
+
+_MPI = "it starts MPI when it is imported"
+_PATCHES = "it changes packages that are imported after it"
+_BACKEND = "it is a backend that must be imported before or right after torch"
+# The reading ends there: what is imported after them must not be imported before.
+_FIRST: dict[str, str] = {
+    **dict.fromkeys(_words("mpi4py petsc4py slepc4py horovod"), _MPI),
+    **dict.fromkeys(_words("unsloth deepspeed colossalai ipex_llm comet_ml sklearnex"), _PATCHES),
+    **dict.fromkeys(_words("torch_xla libtpu torch_neuronx torch_npu torch_musa"), _BACKEND),
+    **dict.fromkeys(_words("habana_frameworks intel_extension_for_pytorch"), _BACKEND),
+    **dict.fromkeys(_words("oneccl_bindings_for_pytorch torch_directml"), _BACKEND),
+    "isaacgym": "it refuses to be imported after torch",
+    "setuptools": "it changes sys.path and puts its own distutils before the standard library's",
 }
 
 _WARNS = "it warns when it is imported"
@@ -249,8 +294,9 @@ def verdict(module: str) -> Verdict:
         return Verdict(False, _STANDARD_NOT[top])
     if top in sys.stdlib_module_names:
         return _standard(top)
-    if top in _NOT:
-        return Verdict(False, _NOT[top])
+    reason = _NOT.get(top) or _FIRST.get(top)
+    if reason is not None:
+        return Verdict(False, reason)
     entry = _LIST.get(top)
     if entry is None:
         return Verdict(False, "nothing is known of it")
@@ -271,6 +317,7 @@ def _made(top: str, apart: tuple[str, ...]) -> Verdict:
         _words(*(entry.more.get(n, "") for n in apart), *(e.reads for e in with_needs)),
         _words(*(entry.also_sets.get(n, "") for n in apart), *(e.sets for e in with_needs)),
         _words(*(e.unless for e in with_needs)),
+        _words(*(e.needs for e in with_needs)),
     )
 
 
@@ -285,15 +332,13 @@ def why_not(module: str, search: Search) -> str:
     for other in its.unless:
         if search.find(other).kind is not Kind.MISSING:
             return f"it imports {other}, which is not known to be safe"
-    return ""
+    hidden = search.in_the_way(its.needs)
+    return f"{hidden[1]} hides the module {hidden[0]}, which it may import" if hidden else ""
 
 
-def hidden(search: Search) -> tuple[str, str] | None:
-    """Find a local module that hides one which listed packages import: its file, and a reason."""
-    found = search.in_the_way(packages() - {"procession"})
-    if found is None:
-        return None
-    return found[1], f"it hides the module {found[0]}, which other packages import"
+def must_be_first(package: str) -> str:
+    """Give why nothing that is imported after a package may be imported before it, "" if it may."""
+    return _FIRST.get(package, "")
 
 
 def reads(modules: Iterable[str]) -> tuple[str, ...]:
@@ -317,8 +362,8 @@ def packages() -> frozenset[str]:
 
 
 def is_known(package: str) -> bool:
-    """Tell whether a package is listed, as safe or as not."""
-    return package in _LIST or package in _NOT
+    """Tell whether a package is listed, as safe or not."""
+    return package in _LIST or package in _NOT or package in _FIRST
 
 
 def set_by_import(name: str, value: str | None, temporary: str | None = None) -> bool:
@@ -336,7 +381,11 @@ def set_by_import(name: str, value: str | None, temporary: str | None = None) ->
             return False  # in a container, a user may have a number only
         user = name_of_user.translate({ord(c): "_" for c in '\\/:*?"<>|'})
         return value == os.path.join(temporary or tempfile.gettempdir(), f"torchinductor_{user}")
-    return (name, value) in (("KMP_DUPLICATE_LIB_OK", "True"), ("KMP_INIT_AT_FORK", "FALSE"))
+    return (name, value) in (
+        ("KMP_DUPLICATE_LIB_OK", "True"),
+        ("KMP_INIT_AT_FORK", "FALSE"),
+        ("PYGAME_HIDE_SUPPORT_PROMPT", "hide"),
+    )
 
 
 def _standard(top: str) -> Verdict:
