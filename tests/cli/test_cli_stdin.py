@@ -1,9 +1,10 @@
 """Who reads the command's standard input."""
 
+import shlex
 import subprocess
 
 import pytest
-from commandline import PROCESSION, Watched, good
+from commandline import PROCESSION, Terminal, Watched, good
 
 from support import write
 
@@ -80,3 +81,20 @@ def test_waiting_input_does_not_hold_up_the_end(tmp_path):
     # Nobody reads, and whoever writes has not closed: the ranks end, and so does the command.
     with Watched("run", "-n", 2, "true", stdin=subprocess.PIPE) as watched:
         assert watched.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "read"), [("& wait", ""), ("", "for the rank\n")], ids=["background", "foreground"]
+)
+def test_terminal_is_left_to_the_shell_in_the_background(script, end, read, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    run = shlex.join([*PROCESSION, "run", "-n", "2", str(script)])
+    # With job control, as in an interactive shell: each job is a process group of its own.
+    lines = f'set -m; {run} {end}; read line; echo "the shell read <$line>"'
+    with Terminal("-c", lines, program=["/bin/bash"]) as terminal:
+        if read:
+            terminal.type(b"for the rank\n\x04")
+        terminal.shows(f"[0] read {read!r}".encode(), b"[1] read ''")
+        terminal.type(b"for the shell\n")
+        terminal.shows(b"the shell read <for the shell>")
+        assert terminal.end() == 0

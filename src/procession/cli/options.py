@@ -170,7 +170,8 @@ OUTPUT = (
         target="run.detach"),
     Option(("--stdin",), "RANK",
         "the rank that reads this command's standard input, or none; the other ranks read "
-        "end-of-file (default: 0)",
+        "end-of-file, and so does this one in a run that a shell has started in the background "
+        "(default: 0)",
         default="0", words=("0", "none")),
 )  # fmt: skip
 LIFE = (

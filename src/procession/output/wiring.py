@@ -131,7 +131,7 @@ class Wiring:
         opened: list[int] = []
         try:
             self._run.make_rank_dir(attempt, rank)
-            fds = [self._launchers(0) if rank == self._stdin else self._null]
+            fds = [self._input() if rank == self._stdin else self._null]
             for number, (stream, route) in enumerate(
                 zip(("stdout", "stderr"), self._routes[rank], strict=True), start=1
             ):
@@ -151,6 +151,18 @@ class Wiring:
                 os.close(fd)
             raise
         return Streams(fds, opened)
+
+    def _input(self) -> int:
+        """Give our standard input, unless it is our terminal and we are in its background.
+
+        There, the shell reads it. The kernel would stop us at a read, but no rank: a rank is in a
+        session of its own.
+        """
+        try:
+            background = os.tcgetpgrp(0) != os.getpgrp()
+        except OSError:  # not our terminal, or none
+            background = False
+        return self._null if background else self._launchers(0)
 
     def _launchers(self, number: int) -> int:
         try:
