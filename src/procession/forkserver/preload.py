@@ -38,8 +38,7 @@ class Preloaded:
 
     fault: why no rank may be forked from this process, "" if ranks may. failed: modules that could
     not be imported. printed: what the imports wrote to stdout and to stderr. variables: those of
-    the environment that the imports have set. extent: how many modules were asked for. layers: if
-    the imports are observed, see `layers`.
+    the environment that the imports have set. layers: if the imports are observed, see `layers`.
     """
 
     def __init__(self) -> None:
@@ -47,7 +46,6 @@ class Preloaded:
         self.failed: list[str] = []
         self.printed: tuple[bytes, bytes] = (b"", b"")
         self.variables: dict[str, str] = {}
-        self.extent = 0
         self.layers: Layers | None = None
         self._imported = False
         self._sockets = sockets()
@@ -81,7 +79,6 @@ class Preloaded:
 
             self.layers = Layers(watched, late=self._imported)
         self.failed = []
-        self.extent = max(self.extent, len(modules) + len(late))
         surroundings = Surroundings(env, path, cwd)
         for names, in_time in ((modules, True), (late, False)):
             wanted = [name for name in names if name not in sys.modules]
@@ -112,20 +109,6 @@ class Preloaded:
             gc.freeze()  # the collector of a rank must not touch, and so copy, pages that all share
         if self.layers is not None and not self.layers.records:
             self.layers.close({**env}, reads or ())  # of the interpreter alone
-
-    def parts_below(self, words: dict[str, Any]) -> list[dict[str, Any]]:
-        """Take out of the arguments of `add` where templates are left, and give those up to there.
-
-        Only those are given at which this process has not been before.
-        """
-        extents: list[int] = words.pop("templates", [])
-        return [
-            {**words, "modules": words["modules"][:extent], "late": []}
-            if extent <= len(words["modules"])
-            else words
-            for extent in extents
-            if extent >= self.extent
-        ]
 
     def _import(self, name: str) -> None:
         package, _, child = name.rpartition(".")
