@@ -226,9 +226,8 @@ class RankJobs:
         if place:
             job["place"] = place
         if isinstance(program, Command):
-            request.add(
-                job | {"kind": "exec", "argv": [*program.argv, *map(os.fspath, spec.args[rank])]}
-            )
+            argv = spec.filled([*program.argv, *map(os.fspath, spec.args[rank])], rank)
+            request.add(job | {"kind": "exec", "argv": argv})
             return None
         from procession.prepare.results import ResultReader, permitted
 
@@ -242,7 +241,8 @@ class RankJobs:
         fresh = spec.start_method == "spawn" or not self._common_start
         described = payload.description(program)
         if "args" in described:
-            described["args"] = [*described["args"], *map(os.fspath, spec.args[rank])]
+            args = [*described["args"], *map(os.fspath, spec.args[rank])]
+            described["args"] = spec.filled(args, rank)
         job |= {"kind": "fresh" if fresh else "python", "program": described}
         job["title"] = self._title(program, spec.node.first(spec.nproc) + rank)
         if self.resources.run_dir.kept:
