@@ -48,7 +48,6 @@ class Preloaded:
         self.variables: dict[str, str] = {}
         self.layers: Layers | None = None
         self._imported = False
-        self._sockets = sockets()
         # The names of the importing module: a warning about the import leaves a mark there.
         self._importer: dict[str, Any] = {"__name__": "__main__"}
 
@@ -79,6 +78,7 @@ class Preloaded:
 
             self.layers = Layers(watched, late=self._imported)
         self.failed = []
+        before = sockets()  # those of ranks that are still to be forked are among them
         surroundings = Surroundings(env, path, cwd)
         for names, in_time in ((modules, True), (late, False)):
             wanted = [name for name in names if name not in sys.modules]
@@ -93,7 +93,7 @@ class Preloaded:
                 variables = {n: v for n, v in variables.items() if n not in sets}
             self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
             self.variables.update(variables)
-            self.fault = self.fault or surroundings.fault or fault_of("an import", self._sockets)
+            self.fault = self.fault or surroundings.fault or fault_of("an import", before)
             if "__warningregistry__" in self._importer:
                 why = "an import warned, and the warning names the line that imports"
                 self.fault = self.fault or why
