@@ -281,11 +281,11 @@ def _environment(value: Any) -> dict[str, str | None]:
 def _descriptors(value: Sequence[int]) -> tuple[int, ...]:
     for fd in value:
         if isinstance(fd, bool) or not isinstance(fd, int) or fd < 3:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise SpecError(f"pass_fds: {fd!r} is not the number of a descriptor, 3 or more")
+            raise SpecError(f"pass_fds must be numbers of descriptors, 3 or more, not {fd!r}")
         try:
             os.fstat(fd)
         except OSError:
-            raise SpecError(f"pass_fds: descriptor {fd} is not open in this process") from None
+            raise SpecError(f"pass_fds must be descriptors that are open in this process, not {fd}") from None
     return tuple(dict.fromkeys(value))
 
 
