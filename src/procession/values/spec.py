@@ -285,7 +285,9 @@ def _descriptors(value: Sequence[int]) -> tuple[int, ...]:
         try:
             os.fstat(fd)
         except OSError:
-            raise SpecError(f"pass_fds must be descriptors that are open in this process, not {fd}") from None
+            raise SpecError(
+                f"pass_fds must be descriptors that are open in this process, not {fd}"
+            ) from None
     return tuple(dict.fromkeys(value))
 
 
