@@ -58,7 +58,8 @@ def plan_function(
         for f in functions
         if search.find(str(f.__module__).partition(".")[0]).kind in (Kind.LOCAL, Kind.MISSING)
     ]
-    foreseen = later(taken, search, dict.fromkeys(files), [n for n in named if n != "__main__"])
+    others = [n for n in named if n.partition(".")[0] not in ("__main__", "procession")]
+    foreseen = later(taken, search, dict.fromkeys(files), others)
     return Plan(tuple(taken), tuple(skipped.items()), later=foreseen)
 
 
