@@ -56,10 +56,10 @@ def plan_function(
     files = [
         (f.__code__.co_filename, str(f.__globals__.get("__package__") or ""))
         for f in functions
-        if search.find(str(f.__module__).partition(".")[0]).kind in (Kind.LOCAL, Kind.MISSING)
+        if str(f.__module__).partition(".")[0] != "procession"  # what rebuilds code, of a checkout
+        and search.find(str(f.__module__).partition(".")[0]).kind in (Kind.LOCAL, Kind.MISSING)
     ]
-    others = [n for n in named if n.partition(".")[0] not in ("__main__", "procession")]
-    foreseen = later(taken, search, dict.fromkeys(files), others)
+    foreseen = later(taken, search, dict.fromkeys(files), [n for n in named if n != "__main__"])
     return Plan(tuple(taken), tuple(skipped.items()), later=foreseen)
 
 
