@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 
 from procession.forkserver import pool
 from procession.forkserver.boot import check_proc, fresh_interpreter
-from procession.forkserver.client import ForkServer, SpawnRequest
+from procession.forkserver.client import ForkServer
 from procession.output.wiring import Output, Streams
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Places
+from procession.prepare.request import SpawnRequest
 from procession.prepare.resources import Resources, role_of, variables_of
 from procession.system.descriptors import fill_standard
 from procession.system.identity import own_mark
