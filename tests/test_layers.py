@@ -69,7 +69,6 @@ IN_EVERY_RANK = (
     "forkserver/record",
     "forkserver/unchanged",
     "forkserver/layers",
-    "forkserver/template",
     "system/facts",
     "system/files",
     "system/hugepages",

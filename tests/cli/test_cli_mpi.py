@@ -96,8 +96,8 @@ def test_descriptors_in_python_are_those_of_each_run():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--pass-fds", "999"], "descriptor 999 is not open"),
-        (["--pass-fds", "2"], "2 is not the number of a descriptor, 3 or more"),
+        (["--pass-fds", "999"], "must be descriptors that are open in this process, not 999"),
+        (["--pass-fds", "2"], "must be numbers of descriptors, 3 or more, not 2"),
         (["--pass-fds", "a"], "must be numbers of descriptors"),
     ],
 )

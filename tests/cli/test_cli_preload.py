@@ -79,7 +79,7 @@ def test_dry_run(tmp_path):
         "preloaded, in this order", "left to the ranks", "read up to main.py",
     ]  # fmt: skip
     assert "  antigravity: it opens a browser" in told
-    assert any(line.startswith("read up to main.py:3: ") for line in told)
+    assert any(line.startswith("read up to main.py:4: ") for line in told)
     assert "  rank 1: " in out
     assert "RANK=1" in out
     said = good("-n", "1", "--dry-run", "--preload", "none", path)

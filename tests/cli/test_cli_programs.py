@@ -8,7 +8,7 @@ import zipfile
 import pytest
 from commandline import good
 
-from support import write
+from support import run_python, write
 
 TELL = """
     import json, os, sys
@@ -228,3 +228,23 @@ def test_environment_of_torchrun(here):
 def test_every_run_gets_a_port_of_its_own(here):
     write(here / "port.py", 'import os; print(os.environ["MASTER_PORT"])')
     assert len({good("port.py") for _ in range(4)}) > 1
+
+
+@pytest.mark.parametrize("program", ["tell.py", "d", "./d", "d/", "z.pyz", "./z.pyz", "-m tell"])
+def test_a_relative_path_holds_after_a_change_of_the_directory(here, program):
+    """Names and paths are those of Python itself, and modules beside the program are found."""
+    text = """
+        import os, sys
+        said = [sys.argv[0], sys.path[0], __file__]
+        os.chdir("/")
+        import beside
+        print(*said, beside.__file__)
+    """
+    for name in ("tell.py", "d/__main__.py", "z/__main__.py"):
+        write(here / name, text)
+        write((here / name).parent / "beside.py", "")
+    with zipfile.ZipFile(here / "z.pyz", "w") as archive:
+        for name in ("__main__.py", "beside.py"):
+            archive.write(here / "z" / name, name)
+    words = program.split()
+    assert good(*words) == run_python(*words).stdout

@@ -205,8 +205,8 @@ def test_the_report_and_the_result_speak_of_the_job(tmp_path):
 
 def test_the_number_on_this_machine_is_filled_in(see):
     env = environment(slurm(3, 1, 1))
-    done = run("echo", "${local_rank}", env=env)
-    assert done.stdout == "1\n", done.stderr
+    done = run("echo", "${local_rank} ${rank} ${world_size}", env=env)
+    assert done.stdout == "1 3 4\n", done.stderr
 
 
 def test_prefixes_are_numbered_over_the_job():

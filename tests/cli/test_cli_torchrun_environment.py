@@ -27,7 +27,7 @@ def note(into, *words):
 if __name__ == "__main__":
     note(*sys.argv[1:])
 """
-ARGUMENTS = ["${local_rank}", "$local_rank-$$-$other-${rank}", "--sep", ":", "x"]
+ARGUMENTS = ["${local_rank}", "$local_rank-$$-$other-${another}", "--sep", ":", "x"]
 
 # What may differ from torchrun: variable -> whether our value is right for theirs.
 EXPLAINED = {

@@ -2,7 +2,9 @@
 
 import json
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from commandline import good, only, run
@@ -61,11 +63,29 @@ def test_a_colon_among_arguments_stays_there(here):
 
 def test_the_local_rank_in_arguments(here):
     said = lines(
-        "-n", 2, "ps.py", "--gpu=${local_rank}", "$local_rank", "$$1", "${rank}", "$1", "$"
+        "-n", 2, "ps.py", "--gpu=${local_rank}", "$local_rank", "$$1", "${other}", "$1", "$"
     )
-    assert said == [f"[{r}] ps.py {r} 2 {r} - - --gpu={r} {r} $1 ${{rank}} $1 $" for r in (0, 1)]
+    assert said == [f"[{r}] ps.py {r} 2 {r} - - --gpu={r} {r} $1 ${{other}} $1 $" for r in (0, 1)]
     said = lines("ps.py", "${local_rank}", ":", "-n", 1, "worker.py", "${local_rank}")
     assert said == ["[0] ps.py 0 2 0 - - 0", "[1] worker.py 1 2 1 - - 1"]
+
+
+NUMBERS = "${local_rank}/${rank}/${world_size}"
+
+
+def test_the_numbers_of_the_whole_job_in_arguments(here):
+    at = ("--nnodes", 3, "--node-rank", 2, "--rdzv-conf", "apart=1", "--master-addr", "a", "-n", 2)
+    for program in (["ps.py"], ["echo", "ps.py 0 2 0 - -"]):
+        said = [line.split()[-1] for line in lines(*at, *program, NUMBERS)]
+        assert said == ["0/4/6", "1/5/6"]
+    dry = good("--dry-run", *at, "echo", NUMBERS)
+    assert "echo 1/5/6" in dry
+
+
+def test_torchrun_fills_in_the_local_rank_alone(here):
+    torchrun = Path(sys.executable).with_name("procession-torchrun")
+    said = subprocess.check_output([torchrun, "ps.py", NUMBERS], text=True, timeout=40)
+    assert said.split()[-1] == "0/${rank}/${world_size}"
 
 
 def test_arguments_of_commands_are_left_alone(here):

@@ -245,6 +245,7 @@ SEE = """
 import json, os, sys, time
 names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE",
          "GROUP_RANK", "GROUP_WORLD_SIZE"]
+assert sys.argv[2] == f"{os.environ['RANK']}/{os.environ['WORLD_SIZE']}", sys.argv
 sys.stdout.write(" ".join(os.environ[name] for name in names) + "\\n")
 sys.stdout.flush()
 if os.environ["RANK"] == "4":
@@ -255,13 +256,16 @@ time.sleep(100)
 """
 
 
+NUMBERS = "${rank}/${world_size}"
+
+
 def test_machines_with_different_numbers_of_ranks(tmp_path):
     script, go, port = write(tmp_path / "see.py", SEE), tmp_path / "go", free_port()
     line = words(port, 3, "--prefix", "", "-n")
     with contextlib.ExitStack() as open_:
         counts = (2, 1, 3)
         launchers = [
-            open_.enter_context(launcher(*line, count, script, go, node=node, **KEY))
+            open_.enter_context(launcher(*line, count, script, go, NUMBERS, node=node, **KEY))
             for node, count in enumerate(counts)
         ]
         first = 0

@@ -148,9 +148,6 @@ class Jobs:
     def all_sent(self, server, attempt):
         pass
 
-    def take_template(self, *_):
-        pass
-
     def no_fork(self):
         pass
 

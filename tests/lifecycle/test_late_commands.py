@@ -22,7 +22,7 @@ def made(sent):
     server.wake, server.fileno = ignored, lambda: 3
     server.send = lambda message, *_: sent.append(message)
     loop = SimpleNamespace(watch=ignored, after=ignored, cancel=ignored, want_write=ignored)
-    return link.Link(loop, server, SimpleNamespace(), ignored, ignored, ignored, [])
+    return link.Link(loop, server, SimpleNamespace(), ignored, ignored, [])
 
 
 def test_what_waits_for_one_answer_has_one_deadline(made, sent):

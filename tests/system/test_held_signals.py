@@ -26,7 +26,7 @@ class Exits:
 
     def __init__(self):
         self.records, self.sources = [RankRecord(0)], [Sources(asked=True)]
-        self.exited = self.begin = self.close = None
+        self.exited = self.begin = self.close = self.let_exit = None
 
     def lives(self, rank):
         return True

@@ -2,8 +2,6 @@
 
 import os
 import select
-import signal
-import socket
 
 from conftest import until
 from seams.forkserver import Receiver, boot, read_facts, send
@@ -18,7 +16,6 @@ class Link:
         self.sock = sock
         self._receiver = Receiver(sock)
         self._heard = []
-        self._fds = []
 
     @classmethod
     def start(cls, env):
@@ -38,15 +35,9 @@ class Link:
                 if message[0] == kind:
                     return message[1:]
             assert poll.poll(20_000), f"no {kind}"
-            for (_, messages), fds in self._receiver.receive():
+            for (_, messages), _fds in self._receiver.receive():
                 self._heard += messages
-                self._fds += fds
             assert not self._receiver.ended, "it is gone"
-
-    def template(self):
-        """Wait for the message about a template; gives a link to it, and its extent."""
-        pid, extent = self.hear("template")
-        return Link(pid, socket.socket(fileno=self._fds.pop(0))), extent
 
     def take(self, env):
         """Take it as the next launcher does; gives why it cannot be, "" if it can."""
@@ -62,11 +53,6 @@ class Link:
             os.waitpid(self.pid, 0)
         else:
             until(lambda: not running(self.pid), f"the end of {self.pid}")
-
-    def stop(self):
-        """Stop it while it waits for messages: it is ready for all then."""
-        until(lambda: state_of(self.pid) == "S", f"that {self.pid} waits")
-        os.kill(self.pid, signal.SIGSTOP)
 
 
 def state_of(pid):

@@ -199,11 +199,13 @@ def test_the_end_of_the_launcher_ends_what_it_has_taken(tmp_path, kept):
     assert run_procession(*options, timeout=60).returncode == 0
     taken = kept.one()["pid"]
     with subprocess.Popen([*PROCESSION, *map(str, options), "stay"], stdout=subprocess.PIPE) as p:
-        pids = [int(word) for word in p.stdout.readline().split()]
-        with open(f"/proc/{pids[0]}/stat") as f:
-            assert int(f.read().rpartition(")")[2].split()[1]) == taken
-        assert kept.list() == []
-        p.kill()
+        try:
+            pids = [int(word) for word in p.stdout.readline().split()]
+            with open(f"/proc/{pids[0]}/stat") as f:
+                assert int(f.read().rpartition(")")[2].split()[1]) == taken
+            assert kept.list() == []
+        finally:
+            p.kill()
     for pid in (taken, *pids):
         until(lambda pid=pid: not alive(pid), f"the end of {command_line(pid)}", 20)
 

@@ -59,7 +59,7 @@ def describe(spec: Spec, settings: Sequence[str] = ()) -> str:
 
 def _command(spec: Spec, rank: int) -> str:
     program = spec.program_of(rank)
-    words = masked_words([*words_of(program), *map(str, spec.args[rank])])
+    words = masked_words(spec.filled([*words_of(program), *map(str, spec.args[rank])], rank))
     if isinstance(program, Command):
         return shlex.join(words)
     python = [sys.executable, *interpreter_flags(), *["-m"] * isinstance(program, Module)]

@@ -35,8 +35,9 @@ torchrun's options are all here."""
 EPILOG = """\
 PROGRAM is a Python script, or, if it is none, a program: a path, or a name on the PATH.
 Options of procession stand before it; all that follows belongs to it. In its arguments,
-${local_rank} stands for the number of the rank on this machine. In those of Python programs, $$ is
-a dollar, as under torchrun; those of other programs are left alone otherwise.
+${local_rank} stands for the number of the rank on this machine, ${rank} for that in the whole job,
+and ${world_size} for the number of ranks. In those of Python programs, $$ is a dollar, as under
+torchrun; those of other programs are left alone otherwise.
 
 Several programs make one group, as with mpirun, where a lone colon and -n or -x stand between
 them: procession run -n 1 ps.py : -n 3 worker.py. Each has its own -n, -x, -m and --no-python.

@@ -198,6 +198,7 @@ def _made(line: Line, engine: EngineRequest | None) -> Request:
         hang=Hang(**hang) if hang else None,
         node=node,
         placement=Placement(**placement) if placement else None,
+        numbered=not parts[0].only_python,
         **fields,
         **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}, node.local),
     )

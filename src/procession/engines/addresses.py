@@ -59,7 +59,7 @@ def own_addresses() -> list[str]:
             raise SpecError(f"{ADDRESS}: {said!r}: {e.strerror or e}") from None
         return [said]
     found: dict[str, None] = {}
-    for address in (*_of_name(), *_of_interfaces()):
+    for address in (*_of_name(), *(own for _, own in of_interfaces())):
         if not address.startswith(("127.", "::1", "fe80:")):
             found[address] = None
     return [*found, "127.0.0.1"]
@@ -73,13 +73,14 @@ def _of_name() -> list[str]:
     return [str(each[4][0]) for each in known]
 
 
-def _of_interfaces() -> list[str]:
-    found: list[str] = []
+def of_interfaces() -> list[tuple[str, str]]:
+    """Give the name and the IPv4 address of each network interface that has one."""
+    found: list[tuple[str, str]] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(sock.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()))
             except OSError:
                 continue  # it has no IPv4 address
-            found.append(socket.inet_ntoa(answer[20:24]))
+            found.append((name, socket.inet_ntoa(answer[20:24])))
     return found

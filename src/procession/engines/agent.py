@@ -37,6 +37,7 @@ from typing import Any, NoReturn
 from procession.engines.attempt import Attempt
 from procession.engines.connecting import connect
 from procession.engines.contract import EngineError
+from procession.engines.interfaces import interface_of, say_interfaces, unset
 from procession.engines.invitation import Invitation, take_invitation
 from procession.engines.lease import watch_lease
 from procession.engines.link import Link
@@ -234,6 +235,7 @@ class Agent:
                 # The driver has made this directory, with a random name.
                 "shares": self.own is not None or os.path.isdir(self._invitation.place),
                 **(self.own.greeting if self.own is not None else {}),
+                "interface": interface_of(link.address()),
                 **self._as_heir(link),
             },
         )
@@ -378,6 +380,7 @@ class Agent:
         self._last = bool(fields.get("last")) and not self._invitation.on_stdin
         if self.own is not None:
             self.will = read_will(fields.get("will"))
+            self.own.tell_once(say_interfaces(self.own.spec, [str(fields["interface"])], unset()))
         self._attempt = Attempt(
             self._loop, self._send, fields, blob, self._is_done, self._invitation.copied, self.own
         )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from procession.engines.interfaces import with_interface
 from procession.engines.ownnode import OwnNode
 from procession.engines.plain import plain_group, plain_rank
 from procession.engines.workingcopy import moved
@@ -58,6 +59,7 @@ class Attempt:
         # What an engine has started is sent what to run, by a driver that has the key.
         spec: Spec = pickle.loads(blob) if own is None else own.spec
         self.number = int(fields["attempt"])
+        spec = with_interface(spec, str(fields["interface"]), fields["unset"])
         self.spec = spec.__replace__(node=_node(fields["node"], own))
         if copied:
             self.spec = moved(self.spec, copied, os.getcwd(), os.environ.get("PYTHONPATH", ""))

@@ -37,6 +37,7 @@ from procession.engines.contract import (
 )
 from procession.engines.deadlines import most_patient, seconds_of
 from procession.engines.enginethread import EngineThread
+from procession.engines.interfaces import interfaces_of, say_interfaces, unset
 from procession.engines.invitation import Invitation
 from procession.engines.jobstate import JobState
 from procession.engines.jobwords import (
@@ -363,12 +364,15 @@ class Driver:
         state.begin_attempt(agents, named=self._reception is not None)
         hosts = ((agent.host, agent.shares) for agent in agents)
         where = self.shared.take(hosts, first=not self.life.attempt)
-        if where:
-            self._say(where)
         # An elastic job goes on with other nodes, without a restart.
         last = self._restarts.none_left and self.life.least == self.life.most
         specs = self._reception is None
-        for slot, fields, blob in orders(state, action, specs=specs, last=last):
+        names = interfaces_of(agents)
+        told = specs and not self.life.attempt
+        for text in (where, say_interfaces(work.spec, names, unset()) if told else ""):
+            if text:
+                self._say(text)
+        for slot, fields, blob in orders(state, action, names, specs=specs, last=last):
             self._roster.tell(slot, "launch", fields, blob)
         for slot, agent in self._roster.agents.items():
             if slot not in action.slots:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from procession.engines.interfaces import NAMES, unset
 from procession.engines.jobstate import JobState
 from procession.engines.jobwords import Launch
 from procession.values.environment import Node
 
 
 def orders(
-    state: JobState, action: Launch, *, specs: bool, last: bool
+    state: JobState, action: Launch, interfaces: Sequence[str], *, specs: bool, last: bool
 ) -> Iterator[tuple[int, Any, bytes]]:
     """Give the slot, the fields and the blob of each message.
 
-    specs: whether nodes are to run what is in the blob; without it, they know what they run.
-    last: whether no other attempt follows, whatever happens; see `agent`.
+    interfaces: of each node, see `interfaces`. specs: whether nodes are to run what is in the blob;
+    without it, they know what they run. last: whether no other attempt follows, whatever happens;
+    see `agent`.
     """
     work = state.work
     heirs = state.will(action.slots)
@@ -49,6 +51,8 @@ def orders(
             "devices": work.devices,
             "gpus": work.gpus,
             "last": last,
+            "interface": interfaces[node],
+            "unset": unset() if specs else NAMES,
         }
         if will is not None:
             fields["will"] = will

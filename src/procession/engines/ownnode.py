@@ -44,7 +44,8 @@ class OwnNode(Record):
     takes over, whether it is the host, and when the host before was lost; see `will`. introduces:
     where each link has a key of its own, gives one, and what to send first; see `anteroom`. plan:
     plans the output of an attempt, in a directory, "" for none, and may give its ranks more
-    variables. made: called with the group of each attempt, before it is started.
+    variables. made: called with the group of each attempt, before it is started. told: the last
+    line of `tell_once`.
     """
 
     spec: Spec
@@ -67,6 +68,13 @@ class OwnNode(Record):
     introduces: Callable[[], tuple[bytes, bytes]] | None = None
     ending: frozenset[int] = frozenset()
     repeated: bool = False
+    told: str = ""
+
+    def tell_once(self, text: str) -> None:
+        """Show a line, unless it is empty or was the last one that this has shown."""
+        if text and text != self.told:
+            self.told = text
+            self.say(text)
 
     def ends_at(self, number: int) -> bool:
         """Whether a person may end the run by this signal."""

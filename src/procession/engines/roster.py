@@ -73,7 +73,9 @@ class AgentRecord(Record):
 
     order, nproc, stop: where nodes come by themselves, by which they are put in order, how many
     ranks each has, and the notice, grace and reap of its own `Stop`. heir: how others find it if
-    it takes over. owed: bytes of its output shown since its last credit.
+    it takes over. peer: its address, "" on this machine. reached: our own address on its link.
+    interface: that of its link, "" if unknown. owed: bytes of its output shown since its last
+    credit.
     """
 
     slot: int
@@ -88,6 +90,9 @@ class AgentRecord(Record):
     nproc: int = 0
     stop: tuple[float, ...] = ()
     heir: Heir | None = None
+    peer: str = ""
+    reached: str = ""
+    interface: str = ""
     owed: int = 0
 
 
@@ -194,12 +199,12 @@ class Roster:
         if len(self._strangers) + len(self.agents) >= STRANGERS + self._most:
             next(iter(self._strangers)).lose("others came")
         link: Link
-        address = _address(sock)
+        address, reached = _address(sock), str(sock.getsockname()[0]).removeprefix("::ffff:")
 
         def take(message: Message) -> None:
             del self._strangers[link]
             try:
-                self._join(link, message)
+                self._join(link, message, "" if address == reached else address, reached)
             except (KeyError, ValueError, TypeError, OverflowError):
                 link.close()
 
@@ -211,7 +216,7 @@ class Roster:
         link = Link(self._loop, sock, key, "driver", take, lost)
         self._strangers[link] = time.monotonic()
 
-    def _join(self, link: Link, message: Message) -> None:
+    def _join(self, link: Link, message: Message, peer: str, reached: str) -> None:
         slot = int(message.fields["slot"])
         slot = self._listener.seat() if slot < 0 else slot
         if message.kind != "hello" or slot in self.agents or not self._listener.expects(slot):
@@ -231,6 +236,9 @@ class Roster:
             nproc=int(message.fields.get("nproc", 0)),
             stop=tuple(map(float, message.fields.get("stop", ()))),
             heir=read_heir(message.fields.get("heir")),
+            peer=peer,
+            reached=reached,
+            interface=str(message.fields.get("interface", "")),
         )
         why = self._refusal(agent)
         if not why:

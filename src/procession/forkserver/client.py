@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 # In one message: the forkserver begins with the first while others are sent.
-JOBS_AT_ONCE, FDS_AT_ONCE = 32, 64
 CONTAIN_TIME = 20.0  # seconds that it may take to begin, and to go inside of something
 WAKE_EVERY = 1.0  # seconds until that is continued, if it was stopped
 GOING_TIME = 10.0  # seconds that a forkserver may take to end what is below it, and go
@@ -40,43 +39,6 @@ DYING_TIME = 1.0  # seconds that it may take to die of SIGKILL; one that is froz
 
 class NotContained(OSError):
     """A forkserver could not contain itself, and why."""
-
-
-class SpawnRequest:
-    """Ranks to be asked for in one message, with the descriptors that they share.
-
-    close: descriptors to be closed when the message was sent.
-    """
-
-    def __init__(self) -> None:
-        self.close: list[int] = []
-        self._jobs: list[dict[str, Any]] = []
-        self._places: dict[int, int] = {}
-
-    def place(self, fd: int) -> int:
-        """Give the place of a descriptor among those of the message."""
-        return self._places.setdefault(fd, len(self._places))
-
-    def add(self, job: dict[str, Any]) -> None:
-        """Ask for one more rank; see `worker.setup`."""
-        self._jobs.append(job)
-
-    @property
-    def full(self) -> bool:
-        """Whether the next rank is for another message."""
-        return len(self._jobs) >= JOBS_AT_ONCE or len(self._places) >= FDS_AT_ONCE
-
-    def send(self, server: ForkServer) -> None:
-        """Send the message, if it asks for anything."""
-        if self._jobs:
-            server.send(("spawn", self._jobs), list(self._places), self.close)
-        else:
-            self.drop()
-
-    def drop(self) -> None:
-        """Ask for nothing."""
-        _close(self.close)
-        self.close = []
 
 
 class _Waiting(Record):

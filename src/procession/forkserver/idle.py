@@ -56,10 +56,3 @@ class Idle:
             self._steps = hugepages.steps()
         self._done = next(self._steps, None) is None
         return True
-
-
-def gather() -> None:
-    """Do all of it at once, also with memory that other processes have: it is copied."""
-    from procession.system import hugepages
-
-    hugepages.gather(shared=True)

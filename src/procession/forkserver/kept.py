@@ -13,7 +13,6 @@ Descriptors that imports have left open stay: they were there before the first r
 from __future__ import annotations
 
 import os
-import sys
 
 from procession.forkserver.owner import Owner
 from procession.system import tree
@@ -75,9 +74,9 @@ def take(
 ) -> protocol.Message:
     """Go over to a launcher; gives the answer ("taken", what is in the way or "", facts).
 
-    words: its `mark`, its `pid`, its `facts`, or those of its thread, `env`: the variables that
-    all of its ranks have, and the key of its `shared` set-up. fds: its pidfd. What was imported is
-    used only if nothing has changed that decided it (`layers`).
+    words: its `mark`, its `pid`, its `facts`, or those of its thread, and `env`: the variables
+    that all of its ranks have. fds: its pidfd. What was imported is used only if nothing has
+    changed that decided it (`layers`).
     """
     from procession.forkserver.layers import forget_searches
     from procession.system.facts import read_facts, sees, set_facts
@@ -85,9 +84,6 @@ def take(
     layers = preloaded.layers if preloaded is not None else None
     if layers is None:
         return ("taken", "nobody observed its imports", {})
-    held = getattr(sys.modules.get("procession.worker.shared"), "held", None)
-    if held is not None and held.key != words.get("shared", ""):
-        return ("taken", "it holds another shared set-up", {})
     changed = layers.reason_against(words["env"])
     if changed:
         return ("taken", changed, {})

@@ -1,12 +1,9 @@
-"""The layers of a forkserver's memory, each with what decided it.
+"""What a forkserver has imported, with the records of what decided it.
 
-Theory of operation. What a forkserver holds was made in steps, each on top of the one before: the
-interpreter with installed packages, the user's own modules, the shared set-up. Of each there is a
-record. A layer may depend on those below it. So if the record of a layer is no longer true, this
-layer and all above it are useless, but those below are still good. To be used alone, these must be
-in a process that has nothing else. So before a forkserver makes a layer that may change soon, it
-leaves a fork of itself that does nothing (a template). That costs a fork, and no memory: the two
-share their pages until one of them writes to them.
+Theory of operation. A forkserver that is kept makes the imports of its first launch, and those that
+later launches need beside them. Of each time there is a record. If one of them is no longer true,
+what the process holds is useless. Only imports of installed packages are kept
+(`preload.choose.why_not_kept`): they read little, and change by an installation.
 
 Rejected: to load changed modules again in place (`importlib.reload`). Other modules and objects
 would still refer to the old ones.
@@ -47,15 +44,14 @@ class Layers:
     def __exit__(self, *_: object) -> None:
         self._observer.end()
 
-    def close(self, env: Mapping[str, str], reads: Iterable[str], fault: str = "") -> None:
+    def close(self, env: Mapping[str, str], reads: Iterable[str]) -> None:
         """End a layer: what comes now belongs to another one.
 
-        env: the variables that it found. reads: those that its modules are known to read. fault:
-        why it must not be used again, "" if it may.
+        env: the variables that it found. reads: those that its modules are known to read.
         """
         new = [name for name in list(sys.modules) if name not in self._before]
         found = record(self._observer, new, env, reads, lowest=not self.records)
-        found["fault"] = self._fault or fault or found["fault"]
+        found["fault"] = self._fault or found["fault"]
         self._before.update(new)
         self.records.append(found)
 

@@ -47,7 +47,7 @@ def main() -> None:
         if os.getpid() == here:
             tell_crash(sock, e)
         raise
-    while server.successor is not None:  # this process is a fork: a template
+    while server.successor is not None:  # this process is a fork, inside of something
         server = server.successor
         job = server.serve()
     server.sock.close()

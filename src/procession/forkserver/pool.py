@@ -59,8 +59,9 @@ class Preload(Value):
     that the late ones may set. listed: nothing is lost if what they have left for the end of the
     process is not done in each rank. watched: the packages whose reads of variables are known, if
     it is to be known later whether the imports would still give the same (`forkserver.layers`),
-    else None. templates: after how many of the modules a template is left. shared: what tells the
-    shared set-up of the group from any other (`prepare.sharedkey`), "" where there is none.
+    else None. own: why a forkserver that has made these imports, or will
+    have run what its group needs, is not kept for another launch, "" if it is: only packages of the
+    list are kept, since what else the user's code has read nobody knows.
     """
 
     modules: tuple[str, ...] = ()
@@ -72,8 +73,7 @@ class Preload(Value):
     sets: tuple[str, ...] = ()
     listed: bool = False
     watched: tuple[str, ...] | None = None
-    templates: tuple[int, ...] = ()
-    shared: str = ""
+    own: str = ""
 
     def covers(self, earlier: Preload) -> bool:
         """Whether a forkserver that has imported `earlier` needs only further imports for this.
@@ -108,14 +108,7 @@ class Preload(Value):
             "listed": self.listed,
             "watched": None if self.watched is None else list(self.watched),
             "reads": list(self.reads),
-            "templates": list(self.templates),
         }
-
-    def up_to(self, extent: int) -> Preload:
-        """Give what a template has imported that was left after so many of the modules."""
-        if extent >= len(self.modules):
-            return self.__replace__(templates=(), shared="")
-        return self.__replace__(modules=self.modules[:extent], late=0, templates=(), shared="")
 
 
 class Lease(Value):
@@ -311,7 +304,7 @@ def release(lease: Lease) -> None:
 
     The numbers of descriptors that were passed to it may mean other files by then.
     """
-    if lease.server.lost or lease.server.waiting or lease.key[-3]:
+    if lease.preload.own or lease.server.lost or lease.server.waiting or lease.key[-3]:
         discard(lease.server)
         return
     with _lock:

@@ -38,8 +38,7 @@ class Preloaded:
 
     fault: why no rank may be forked from this process, "" if ranks may. failed: modules that could
     not be imported. printed: what the imports wrote to stdout and to stderr. variables: those of
-    the environment that the imports have set. extent: how many modules were asked for. layers: if
-    the imports are observed, see `layers`.
+    the environment that the imports have set. layers: if the imports are observed, see `layers`.
     """
 
     def __init__(self) -> None:
@@ -47,10 +46,8 @@ class Preloaded:
         self.failed: list[str] = []
         self.printed: tuple[bytes, bytes] = (b"", b"")
         self.variables: dict[str, str] = {}
-        self.extent = 0
         self.layers: Layers | None = None
         self._imported = False
-        self._sockets = sockets()
         # The names of the importing module: a warning about the import leaves a mark there.
         self._importer: dict[str, Any] = {"__name__": "__main__"}
 
@@ -81,7 +78,7 @@ class Preloaded:
 
             self.layers = Layers(watched, late=self._imported)
         self.failed = []
-        self.extent = max(self.extent, len(modules) + len(late))
+        before = sockets()  # those of ranks that are still to be forked are among them
         surroundings = Surroundings(env, path, cwd)
         for names, in_time in ((modules, True), (late, False)):
             wanted = [name for name in names if name not in sys.modules]
@@ -96,7 +93,7 @@ class Preloaded:
                 variables = {n: v for n, v in variables.items() if n not in sets}
             self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
             self.variables.update(variables)
-            self.fault = self.fault or surroundings.fault or fault_of("an import", self._sockets)
+            self.fault = self.fault or surroundings.fault or fault_of("an import", before)
             if "__warningregistry__" in self._importer:
                 why = "an import warned, and the warning names the line that imports"
                 self.fault = self.fault or why
@@ -112,20 +109,6 @@ class Preloaded:
             gc.freeze()  # the collector of a rank must not touch, and so copy, pages that all share
         if self.layers is not None and not self.layers.records:
             self.layers.close({**env}, reads or ())  # of the interpreter alone
-
-    def parts_below(self, words: dict[str, Any]) -> list[dict[str, Any]]:
-        """Take out of the arguments of `add` where templates are left, and give those up to there.
-
-        Only those are given at which this process has not been before.
-        """
-        extents: list[int] = words.pop("templates", [])
-        return [
-            {**words, "modules": words["modules"][:extent], "late": []}
-            if extent <= len(words["modules"])
-            else words
-            for extent in extents
-            if extent >= self.extent
-        ]
 
     def _import(self, name: str) -> None:
         package, _, child = name.rpartition(".")

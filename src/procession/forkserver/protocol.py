@@ -25,8 +25,6 @@ From the forkserver (`at` is in nanoseconds of the monotonic clock):
     ("contained", errno, text, pid, group)   0 and "", its own number, its cgroup's directory or "";
                                    or why not: then it is of no use any more
     ("preloaded", fault, [module]) why ranks are not forked, or ""; what could not be imported
-    ("template", pid, extent)      a fork was left that has imported so many of the modules; the
-                                   socket to it is the next of the descriptors
     ("sharing", name)              the shared set-up begins: nothing is heard until it has ended
     ("shared", fault)              it has ended; fault as above
     ("spawned", rank, pid, at, -1 unless its pidfd is the next of the descriptors)

@@ -33,7 +33,7 @@ import time
 from procession.forkserver import protocol
 from procession.forkserver.children import Children, kill_all
 from procession.forkserver.forking import Forking, close_all, remove_traces
-from procession.forkserver.idle import Idle, gather
+from procession.forkserver.idle import Idle
 from procession.forkserver.owner import Owner
 from procession.system.files import descriptors
 from procession.system.prctl import become_subreaper, wake_with_parent
@@ -82,7 +82,7 @@ class Server:
         self._idle = Idle()
         self._preloaded = preloaded
         self._contained = contained
-        self.successor: Server | None = None  # in a fork that is to be a forkserver as well
+        self.successor: Server | None = None  # in a fork that goes on as the forkserver
         self._outgoing: list[protocol.Message] = []  # that are still to be sent
         self._outgoing_fds: list[int] = []
         self._send_by = 0  # when the first of them is due
@@ -264,42 +264,16 @@ class Server:
         self._report(*answer)
 
     def _preload(self, words: dict[str, Any]) -> None:
-        """Import what ranks will, and leave templates below what may change sooner."""
+        """Import what ranks will."""
         from procession.forkserver.preload import Preloaded
 
         preloaded = self._preloaded = self._preloaded or Preloaded()
         self._idle.end()
         before = len(sys.modules)
-        for part in preloaded.parts_below(words):
-            self._do_at_length(lambda part=part: preloaded.add(**part))
-            if not preloaded.fault and self._leave_template(preloaded):
-                return
         self._do_at_length(lambda: preloaded.add(**words))
         if len(sys.modules) > before:
             self._idle.loaded()
         self._report("preloaded", preloaded.fault, preloaded.failed)
-
-    def _leave_template(self, preloaded: Preloaded) -> bool:
-        """Leave a fork of this process as it is now. True in the fork, with `successor`."""
-        from procession.forkserver import template
-
-        self._send()
-        self._do_at_length(gather)  # both will be forked often, and share it
-        left = template.leave(self._owner.pidfd)
-        if left is None:
-            return False
-        pid, sock, pidfd = left
-        if pid:
-            self._report("template", pid, preloaded.extent)
-            self._outgoing_fds.append(sock.detach())
-            self._send()  # a socket more would look like one that an import has opened
-            return False
-        signal.set_wakeup_fd(-1)
-        self._forking.restore_handlers()
-        close_all([fd for _, fds in self._heard for fd in fds])  # of ranks to come: not here
-        self._leave()
-        self.successor = Server(sock, 0, preloaded, pidfd)
-        return True
 
     def _contain(self, kind: str, place: str, mark: str) -> None:
         """Have this process go on inside, with `successor` there."""

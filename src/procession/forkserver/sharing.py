@@ -7,9 +7,6 @@ has started something that does not survive a fork, the value is dropped, ranks 
 interpreters, and each of them loads for itself. If the set-up raises, the rank that was due raises
 the same, and no other rank is forked until the launcher asks for that one again, or begins another
 attempt.
-
-Where the forkserver may be kept for later launches, the set-up is observed as imports are: it is a
-layer of its own, above them (`layers`).
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ import sys
 from procession.forkserver.preload import (
     Preloaded,
     Surroundings,
-    Unobserved,
     drop_finalizers,
     fault_of,
     sockets,
@@ -63,7 +59,7 @@ def share(preloaded: Preloaded, common: Job, job: Job, fds: list[int]) -> None:
         if stream is not None:  # pyright: ignore[reportUnnecessaryComparison] - closed ones
             stream.reconfigure(line_buffering=True)  # pyright: ignore
     try:
-        with surroundings, preloaded.layers or Unobserved():
+        with surroundings:
             found = _loaded(described, job, fds)
     except BaseException as e:
         shared.failure = _without_own_frames(e)
@@ -71,9 +67,6 @@ def share(preloaded: Preloaded, common: Job, job: Job, fds: list[int]) -> None:
         os._exit(1)  # a child that the set-up has forked has come out of it
     preloaded.variables.update(surroundings.variables)
     fault = surroundings.fault or fault_of(what, before)
-    if preloaded.layers is not None:
-        failed = "" if found is not None else f"{what} failed"
-        preloaded.layers.close(described["env"], (), fault or failed)
     if fault:  # then each rank finds out by itself what comes of the set-up
         preloaded.fault = f"{fault}{_threads()}" if fault.endswith(" thread") else fault
         found = shared.failure = None
@@ -107,7 +100,7 @@ def _loaded(common: dict[str, Any], job: dict[str, Any], fds: list[int]) -> shar
             module, function, args, kwargs = common["call"]
             __import__(module)
             load = getattr(sys.modules[module], function)
-        return shared.Held(load(*args, **kwargs), load, args, kwargs, common.get("key", ""))
+        return shared.Held(load(*args, **kwargs), load, args, kwargs)
     except SystemExit as e:
         said = f"{common['name']} called sys.exit({e.code!r})"
         raise RuntimeError(said) from _without_own_frames(e)

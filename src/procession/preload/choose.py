@@ -146,26 +146,33 @@ def preload_of(
     )
 
 
-def watched(spec: Spec, preload: Preload, envs: Sequence[Mapping[str, str]]) -> Preload:
+def why_not_kept(spec: Spec, preload: Preload) -> str:
+    """Say why a forkserver that has served this group is of no use to another one, "" if it is.
+
+    What the user's own code has read, nobody knows. So only that is kept which has imported
+    nothing but installed packages of the list.
+    """
+    if spec.shared is not None:
+        return "it has run the shared set-up"
+    if spec.preload == "auto":
+        return ""  # the plan has no others
+    from procession.preload import safe
+    from procession.preload.find import Kind, Search
+
+    search = Search(sys.path if preload.path is None else preload.path)
+    for name in preload.modules:
+        installed = search.find(name).kind in (Kind.STANDARD, Kind.INSTALLED)
+        if not installed or safe.why_not(name, search):
+            return f"it has imported {name}, which is not an installed package of the list"
+    return ""
+
+
+def watched(preload: Preload, envs: Sequence[Mapping[str, str]]) -> Preload:
     """Have the imports watched, so that they can be used by later launches while nothing changes.
 
-    A template is left where the user's own modules begin, where those begin that were learned of
-    the program as it is now, and another one below the shared set-up: what changes more often is
-    above what changes less often. envs: as in `preload_of`.
+    envs: as in `preload_of`.
     """
     from procession.preload import safe
 
-    packages = tuple(sorted(safe.packages()))
-    modules = preload.modules
-    if not modules:
-        return preload.__replace__(env=common_variables(envs), watched=packages)
-    if preload.listed:
-        first = len(modules) - preload.late if preload.late else 0
-    else:
-        from procession.preload.find import Kind, Search
-
-        search = Search(sys.path if preload.path is None else preload.path)
-        own = (n for n, m in enumerate(modules) if search.find(m).kind is Kind.LOCAL)
-        first = next(own, 0)
-    templates = [n for n in (first, len(modules) if spec.shared is not None else 0) if n]
-    return preload.__replace__(watched=packages, templates=tuple(templates))
+    env = preload.env if preload.modules else common_variables(envs)
+    return preload.__replace__(env=env, watched=tuple(sorted(safe.packages())))

@@ -56,7 +56,8 @@ def plan_function(
     files = [
         (f.__code__.co_filename, str(f.__globals__.get("__package__") or ""))
         for f in functions
-        if search.find(str(f.__module__).partition(".")[0]).kind in (Kind.LOCAL, Kind.MISSING)
+        if str(f.__module__).partition(".")[0] != "procession"  # what rebuilds code, of a checkout
+        and search.find(str(f.__module__).partition(".")[0]).kind in (Kind.LOCAL, Kind.MISSING)
     ]
     foreseen = later(taken, search, dict.fromkeys(files), [n for n in named if n != "__main__"])
     return Plan(tuple(taken), tuple(skipped.items()), later=foreseen)

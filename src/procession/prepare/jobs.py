@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 
 from procession.forkserver import pool
 from procession.forkserver.boot import check_proc, fresh_interpreter
-from procession.forkserver.client import ForkServer, SpawnRequest
+from procession.forkserver.client import ForkServer
 from procession.output.wiring import Output, Streams
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Places
+from procession.prepare.request import SpawnRequest
 from procession.prepare.resources import Resources, role_of, variables_of
 from procession.system.descriptors import fill_standard
 from procession.system.identity import own_mark
@@ -47,7 +48,6 @@ class RankJobs:
         self._env = {name: value for name, value in os.environ.items() if name}
         self._lease: pool.Lease | None = None
         self._warm: Warm | None = None
-        self._shared_key = ""
         self._request = SpawnRequest()  # that is still to be sent
         self._plan: Plan | None = None
         self._learning: Learning | None = None
@@ -110,25 +110,19 @@ class RankJobs:
             by_rank = variables_of(self._spec, self._env, self.resources.places.placed)
             path = self.resources.payload.description(self._spec.program).get("sys_path")
             preload = preload_of(self._spec, self._plan, known, by_rank, path)
+        if self._spec.is_python:
+            from procession.preload.choose import why_not_kept
+
+            preload = preload.__replace__(own=why_not_kept(self._spec, preload))
         if self._warm is not None:
             from procession.preload.choose import watched
-            from procession.prepare.sharedkey import shared_key
 
             by_rank = variables_of(self._spec, self._env, self.resources.places.placed)
-            self._shared_key = shared_key(self._spec, self.resources.payload)
-            wanted = watched(self._spec, preload, by_rank)
-            self._lease = self._warm.lease(wanted.__replace__(shared=self._shared_key))
+            self._lease = self._warm.lease(watched(preload, by_rank))
             self.resources.places.notes += filter(None, (self._warm.note,))
         else:
             self._lease = pool.lease(self._server_env(), self._key, preload)
         return self._lease.server
-
-    def take_template(self, pid: int, extent: int, fd: int) -> None:
-        """Take a fork that the forkserver has left, for later runs; see `Link`."""
-        if self._warm is not None and self._lease is not None and fd >= 0:
-            self._warm.add_template(self._lease, pid, extent, fd)
-        elif fd >= 0:
-            os.close(fd)  # so it goes
 
     @property
     def _may_be_warm(self) -> bool:
@@ -203,7 +197,6 @@ class RankJobs:
             "name": name_of(shared),
             "env": common_variables(by_rank),
             "call": called,
-            "key": self._shared_key,
         }
 
     def spawn(
@@ -234,9 +227,8 @@ class RankJobs:
         if place:
             job["place"] = place
         if isinstance(program, Command):
-            request.add(
-                job | {"kind": "exec", "argv": [*program.argv, *map(os.fspath, spec.args[rank])]}
-            )
+            argv = spec.filled([*program.argv, *map(os.fspath, spec.args[rank])], rank)
+            request.add(job | {"kind": "exec", "argv": argv})
             return None
         from procession.prepare.results import ResultReader, permitted
 
@@ -250,7 +242,8 @@ class RankJobs:
         fresh = spec.start_method == "spawn" or not self._common_start
         described = payload.description(program)
         if "args" in described:
-            described["args"] = [*described["args"], *map(os.fspath, spec.args[rank])]
+            args = [*described["args"], *map(os.fspath, spec.args[rank])]
+            described["args"] = spec.filled(args, rank)
         job |= {"kind": "fresh" if fresh else "python", "program": described}
         job["title"] = self._title(program, spec.node.first(spec.nproc) + rank)
         if self.resources.run_dir.kept:
@@ -302,9 +295,7 @@ class RankJobs:
 
     def close(self, server: ForkServer | None, *, clean: bool) -> None:
         """Give everything back; the forkserver is kept for the next launch if all is clean."""
-        # Otherwise it has what this group has loaded.
-        keeps = self._spec.shared is None or self._warm is not None
-        if server is not None and clean and keeps and self._lease is not None:
+        if server is not None and clean and self._lease is not None:
             self._release(self._lease)
         elif server is not None and not (server.lasting and clean and not server.waiting):
             pool.discard(server)

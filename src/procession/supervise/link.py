@@ -54,10 +54,8 @@ class Link:
     """Commands to one forkserver, and its messages. For the loop's thread.
 
     swept: called when nothing is left of the group. preloaded: called with why the forkserver may
-    not fork ranks ("" if it may), and with the modules that it could not import. template: called
-    with the pid of a fork that the forkserver has left, how many modules that has imported, and the
-    descriptor of the socket to it. notes: for the report, to which it is added that the forkserver
-    did not answer.
+    not fork ranks ("" if it may), and with the modules that it could not import. notes: for
+    the report, to which it is added that the forkserver did not answer.
 
     lost: why the forkserver is lost, "" while it is not. server: the forkserver. on_heard: to be
     set; called after its messages were taken.
@@ -70,14 +68,12 @@ class Link:
         ranks: Ranks,
         swept: Call,
         preloaded: Callable[[str, list[str]], None],
-        template: Callable[[int, int, int], None],
         notes: list[str],
     ) -> None:
         self._loop = loop
         self._ranks = ranks
         self._swept = swept
         self._preloaded = preloaded
-        self._template = template
         self._notes = notes
         self.on_heard: Call = _nothing
         self._take(server)
@@ -150,9 +146,6 @@ class Link:
         elif kind == "preloaded":
             self.server.importing = ()
             self._preloaded(*words)
-        elif kind == "template":
-            pid, extent = words
-            self._template(pid, extent, fds.pop(0))
         elif kind == "sharing":
             self.server.sharing = words[0]
         elif kind == "shared":

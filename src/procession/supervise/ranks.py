@@ -16,7 +16,8 @@ from procession.forkserver.client import ForkServer
 from procession.rules.lifecycle import NOT_THERE_YET, Lifecycle
 from procession.rules.messages import RankEvent
 from procession.rules.tables import Worker, WorkerEvent
-from procession.supervise.exits import Exits, HeldSignal, Sources
+from procession.supervise.exits import Exits
+from procession.supervise.sources import HeldSignal, Sources
 from procession.system.processes import look_at
 from procession.system.signals import signal_group
 

@@ -98,9 +98,7 @@ class Supervisor:
             loop.close()
             raise
         ranks = self._ranks = Ranks(life, exits, self._handle)
-        link = self._link = Link(
-            loop, server, ranks, self._swept, self._preloaded, jobs.take_template, self.notes
-        )
+        link = self._link = Link(loop, server, ranks, self._swept, self._preloaded, self.notes)
         self.outcomes = Outcomes(
             spec, life, resources, lambda: ranks.records, lambda: bool(link.lost)
         )

@@ -28,11 +28,6 @@ def become_subreaper() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1, "PR_SET_CHILD_SUBREAPER")
 
 
-def be_no_subreaper() -> None:
-    """Leave orphans among this process's descendants to those above it. Raises OSError."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 0, "PR_SET_CHILD_SUBREAPER")
-
-
 def die_with_parent(parent: int) -> bool:
     """Be killed when the thread that forked this process ends.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from procession.values.base import Value, cast
 from procession.values.environment import ALONE, Node
@@ -54,6 +54,7 @@ class Spec(Value):
     on_failure: called with each failure; see `start`. shared: what the ranks load once. warm: for
     how many seconds the forkserver is kept for a later run, None: not at all. contain: where ranks
     live, so that they can be ended together. pass_fds: descriptors that they inherit.
+    numbered: whether ${rank} and ${world_size} in arguments stand for a rank's numbers.
     """
 
     program: Program
@@ -70,6 +71,7 @@ class Spec(Value):
     restart: Restart = NO_RESTART
     hang: Hang = DEFAULT_HANG
     common_args: bool = True
+    numbered: bool = False
     preload: Literal["auto"] | tuple[str, ...] | None = "auto"
     learn: bool = True
     programs: tuple[Program, ...] = ()
@@ -80,6 +82,15 @@ class Spec(Value):
     warm: float | None = None
     contain: Contain = "forkserver"
     pass_fds: tuple[int, ...] = ()
+
+    def filled(self, words: Iterable[str], rank: int) -> list[str]:
+        """Fill in ${rank} and ${world_size}, where they stand for numbers in the whole job."""
+        if not self.numbered:
+            return list(words)
+        number, size = self.node.first(self.nproc) + rank, self.node.size(self.nproc)
+        return [
+            w.replace("${rank}", str(number)).replace("${world_size}", str(size)) for w in words
+        ]
 
     def program_of(self, rank: int) -> Program:
         """Give what a rank runs."""
@@ -119,6 +130,7 @@ def make_spec(
     warm: bool | float | None = None,
     contain: str | None = None,
     pass_fds: Sequence[int] = (),
+    numbered: bool = False,
 ) -> Spec:
     """Check everything that can be checked before a process is started.
 
@@ -200,6 +212,7 @@ def make_spec(
         shared=_shared(shared, targets, start_method),
         warm=_warm(warm),
         pass_fds=_descriptors(pass_fds),
+        numbered=numbered,
         common_args=not is_by_rank(args) and not is_by_rank(kwargs),
     )
 
@@ -268,11 +281,13 @@ def _environment(value: Any) -> dict[str, str | None]:
 def _descriptors(value: Sequence[int]) -> tuple[int, ...]:
     for fd in value:
         if isinstance(fd, bool) or not isinstance(fd, int) or fd < 3:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise SpecError(f"pass_fds: {fd!r} is not the number of a descriptor, 3 or more")
+            raise SpecError(f"pass_fds must be numbers of descriptors, 3 or more, not {fd!r}")
         try:
             os.fstat(fd)
         except OSError:
-            raise SpecError(f"pass_fds: descriptor {fd} is not open in this process") from None
+            raise SpecError(
+                f"pass_fds must be descriptors that are open in this process, not {fd}"
+            ) from None
     return tuple(dict.fromkeys(value))
 
 

@@ -54,7 +54,6 @@ class Warm:
         self.why = NOTHING_KEPT
         self.key = pool.key(env)
         self._seconds = seconds
-        self._templates: list[tuple[ForkServer, Preload]] = []
         self._start_env = {n: v for n, v in env.items() if pool.is_early(n) or n in STARTING}
         self._facts = facts.read_facts()
         self._text = key_text(self.key, self._start_env)
@@ -121,7 +120,7 @@ class Warm:
                 fitting.append(kept)
             elif distance < nearest:
                 nearest, self.why = distance, obstacle
-        fitting.sort(key=lambda kept: (len(kept["modules"]), kept["shared"], -kept["age"]))
+        fitting.sort(key=lambda kept: (len(kept["modules"]), -kept["age"]))
         while fitting and self._connection is not None:
             number = fitting.pop()["id"]
             self._kept = [each for each in self._kept if each["id"] != number]
@@ -163,7 +162,6 @@ class Warm:
             "pid": os.getpid(),
             "facts": self._facts,
             "env": dict(preload.env),
-            "shared": preload.shared,
         }
         answer = _asked(server, "take", "taken", words, os.getpid())
         if isinstance(answer, str):
@@ -179,38 +177,19 @@ class Warm:
 
     # -- after the run
 
-    def add_template(self, lease: Lease, pid: int, extent: int, fd: int) -> None:
-        """Take note of a fork that the forkserver has left, which is to be kept, too.
-
-        extent: how many of the modules it has imported. fd: the socket to it, which is taken over.
-        """
-        try:
-            server = ForkServer.taken(pid, fd)
-        except OSError:
-            return  # it cannot be watched; it goes, for its socket is closed
-        self._templates.append((server, lease.preload.up_to(extent)))
-
     def release(self, lease: Lease) -> str:
         """Give the forkserver of a run that is over to the keeper; gives why it is not kept, or "".
 
         It is ended then.
         """
-        why = self._release(lease.server, lease.preload, self._uses + 1)
+        why = lease.preload.own or self._release(lease.server, lease.preload)
         if why:
             pool.discard(lease.server)
         else:
             pool.forget(lease.server)
         return why
 
-    def _release_templates(self) -> None:
-        while self._templates:
-            server, preload = self._templates.pop()
-            if self._release(server, preload, 0):
-                server.close(pool.IDLE_GOING_TIME)
-            else:
-                server.let_go()
-
-    def _release(self, server: ForkServer, preload: Preload, uses: int) -> str:
+    def _release(self, server: ForkServer, preload: Preload) -> str:
         if server.lost or server.waiting:
             return "it does not answer"
         if self._connection is None and self._starting is None:
@@ -225,7 +204,7 @@ class Warm:
             if fault:
                 return fault
             try:
-                connection.keep(self._described(server, preload, theirs, uses), server.fileno())
+                connection.keep(self._described(server, preload, theirs), server.fileno())
             except Unusable:
                 server.shut()  # its socket may be on its way to a keeper that does not read
                 raise
@@ -266,7 +245,7 @@ class Warm:
         return self._connection
 
     def _described(
-        self, server: ForkServer, preload: Preload, theirs: Mapping[str, str], uses: int
+        self, server: ForkServer, preload: Preload, theirs: Mapping[str, str]
     ) -> dict[str, Any]:
         most, most_memory = read_limits(os.environ)
         return {
@@ -279,17 +258,15 @@ class Warm:
             "seen": digest(preload.seen),
             "path": None if preload.path is None else list(preload.path),
             "cwd": preload.cwd,
-            "shared": preload.shared,
             "facts": dict(theirs),
-            "uses": uses,
+            "uses": self._uses + 1,
             "seconds": self._seconds,
             "most": most,
             "most_memory": most_memory,
         }
 
     def close(self) -> None:
-        """Close the connection, and end a forkserver that was not needed; templates are kept."""
-        self._release_templates()
+        """Close the connection, and end a forkserver that was not needed."""
         if self._booted is not None:
             self._booted.close(pool.IDLE_GOING_TIME)
         if self._starting is not None:
@@ -308,8 +285,6 @@ def obstacle_to(
     own: the facts of this process.
     """
     modules = tuple(kept["modules"])
-    if kept["shared"] not in ("", preload.shared):
-        return OTHER_IMPORTS, "what is kept has loaded something else"
     if modules:
         if modules != preload.modules[: len(modules)]:
             return NO_IMPORTS, "what is kept has made other imports"

@@ -8,7 +8,6 @@ whether it fits:
     modules, late    what it has imported, in order; how many of them, at the end, come late
     reads, seen      the variables that these read; a digest of the values that they had
     path, cwd        where modules were looked for
-    shared           the key of the shared set-up that it has loaded, "" if none
     facts            what it has inherited, see `system.facts`
     uses             how many runs it has served
     seconds          how long it is kept without being used
@@ -29,7 +28,6 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "seen": str,
     "path": (list, type(None)),
     "cwd": str,
-    "shared": str,
     "facts": dict,
     "uses": int,
     "seconds": (int, float),

@@ -37,7 +37,7 @@ def run_script(program: Job) -> None:
     if os.path.isdir(path) or _is_archive(path):
         import runpy
 
-        _search_first(os.path.abspath(path))  # the program may change its directory
+        _search_first(os.path.join(os.getcwd(), path))  # it may change its directory
         fresh_main()
         # What Python itself calls here; see `run_module`.
         runpy._run_module_as_main("__main__", alter_argv=False)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

@@ -10,7 +10,6 @@ What is common to the ranks of an attempt (see `setup`) has a dict `shared` with
     env    the variables that all ranks have
     call   for a script or module: (module, function, args, kwargs); None for a function, whose
            set-up is in the memory file `shared` of each job
-    key    what makes it another set-up: a text; "" if it is for this group only
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """A value that ranks share, and the call that made it. key: see above."""
+    """A value that ranks share, and the call that made it."""
 
     def __init__(
         self,
@@ -34,13 +33,11 @@ class Held:
         load: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        key: str = "",
     ) -> None:
         self.value = value
         self.load = load
         self.args = args
         self.kwargs = kwargs
-        self.key = key
 
 
 held: Held | None = None
