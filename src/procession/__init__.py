@@ -10,9 +10,18 @@ They start together, fail together, say why, and leave nothing behind.
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every rank would pay
 if TYPE_CHECKING:
     from typing import Any
+
+if sys.platform != "linux":
+    _why = f"procession runs on Linux, not on {sys.platform}: use a Linux machine, container or WSL"
+    # In one line for the commands, which import this first.
+    if sys.argv[0].replace("\\", "/").rpartition("/")[2].startswith("procession"):
+        sys.exit(_why)
+    raise ImportError(_why)
 
 # Names are imported when they are first used: a rank imports this package, too.
 _PLACES = {

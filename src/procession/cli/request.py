@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -209,7 +210,7 @@ def _made(line: Line, engine: EngineRequest | None) -> Request:
         "what reads JSON has no terminal; --status SECONDS tells of the group on stderr",
     )
     given = s.fields("run") | {"signals": signals, "forward": forward, "notices": notices}
-    notes = [*s.notes, *notes]
+    notes = [*s.notes, *notes, *_other_environment(spec)]
     return Request(
         spec,
         notes=notes,
@@ -230,6 +231,20 @@ def _named(s: Settings, engine: EngineRequest) -> Node:
         return Node(*place, role=s.text("role"), run_id=terms.run_id)
     run_id = s.text("rdzv_id") if terms is None or terms.order is not None else terms.run_id
     return Node(role=s.text("role"), run_id=run_id)
+
+
+def _other_environment(spec: Spec) -> list[str]:
+    """Say that another environment is active than that of the Python which runs the ranks."""
+    where = os.environ.get("VIRTUAL_ENV") or os.environ.get("UV_PROJECT_ENVIRONMENT") or ""
+    python = os.path.join(where, "bin", "python")
+    if not where or not spec.is_python or not os.path.exists(python):
+        return []
+    if os.path.realpath(where) == os.path.realpath(sys.prefix):
+        return []
+    return [
+        f"ranks run in {sys.prefix}, not in the active environment {where}: install procession "
+        f"there, and type {python} -m procession run"
+    ]
 
 
 def _node(s: Settings, notes: list[str], torchrun: bool) -> Node:

@@ -43,7 +43,7 @@ complete -c procession -n '__fish_seen_subcommand_from run' -l status -x -d 'say
 complete -c procession -n '__fish_seen_subcommand_from run' -l json -d 'at the end, print the result as JSON on stdout; all else goes to stderr'
 complete -c procession -n '__fish_seen_subcommand_from run' -l otel -d 'trace the run with OpenTelemetry; OTEL_TRACES_EXPORTER says where to'
 complete -c procession -n '__fish_seen_subcommand_from run' -l detach -d 'give the terminal back when the group has started; see attach'
-complete -c procession -n '__fish_seen_subcommand_from run' -l stdin -x -a '0 none' -d 'the rank that reads this command\'s standard input, or none; the other ranks read end-of-file (default: 0)'
+complete -c procession -n '__fish_seen_subcommand_from run' -l stdin -x -a '0 none' -d 'the rank that reads this command\'s standard input, or none; the other ranks read end-of-file, and so does this one in a run that a shell has started in the background (default: 0)'
 complete -c procession -n '__fish_seen_subcommand_from run' -l max-restarts -x -d 'how many times a failed group starts again (default: 0)'
 complete -c procession -n '__fish_seen_subcommand_from run' -l restart-backoff -x -d 'wait so long before a restart, and twice as long before each further one, up to MOST (default: 0:300)'
 complete -c procession -n '__fish_seen_subcommand_from run' -l restart-window -x -d 'only restarts of the last so many seconds count for --max-restarts'

@@ -230,4 +230,12 @@ NOTES = (
         "method.",
         "Use the new name; `start_processes` has the other methods.",
     ),
+    Entry(
+        "P428",
+        "Another environment is active",
+        (", not in the active environment ",),
+        "VIRTUAL_ENV names an environment, and procession is installed in another one, by pipx or "
+        "`uv tool`. Python ranks run in that of procession, and do not find other packages.",
+        "Install procession in the active environment, and type the command of the message.",
+    ),
 )
