@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -246,3 +247,27 @@ def test_a_library_that_is_not_known_is_given_the_interpreters_end(tmp_path):
 def test_what_looks_up_names_for_the_c_library_does_not_keep_a_rank(tmp_path):
     """Whoever opens a connection by name has it loaded, and has no part in it."""
     assert end_with(tmp_path / "libnss_late.so.2", tmp_path) == ["[0] main", "[1] main"]
+
+
+HIDES = {
+    "no descriptor is left": """
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+        try:
+            while True:
+                os.open("/dev/null", 0)
+        except OSError:
+            pass
+        """,
+    "another root": "os.mkdir('empty'); os.chroot('empty')",
+}
+
+
+@pytest.mark.parametrize("name", HIDES)
+def test_a_good_end_where_the_libraries_cannot_be_listed(tmp_path, name):
+    if name == "another root" and os.geteuid():
+        pytest.skip("needs the right to it")
+    loads = "import atexit, os, _decimal, _lsprof\natexit.register(print, 'handler')\n"
+    script = write(tmp_path / "main.py", loads + textwrap.dedent(HIDES[name]))
+    done = run_procession("run", "--preload", "none", script, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "handler\n", "")

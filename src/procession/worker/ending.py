@@ -56,7 +56,10 @@ class Birth:
         """Whether a library was loaded since whose exit handlers are not known to be harmless."""
         if self._loads >= 0 and self._count_loads() == self._loads:
             return False
-        return _strange(_libraries() - self.libraries, self.packages)
+        now = _libraries()
+        if now is None or self.libraries is None:
+            return True
+        return _strange(now - self.libraries, self.packages)
 
 
 _birth: Birth | None = None
@@ -176,15 +179,15 @@ def _take_apart(modules: list[Any], names: list[str]) -> None:
     gc.collect()
 
 
-def _libraries() -> frozenset[bytes]:
-    """Give the files from which this process has mapped code."""
-    found: set[bytes] = set()
-    with open("/proc/self/maps", "rb") as f:
-        for line in f:
-            parts = line.split(None, 5)
-            if len(parts) == 6 and b"x" in parts[1] and parts[5].startswith(b"/"):
-                found.add(parts[5].rstrip(b"\n"))
-    return frozenset(found)
+def _libraries() -> frozenset[bytes] | None:
+    """Give the files from which this process has mapped code, None if they cannot be listed."""
+    try:
+        with open("/proc/self/maps", "rb") as f:
+            lines = [line.split(None, 5) for line in f]
+    except OSError:  # no descriptor is left, or no /proc
+        return None
+    mapped = (parts for parts in lines if len(parts) == 6 and b"x" in parts[1])
+    return frozenset(parts[5].rstrip(b"\n") for parts in mapped if parts[5].startswith(b"/"))
 
 
 def _strange(libraries: frozenset[bytes], packages: frozenset[str]) -> bool:
