@@ -1,7 +1,6 @@
 """`procession run --engine slurm` on real clusters: whole jobs, and what may befall them."""
 
 import os
-import re
 import signal
 import sys
 
@@ -196,30 +195,6 @@ def test_the_loss_of_slurms_daemon_is_no_loss_of_the_node(slurm, tmp_path):
             assert it.end() == 0, it.said()
         finally:
             slurm.start_node("n4")
-
-
-def test_outside_an_allocation_a_job_is_sent(slurm, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code = "import os\nprint(os.environ['RANK'], os.environ['SLURMD_NODENAME'])\n"
-    with Run(slurm, tmp_path, (), "--nnodes", 2, "--prefix", "", salloc=(), code=code) as it:
-        assert it.end() == 0, it.said()
-        lines = [line for line in it.said().splitlines() if line[0].isdigit()]
-    assert len(lines) == 2
-    assert re.search(r"procession: job \d+; its output is in ", it.said())
-
-
-def test_a_job_that_is_sent_asks_for_what_its_ranks_need(slurm, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code = """
-        import os
-        names = ("RANK", "SLURM_CPUS_ON_NODE", "CUDA_VISIBLE_DEVICES")
-        os.write(1, f"{' '.join(map(os.environ.get, names))}\\n".encode())
-    """
-    words = ("--nnodes", 1, "-n", 2, "--cpus-per-rank", 1, "--devices", "cuda", "--prefix", "")
-    with Run(slurm, tmp_path, (), *words, salloc=(), code=code) as it:
-        assert it.end() == 0, it.said()
-        lines = sorted(line for line in it.said().splitlines() if line[0].isdigit())
-    assert lines == ["0 2 0", "1 2 1"]
 
 
 def test_under_srun_the_tasks_are_one_job(slurm, tmp_path):

@@ -34,7 +34,8 @@ def test_ranks_of_all_hosts_are_one_group(ssh, tmp_path):
     (address,) = {line[6] for line in lines}
     assert not address.startswith("127.")  # other hosts must find node 0 there
     assert {line[7] for line in lines} == {str(tmp_path)}
-    assert done.stderr == ""
+    (said,) = done.stderr.splitlines()
+    assert "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME are set" in said
 
 
 def test_counts_of_a_host_file_are_ranks(ssh, tmp_path):

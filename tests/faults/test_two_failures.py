@@ -9,11 +9,12 @@ import time
 import pytest
 
 import procession
-from seams.supervise import exits, lastlook
+from seams.supervise import CRASHES as ALL_CRASHES
+from seams.supervise import Sources, lastlook
 from seams.system import processes
 from support import alive, until
 
-CRASHES = {*exits.CRASHES}
+CRASHES = {*ALL_CRASHES}
 
 
 def wait_and_fail(now):
@@ -56,7 +57,7 @@ def test_a_rank_that_dies_while_stacks_are_taken_failed_later(tmp_path, monkeypa
 )
 def test_a_crash_takes_time(number, caught, doubted, crashing):
     bits = sum(1 << (n - 1) for n in caught) if caught else 0
-    source = exits.Sources(lived_at=1, caught=bits)
+    source = Sources(lived_at=1, caught=bits)
     assert source.may_have_crashed(number) is doubted
     assert source.was_crashing(number) is crashing
 

@@ -7,8 +7,8 @@ __getattr__ = lazily(
         "procession.supervise": (
             "conclusion deciding exits hangs journal lastlook limits link plugins ranks supervisor"
         ),
+        "procession.explain.records": "CRASHES Sources",
         "procession.supervise.exits": "Exits",
-        "procession.supervise.sources": "Sources",
         "procession.supervise.journal": "LATE_SECONDS",
         "procession.supervise.ranks": "Ranks",
         "procession.supervise.supervisor": "Supervisor",

@@ -84,7 +84,7 @@ def test_a_module_of_the_user_is_kept_for_no_other_command(tmp_path, kept):
     env = {**os.environ, "PYTHONPATH": str(own.parent)}
     why = "it has imported ownmodule, which is not an installed package of the list"
     for what in "12":
-        write(own, f"WHAT = {what}\n")
+        write(own, f"WHAT = {what}{' ' * int(what)}\n")  # its compiled file is told by its size
         said = warm(script, "--preload", "decimal,ownmodule", env=env)
         assert said == (what, "nothing is kept yet", why)
     assert not kept.list()

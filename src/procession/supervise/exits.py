@@ -25,12 +25,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from procession.explain.records import RankRecord
+from procession.explain.records import RankRecord, Silence, Sources
 from procession.forkserver.client import ForkServer
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import RankEvent
 from procession.rules.tables import GONE, Phase, Worker, WorkerEvent
-from procession.supervise.sources import Silence, Sources
 from procession.system.cgroups import OomWatch
 from procession.system.eventloop import MOMENT, Deaths, EventLoop
 from procession.system.processes import caught_alive, status_of_zombie

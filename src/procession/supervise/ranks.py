@@ -11,13 +11,12 @@ import signal
 import time
 from collections.abc import Callable
 
-from procession.explain.records import RankRecord
+from procession.explain.records import HeldSignal, RankRecord, Sources
 from procession.forkserver.client import ForkServer
 from procession.rules.lifecycle import NOT_THERE_YET, Lifecycle
 from procession.rules.messages import RankEvent
 from procession.rules.tables import Worker, WorkerEvent
 from procession.supervise.exits import Exits
-from procession.supervise.sources import HeldSignal, Sources
 from procession.system.processes import look_at
 from procession.system.signals import signal_group
 
