@@ -176,3 +176,15 @@ def test_memory_is_gone_over_again_only_when_more_was_loaded(monkeypatch):
     while idle.work():
         pass
     assert len(gone_over) == 2
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("possible")
+def test_an_idle_forkserver_does_it_again_when_more_was_imported():
+    pytest.importorskip("torch")
+    (server,) = procession.run(os.getppid, nproc=1, preload=["sklearn.datasets"])
+    until(lambda: in_huge_pages(server) >= 4 << 10)
+    first = in_huge_pages(server)
+    more = ["sklearn.datasets", "torch"]
+    assert procession.run(os.getppid, nproc=1, preload=more) == [server]
+    until(lambda: in_huge_pages(server) >= first + (20 << 10))
