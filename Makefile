@@ -1,5 +1,7 @@
 # make demo: set up, and train on real data with four ranks, twice: once well, once with a failure.
-# make test: set up, and run all tests.  See CONTRIBUTING.md for the rest.
+# make test: set up, and run the tests. See CONTRIBUTING.md for the rest.
+# make test-long: those that take long (walks through many states, faults by the dozen)
+# make test-all: both
 # make test-pythons: run the fast tests on the system's own Python, and on the newest one here with
 #   the newest version of each dependency
 # make test-cluster: set up, and run the tests on real clusters (Debian: slurm-wlm munge iproute2
@@ -31,7 +33,7 @@ FAST := tests/unit tests/control tests/faults tests/multiprocessing_face \
 	$(SYSTEM:%=tests/system/test_%.py)
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-pythons test-cluster test-frameworks test-package bench bench-frameworks \
+.PHONY: demo test test-long test-all test-pythons test-cluster test-frameworks test-package bench bench-frameworks \
 	chaos fuzz lint format docs lock clean
 
 demo: $(VENV)/.demo
@@ -41,9 +43,16 @@ demo: $(VENV)/.demo
 	@! $(BIN)/procession run -n 4 examples/digits.py --fail-rank 2
 	@echo "--- (it was meant to fail) ---"
 
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/cluster \
+	--ignore tests/frameworks --ignore tests/browser
+
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/cluster \
-		--ignore tests/frameworks --ignore tests/browser
+	$(PYTEST) -m 'not long'
+
+test-long: $(VENV)/.test
+	$(PYTEST) -m long
+
+test-all: test test-long
 
 test-pythons:
 	.ci/pythons $(FAST)
@@ -82,6 +91,7 @@ lint: $(VENV)/.test
 	$(BIN)/python docs/write_share.py --check
 	$(BIN)/python docs/draw_start_times.py --check
 	$(BIN)/python docs/draw_terminals.py --check
+	$(BIN)/python benchmarks/structure.py --check
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .

@@ -1,5 +1,8 @@
 """The structure of the package in figures: `python benchmarks/structure.py [DIRECTORY]`.
 
+With `--check`, what is larger than its budget in `benchmarks/budgets.json` is an error; `--lower`
+makes the budgets as small as what is there now. No budget is ever raised.
+
 DIRECTORY: a checkout, or what `git archive REVISION` has unpacked; by default this one. Lines are
 lines of code as pygount counts them, without comments, docstrings and blank lines. A room is a
 package directly below `procession`, or a module beside them; its floor is one above the highest
@@ -9,19 +12,21 @@ room that it imports, where cycles count as one room. Imports inside functions a
 from __future__ import annotations
 
 import ast
+import json
+import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
 
 from pygount import SourceAnalysis
 
+BUDGETS = "benchmarks/budgets.json"
+
 
 def measure(root: Path) -> dict[str, object]:
     """Give the figures of one source tree; root: its `procession` directory."""
     files = {p.relative_to(root).with_suffix("").as_posix(): p for p in root.rglob("*.py")}
-    counts = [
-        SourceAnalysis.from_file(str(p), "procession", encoding="utf-8") for p in files.values()
-    ]
     lengths = [len(p.read_text(encoding="utf-8").splitlines()) for p in files.values()]
     imports = {name: imports_of(path, name, files) for name, path in files.items()}
     rooms: dict[str, set[str]] = {room_of(name): set() for name in files}
@@ -29,7 +34,7 @@ def measure(root: Path) -> dict[str, object]:
         rooms[room_of(name)] |= {room_of(t) for t in targets} - {room_of(name)}
     longest = max(files, key=lambda name: lengths[list(files).index(name)])
     return {
-        "lines of code": sum(each.code_count for each in counts),
+        "lines of code": sum(map(lines_of, files.values())),
         "files": len(files),
         "lines of a file, median": median(lengths),
         "lines of a file, longest": f"{max(lengths)} ({longest}.py)",
@@ -103,7 +108,84 @@ def floors(rooms: dict[str, set[str]]) -> int:
     return max(floor(number) for number in range(len(parts)))
 
 
+def size(root: Path) -> dict[str, int]:
+    """Give what has a budget: lines of code and statements by part and by room, words of the docs.
+
+    root: the checkout. Statements are counted too, so that denser lines gain nothing, and bytes of
+    data files, so that code does not only move into them.
+    """
+    source = root / "src" / "procession"
+    parts = {
+        "src": [source],
+        "tests": [root / "tests"],
+        "chaos": [root / "chaos"],
+        "benchmarks and scripts of docs": [root / "benchmarks", root / "docs"],
+    }
+    files = {part: [p for d in where for p in d.rglob("*.py")] for part, where in parts.items()}
+    every = [path for some in files.values() for path in some]
+    with ProcessPoolExecutor() as pool:  # the tokenizer is slow
+        lines = dict(zip(every, pool.map(lines_of, every, chunksize=20), strict=True))
+    found: dict[str, int] = {}
+    for part, some in files.items():
+        found[f"{part}: lines"] = sum(lines[path] for path in some)
+        found[f"{part}: statements"] = sum(map(statements_of, some))
+    data = [p for p in source.rglob("*") if p.is_file() and p.suffix not in {".py", ".pyc"}]
+    found["src: bytes of data"] = sum(p.stat().st_size for p in data)
+    for room in sorted(p for p in source.iterdir() if p.is_dir() and any(p.rglob("*.py"))):
+        found[f"src/{room.name}: lines"] = sum(lines[path] for path in room.rglob("*.py"))
+    pages = [root / "README.md", *(root / "docs").rglob("*.md")]
+    found["docs: words"] = sum(len(p.read_text(encoding="utf-8").split()) for p in pages)
+    found["docs: pages"] = len(pages)
+    return found
+
+
+def lines_of(path: Path) -> int:
+    """Count lines of code of a file."""
+    analysis = SourceAnalysis.from_file(  # pyright: ignore[reportUnknownMemberType]
+        str(path), "procession", encoding="utf-8"
+    )
+    return analysis.code_count
+
+
+def statements_of(path: Path) -> int:
+    """Count statements of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return sum(isinstance(each, ast.stmt) and not is_docstring(each) for each in ast.walk(tree))
+
+
+def is_docstring(node: ast.stmt) -> bool:
+    """Tell whether a statement is words alone."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def check(root: Path) -> list[str]:
+    """Tell what is above its budget, or has none."""
+    budgets: dict[str, int] = json.loads((root / BUDGETS).read_text(encoding="utf-8"))
+    return [
+        f"{what}: {count}, the budget is {budgets.get(what, 'not in ' + BUDGETS)}"
+        for what, count in size(root).items()
+        if count > budgets.get(what, -1)
+    ]
+
+
+def lower(root: Path) -> None:
+    """Make each budget as small as what is there; none becomes larger."""
+    path = root / BUDGETS
+    old: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+    new = {what: min(count, old.get(what, count)) for what, count in size(root).items()}
+    path.write_text(json.dumps(new, indent=2) + "\n", encoding="utf-8")
+
+
 if __name__ == "__main__":
-    top = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1]
-    for what, figure in measure(top / "src" / "procession").items():
-        print(f"{what:<26} {figure}")
+    if os.environ.get("PYTHONHASHSEED") != "0":  # pygount guesses the language by a set's order
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    words = [each for each in sys.argv[1:] if not each.startswith("--")]
+    top = Path(words[0]) if words else Path(__file__).parents[1]
+    if "--check" in sys.argv:
+        sys.exit("\n".join(check(top)) or None)
+    elif "--lower" in sys.argv:
+        lower(top)
+    else:
+        for what, figure in (measure(top / "src" / "procession") | size(top)).items():
+            print(f"{what:<40} {figure}")

@@ -130,7 +130,7 @@ def test_trials_of_procession_keep_its_promise(kind):
     assert "kept: 1" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_what_another_launcher_leaves_is_seen_and_ended():
     done = run_peers("peers.mp_spawn.killed", CHAOS_SLOW="2")  # it looks for 5 s times that

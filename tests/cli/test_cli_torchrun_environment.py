@@ -102,7 +102,7 @@ def job(tmp_path, whose, number, words, env):
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_ranks_find_what_they_find_under_torchrun(tmp_path, monkeypatch):
     pytest.importorskip("torch")

@@ -226,7 +226,7 @@ def test_without_a_cluster(monkeypatch):
         RayEngine(1, address="somewhere").check()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_node_that_is_lost_and_one_in_its_place(ray_agents, monkeypatch, capfd):
     agents = ray_agents
     cluster = RayCluster(3)

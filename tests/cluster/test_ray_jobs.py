@@ -20,7 +20,7 @@ from support import PYTHON, QUICK, write
 ray = pytest.importorskip("ray")
 pytestmark = [
     pytest.mark.may_leave,  # Ray leaves descriptors in the process that was connected
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(120),
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning"),
 ]

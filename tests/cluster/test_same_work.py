@@ -21,7 +21,7 @@ from conftest import alive, command_line, marked, until
 WORK = Path(__file__).with_name("samework.py")
 pytestmark = [
     pytest.mark.may_leave,  # what is left is looked for here, by a mark of each test's own
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(180),
 ]
 

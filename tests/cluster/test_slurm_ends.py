@@ -13,7 +13,7 @@ from cluster.test_same_work import noted
 from conftest import until
 from support import write
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 SAVING = 3.0  # seconds that a rank takes to save; KillWait is 5 s
 # Each rank writes when it got its first SIGTERM, goes on for some seconds, then writes "saved".
 SAVES = """

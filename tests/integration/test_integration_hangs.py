@@ -8,7 +8,7 @@ import procession
 from support import failure_of, uncoded, write
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.torch, pytest.mark.long, pytest.mark.timeout(180)]
 
 TRAIN = """
     import time

@@ -32,7 +32,7 @@ from .world import ALIVE, KEPT, NOT_THERE_YET, World
 
 # A walk goes on until no new state is found. MOST bounds it, not a clock: more states fail it. All
 # take 100 s on two cores, and the limit is for each: a slow, busy machine finishes them, too.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 RESTARTS = 2
 MOST = {3: 80_000, 2: 20_000}  # states; a rule that makes more of them is to be thought about
