@@ -11,8 +11,6 @@
 # make test-package: build what is published, and try it as a user would
 # make lock: note the versions that are installed, for all who set up after you
 # make bench: set up the peers beside procession, and measure; BENCH="lines tee" or BENCH=--quick
-# make bench-frameworks: accelerate, transformers, Lightning and TorchX by themselves and adopted, in
-#   turn; writes docs/frameworks/
 # make chaos: faults by the hundred, also under other launchers, and their tables in
 #   docs/reliability.md; CHAOS=row one row, CHAOS=peers the other launchers, CHAOS_TRIALS=full;
 #   all of it: .venv/bin/python -m chaos --help
@@ -33,8 +31,8 @@ FAST := tests/unit tests/control tests/faults tests/multiprocessing_face \
 	$(SYSTEM:%=tests/system/test_%.py)
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-long test-all test-pythons test-cluster test-frameworks test-package bench bench-frameworks \
-	chaos fuzz lint format docs lock clean
+.PHONY: demo test test-long test-all test-pythons test-cluster test-frameworks test-package bench chaos \
+	fuzz lint format docs lock clean
 
 demo: $(VENV)/.demo
 	$(BIN)/procession run -n 4 examples/digits.py
@@ -67,9 +65,6 @@ test-frameworks: $(FRAMEWORKS_VENV)/.frameworks
 bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
 	$(BENCH_VENV)/bin/python benchmarks/table.py --write docs/performance.md
-
-bench-frameworks: $(FRAMEWORKS_VENV)/.frameworks
-	$(FRAMEWORKS_VENV)/bin/python benchmarks/frameworks.py --write $(BENCH)
 
 # Other launchers are set up when rows of theirs are to run: with all rows, or CHAOS=peers...
 PEERS := $(if $(CHAOS),$(filter peers%,$(CHAOS)),peers)

@@ -36,9 +36,7 @@ NAMES = (
     "tee",
     "lines",
     "scale",
-    "scale_nodes",
     "import",
-    "cold_start",
 )
 
 
@@ -127,7 +125,6 @@ def main() -> int:
                 out.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
     measured = [found[name] for name in chosen if name in found]
     print(f"\n{tables({**results, 'benchmarks': {e['benchmark']: e for e in measured}})}")
-    print(*(f"\n{each['picture']}" for each in measured if "picture" in each), sep="\n")
     return int(failed)
 
 

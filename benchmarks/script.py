@@ -43,12 +43,10 @@ def main(
     work: str | None,
     measure: Callable[[Plan], list[Figure]],
     most_seconds: float,
-    draw: Callable[[list[Figure]], str] | None = None,
 ) -> None:
     """Run the benchmark that is the main program, and print what it found.
 
-    work: what it does, in a sentence. most_seconds: after which it is ended, and fails. draw: makes
-    a picture of the figures.
+    work: what it does, in a sentence. most_seconds: after which it is ended, and fails.
     """
     parser = argparse.ArgumentParser(description=work)
     parser.add_argument("--json", action="store_true", help="print JSON, with all samples")
@@ -80,12 +78,10 @@ def main(
         "seconds": round(time.monotonic() - begin, 1),
         "figures": [figure.as_dict() for figure in found],
     }
-    if draw is not None:
-        told["picture"] = draw(found)
     if options.json:
         print(json.dumps(told))
     else:
-        print(table([told]), *([told["picture"]] if draw is not None else []), sep="\n\n")
+        print(table([told]))
 
 
 def _count(text: str) -> int:

@@ -82,11 +82,8 @@ def put(text: str, name: str, content: str) -> str:
 
 
 def written(text: str, results: Mapping[str, Any]) -> str:
-    """Give a page with the results, table and picture, between its markers."""
-    told = list(results["benchmarks"].values())
-    text = put(text, "results", tables(results))
-    pictures = [each["picture"] for each in told if "picture" in each]
-    return put(text, "stages", "```text\n" + "\n".join(pictures) + "\n```") if pictures else text
+    """Give a page with the results between its markers."""
+    return put(text, "results", tables(results))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -14,7 +14,6 @@ BENCHMARKS = ROOT / "benchmarks"
 
 sys.path.insert(0, str(BENCHMARKS))
 try:
-    import compare
     import figures
     import measure
     import table
@@ -99,14 +98,12 @@ def test_ways_take_turns_and_the_first_changes():
 # -- the table
 
 
-def results(picture=None):
+def results():
     goals = [figures.Goal(1 / 15, "peer"), figures.Goal(1.3, "limit")]
     told = {
         "benchmark": "start",
         "figures": [figure([2.0], peer=[40.0], limit=[1.0], goals=goals).as_dict()],
     }
-    if picture is not None:
-        told["picture"] = picture
     return {
         "machine": {"cores": 2, "kernel": "6.1", "processor": "P", "memory_gb": 24},
         "versions": {"python": "3.11", "torch": "2.13.0", "procession": "0.1.0"},
@@ -134,12 +131,11 @@ def test_the_table_says_what_was_met_and_what_was_missed():
     }
 
 
-def test_the_page_gets_table_and_picture_between_its_markers():
+def test_the_page_gets_table_between_its_markers():
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    once = table.written(page, results("▒▒█ 1 s"))
+    once = table.written(page, results())
     assert "| `start`" in once
-    assert "```text\n▒▒█ 1 s\n```" in once
-    assert table.written(once, results("▒▒█ 1 s")) == once
+    assert table.written(once, results()) == once
     outside = page.partition("<!-- results:begin -->")[0]
     assert once.startswith(outside)
 
@@ -164,76 +160,6 @@ def test_each_machine_has_a_table_of_its_own():
     assert "`stop`" not in first
     assert "(Q)" in second
     assert "`stop`" in second
-
-
-# -- comparing
-
-
-def told_of(ours, *, machine="P", **sides):
-    goals = [figures.Goal(1.3, "limit")]
-    one = {"benchmark": "start", "figures": [figure(ours, goals=goals, **sides).as_dict()]}
-    return {"machine": {"processor": machine}, "benchmarks": {"start": one}}
-
-
-OLD = [1.0, 1.1, 0.9, 1.05, 0.95]
-SLOW = [1.5, 1.6, 1.4, 1.55, 1.45]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "verdict"),
-    [
-        (OLD, SLOW, "worse"),
-        (SLOW, OLD, "better"),
-        (OLD, OLD, ""),
-        (OLD, [1.2, 0.9, 1.3, 0.95, 1.1], ""),  # as far apart, but mixed
-        (OLD, [1.03 * v for v in OLD], ""),
-        ([1.0] * 5, [1.04] * 5, ""),  # clear, but too little to matter
-        ([0.0] * 5, [0.0] * 5, ""),
-        ([0.0] * 5, [2.0] * 5, "worse"),
-        (OLD[:3], SLOW[:3], "too few samples (3 and 3)"),
-    ],
-)
-def test_what_is_worse_than_noise(old, new, verdict):
-    (row,) = compare.compared(told_of(old), told_of(new))
-    assert row.verdict == verdict
-
-
-def test_a_slower_machine_is_seen_by_the_limit_beside_it():
-    drift = [1.0, 3.0, 2.0, 1.5, 4.0]
-    twice = [2 * v * d for v, d in zip(OLD, drift, strict=True)]
-    (row,) = compare.compared(told_of(OLD, limit=[1.0] * 5), told_of(twice, limit=drift))
-    assert row.verdict == "worse"
-    assert round(row.new, 3) == 2.0
-    same = [v * d for v, d in zip(OLD, drift, strict=True)]
-    (row,) = compare.compared(told_of(OLD, limit=[1.0] * 5), told_of(same, limit=drift))
-    assert row.verdict == ""
-    assert row.over == "limit"
-
-
-def test_what_stands_alone_is_not_compared_across_machines():
-    (row,) = compare.compared(told_of(OLD), told_of(SLOW, machine="Q"))
-    assert row.verdict == "cannot be compared: another machine"
-
-
-def test_the_chance_of_orders():
-    assert compare.chance(5, 5, 25) == 1.0
-    assert compare.chance(5, 5, 0) == 1 / 252
-    assert compare.chance(1, 1, 0) == 0.5
-
-
-def test_comparing_names_what_got_worse_and_goals_that_were_lost(tmp_path):
-    old = write(tmp_path / "old.json", json.dumps(told_of(OLD, limit=[1.0] * 5)))
-    new = write(tmp_path / "new.json", json.dumps(told_of(SLOW, limit=[1.0] * 5)))
-    done = run_python(BENCHMARKS / "compare.py", old, new)
-    assert done.returncode == 1
-    assert "start: 16 ranks (torchrun)" in done.stdout
-    assert "+50 %  worse  goal missed now: ≤ 1.3 × limit" in done.stdout
-    assert "1 figures compared: 1 worse, 0 better" in done.stdout
-    done = run_python(BENCHMARKS / "compare.py", old, old)
-    assert done.returncode == 0
-    assert done.stdout == "1 figures compared: 0 worse, 0 better\n"
-    done = run_python(BENCHMARKS / "compare.py", old, tmp_path / "none.json")
-    assert done.returncode == 2
 
 
 # -- benchmarks as programs
