@@ -11,9 +11,7 @@
 # make test-package: build what is published, and try it as a user would
 # make lock: note the versions that are installed, for all who set up after you
 # make bench: set up the peers beside procession, and measure; BENCH="lines tee" or BENCH=--quick
-# make chaos: faults by the hundred, also under other launchers, and their tables in
-#   docs/reliability.md; CHAOS=row one row, CHAOS=peers the other launchers, CHAOS_TRIALS=full;
-#   all of it: .venv/bin/python -m chaos --help
+# make chaos: faults by the hundred, and their table in docs/reliability.md; CHAOS=ROW for one row
 # make fuzz SECONDS=600: every parser for so long, with whatever may come
 
 PYTHON ?= python3
@@ -66,10 +64,8 @@ bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
 	$(BENCH_VENV)/bin/python benchmarks/table.py --write docs/performance.md
 
-# Other launchers are set up when rows of theirs are to run: with all rows, or CHAOS=peers...
-PEERS := $(if $(CHAOS),$(filter peers%,$(CHAOS)),peers)
-chaos: $(VENV)/.test $(if $(PEERS),$(BENCH_VENV)/.bench)
-	$(BIN)/python -m chaos --write
+chaos: $(VENV)/.test
+	$(BIN)/python -m chaos --write $(CHAOS)
 
 SECONDS ?= 60
 fuzz: $(VENV)/.test

@@ -8,7 +8,6 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from chaos.peers.tables import tables
 from chaos.row import SLOW
 from chaos.rows import NAMES, row_of
 from chaos.runner import Told
@@ -65,7 +64,6 @@ def table(results: dict[str, Any]) -> str:
             f"{what}: {figure['median']:.2f} s, at most {figure['most']:.2f} s"
             for what, figure in result["figures"].items()
         ]
-        measured += [f"{what}: {number}" for what, number in result["counts"].items()]
         held = result["trials"] - result["failed"]
         text = "all" if held == result["trials"] and not result["problems"] else f"**{held}**"
         rows += f"| {row.fault} (`{name}`) | {result['trials']:,} | {row.holds} | {text} "
@@ -82,22 +80,13 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def why_not_writable() -> str:
-    """Say why results cannot be written, "" if they can."""
-    for path in (RESULTS, PAGE):
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            return f"{path} cannot be written"
-    return ""
-
-
 def write() -> None:
     """Write the tables between their markers."""
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    page = _between(PAGE.read_text(), "chaos", table(results))
-    PAGE.write_text(_between(page, "peers", tables(results)))
+    PAGE.write_text(between(PAGE.read_text(), "chaos", table(results)))
 
 
-def _between(page: str, name: str, text: str) -> str:
+def between(page: str, name: str, text: str) -> str:
     """Put a text between the markers of this name."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     before, found, rest = page.partition(begin)

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-
-def number_from(variable: str, default: str, least: float) -> float:
-    """Read a number from the environment; ends the process with a line if it is none.
-
-    least: what it must at least be.
-    """
-    text = os.environ.get(variable, "") or default
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not least <= number < math.inf:
-        sys.exit(f"{variable} is {text!r}; it must be a number from {least:g} on")
-    return number
-
-
 # A machine that does other things too takes longer: times may be so many times as long.
-SLOW = number_from("CHAOS_SLOW", "1", 0.1)
+SLOW = float(os.environ.get("CHAOS_SLOW", "1"))
 
 
 @dataclass

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chaos import guard, processes
+from chaos import processes
 from chaos.row import Row
 
 ROOT = Path(__file__).parent.parent
@@ -70,7 +70,7 @@ def run_row(
                 told.add(one)
                 if one["problems"]:
                     said = "\n    ".join([*one["done"], *one["problems"]])
-                    say(f"  {name} failed, CHAOS={name} CHAOS_SEED={one['seed']}\n    {said}")
+                    say(f"  {name} failed, python -m chaos {name} --seed {one['seed']}\n    {said}")
                 if worker.why:
                     break
     told.problems = list(row.whole(told.counts))
@@ -101,7 +101,7 @@ class _Worker:
 
     def __init__(self, name: str, seed: int, count: int) -> None:
         self.why = ""
-        self._place = Path(tempfile.mkdtemp(prefix=f"chaos-{os.environ.get(guard.RUN, '')}-"))
+        self._place = Path(tempfile.mkdtemp(prefix="chaos-"))
         self._mark = uuid.uuid4().hex
         self._report, theirs = os.pipe()
         argv = [*COMMAND, name, str(seed), str(count)]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from chaos.guard import RUN
 from chaos.runner import ROOT
 
 
@@ -24,19 +23,9 @@ def lacks() -> str:
 
 
 @contextlib.contextmanager
-def one_node() -> Iterator[None]:
-    """Start a cluster of one node, and let what is started in the meantime find it."""
-    yield from _cluster(1)
-
-
-@contextlib.contextmanager
 def two_nodes() -> Iterator[None]:
     """Start a cluster of two nodes, and let what is started in the meantime find it."""
-    yield from _cluster(2)
-
-
-def _cluster(nodes: int) -> Iterator[None]:
-    cluster = _clusters().SlurmCluster(nodes, prefix=f"chaos-{os.environ.get(RUN, '')}-")
+    cluster = _clusters().SlurmCluster(2, prefix="chaos-")
     before = dict(os.environ)
     try:
         cluster.start()

@@ -9,9 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from chaos import frozen
-
-KINDS = ("a lock", "the GIL, held in C", "SIGSTOP", "a frozen file system")
+KINDS = ("a lock", "the GIL, held in C", "SIGSTOP")
 PLACES = KINDS[:2]  # those that show by where the rank is, and not by the state of its process
 STEPS = 10
 
@@ -46,10 +44,6 @@ def _hang(place: str, kind: str) -> None:
         lock.acquire()
     elif kind == "SIGSTOP":
         os.kill(os.getpid(), signal.SIGSTOP)
-    elif kind == "a frozen file system":
-        with open(f"{place}/disk/data", "wb", buffering=0) as f:
-            frozen.freeze(Path(place, "disk"))
-            f.write(b"x")
     else:
         mutex = ctypes.create_string_buffer(64)
         for _ in range(2):

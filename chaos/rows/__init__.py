@@ -22,8 +22,6 @@ NAMES = (
 
 def row_of(name: str) -> Row:
     """Give a row by its name. Raises ValueError for one that is not there."""
-    if name.startswith("peers."):
-        return import_module("chaos.peers").row_of(name)
     if name not in NAMES:
         raise ValueError(f"there is no row {name!r}; there are {', '.join(NAMES)}")
     row = import_module(f"chaos.rows.{name}").ROW

@@ -1,35 +1,30 @@
-"""A rank hangs: at a lock, in C with the GIL held, stopped, or in a write to a frozen disk."""
+"""A rank hangs: at a lock, in C with the GIL held, or stopped."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from pathlib import Path
 from typing import Any
 
 import procession
-from chaos import frozen
 from chaos.programs import hanging
 from chaos.row import SLOW, Row, Trial
 from chaos.runner import ROOT
 
 GRACE = 0.2
-FROZEN = "a frozen file system"
 LIMIT = 0.5 * SLOW  # seconds
 SAID = {
     "a lock": r"(is|waits) in ",
     "the GIL, held in C": r"(is|waits) in ",
     "SIGSTOP": r"is stopped \(as by SIGSTOP",
-    FROZEN: r"is in uninterruptible sleep",
 }
 
 
 def strike(trial: Trial) -> None:
     """Run a group of which one rank hangs, and look at what is said of it."""
     chance, work = trial.chance, trial.place / "work"
-    kinds = [kind for kind in hanging.KINDS if kind != FROZEN or frozen.possible()]
-    kind, nproc = chance.choice(kinds), chance.randrange(2, 6)
+    kind, nproc = chance.choice(hanging.KINDS), chance.randrange(2, 6)
     loser, by = chance.randrange(nproc), chance.choice(("beats", "silence"))
     if kind in hanging.PLACES:
         nproc = max(nproc, 3)  # of two that are at two places, nobody can say which hangs
@@ -40,39 +35,34 @@ def strike(trial: Trial) -> None:
         f"{method}: rank {loser} of {nproc} hangs in {kind}, found by {by}"
         + ", the others wait for it" * together
     )
-    disk = work / "disk"
-    disk.mkdir()
     noticed: list[float] = []
 
     def hear(event: Any) -> None:
         if event.kind == "hung":
             noticed.append(time.monotonic())
-        elif event.kind == "stop_sent":  # after the stacks and states were taken
-            frozen.thaw(disk)  # so that the rank in the write can be ended
 
     hang = procession.Hang(timeout=LIMIT) if by == "beats" else procession.Hang(silence=LIMIT)
-    with frozen.mounted(disk) if kind == FROZEN else contextlib.nullcontext():
-        try:
-            procession.run(
-                hanging.work,
-                args=(str(work), kind, loser, together),
-                nproc=nproc,
-                start_method=method,
-                env={"PYTHONPATH": str(ROOT)},
-                hang=hang,
-                stop=procession.Stop(grace=GRACE, linger=GRACE),
-                logs=procession.Logs(work / "logs", redirect=procession.Std.ALL),
-                on_event=hear,
-                learn=False,
-                timeout=(10 + LIMIT) * SLOW,
-            )
-            trial.problems.append("the group did not fail")
-        except TimeoutError:
-            trial.problems.append("the hang was not noticed")
-        except procession.GroupFailed as failed:
-            _judge(trial, failed, kind, loser, nproc)
-            took = (noticed or [time.monotonic()])[0] - _struck(work)
-            trial.took(f"until noticed, less the limit, by {by}", took - LIMIT, 1.0)
+    try:
+        procession.run(
+            hanging.work,
+            args=(str(work), kind, loser, together),
+            nproc=nproc,
+            start_method=method,
+            env={"PYTHONPATH": str(ROOT)},
+            hang=hang,
+            stop=procession.Stop(grace=GRACE, linger=GRACE),
+            logs=procession.Logs(work / "logs", redirect=procession.Std.ALL),
+            on_event=hear,
+            learn=False,
+            timeout=(10 + LIMIT) * SLOW,
+        )
+        trial.problems.append("the group did not fail")
+    except TimeoutError:
+        trial.problems.append("the hang was not noticed")
+    except procession.GroupFailed as failed:
+        _judge(trial, failed, kind, loser, nproc)
+        took = (noticed or [time.monotonic()])[0] - _struck(work)
+        trial.took(f"until noticed, less the limit, by {by}", took - LIMIT, 1.0)
     trial.count(kind)
 
 
@@ -98,8 +88,8 @@ def _judge(trial: Trial, failed: Any, kind: str, loser: int, nproc: int) -> None
 
 
 ROW = Row(
-    fault="a rank of 2 to 5 hangs: at a lock, in C with the GIL held, by SIGSTOP, in a write "
-    "to a file system that is frozen (fsfreeze); the others go on or wait for it",
+    fault="a rank of 2 to 5 hangs: at a lock, in C with the GIL held, by SIGSTOP; the others "
+    "go on or wait for it",
     holds="that rank is named; noticed within the limit + 1 s; a stack or state of each rank",
     full=500,
     trials=84,
