@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.raycluster import Ear, RayCluster
+from cluster.raycluster import Ear
 from conftest import alive, until
 from seams.jobs import EngineError
 from seams.ray import RayEngine, RayMissing
@@ -89,21 +89,6 @@ def test_no_command_line_and_no_log_has_the_key(ray_cluster, ray_agents):
     assert not [p for p in logs if agents.key.encode() in p.read_bytes()]
 
 
-def test_an_agent_that_is_killed_and_one_in_its_place(ray_cluster, ray_agents):
-    agents = ray_agents
-    with started(agents) as (engine, ear):
-        before = agents.all_up()
-        os.kill(before[1]["pid"], signal.SIGKILL)
-        until(ear.gone, "the word of it")
-        assert ear.gone().keys() == {1}
-        assert ear.gone()[1].endswith("was killed by SIGKILL")
-        engine.replace(1)
-        after = agents.all_up()
-        assert after[0] == before[0]
-        assert after[1]["env"]["RAY_RAYLET_PID"] == before[1]["env"]["RAY_RAYLET_PID"]
-        assert not ear.said()
-
-
 def test_an_actor_that_is_killed_and_one_in_its_place(ray_cluster, ray_agents):
     agents = ray_agents
     with started(agents) as (engine, ear):
@@ -134,14 +119,6 @@ def test_a_close_while_nodes_are_waited_for(ray_cluster, ray_agents):
         until(ear.said, "its word")
     assert not ear.over()
     assert not threads_of_engine()
-
-
-def test_kill(ray_cluster, ray_agents):
-    agents = ray_agents
-    with started(agents) as (engine, _):
-        agents.all_up()
-        engine.kill()
-        until(lambda: not agents.left(), "their end")
 
 
 def test_too_few_nodes(ray_cluster, ray_agents):
@@ -224,62 +201,3 @@ def test_without_a_cluster(monkeypatch):
         RayEngine(1, address="ray://127.0.0.1:10001").check()
     with pytest.raises(SpecError, match="no address"):
         RayEngine(1, address="somewhere").check()
-
-
-@pytest.mark.long
-def test_a_node_that_is_lost_and_one_in_its_place(ray_agents, monkeypatch, capfd):
-    agents = ray_agents
-    cluster = RayCluster(3)
-    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    try:
-        with started(agents, nnodes=2, cpus=2, patience=40) as (engine, ear):
-            before = agents.all_up((0, 1))
-            cluster.kill_daemon(int(before[0]["env"]["RAY_RAYLET_PID"]))
-            begun = time.monotonic()
-            until(lambda: not alive(before[0]["pid"]), "the end of its agent")
-            ended = time.monotonic() - begun
-            until(ear.gone, "the word of it")
-            told = time.monotonic() - begun
-            engine.replace(0)
-            after = agents.all_up((0, 1), 50)
-            replaced = time.monotonic() - begun
-            print(f"agent gone {ended:.1f} s, told {told:.1f} s, replaced {replaced:.1f} s")
-            assert after[1] == before[1]
-            raylets = {t["env"]["RAY_RAYLET_PID"] for t in (*before.values(), *after.values())}
-            assert len(raylets) == 3
-            assert "waiting for a node in place of that of slot 0" in ear.said()
-            cluster.kill_daemon(int(after[1]["env"]["RAY_RAYLET_PID"]))
-            until(lambda: 1 in ear.gone(), "the word of it")
-            ear.events.clear()
-            engine.replace(1)
-            until(ear.gone, "the word that there is none", 60)
-            assert "found no node for slot 1 within 40 s: it needs 2 with 2 CPU" in ear.gone()[1]
-            assert agents.up().keys() == {0}
-        assert "(raylet)" not in capfd.readouterr().out
-    finally:
-        cluster.close()
-
-
-def test_a_driver_that_is_killed(ray_cluster, ray_agents, tmp_path):
-    agents = ray_agents
-    script = write(
-        tmp_path / "drive.py",
-        f"""
-        import time
-        from procession.engines.contract import AgentCommand
-        from procession.engines.ray import RayEngine
-        engine = RayEngine(3)
-        command = AgentCommand({agents.command.argv!r}, {dict(agents.command.env)!r})
-        engine.start(command, print)
-        time.sleep(1000)
-        """,
-    )
-    with subprocess.Popen([PYTHON, str(script)]) as driver:
-        try:
-            up = agents.all_up()
-        finally:
-            driver.kill()
-    begun = time.monotonic()
-    until(lambda: not agents.left(), "the end of all agents", 5)
-    until(lambda: not any(alive(t["actor"]) for t in up.values()), "the end of actors", 5)
-    print(f"nothing left after {time.monotonic() - begun:.2f} s")

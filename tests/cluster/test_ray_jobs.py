@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
@@ -11,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import procession
-from cluster.raycluster import OURS, RayCluster
+from cluster.raycluster import OURS
 from conftest import alive, command_line, marked, until
-from procession import GroupFailed, Outcome, Restart
+from procession import GroupFailed
 from seams.ray import RayEngine
 from support import PYTHON, QUICK, write
 
@@ -30,19 +29,6 @@ def agents():
     """Give the agents that live on our clusters, by number."""
     found = marked(f"{OURS}={os.environ[OURS]}")
     return [p for p in found if "procession.engines.agent" in command_line(p) and alive(p)]
-
-
-def parent(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[1])
-
-
-def agent_of(pid):
-    """Give the agent above a rank."""
-    while "procession.engines.agent" not in command_line(pid):
-        pid = parent(pid)
-        assert pid > 1
-    return pid
 
 
 @pytest.fixture
@@ -98,123 +84,6 @@ def failure(job, begun, what):
         job.wait(60)
     print(f"{what}: over after {time.monotonic() - begun:.2f} s")
     return caught.value
-
-
-def test_values_by_global_rank(ray_cluster):
-    def work():
-        return [int(os.environ[n]) for n in ("RANK", "LOCAL_RANK", "GROUP_RANK")]
-
-    begun = time.monotonic()
-    values = procession.run(work, engine=RayEngine(3, cpus=2), nnodes=3, nproc=2)
-    print(f"6 ranks, from nothing to their values: {time.monotonic() - begun:.2f} s")
-    assert values == [[r, r % 2, r // 2] for r in range(6)]
-    assert not agents()
-    assert not ray.is_initialized()
-
-
-def test_a_rank_that_exits(ray_cluster, ranks):
-    job, _ = ranks.start()
-    begun = time.monotonic()
-    write(ranks.path / "exit", "")
-    failed = failure(job, begun, "a rank exits 7")
-    assert (failed.cause.rank, failed.cause.exit.code, failed.exit_code) == (2, 7, 7)
-
-
-def test_a_rank_that_is_killed(ray_cluster, ranks):
-    job, pids = ranks.start()
-    begun = time.monotonic()
-    os.kill(pids[4], signal.SIGKILL)
-    failed = failure(job, begun, "a rank is killed")
-    assert (failed.cause.rank, failed.exit_code) == (4, 137)
-
-
-def test_an_agent_that_is_killed(ray_cluster, ranks):
-    job, pids = ranks.start()
-    begun = time.monotonic()
-    os.kill(agent_of(pids[2]), signal.SIGKILL)
-    until(lambda: not alive(pids[2]), "the end of its ranks")
-    print(f"its ranks gone after {time.monotonic() - begun:.2f} s")
-    failed = failure(job, begun, "an agent is killed")
-    assert failed.cause.outcome is Outcome.NODE_LOST
-    assert [f.rank for f in failed.failures] == [2, 3]
-
-
-def test_a_restart_in_place(ray_cluster, ranks):
-    job, pids = ranks.start(restart=Restart(node_losses=1))
-    begun = time.monotonic()
-    os.kill(agent_of(pids[2]), signal.SIGKILL)
-    assert job.wait(60).state is procession.Phase.SUCCEEDED
-    print(f"an agent is killed, and another attempt ended: {time.monotonic() - begun:.2f} s")
-
-
-def test_a_spare_node(ray_cluster, ranks):
-    """It is there already, so that nobody waits for Ray."""
-    engine = RayEngine(2, cpus=2, spares=1)
-    job, pids = ranks.start(engine=engine, nnodes=2, restart=Restart(node_losses=1))
-    begun = time.monotonic()
-    agent = agent_of(pids[2])
-    ray_cluster.kill_daemon(raylet_of(agent))
-    assert job.wait(60).state is procession.Phase.SUCCEEDED
-    print(
-        f"a daemon is killed, and the spare node's attempt ended: {time.monotonic() - begun:.2f} s"
-    )
-    ray_cluster.add_node()
-
-
-def raylet_of(agent):
-    environ = Path(f"/proc/{agent}/environ").read_text().split("\0")
-    return int(next(e for e in environ if e.startswith("RAY_RAYLET_PID=")).partition("=")[2])
-
-
-def test_a_node_whose_daemon_is_killed(ranks, monkeypatch, capfd):
-    """Its ranks end soon; the job goes on when Ray has found another node."""
-    cluster = RayCluster(4)
-    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    lost = []
-    try:
-        begun = 0.0
-
-        def on_failure(end):
-            lost.append((time.monotonic() - begun, end))
-
-        job, pids = ranks.start(restart=Restart(node_losses=1), on_failure=on_failure)
-        raylet = raylet_of(agent_of(pids[0]))
-        begun = time.monotonic()
-        cluster.kill_daemon(raylet)
-        until(lambda: not any(alive(p) for p in pids[:2]), "the end of its ranks")
-        gone = time.monotonic() - begun
-        job.wait(90)
-        ended = time.monotonic() - begun
-        ((told, end),) = lost
-        with capfd.disabled():
-            print(f"daemon killed: its ranks gone after {gone:.2f} s, all after {told:.2f} s")
-            print(f"another attempt, with a spare node: over after {ended:.2f} s")
-        assert end.failures[0].outcome is Outcome.NODE_LOST
-        assert "(raylet)" not in capfd.readouterr().out
-    finally:
-        cluster.close()
-
-
-def test_a_driver_that_is_killed(ray_cluster, ranks):
-    options = {n: v for n, v in ranks.options().items() if n != "stop"}
-    script = write(
-        ranks.path / "main.py",
-        f"""
-        import procession
-        from procession.engines.ray import RayEngine
-        if __name__ == "__main__":
-            procession.run(engine=RayEngine(3, cpus=2), **{options!r})
-        """,
-    )
-    with subprocess.Popen([sys.executable, str(script)]) as main:
-        try:
-            pids = ranks.wait()
-        finally:
-            main.kill()
-        begun = time.monotonic()
-    until(lambda: not any(map(alive, pids)), "the end of all ranks", 5)
-    until(lambda: not marked(ranks.mark) and not agents(), "the end of all", 5)
-    print(f"a driver is killed: nothing left after {time.monotonic() - begun:.2f} s")
 
 
 def command(*argv):

@@ -108,55 +108,6 @@ def test_an_agent_has_all_of_its_node(slurm, tmp_path):
     assert lines == ["0 4 0,1", "1 4 0,1"], done.stderr
 
 
-def test_the_death_of_one_agent_leaves_the_others(slurm, agents):
-    with (
-        allocated(slurm, "-N3", "--no-kill") as allocation,
-        started(allocation, agents) as (engine, ear),
-    ):
-        first = agents.all_up(3)
-        os.kill(first[1]["pid"], signal.SIGKILL)
-        until(lambda: 1 in ear.gone(), "the news")
-        assert ear.gone() == {1: f"the agent on {allocation.nodes[1]}: killed"}
-        os.remove(agents.path / f"1.{first[1]['pid']}")
-        engine.replace(1)
-        second = agents.all_up(3)
-        assert second[1]["pid"] != first[1]["pid"]
-        assert second[1]["env"]["SLURMD_NODENAME"] == allocation.nodes[1]
-        assert second[0]["pid"] == first[0]["pid"]
-        agents.end()
-        until(lambda: len(ear.gone()) == 3, "their ends")
-
-
-def test_a_single_agent_can_be_replaced(slurm, agents):
-    with (
-        allocated(slurm, "-N1", "--no-kill") as allocation,
-        started(allocation, agents) as (engine, ear),
-    ):
-        first = agents.all_up(1)[0]["pid"]
-        os.kill(first, signal.SIGKILL)
-        until(ear.gone, "the news")
-        os.remove(agents.path / f"0.{first}")
-        engine.replace(0)
-        assert agents.all_up(1)[0]["pid"] != first
-        assert not ear.over()
-
-
-def test_kill_ends_all_agents(slurm, agents):
-    with (
-        allocated(slurm, "-N3", "--no-kill") as allocation,
-        started(allocation, agents) as (engine, ear),
-    ):
-        first = agents.all_up(3)
-        os.kill(first[2]["pid"], signal.SIGKILL)
-        until(lambda: 2 in ear.gone(), "the news")
-        os.remove(agents.path / f"2.{first[2]['pid']}")
-        engine.replace(2)
-        pids = [told["pid"] for told in agents.all_up(3).values()]
-        engine.kill()
-        gone(pids)
-        until(lambda: len(ear.of(type(ear.events[-1]))) >= 3, "their ends")
-
-
 def test_the_end_of_the_job_is_told(slurm, agents):
     with (
         allocated(slurm, "-N2", "--no-kill") as allocation,

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from conftest import alive, marked, until
+from conftest import until
 from support import gone, write
 
 PROCESSION = (sys.executable, "-m", "procession")
@@ -71,16 +71,6 @@ class Run:
             self.process.wait()
 
 
-def driver_of(mark):
-    """Give the driver among the processes of a test."""
-    for pid in marked(mark):
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            words = f.read().split(b"\0")
-        if b"--engine" in words and b"procession" in words and words[0].endswith(b"python"):
-            return pid
-    return None
-
-
 @pytest.fixture
 def mark(monkeypatch):
     return f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
@@ -98,17 +88,6 @@ def test_ranks_are_numbered_over_nodes_and_have_devices(slurm, tmp_path):
         assert it.end() == 0, it.said()
         lines = sorted(line for line in it.said().splitlines() if line[0].isdigit())
     assert lines == ["0 4 0 0 0 1", "1 4 0 0 1 1", "2 4 0 1 0 1", "3 4 0 1 1 1"]
-
-
-def test_a_failure_on_one_node_ends_all(slurm, tmp_path):
-    code = WAITS + "if rank == '3': raise ValueError('bad batch')\ntime.sleep(60)\n"
-    with Run(slurm, tmp_path, ("-N3",), "-n", 2, code=code) as it:
-        pids = [pid for _, pid in it.up(6).values()]
-        it.finish()
-        assert it.end() == 1
-        assert "ValueError: bad batch" in it.said()
-        gone(pids)
-    assert not slurm.processes()
 
 
 def test_a_cancelled_job_lets_ranks_end_in_order(slurm, tmp_path):
@@ -130,28 +109,6 @@ def test_the_end_of_the_allocation_ends_the_job(slurm, tmp_path):
         gone(pids)
 
 
-def test_a_killed_driver_leaves_nothing(slurm, tmp_path, mark):
-    with Run(slurm, tmp_path, ("-N2",), "-n", 2, "--lease", 1) as it:
-        pids = [pid for _, pid in it.up(4).values()]
-        os.kill(driver_of(mark), signal.SIGKILL)
-        it.end()
-        gone(pids)
-    until(lambda: not slurm.processes(), "the end of all agents")
-
-
-def test_a_killed_agent_is_replaced(slurm, tmp_path):
-    words = ("-n", 2, "--nnodes", 2, "--max-node-losses", 1)
-    with Run(slurm, tmp_path, ("-N2",), *words) as it:
-        first = it.up(4)
-        _, pid = first[2]
-        os.kill(agent_above(pid), signal.SIGKILL)
-        second = it.up(4, attempt=1)
-        assert {n for n, _ in second.values()} == {n for n, _ in first.values()}
-        gone(p for _, p in first.values())
-        it.finish()
-        assert it.end() == 0, it.said()
-
-
 def agent_above(pid):
     """Give the agent whose rank this process is."""
     while True:
@@ -161,40 +118,6 @@ def agent_above(pid):
         with open(f"/proc/{pid}/stat", "rb") as f:
             pid = int(f.read().rpartition(b")")[2].split()[1])
         assert pid > 1
-
-
-def test_a_node_that_is_cut_off_is_replaced_by_a_spare_one(networked, tmp_path):
-    words = ("-n", 2, "--nnodes", 2, "--max-node-losses", 1, "--lease", 2)
-    with Run(networked, tmp_path, ("-N3",), *words) as it:
-        first = it.up(4)
-        used = {node for node, _ in first.values()}
-        away = first[2][0]  # any of them may be the spare one
-        lost = [pid for node, pid in first.values() if node == away]
-        networked.cut(away)
-        try:
-            second = it.up(4, attempt=1)
-            now = {node for node, _ in second.values()}
-            assert len(used) == len(now) == 2
-            assert away not in now
-            gone(lost)  # they ended by themselves
-            it.finish()
-            assert it.end() == 0, it.said()
-        finally:
-            networked.mend(away)
-            networked.wait_idle(away, patience=40)
-
-
-def test_the_loss_of_slurms_daemon_is_no_loss_of_the_node(slurm, tmp_path):
-    with Run(slurm, tmp_path, ("-N2", "-w", "n3,n4"), "-n", 1) as it:
-        pids = [pid for _, pid in it.up(2).values()]
-        slurm.kill_node("n4")
-        try:
-            until(lambda: "Node failure on n4" in it.said(), "the news", 30)
-            assert all(map(alive, pids))
-            it.finish()
-            assert it.end() == 0, it.said()
-        finally:
-            slurm.start_node("n4")
 
 
 def test_under_srun_the_tasks_are_one_job(slurm, tmp_path):

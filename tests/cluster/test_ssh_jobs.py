@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -68,23 +67,6 @@ def test_the_first_failure_ends_all_hosts_and_is_named(ssh, tmp_path):
     assert time.monotonic() - began < 30  # of the 60 that the others would have slept
 
 
-def test_values_of_a_function(ssh, tmp_path):
-    write(
-        tmp_path / "values.py",
-        f"""
-        import os, socket
-        import procession
-        from procession.engines.ssh import SshEngine
-
-        engine = SshEngine(["n1", "n2"], options=["-F", {ssh.config!r}])
-        print(procession.run(lambda: (int(os.environ["RANK"]), socket.gethostname()),
-                             engine=engine, nproc=2))
-        """,
-    )
-    done = ssh.run(sys.executable, "values.py", cwd=tmp_path)
-    assert done.stdout.strip() == "[(0, 'n1'), (1, 'n1'), (2, 'n2'), (3, 'n2')]"
-
-
 @pytest.fixture
 def sleepers(tmp_path):
     """Ranks that write their pid, and a daemon's, and sleep."""
@@ -110,14 +92,6 @@ def started(ssh, tmp_path, ranks, *words, **options):
     files = [tmp_path / f"pid_{rank}" for rank in range(ranks)]
     until(lambda: all(f.exists() for f in files), "all ranks", 30)
     return job, [int(p) for f in files for p in f.read_text().split()]
-
-
-@pytest.mark.usefixtures("sleepers")
-def test_nothing_is_left_when_the_driver_is_killed(ssh, tmp_path):
-    job, pids = started(ssh, tmp_path, 6, "-n", "2")
-    job.kill()
-    job.communicate()
-    until(lambda: not any(map(alive, pids)), "the end of all ranks and daemons")
 
 
 @pytest.mark.usefixtures("sleepers")
@@ -155,37 +129,6 @@ def test_a_host_that_is_cut_off_ends_its_ranks_by_itself(ssh, tmp_path):
         until(lambda: not any(map(alive, pids)), "the end of all ranks and daemons", 20)
     finally:
         ssh.mend("n2")
-
-
-def test_a_lost_host_is_replaced_by_a_spare_one(ssh, tmp_path):
-    write(
-        tmp_path / "again.py",
-        """
-        import os, socket, time
-        attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
-        rank = os.environ["RANK"]
-        with open(f"at_{attempt}_{rank}.tmp", "w") as f:
-            f.write(socket.gethostname())
-        os.rename(f.name, f"at_{attempt}_{rank}")
-        time.sleep(600 if attempt == "0" else 0)
-        """,
-    )
-    words = ssh.words("-n", "1", "--spare-nodes", "1", "--max-node-losses", "1", "--lease", "2",
-                      "again.py")  # fmt: skip
-    job = ssh.popen(*words, cwd=tmp_path, text=True, stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    first = [tmp_path / f"at_0_{rank}" for rank in range(2)]
-    until(lambda: all(f.exists() for f in first), "the first attempt", 30)
-    lost = (tmp_path / "at_0_1").read_text()
-    ssh.cut(lost)
-    try:
-        _, said = job.communicate(timeout=90)
-        assert job.returncode == 0, said
-        hosts = {(tmp_path / f"at_1_{rank}").read_text() for rank in range(2)}
-        assert lost not in hosts
-        assert len(hosts) == 2
-    finally:
-        ssh.mend(lost)
 
 
 @pytest.mark.parametrize(

@@ -89,13 +89,6 @@ def test_a_stop_from_another_terminal_ends_all_of_it(tmp_path):
         gone(pids)
 
 
-def test_a_kill_from_another_terminal_ends_all_of_it(tmp_path):
-    with held(tmp_path) as (job, pids):
-        assert command("stop", job.run_id, "--kill").returncode == 0
-        assert job.wait(30).state is Phase.STOPPED
-        gone(pids)
-
-
 def test_its_stacks_are_those_of_all_ranks(tmp_path):
     with held(tmp_path) as (job, _):
         assert [r["rank"] for r in job.stacks()] == [0, 1, 2, 3]
@@ -103,14 +96,6 @@ def test_its_stacks_are_those_of_all_ranks(tmp_path):
         assert said.returncode == 0
         assert "4 ranks [0-3]" in said.stdout
         assert "hold (jobwork.py" in said.stdout
-
-
-def test_a_signal_to_one_rank(tmp_path):
-    with held(tmp_path) as (job, pids), connected() as connection:
-        assert connection.ask("signal", rank=3, signal=int(signal.SIGKILL)) == "sent"
-        until(lambda: job.state.final, "the end")
-        assert [f.rank for f in job.end.failures] == [3]
-        gone(pids)
 
 
 def test_its_output_comes_over_its_socket():
@@ -143,22 +128,6 @@ def test_attach_shows_it_to_its_end(tmp_path):
             _, err = attached.communicate(timeout=30)
         assert attached.returncode == 137
         assert b"rank 1 of 4" in err
-
-
-def test_without_control_nothing_of_it_can_be_steered(tmp_path):
-    with held(tmp_path, control=None) as (job, _):
-        assert sockets() == []
-        assert command("stop", job.run_id).returncode == 2
-
-
-def test_two_jobs_have_two_names():
-    def work():
-        return os.environ["TORCHELASTIC_RUN_ID"], os.environ["PROCESSION_RUN"]
-
-    found = [set(procession.run(work, engine=LocalEngine(2), nproc=1)) for _ in range(2)]
-    assert len(found[0]) == len(found[1]) == 1  # the same in all of a job
-    (one,), (other,) = found
-    assert one[0] == one[1] != other[0] == other[1]
 
 
 def test_a_run_directory_and_its_parts_are_one_run(tmp_path):
@@ -210,15 +179,6 @@ def test_logs_of_the_directory_of_a_job(tmp_path):
     )
     assert said.stdout == "".join(f"[{r // 2}:{r}] out {r}\n" for r in range(4))
     assert command("logs", str(folder), "--rank", "3", "--stdout").stdout == "out 3\n"
-
-
-def test_logs_of_a_job_that_was_asked_for_none(tmp_path):
-    logs = Logs(dir=str(tmp_path / "runs"))
-    procession.run(["true"], engine=LocalEngine(2), nproc=1, logs=logs)
-    (folder,) = (tmp_path / "runs").iterdir()
-    said = command("logs", str(folder))
-    assert said.returncode == 1
-    assert "has no files of its output: none were asked for" in said.stderr
 
 
 def test_its_ranks_are_not_listed_again_where_its_socket_is_not_found(tmp_path):

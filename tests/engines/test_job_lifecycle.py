@@ -1,7 +1,6 @@
 """A job over nodes, without sockets, clocks or engines: rules, and a walk over all states."""
 
 import copy
-import types
 
 import pytest
 
@@ -25,14 +24,11 @@ from seams.jobs import (
     Meet,
     Met,
     Replace,
-    Share,
     Slot,
     SlotEvent,
     Stop,
     StopWanted,
-    divide,
 )
-from seams.values import make_spec
 
 
 def told(kind, slot, **more):
@@ -75,17 +71,6 @@ def test_the_first_failure_stops_all_others_and_is_decided_upon_when_all_have_en
     assert life.handle(Decided(0, again=False)) == [End(JobPhase.FAILED)]
 
 
-def test_the_next_attempt_keeps_its_nodes():
-    life = running(2, 3)
-    life.handle(told("FAILED", 0))
-    for slot in (0, 1):
-        life.handle(told("ENDED", slot))
-    assert life.handle(Decided(0, again=True)) == [Arm(Deadline(DeadlineKind.BACKOFF, 0))]
-    actions = life.handle(Deadline(DeadlineKind.BACKOFF, 0))
-    assert actions == [Arm(Deadline(DeadlineKind.GATHER, 1)), Meet(0)]
-    assert life.handle(Met(1)) == [Launch(1, (0, 1))]
-
-
 def test_a_spare_slot_takes_the_place_of_a_lost_one():
     life = running(2, 3)
     assert life.handle(told("GONE", 0))[0] == Stop((1,), failed=True)
@@ -108,15 +93,6 @@ def test_without_a_spare_one_the_engine_is_asked_once():
     assert life.handle(told("JOINED", 1)) == [Meet(0)]
     assert again.handle(told("GONE", 1)) == [End(JobPhase.FAILED)]
     assert again.missing
-
-
-def test_a_slot_that_goes_before_the_start():
-    life = JobLife.of(2, 3)
-    life.begin()
-    assert life.handle(told("GONE", 0)) == []
-    life.handle(told("JOINED", 1))
-    assert life.handle(told("JOINED", 2)) == [Meet(1)]
-    assert life.handle(told("GONE", 1)) == [End(JobPhase.FAILED)]  # too few are left
 
 
 def test_an_agent_that_goes_before_the_start_is_replaced_where_losses_are_allowed():
@@ -164,18 +140,6 @@ def test_a_node_that_comes_to_an_elastic_job_starts_it_again():
     assert (life.regrouped, life.nodes, life.failed) == (1, 2, ())
 
 
-def test_the_end_of_an_attempt_says_how_many_before_were_no_restarts():
-    life = elastic(1, 3, 1)
-    life.handle(told("JOINED", 1))
-    work = divide(Share(make_spec(["true"], nproc=1)), 2)
-    state = JobState(work, life, None, "rendezvous", "J", "", print)
-    life.handle(told("ENDED", 0, ok=False))
-    assert (life.regrouped, state.end_of_attempt().regrouped) == (1, 0)
-    life.handle(Deadline(DeadlineKind.BACKOFF, 0))
-    end = state.end_of_attempt()
-    assert (end.attempt, end.regrouped) == (1, 1)
-
-
 def test_a_job_that_has_ended_takes_nobody_in():
     life = elastic(1, 3, 1)
     events = AgentEvents(JobState(None, life, None, "", "J", "", print), None, None, None)
@@ -185,61 +149,12 @@ def test_a_job_that_has_ended_takes_nobody_in():
     assert not events.expects(1)
 
 
-@pytest.mark.parametrize("how", ["refused", "waits, and leaves again"])
-def test_who_is_not_taken_uses_up_no_place(how):
-    """However often such a launcher comes again."""
-    life = elastic(1, 2, 2)
-    events = AgentEvents(
-        JobState(None, life, None, "", "J", "", lambda _: None), life.handle, None, None
-    )
-    events.reception = types.SimpleNamespace(sealed="")
-    for _ in range(3):
-        slot = events.seat()
-        assert slot == 2
-        assert events.expects(slot)
-        if how == "refused":
-            events.refused(types.SimpleNamespace(slot=slot), "it has another version")
-        else:
-            assert life.handle(told("JOINED", slot)) == []
-            assert events.seat() == -1
-            assert life.handle(told("GONE", slot)) == []
-    assert life.phase is JobPhase.RUNNING
-
-
-def test_who_is_refused_where_no_other_one_comes_leaves_its_place_empty():
-    """A job that cannot begin without it ends at once."""
-    life = JobLife.of(2, 3, replaces=False, least=2, open=True, sealed=True)
-    work = divide(Share(make_spec(["true"], nproc=1)), 2)
-    state = JobState(work, life, None, "", "J", "", lambda _: None)
-    events = AgentEvents(state, life.handle, None, None)
-    state.reception = events.reception = types.SimpleNamespace(sealed="none comes", gather=9.0)
-    life.handle(told("JOINED", 0))
-    for phase in (JobPhase.GATHERING, JobPhase.FAILED):
-        events.refused(types.SimpleNamespace(slot=events.seat()), "it has another version")
-        assert life.phase is phase
-    assert state._missing() == "1 of 2 machines came: it has another version"
-
-
 def test_a_node_that_is_lost_by_an_elastic_job_is_no_failure_and_ranks_are_dense_again():
     life = elastic(1, 3, 3)
     assert life.handle(told("GONE", 1))[0] == Stop((0, 2), failed=True)
     assert life.handle(told("FAILED", 0)) == []  # it has lost its peer
     assert next_attempt(life)[-1] == Launch(1, (2, 0))
     assert [life.node_of(slot) for slot in (2, 0, 1)] == [0, 1, None]
-
-
-def test_a_place_for_which_nobody_comes_stays_empty():
-    """A spare node takes it; without one the job ends at once, and waits for nobody."""
-    life = elastic(2, 2, 2, sealed=True)
-    assert life.handle(told("JOINED", 2)) == []
-    life.handle(told("GONE", 1))
-    life.handle(told("ENDED", 0))
-    life.handle(Decided(0, again=True))
-    again = copied(life)
-    assert life.handle(Deadline(DeadlineKind.BACKOFF, 0))[-1] == Meet(2)
-    again.handle(told("GONE", 2))
-    assert again.handle(Deadline(DeadlineKind.BACKOFF, 0)) == [End(JobPhase.FAILED)]
-    assert again.missing
 
 
 def test_the_host_ends_a_job_that_others_may_go_on_with():
@@ -258,20 +173,6 @@ def test_the_host_ends_a_job_that_others_may_go_on_with():
     again.handle(told("READY", 1))
     again.handle(told("GONE", 1))
     assert next_attempt(again)[-1] == Launch(2, (0,))
-
-
-def test_ranks_are_ended_at_once_where_others_may_go_on():
-    life = elastic(1, 3, 3, elects=True)
-    assert life.handle(told("GONE", 1))[0] == Stop((0, 2), failed=True)
-    again = copied(life)
-    assert life.handle(told("GONE", 2)) == [Stop((0,), failed=True)]
-    assert life.isolated
-    assert life.handle(told("ENDED", 0)) == [Decide(0)]
-    assert life.handle(Decided(0, again=True)) == [End(JobPhase.FAILED)]
-    again.handle(told("ENDED", 2))
-    assert again.handle(told("GONE", 2)) == [Stop((0,), failed=True)]
-    assert again.handle(told("ENDED", 0))[-1] == End(JobPhase.FAILED)
-    assert again.missing
 
 
 def test_nodes_that_leave_have_agreed():
@@ -318,13 +219,6 @@ def test_a_node_leaves_an_elastic_job_if_the_others_are_enough():
     assert life.handle(Leaves(1)) == []
 
 
-def test_a_node_that_comes_too_late_waits_for_a_place():
-    life = elastic(1, 2, 2)
-    assert life.handle(told("JOINED", 2)) == []
-    life.handle(told("GONE", 1))
-    assert next_attempt(life)[-1] == Launch(1, (2, 0))
-
-
 def test_stops():
     life = running()
     assert life.handle(StopWanted()) == [Stop((0, 1)), Arm(Deadline(DeadlineKind.STOP, 0))]
@@ -336,29 +230,6 @@ def test_stops():
     assert life.handle(Deadline(DeadlineKind.KILL, 0)) == [Drop((0,))]
     assert life.handle(told("GONE", 0))[-1] == End(JobPhase.STOPPED)
     assert life.failed == ()
-
-
-def test_a_stop_while_agents_are_awaited():
-    life = JobLife.of(2, 2)
-    assert life.handle(StopWanted()) == [End(JobPhase.STOPPED)]
-
-
-def test_a_stop_in_a_failing_attempt_takes_its_restart_away():
-    life = running()
-    life.handle(told("FAILED", 0))
-    life.handle(StopWanted())
-    life.handle(told("ENDED", 0, ok=False))
-    assert life.handle(told("ENDED", 1)) == [Decide(0)]
-    assert life.handle(Decided(0, again=True)) == [End(JobPhase.FAILED)]
-
-
-def test_a_stop_waits_for_nobody_who_decides():
-    life = running()
-    life.handle(told("FAILED", 0))
-    life.handle(told("ENDED", 0, ok=False))
-    assert life.handle(told("ENDED", 1)) == [Decide(0)]
-    assert life.handle(StopWanted()) == [End(JobPhase.FAILED)]
-    assert life.handle(Decided(0, again=True)) == []
 
 
 def test_old_deadlines_and_answers_do_nothing():

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -35,13 +34,12 @@ from procession import (
     Logs,
     Outcome,
     Phase,
-    ProcessionError,
     Restart,
     SpecError,
     StartFailed,
     Std,
 )
-from seams.jobs import AgentCommand, EngineGone, Invitation, make_job
+from seams.jobs import EngineGone, make_job
 from seams.wire import Message
 from support import OBEDIENT, QUICK, START_PATIENCE, alive, gone, until, write
 
@@ -264,22 +262,6 @@ def test_ranks_have_their_whole_grace_when_sigterm_ends_a_driver_in_python(tmp_p
     gone(pids)
 
 
-def test_a_handler_for_sigterm_is_left_alone(tmp_path):
-    seen = []
-    before = signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
-    try:
-        job, _ = start(hold, LocalEngine(1), args=(str(tmp_path),))
-        with job:
-            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
-            with pytest.raises(TimeoutError):
-                job.wait(0.5)
-            until(lambda: seen, "the signal")
-            assert seen == [1]
-            assert job.state is Phase.RUNNING
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def test_restarts(tmp_path):
     def work(folder):
         attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
@@ -351,46 +333,6 @@ def test_a_lost_node_is_replaced(tmp_path, slots):
     assert (engine.processes[slot] is first) == (slots == 3)
 
 
-def test_losses_of_nodes_do_not_count_as_restarts(tmp_path):
-    job, engine = start(in_attempt, args=(str(tmp_path), 0), restart=Restart(max=5))
-    all_hold(tmp_path, 6)
-    engine.processes[2].kill()
-    with pytest.raises(GroupFailed) as caught:
-        job.wait(30)
-    assert caught.value.end.attempt == 0
-
-
-def test_nodes_that_are_lost_in_one_attempt_count_once(tmp_path):
-    job, engine = start(in_attempt, args=(str(tmp_path), 0), restart=Restart(node_losses=1))
-    all_hold(tmp_path, 6)
-    for slot in (0, 2):
-        engine.processes[slot].kill()
-    assert len(job.wait(30).values) == 6
-
-
-def test_a_driver_that_was_stopped_is_named_as_a_cause(tmp_path):
-    job, _ = start(hold, LocalEngine(2), args=(str(tmp_path),), lease=1)
-    pids = all_hold(tmp_path, 4)
-    job._driver._loop.request(lambda: gone(pids))  # agents end their ranks, as it says nothing
-    with pytest.raises(GroupFailed, match="this process itself was stopped, or got no processor"):
-        job.wait(30)
-
-
-def test_no_node_in_place_of_a_lost_one(tmp_path):
-    job, engine = start(
-        in_attempt,
-        LocalEngine(2, refuse={1}),
-        args=(str(tmp_path), 0),
-        restart=Restart(node_losses=3),
-    )
-    all_hold(tmp_path, 4)
-    engine.processes[1].kill()
-    with pytest.raises(GroupFailed) as caught:
-        job.wait(30)
-    assert caught.value.cause.outcome is Outcome.NODE_LOST
-    assert "there is no node in place of 1" in str(caught.value)
-
-
 def test_a_stop(tmp_path):
     job, _ = start(hold, args=(str(tmp_path),))
     pids = all_hold(tmp_path, 6)
@@ -400,19 +342,6 @@ def test_a_stop(tmp_path):
     assert job.state is Phase.STOPPED
     assert not any(map(alive, pids))
     assert job.wait().values == [None] * 6
-
-
-def test_a_kill_of_ranks_that_do_not_obey(tmp_path):
-    def stubborn(folder):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        hold(folder)
-
-    job, _ = start(stubborn, args=(str(tmp_path),), stop=procession.Stop(grace=600))
-    pids = all_hold(tmp_path, 6)
-    job.stop(wait=False)
-    job.kill()
-    assert job.state is Phase.STOPPED
-    gone(pids)
 
 
 def test_a_timeout(tmp_path):
@@ -486,17 +415,6 @@ def test_strangers_at_the_door(tmp_path):
     job.stop()
 
 
-def test_an_agent_that_is_signalled_tells_the_driver(tmp_path):
-    job, engine = start(hold, args=(str(tmp_path),))
-    all_hold(tmp_path, 6)
-    heard = []
-    job.on_signal(lambda number, agent, again: heard.append((number, agent, again)))
-    engine.processes[1].send_signal(signal.SIGUSR1)
-    until(lambda: heard == [(signal.SIGUSR1, f"the agent on {os.uname().nodename}", False)])
-    assert job.state is Phase.RUNNING
-    job.stop()
-
-
 @pytest.mark.parametrize("code", [0, 7])
 def test_agents_that_go_by_themselves_are_not_killed(code):
     """slurmstepd may hang for ever when it is told to kill what is just ending."""
@@ -547,12 +465,6 @@ def test_whose_files_are_on_other_disks_is_said(capfd):
     shutil.rmtree(place)
 
 
-def test_nothing_is_said_of_a_directory_that_all_share(capfd, tmp_path):
-    for logs in (Logs(dir=tmp_path, redirect=Std.ALL), Logs()):
-        start(["true"], LocalEngine(2), logs=logs)[0].wait()
-    assert "logs in" not in capfd.readouterr().err
-
-
 @pytest.mark.parametrize("engine", [LocalEngine(1), None], ids=["job", "group"])
 def test_files_are_named_by_what_slurm_calls_the_job(tmp_path, monkeypatch, engine):
     monkeypatch.setenv("SLURM_JOB_ID", "12")
@@ -564,16 +476,6 @@ def test_files_are_named_by_what_slurm_calls_the_job(tmp_path, monkeypatch, engi
         "train_slurm11_3",
         "train_slurm12",
     ]
-
-
-def test_files_of_a_job_say_how_slurm_calls_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("SLURM_JOB_ID", "12")
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
-    procession.run(["true"], engine=LocalEngine(1), nproc=1, logs=Logs(dir=tmp_path))
-    for name in ("run.json", "result.json"):
-        (file,) = tmp_path.glob(f"*/{name}")
-        told = json.loads(file.read_text())
-        assert (told["slurm_job"], told["slurm_array_task"]) == ("12", "3")
 
 
 def test_the_key_is_no_rank_s_business(tmp_path):
@@ -599,15 +501,6 @@ def test_what_is_refused_before_anything_starts(options, words):
     with pytest.raises(SpecError, match=words):
         start(place, engine, **options)
     assert not engine.processes
-
-
-def test_a_run_takes_what_concerns_links():
-    links = {"lease": 7.0, "link_encryption": "auto"}
-    assert len(procession.run(place, engine=LocalEngine(2), **links)) == 2
-    with pytest.raises(SpecError, match="lease must be seconds, 1 or more, not 0"):
-        procession.run(place, engine=LocalEngine(2), lease=0)
-    with pytest.raises(SpecError, match="lease and link_encryption need an engine"):
-        procession.run(place, **links)
 
 
 def test_nodes_without_an_engine():
@@ -642,12 +535,6 @@ def test_a_hang_is_blamed_on_the_odd_one_of_all_nodes(tmp_path):
     assert "no beat for" in failed.cause.message
     assert "sleep_alone" in failed.cause.message
     assert any("[0-1,3-5]" in line for line in failed.end.stacks), failed.end.stacks
-
-
-def test_output_of_one_node_is_a_sign_of_life_of_all(tmp_path):
-    hang = procession.Hang(silence=4.0)  # the other node is silent for 6.5
-    job, _ = start(talk, LocalEngine(2), args=(str(tmp_path), 26), hang=hang, lease=1.0)
-    assert job.wait(40).values == ["done"] * 4
 
 
 def test_a_job_in_which_nobody_says_anything(tmp_path):
@@ -722,58 +609,12 @@ def test_a_kill_does_not_wait_for_a_console_that_does_not_read(tmp_path):
     assert done.stderr.splitlines()[-1] == "STOPPED 0 True"
 
 
-def test_a_driver_that_fails_gives_its_engine_back(tmp_path):
-    def leave():
-        raise SystemExit(3)
-
-    class Closed(LocalEngine):
-        closed = False
-
-        def close(self):
-            super().close()
-            self.closed = True
-
-    engine = Closed(2)
-    job, _ = start(hold, engine, args=(str(tmp_path),))
-    job._driver._loop.request(leave)
-    with pytest.raises(ProcessionError, match="the driver of hold failed"):
-        job.wait(30)
-    assert engine.closed
-    assert all(p.poll() is not None for p in engine.processes.values())
-
-
 def test_the_run_directory_holds_no_secrets_of_a_command_line(tmp_path):
     program = [sys.executable, "-c", "pass", "--api-key", "hush-hush"]
     procession.run(program, engine=LocalEngine(1), nproc=1, logs=Logs(dir=tmp_path))
     texts = [p.read_text() for p in tmp_path.rglob("*") if p.is_file()]
     assert any("--api-key" in text for text in texts)
     assert not any("hush-hush" in text for text in texts)
-
-
-def test_who_holds_connections_keeps_no_agent_out():
-    strangers = []
-
-    class Besieged(LocalEngine):
-        def start(self, agent, tell):
-            (_, port), *_ = json.loads(agent.env["PROCESSION_AGENT"])["at"]
-            strangers.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(200))
-            super().start(agent, tell)
-
-    began = time.monotonic()
-    try:
-        assert procession.run(place, engine=Besieged(1), nproc=1) == [(0, 0, 0, 1, 1, 1)]
-    finally:
-        for sock in strangers:
-            sock.close()
-    assert time.monotonic() - began < 8
-
-
-def test_no_key_is_shown_by_what_holds_it():
-    invitation = Invitation((("here", 1),), b"secret-key" * 3, 5.0, slot=0)
-    command = AgentCommand(("python",), invitation.variables())
-    for shown in (repr(invitation), repr(command), str(command)):
-        assert "secret" not in shown
-        assert invitation.key.hex() not in shown
 
 
 def test_a_run_directory_on_a_full_disk_is_told(tmp_path):

@@ -1,20 +1,17 @@
 """Ranks that start again one by one on several nodes: the driver decides about each restart."""
 
-import json
 import os
 import sys
 import threading
 import time
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import procession
 from engines.jobwork import fail_and_hold, fail_often, lives, note_life
 from engines.localengine import LocalEngine
-from eventkinds import schema
-from procession import GroupFailed, Logs, Outcome, Phase, Restart, Std
+from procession import GroupFailed, Outcome, Phase, Restart
 from seams.rules import codes_of
 from support import QUICK, START_PATIENCE, gone, until
 
@@ -51,34 +48,6 @@ def test_restarts_count_for_the_whole_job(tmp_path):
     assert len(notes) == 3
     for note in notes:
         assert note.startswith(("rank 0 of 4 ", "rank 3 of 4 "))
-
-
-def test_what_is_enough_for_the_whole_job_is_enough(tmp_path, capfd):
-    logs = tmp_path / "logs"
-    job = start(
-        fail_often,
-        tmp_path,
-        1,
-        0,
-        0,
-        1,
-        restart=Restart(max=2, scope="rank"),
-        logs=Logs(logs, redirect=Std.ALL),
-    )
-    assert job.wait(40).values == ["1", "0", "0", "1"]
-    (run,) = logs.iterdir()
-    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    for event in events:
-        jsonschema.validate(event, schema())
-    found = [e for e in events if e["kind"] == "restarting"]
-    assert sorted(e["rank"] for e in found) == [0, 3]
-    shown = capfd.readouterr().err.splitlines()
-    for number, event in enumerate(found, 1):
-        said = event["detail"]
-        assert said.startswith(f"rank {event['rank']} of 4 ")
-        assert said.endswith(f"; it starts again (restart {number} of 2)")
-        assert f"procession: {said} [P102]" in shown
-    assert [e["restarts"] for e in events if e["kind"] == "starting"] == [2]
 
 
 def test_who_is_asked_about_failures_hears_of_each_rank_here_and_once(tmp_path):
@@ -156,42 +125,6 @@ def test_a_stop_while_it_is_being_decided(tmp_path):
         job.wait(40)
     assert caught.value.cause.rank == 3
     assert len(lives(tmp_path)) == 4
-
-
-def test_a_stop_while_it_is_being_decided_about_an_attempt(tmp_path):
-    job, go_on = waiting(
-        lambda call: start(fail_and_hold, tmp_path, restart=Restart(max=9), on_failure=call),
-        tmp_path,
-    )
-    try:
-        job.stop(wait=False)
-        until(lambda: job._driver.life.phase.final)
-    finally:
-        go_on.set()
-    with pytest.raises(GroupFailed):
-        job.wait(40)
-    assert len(lives(tmp_path)) == 4
-
-
-def test_the_driver_is_lost_while_it_is_being_decided(tmp_path):
-    restart = Restart(max=9, scope="rank")
-    engine = LocalEngine(2, tells=False)
-    job, go_on = waiting(
-        lambda call: start(
-            fail_and_hold, tmp_path, engine=engine, restart=restart, on_failure=call
-        ),
-        tmp_path,
-    )
-    try:
-        agents = list(job._driver._roster.agents.values())
-        job._driver._loop.request(lambda: [agent.link.close() for agent in agents])
-        gone(pids(tmp_path))  # nobody waits for the answer
-        for process in engine.processes.values():
-            process.wait(20)
-        assert len(lives(tmp_path)) == 4
-    finally:
-        go_on.set()
-        job.kill()
 
 
 def test_a_lost_node_is_replaced_where_ranks_start_again_one_by_one(tmp_path):
