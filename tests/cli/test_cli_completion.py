@@ -85,16 +85,6 @@ def test_the_program_and_its_arguments(offered):
     assert offered("run", "--", "x", "lo") == ["logs"]
 
 
-def test_words_of_torchrun(offered):
-    known = {name for option in parsers()["torchrun"].shown for name in option.names}
-    assert set(offered(TORCHRUN, "-")) == known
-    assert {"--print-completion", "--help"} < known
-    assert "--devices" not in known
-    assert offered(TORCHRUN, "--tee", "3", "--rdzv-backend", "") == ["static", "c10d"]
-    assert offered(TORCHRUN, "--tee", "3", "tr") == ["train.py"]
-    assert offered(TORCHRUN, "--tee", "3", "train.py", "--lo") == []
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 @pytest.mark.parametrize("option", ["--print-completion", "--print_completion"])
 def test_torchruns_way_to_ask(shell, option):
@@ -114,24 +104,3 @@ def test_the_shell_can_read_it(shell, tmp_path):
         pytest.skip(f"there is no {shell} here to read its script")
     (tmp_path / "script").write_text(text)
     subprocess.run([shell, "-n", tmp_path / "script"], timeout=20, check=True)
-
-
-@pytest.mark.parametrize("words", [[], ["csh"], ["bash", "zsh"]])
-def test_which_shell(words):
-    done = command("completion", *words)
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert "say for which shell: bash, zsh, fish, tcsh" in done.stderr
-
-
-def test_fish_offers(tmp_path):
-    if shutil.which("fish") is None:
-        pytest.skip("there is no fish here")
-    (tmp_path / "script").write_text(script("fish"))
-    ask = f"source {tmp_path / 'script'}; complete -C 'procession run --log-'; complete -C 'procession run --rdzv-backend '"  # noqa: E501
-    done = subprocess.run(
-        ["fish", "--no-config", "-c", ask],
-        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, timeout=20, check=True,
-    )  # fmt: skip
-    names = [line.split("\t")[0] for line in done.stdout.splitlines()]
-    assert names == ["--log-dir", "--log-line-prefix-template", "c10d", "static"]

@@ -3,12 +3,11 @@
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 
 import pytest
-from commandline import PROCESSION, Watched, good, only, run
+from commandline import PROCESSION, good, only, run
 
 from support import write
 
@@ -17,12 +16,6 @@ HELLO = """
     print("hello from", os.environ["RANK"])
     print("problem of", os.environ["RANK"], file=sys.stderr)
 """
-SPEAKERS = {
-    "script": lambda path: [path],
-    "module": lambda path: ["-m", path.stem],
-    "spawn": lambda path: ["--start-method", "spawn", path],
-    "program": lambda path: ["--no-python", "python3", path],
-}
 
 
 @pytest.fixture
@@ -35,11 +28,6 @@ def test_each_line_of_several_ranks_has_its_rank_in_front(hello):
     assert sorted(done.stdout.splitlines()) == [f"[{r}] hello from {r}" for r in range(3)]
     assert sorted(done.stderr.splitlines()) == [f"[{r}] problem of {r}" for r in range(3)]
     assert done.returncode == 0
-
-
-def test_one_rank_passes_through(hello):
-    done = run(hello)
-    assert (done.stdout, done.stderr) == ("hello from 0\n", "problem of 0\n")
 
 
 @pytest.mark.parametrize("tee", [[], ["-t", "3"]], ids=["pipe", "tee"])
@@ -118,107 +106,6 @@ def _clean(tee):
     return len(made) == bool(tee)
 
 
-@pytest.mark.parametrize("nproc", [2])
-@pytest.mark.parametrize("tee", [[], ["-t", "3"]], ids=["pipe", "tee"])
-def test_progress_bar_shows_its_latest_state(tmp_path, nproc, tee):
-    script = write(
-        tmp_path / "bar.py",
-        """
-        import os, pathlib, sys, time
-        rank = os.environ["RANK"]
-        go_on = pathlib.Path(sys.argv[1])
-        for done in range(51):
-            sys.stderr.write(f"\\r{done:3}%|{'#' * done}| of {rank}")
-        while not go_on.exists():
-            time.sleep(0.002)
-        for done in range(51, 101):
-            sys.stderr.write(f"\\r{done:3}%|{'#' * done}| of {rank}")
-        sys.stderr.write("\\n")
-        sys.stderr.write("after\\n")
-        """,
-    )
-    go_on = tmp_path / "go on"
-    logs = ["--log-dir", tmp_path / "logs"] if tee else []
-    with Watched("run", "-n", nproc, *logs, *tee, script, go_on) as watched:
-        watched.shows(b"[0]  50%|" + b"#" * 50 + b"| of 0", b"[1]  50%|")
-        go_on.touch()
-        assert watched.end() == 0
-    lines = [ln for ln in watched.err.decode().splitlines() if not ln.startswith("procession:")]
-    assert b"\r" not in watched.err
-    for rank in range(nproc):
-        own = [line[4:] for line in lines if line.startswith(f"[{rank}] ")]
-        assert own[-2:] == [f"100%|{'#' * 100}| of {rank}", "after"]
-        states = [int(line.partition("%")[0]) for line in own[:-1]]
-        assert states == sorted(set(states))  # no state twice, none after a later one
-    if tee:  # the file has it all
-        text = (only(tmp_path / "logs") / "attempt_0/1/stderr.log").read_bytes()
-        assert text.count(b"\r") == 101
-
-
-def test_partial_line_is_shown_before_its_end_comes(tmp_path):
-    script = write(
-        tmp_path / "ask.py",
-        """
-        import os
-        if os.environ["RANK"] == "1":
-            print("hello", input("your name? "))
-        """,
-    )
-    with Watched("run", "-n", 2, "--stdin", 1, script, stdin=subprocess.PIPE) as watched:
-        watched.shows(b"[1] your name? ")
-        watched.process.stdin.write(b"Ada\n")
-        watched.process.stdin.close()
-        assert watched.end() == 0
-    assert watched.out == b"[1] your name? hello Ada\n"
-
-
-def test_last_line_without_newline_is_ended(tmp_path):
-    script = write(tmp_path / "end.py", 'print("the end", end="")')
-    assert sorted(good("-n", 2, script).splitlines()) == ["[0] the end", "[1] the end"]
-    assert good("-n", 2, script).endswith("\n")
-
-
-def test_bytes_that_are_not_text(tmp_path):
-    odd = bytes(range(0xA0, 0x100)) + b" caf\xe9 \xff\xfe"
-    script = write(
-        tmp_path / "odd.py",
-        f"""
-        import os
-        os.write(1, {odd!r} + b"\\n")
-        os.write(1, b"zero \\0 zero\\n")
-        """,
-    )
-    out = good("-n", 2, "--log-dir", tmp_path / "logs", "-t", "1", script, text=False)
-    assert sorted(out.splitlines()) == sorted(
-        line for r in b"01" for line in (b"[%c] %s" % (r, odd), b"[%c] zero ^@ zero" % r)
-    )
-    log = only(tmp_path / "logs") / "attempt_0" / "0" / "stdout.log"
-    assert log.read_bytes() == odd + b"\nzero \0 zero\n"
-
-
-@pytest.mark.parametrize("tee", [[], ["-t", "3"]], ids=["pipe", "tee"])
-def test_a_line_of_10_megabytes(tmp_path, tee):
-    script = write(
-        tmp_path / "long.py",
-        """
-        import os
-        rank = os.environ["RANK"]
-        print("short", rank)
-        print(rank * 10_000_000)
-        print("end", rank)
-        """,
-    )
-    logs = ["--log-dir", tmp_path / "logs"] if tee else []
-    lines = good("-n", 2, *logs, *tee, script).splitlines()
-    for rank in "01":
-        own = [line for line in lines if line.startswith(f"[{rank}] ")]
-        whole = "".join(line[4:] for line in own)
-        assert whole == f"short {rank}" + rank * 10_000_000 + f"end {rank}"
-        assert (own[0], own[-1]) == (f"[{rank}] short {rank}", f"[{rank}] end {rank}")
-    # It is shown in more than one line only where it came in parts.
-    assert len(lines) <= 12
-
-
 def test_escape_sequences_are_harmless_on_the_console_and_kept_in_the_file(tmp_path):
     rude = (
         "\x1b[2J\x1b[H clear, \x1b]0;title\x07 title, \x1b[31mred\x1b[0m, \x1b[1A up, "
@@ -233,45 +120,6 @@ def test_escape_sequences_are_harmless_on_the_console_and_kept_in_the_file(tmp_p
     assert sorted(out.splitlines()) == [f"[0] {shown}", f"[1] {shown}"]
     log = only(tmp_path / "logs") / "attempt_0/1/stdout.log"
     assert log.read_bytes().decode() == rude + "\n"
-
-
-@pytest.mark.parametrize("how", SPEAKERS)
-def test_last_words_of_a_rank_that_kills_itself(tmp_path, how):
-    script = write(
-        tmp_path / "suicide.py",
-        """
-        import os, signal, sys
-        print("first words")
-        print("last words", end="")
-        sys.stderr.write("last complaint")
-        os.kill(os.getpid(), signal.SIGKILL)
-        """,
-    )
-    for nproc in (1, 2):
-        logs = tmp_path / f"logs{nproc}"
-        words = ["-n", nproc, "--log-dir", logs, "-t", "3", *SPEAKERS[how](script)]
-        done = run(*words, cwd=tmp_path)
-        assert done.returncode == 128 + signal.SIGKILL
-        assert "last words" in done.stdout
-        assert "last complaint" in done.stderr
-        # Rank 1 may have been ended before it spoke; one of them killed itself.
-        files = list((only(logs) / "attempt_0").glob("*/stdout.log"))
-        assert "first words\nlast words" in [f.read_text() for f in files]
-
-
-@pytest.mark.parametrize("how", SPEAKERS)
-def test_console_has_last_words_without_files(tmp_path, how):
-    script = write(
-        tmp_path / "suicide.py",
-        """
-        import os, signal
-        print("last words", end="")
-        os.kill(os.getpid(), signal.SIGKILL)
-        """,
-    )
-    done = run("-n", 2, *SPEAKERS[how](script), cwd=tmp_path)
-    assert done.returncode == 128 + signal.SIGKILL
-    assert re.search(r"^\[[01]\] last words$", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -293,10 +141,6 @@ def test_without_prefix_ranks_write_to_the_console_themselves(tmp_path):
     assert good("-n", 3, "--prefix", "", script) == "one write\n" * 3
 
 
-def test_prefix_for_one_rank(hello):
-    assert good("--prefix", "#{rank} ", hello) == "#0 hello from 0\n"
-
-
 @pytest.mark.parametrize(
     ("ranks", "shown"), [("0,2", {0, 2}), ("1-2", {1, 2}), ("3", {3}), ("0-1,3", {0, 1, 3})]
 )
@@ -304,15 +148,6 @@ def test_only_these_ranks_on_the_console(hello, ranks, shown):
     done = run("-n", 4, "--local-ranks-filter", ranks, hello)
     assert sorted(done.stdout.splitlines()) == [f"[{r}] hello from {r}" for r in sorted(shown)]
     assert sorted(done.stderr.splitlines()) == [f"[{r}] problem of {r}" for r in sorted(shown)]
-
-
-def test_filtered_ranks_keep_their_files(hello, tmp_path):
-    logs = tmp_path / "logs"
-    out = good("-n", 3, "--local-ranks-filter", "1", "--log-dir", logs, "-t", "1", hello)
-    assert out == "[1] hello from 1\n"
-    for rank in range(3):
-        text = (only(logs) / "attempt_0" / str(rank) / "stdout.log").read_text()
-        assert text == f"hello from {rank}\n"
 
 
 def test_output_of_a_child_that_outlives_its_rank_is_cut_off(tmp_path):

@@ -106,14 +106,6 @@ def test_what_does_not_go_with_it(words):
     assert "cannot go together" in done.stderr
 
 
-def test_ranks_do_not_know_that_they_are_detached(tmp_path):
-    script = write(tmp_path / "env.py", 'import os; print(sorted(os.environ)); print("TO" "LD")')
-    run = detached(script)
-    until(lambda: "TOLD" in command("logs", run).stdout, "its output")
-    assert "PROCESSION_TOLD" not in command("logs", run).stdout
-    command("stop", run)
-
-
 def test_control_c_while_it_starts(tmp_path):
     """It starts for as long as the forkserver imports what it is told to preload."""
     source = f"import time; open({str(tmp_path / 'importing')!r}, 'w').close(); time.sleep(3)"
@@ -151,28 +143,6 @@ def test_attached_on_a_terminal(key, waiting):
         assert b"goes on" in terminal.screen
     assert alive(launcher)
     assert command("stop", run).returncode == 0
-
-
-def test_attach_to_a_run_on_another_terminal(waiting):
-    with Terminal("run", "-n", 2, *waiting) as terminal:
-        terminal.shows(b"ready 0", b"ready 1")
-        with Watched("attach", "last") as attached:
-            attached.shows(b"[0] ready 0", b"[1] ready 1")
-            (waiting[1] / "go").touch()
-            assert attached.end() == 0
-        assert b"[0] went\n" in attached.out  # without the colours of that terminal
-        assert terminal.end() == 0
-
-
-def test_a_report_comes_over_the_socket(tmp_path):
-    script = write(tmp_path / "fail.py", FAIL)
-    with Terminal("run", "-n", 2, script, tmp_path / "go") as terminal:
-        terminal.shows(b"ready")
-        with Watched("attach", "last") as attached:
-            attached.shows(b"ready")
-            (tmp_path / "go").touch()
-            assert attached.end() == terminal.end() == 1
-        assert b"ValueError: too bad" in attached.err
 
 
 # -- killed launchers

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import sys
 import time
 
 import pytest
@@ -60,11 +59,6 @@ def test_code_of_the_rank_that_failed(tmp_path, code, how):
     assert done.returncode == code
     assert "rank 1 of 2 (pid " in done.stderr
     assert re.search(rf"exited with code {code}\b", done.stderr)
-
-
-def test_code_of_a_program():
-    done = run("-n", 2, "sh", "-c", "exit 42")
-    assert done.returncode == 42
 
 
 def test_message_of_sys_exit_is_shown_once(tmp_path):
@@ -220,28 +214,6 @@ def test_stubborn_ranks_are_killed_after_the_shutdown_timeout(waiting, tmp_path)
     assert b"Traceback" not in watched.err
 
 
-def test_stubborn_rank_beside_a_failure(tmp_path):
-    script = write(
-        tmp_path / "mixed.py",
-        """
-        import os, pathlib, signal, sys
-        fifo = sys.argv[1]
-        if os.environ["RANK"] == "0":
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            open(fifo, "rb").close()
-            while True:
-                signal.pause()
-        open(fifo, "wb").close()
-        os._exit(3)
-        """,
-    )
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    done = run("-n", 2, "--shutdown-timeout", "0.3", script, fifo)
-    assert done.returncode == 3
-    assert re.search(r"rank 0 \(pid \d+\) was ended by SIGKILL", done.stderr), done.stderr
-
-
 def test_ignored_hangup_stays_ignored(waiting):
     nohup = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *PROCESSION]
     with Watched("run", "-n", 2, *waiting, program=nohup) as watched:
@@ -291,12 +263,3 @@ def test_handlers_are_put_back(words, code):
     done = run_python("-c", CALL, *words, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-2:] == ["code", str(code)]
-
-
-def test_handlers_are_put_back_after_a_signal(waiting):
-    with Watched("run", *waiting, program=[sys.executable, "-c", CALL]) as watched:
-        ranks = pids(waiting[1], 1)
-        watched.signal(signal.SIGTERM)
-        assert watched.end() == 0, watched.err
-        gone(ranks)
-    assert watched.out == b"code 143\n"

@@ -6,7 +6,6 @@ import sys
 import pytest
 from commandline import PROCESSION
 
-import procession
 from support import write
 
 LOST = 74
@@ -35,13 +34,6 @@ def test_output_of_ranks(tmp_path):
         "procession: output of ranks is lost: the standard output did not take all of it "
         "(No space left on device) [P407]"
     )
-
-
-def test_a_rank_that_failed_says_more(tmp_path):
-    script = write(tmp_path / "bad.py", "print('x'); raise SystemExit(3)")
-    done = to_full("run", "-n", 2, script)
-    assert done.returncode == 3
-    assert "output of ranks is lost" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -85,31 +77,3 @@ def test_a_log_directory_that_was_removed(tmp_path, code, expected):
     (line,) = [x for x in done.stderr.splitlines() if x.startswith("procession: the run's")]
     assert f"{logs}/" in line
     assert "is gone, with what was written" in line
-
-
-def test_a_library_says_in_its_log_what_is_lost(tmp_path, caplog):
-    program = ["sh", "-c", f"rm -rf {tmp_path}/logs"]
-    logs = procession.Logs(tmp_path / "logs", redirect=procession.Std.ALL)
-    procession.run(program, logs=logs)
-    (said,) = [r for r in caplog.records if r.name == "procession"]
-    assert "is gone, with what was written" in said.getMessage()
-
-
-def test_a_variable_without_a_name_is_left_out(tmp_path):
-    script = write(tmp_path / "speak.py", "print('started')")
-    done = subprocess.run(
-        ["env", "=C:=x", *PROCESSION, "run", "-n", "2", script],
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
-    assert (done.returncode, done.stdout.count("started")) == (0, 2), done.stderr
-
-
-def test_a_rank_that_does_not_start_in_time_was_not_terminated(tmp_path, monkeypatch):
-    write(tmp_path / "slow.py", "import time\ntime.sleep(30)\n")
-    script = write(tmp_path / "work.py", "")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    words = ("run", "--start-timeout", "0.5", "--preload", "slow", script)
-    assert in_shell(*words).returncode == 1

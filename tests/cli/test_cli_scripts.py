@@ -1,12 +1,11 @@
 """What scripts do, and how the command and its report take it."""
 
 import re
-import signal
 
 import pytest
-from commandline import Watched, only, run
+from commandline import run
 
-from support import PROCESSION, gone, reader_of, until, write
+from support import PROCESSION, gone, reader_of, write
 
 METHODS = ("forkserver", "spawn")
 DEEP = """
@@ -59,24 +58,6 @@ def test_traceback_once_on_the_console_and_once_in_the_report(tmp_path, method, 
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_last_lines_of_stderr_stand_in_the_report(tmp_path, method):
-    script = write(
-        tmp_path / "warn.py",
-        """
-        import sys
-        for i in range(100):
-            print("warning", i, file=sys.stderr)
-        raise ValueError("after all the warnings")
-        """,
-    )
-    done = run("-n", 2, "--start-method", method, script)
-    _, report = parts(done.stderr, "warn.py")
-    assert "last lines of stderr:" in report
-    assert "    warning 99\n" in report
-    assert "warning 50" not in report
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_syntax_error(tmp_path, method):
     script = write(tmp_path / "broken.py", "def f(:\n    pass\n")
     done = run("-n", 2, "--start-method", method, script)
@@ -101,23 +82,6 @@ def test_import_error_in_a_module_of_the_script(tmp_path, method):
     assert "<frozen" not in report
 
 
-def test_chained_exceptions_and_notes(tmp_path):
-    script = write(
-        tmp_path / "chain.py",
-        """
-        try:
-            {}["key"]
-        except KeyError as e:
-            raise RuntimeError("no such thing") from e
-        """,
-    )
-    done = run("-n", 1, script)
-    _, report = parts(done.stderr, "chain.py")
-    assert "KeyError: 'key'" in report
-    assert "The above exception was the direct cause of the following exception:" in report
-    assert "RuntimeError: no such thing" in report
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_own_exception_hook_is_called(tmp_path, method):
     script = write(
@@ -132,45 +96,6 @@ def test_own_exception_hook_is_called(tmp_path, method):
     shown, report = parts(done.stderr, "hook.py")
     assert shown == "my hook: oh no\n"
     assert "ValueError: oh no" in report
-
-
-def test_error_in_an_exit_handler_changes_nothing(tmp_path):
-    script = write(
-        tmp_path / "exit.py",
-        """
-        import atexit
-        atexit.register(lambda: 1 / 0)
-        raise ValueError("the cause")
-        """,
-    )
-    done = run("-n", 2, script)
-    assert done.returncode == 1
-    _, report = parts(done.stderr, "exit.py")
-    assert "raised ValueError: the cause" in report.splitlines()[0]
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_script_that_changes_its_directory(tmp_path, method):
-    write(
-        tmp_path / "move.py",
-        """
-        import os, pathlib
-        rank = os.environ["RANK"]
-        os.makedirs("own" + rank)
-        os.chdir("own" + rank)
-        pathlib.Path("result").write_text(rank)
-        if rank == "1":
-            raise ValueError("from elsewhere")
-        """,
-    )
-    done = run(
-        *("-n", 2, "--start-method", method, "--log-dir", "logs", "-r", 3, "move.py"), cwd=tmp_path
-    )
-    assert done.returncode == 1
-    assert (tmp_path / "own1" / "result").read_text() == "1"
-    assert 'raise ValueError("from elsewhere")' in done.stderr  # the source is found all the same
-    assert (only(tmp_path / "logs") / "attempt_0/1/stderr.log").is_file()
-    assert not (tmp_path / "own0" / "logs").exists()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -206,46 +131,6 @@ def test_daemonised_child_is_ended_at_the_end(tmp_path, method, code):
     found = [reader_of(p)()[0] for p in place.iterdir()]
     assert found
     gone(found)
-
-
-def test_daemonised_child_is_ended_when_the_command_is_killed(tmp_path):
-    script = write(
-        tmp_path / "daemon.py",
-        """
-        import os, pathlib, signal, sys
-        if not os.fork():
-            os.setsid()
-            if os.fork():
-                os._exit(0)
-            pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(f"{os.getpid()}\\n")
-        while True:
-            signal.pause()
-        """,
-    )
-    place = tmp_path / "pids"
-    place.mkdir()
-    with Watched("run", "-n", 2, script, place) as watched:
-        found = [until(reader_of(place / r), "a daemon", 20)[0] for r in "01"]
-        watched.signal(signal.SIGKILL)
-        assert watched.end() == -signal.SIGKILL
-        gone(found)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_script_with_threads_and_subprocesses(tmp_path, method):
-    script = write(
-        tmp_path / "busy.py",
-        """
-        import subprocess, sys, threading
-        thread = threading.Thread(target=lambda: print("from a thread"))
-        thread.start()
-        subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
-        """,
-    )
-    done = run("-n", 2, "--start-method", method, script)
-    assert sorted(done.stdout.splitlines()) == [
-        f"[{r}] from a {what}" for r in (0, 1) for what in ("child", "thread")
-    ]
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])

@@ -9,7 +9,7 @@ import sys
 import pytest
 from commandline import Watched, command, only
 
-from support import PROCESSION, alive, until, write
+from support import alive, until, write
 
 TICKS = """
     import os, sys, time
@@ -95,19 +95,6 @@ def test_ps_shows_other_launchers(tmp_path):
     finally:
         worker.kill()
         worker.communicate()
-
-
-def test_ps_shows_a_library_run_that_nobody_can_ask(waiting):
-    code = f"import procession; procession.run(['python3', {str(waiting)!r}])"
-    with Watched("-c", code, program=(sys.executable,)) as launcher:
-        launcher.shows(b"ready")
-        (row,) = [r for r in rows()[0] if r["launcher"] == launcher.pid]
-        assert (row["state"], row["alive"]) == ("UNSEEN", 1)
-        done = command("stacks", row["id"])
-        assert done.returncode == 2
-        assert f"{row['id']} cannot be reached: it was started without control=True" in done.stderr
-        launcher.signal(signal.SIGINT)
-        launcher.end()
 
 
 def test_ps_says_that_nothing_runs(monkeypatch, tmp_path):
@@ -234,16 +221,6 @@ def test_logs_over_the_socket(ticks):
         launcher.end()
 
 
-def test_logs_of_a_rank_that_writes_past_us(waiting):
-    with Watched("run", waiting) as launcher:
-        launcher.shows(b"ready")
-        done = command("logs", "last")
-        assert done.returncode == 1
-        assert "straight to its own terminal" in done.stderr
-        launcher.signal(signal.SIGINT)
-        launcher.end()
-
-
 @pytest.mark.parametrize(("code", "state"), [(0, "SUCCEEDED"), (3, "FAILED")])
 def test_report_of_a_run_that_has_ended(code, state, tmp_path):
     script = write(tmp_path / "ends.py", f"import sys; sys.exit({code})")
@@ -274,20 +251,6 @@ def test_stacks_of_all_ranks(waiting):
         assert [each["rank"] for each in found] == [0, 1]
         launcher.signal(signal.SIGINT)
         launcher.end()
-
-
-def test_the_index_is_bounded(tmp_path, monkeypatch):
-    from seams.control import index
-
-    monkeypatch.setattr(index, "MOST_BYTES", 2000)
-    monkeypatch.setattr(index, "KEPT", 5)
-    for i in range(40):
-        (tmp_path / str(i)).mkdir()
-        index.note_run(f"run_{i}", str(tmp_path / str(i)), "run")
-        assert os.path.getsize(index.index_path()) < 4000
-    assert [e["run"] for e in index.read_index()] == [f"run_{i}" for i in range(35, 40)]
-    (tmp_path / "39").rmdir()
-    assert [e["run"] for e in index.read_index()][-1] == "run_38"
 
 
 def test_last_is_refused_where_no_run_is_of_this_terminal_or_directory(waiting, tmp_path):
@@ -340,42 +303,9 @@ def test_stop_last_means_a_run_of_this_directory_or_terminal(way, waiting, tmp_p
 
 
 # What goes on in a shell: a run, and as soon as that is ready, a stop of it.
-SHELL = """
-import os, subprocess, sys
-procession, waiting, elsewhere, path = sys.argv[1:]
-with open(path, "w") as said:
-    run = subprocess.Popen(
-        [procession, "run", waiting], cwd=elsewhere, stdout=subprocess.PIPE, stderr=said
-    )
-    run.stdout.readline()
-    stop = subprocess.run([procession, "stop", "last"], stdout=said, stderr=said)
-    if stop.returncode:
-        run.kill()
-    os.write(1, f"{stop.returncode} {run.wait()}".encode())
-"""
 
 
 # A session whose first process ends at once, as some runners of jobs do.
-ORPHANED = "import os\nos.setsid()\nif os.fork():\n    os._exit(0)\n" + SHELL
-
-AROUND = ("unshare", "--pid", "--fork", "--mount-proc")  # its session is outside the namespace
-
-
-@pytest.mark.parametrize(("inside", "shell"), [((), ORPHANED), (AROUND, SHELL)])
-def test_stop_last_in_a_session_whose_first_process_is_not_seen(inside, shell, waiting, tmp_path):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    said = tmp_path / "said"
-    done = subprocess.run(
-        [*inside, sys.executable, "-c", shell, *PROCESSION, waiting, str(elsewhere), str(said)],
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
-    if "unshare:" in done.stderr:
-        pytest.skip("this user may make no namespace of pids")
-    assert done.stdout == "0 143", said.read_text()
 
 
 @pytest.mark.parametrize("way", ["signal", "stop"])

@@ -86,19 +86,6 @@ def test_ranks_with_files_go_on_to_their_end(tmp_path, place, option):
         assert it.drain() == 0
 
 
-def test_redirected_rank_beside_one_that_is_shown(tmp_path, place):
-    # Rank 0 fills the console and waits; rank 1 does not care.
-    logs = tmp_path / "logs"
-    script = write(tmp_path / "talk.py", TALK)
-    with Stuck("-n", 2, "--log-dir", logs, "-r", "1:3", script, place) as it:
-        gone(pids(place, [1]))
-        assert not (place / "0").exists()
-        assert it.process.poll() is None
-        assert it.drain() == 0
-    shown = [line for line in it.text.decode().splitlines() if line.startswith("[0] ")]
-    assert shown == [f"[0] line {i} {'.' * 100}" for i in range(LINES)]
-
-
 @pytest.mark.parametrize("option", [[], ["-t", "3"]], ids=["pipe", "tee"])
 @pytest.mark.parametrize("after", ["hang up", "drain"])
 def test_failure_ends_the_group_all_the_same(tmp_path, place, option, after):
@@ -142,25 +129,6 @@ def _wait_until_full(it):
         os.close(theirs)
 
 
-def test_signal_ends_the_group_all_the_same(tmp_path, place):
-    script = write(
-        tmp_path / "endless.py",
-        """
-        import os, pathlib, sys
-        pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(f"{os.getpid()}\\n")
-        while True:
-            print("." * 200)
-        """,
-    )
-    with Stuck("-n", 2, script, place) as it:
-        ranks = pids(place, (0, 1))
-        _wait_until_full(it)
-        os.kill(it.pid, signal.SIGTERM)
-        gone(ranks)
-        it.hang_up()
-        assert it.process.wait(20) == 128 + signal.SIGTERM
-
-
 # Each fits into the pipe of its rank, both do not into the console's.
 SHORT = """
     import os, pathlib, sys
@@ -182,26 +150,6 @@ def test_slow_reader_gets_everything(tmp_path, place):
         own = [line for line in lines if line.startswith(f"[{rank}] ")]
         assert own == [f"[{rank}] line {i} {'.' * 100}" for i in range(550)]
     assert len(lines) == 2 * 550
-
-
-def test_slow_reader_gets_the_report_of_a_failure(tmp_path, place):
-    script = write(tmp_path / "talk.py", SHORT + "    os._exit(7)")
-    prefix = ">" * 40  # with it, the lines of one rank are too much for the console
-    with Stuck("--prefix", prefix, script, place) as it:
-        gone(pids(place, [0]))
-        with pytest.raises(subprocess.TimeoutExpired):
-            it.process.wait(LONGER_THAN_A_DRAIN)
-        assert it.drain() == 7
-    lines = it.text.decode().splitlines()
-    assert lines[:550] == [f"{prefix}line {i} {'.' * 100}" for i in range(550)]
-    assert lines[550].startswith("talk.py failed: rank 0 ")
-
-
-def test_reader_that_leaves_in_the_end(tmp_path, place):
-    with Stuck("-n", 2, write(tmp_path / "talk.py", SHORT), place) as it:
-        gone(pids(place, range(2)))
-        it.hang_up()
-        assert it.process.wait(20) == 0  # all ranks had succeeded; there was nothing to stop
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)

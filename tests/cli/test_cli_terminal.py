@@ -4,7 +4,6 @@ import os
 import re
 import signal
 
-import pyte
 import pytest
 from commandline import Terminal
 
@@ -31,54 +30,6 @@ def test_each_rank_has_a_colour(hello):
         found[rank] = colour
     assert set(found) == set("0123")
     assert len(set(found.values())) == 4
-
-
-@pytest.mark.parametrize("variable", [("NO_COLOR", "1"), ("TERM", "dumb")], ids="=".join)
-def test_no_colours_where_they_are_not_wanted(hello, variable, monkeypatch):
-    monkeypatch.setenv(*variable)
-    with Terminal("run", "-n", 2, hello) as terminal:
-        assert terminal.end() == 0
-    assert sorted(terminal.lines) == ["[0] hello of 0", "[1] hello of 1"]
-
-
-def test_colours_of_a_rank_end_with_its_line(tmp_path, hello):
-    script = write(tmp_path / "red.py", 'print("\\x1b[31mred for ever"); print("plain")')
-    with Terminal("run", "-n", 2, script) as terminal:
-        assert terminal.end() == 0
-    screen = pyte.Screen(80, 24)
-    pyte.ByteStream(screen).feed(bytes(terminal.screen))
-    for y, line in enumerate(screen.display):
-        if line.rstrip().endswith("plain"):
-            assert screen.buffer[y][4].fg == "default"
-    assert sum(line.rstrip().endswith("plain") for line in screen.display) == 2
-
-
-def test_screen_shows_whole_lines_beside_a_question(tmp_path, hello):
-    script = write(
-        tmp_path / "ask.py",
-        """
-        import os, pathlib, sys, time
-        asked = pathlib.Path(sys.argv[1])
-        if os.environ["RANK"] == "0":
-            answer = input("go on? ")
-            print("answer:", answer)
-        else:
-            while not asked.exists():
-                time.sleep(0.002)
-            print("another line")
-        """,
-    )
-    with Terminal("run", "-n", 2, script, tmp_path / "asked") as terminal:
-        terminal.shows(b"go on? ")
-        (tmp_path / "asked").touch()
-        terminal.shows(b"another line")
-        terminal.type(b"yes\n")
-        assert terminal.end() == 0
-    screen = pyte.Screen(80, 24)
-    pyte.ByteStream(screen).feed(bytes(terminal.screen))
-    lines = [line.rstrip() for line in screen.display if line.strip()]
-    assert lines[:2] == ["[0] go on?", "[1] another line"]
-    assert lines[-1] == "[0] answer: yes"
 
 
 def test_breakpoint_of_a_single_rank(tmp_path):
@@ -114,25 +65,6 @@ def test_input_of_a_single_rank(tmp_path):
         terminal.type(b"Ada\n")
         assert terminal.end() == 0
     assert terminal.lines[-1] == "hello Ada"
-
-
-def test_postmortem_of_a_single_rank(tmp_path):
-    script = write(
-        tmp_path / "crash.py",
-        """
-        import pdb
-        try:
-            1 / 0
-        except ZeroDivisionError:
-            pdb.post_mortem()
-        """,
-    )
-    with Terminal("run", script) as terminal:
-        terminal.shows(b"(Pdb) ")
-        terminal.type(b"p 6*7\n")
-        terminal.shows(b"42")
-        terminal.type(b"q\n")
-        assert terminal.end() == 0
 
 
 @pytest.mark.parametrize("nproc", [1, 3])
@@ -191,23 +123,3 @@ def test_terminal_that_goes_away_ends_the_group(tmp_path):
         os.kill(terminal.pid, signal.SIGHUP)
         assert terminal.end() == 128 + signal.SIGHUP
         gone([rank])
-
-
-def test_stopped_and_continued_by_the_shell(tmp_path):
-    script = write(
-        tmp_path / "ticks.py",
-        """
-        import sys
-        for line in sys.stdin:
-            print("heard", line.strip(), flush=True)
-        """,
-    )
-    with Terminal("run", "-n", 2, script) as terminal:
-        terminal.type(b"one\n")
-        terminal.shows(b"heard one")
-        os.kill(terminal.pid, signal.SIGSTOP)
-        os.kill(terminal.pid, signal.SIGCONT)
-        terminal.type(b"two\n")
-        terminal.shows(b"heard two")
-        terminal.type(b"\x04")
-        assert terminal.end() == 0

@@ -7,7 +7,7 @@ import sys
 import pytest
 from commandline import good, run
 
-from support import run_python, uncoded, write
+from support import write
 
 SEE = """
 import os
@@ -76,14 +76,6 @@ def test_every_kind_of_value(here):
     assert len(os.listdir("logs")) == 1
 
 
-def test_a_list_may_hold_commas(here):
-    write(here / "own.toml", "tee = 3\nlog-dir = 'logs'\nduplicate-stdout-filters = ['a,b', 'c']")
-    write(here / "say.py", "print('xa,b'); print('a'); print('b'); print('c')")
-    good("--config", "own.toml", "say.py")
-    (copy,) = (here / "logs").glob("*/attempt_0/filtered_stdout.log")
-    assert copy.read_text() == "xa,b\nc\n"
-
-
 def test_the_table_of_a_file_that_was_named(here):
     write(here / "all.toml", "[other]\nx = 1\n[tool.procession]\nrole = 'table'")
     assert good("--config", "all.toml", "see.py") == "1 table - -\n"
@@ -137,50 +129,6 @@ def test_wrong_settings(here, text, said):
 
 
 @pytest.mark.parametrize(
-    "text", ["[tool]\nprocession = 3", "tool = { procession = [] }", "tool.'procession' = 3"]
-)
-def test_a_table_that_is_none(here, text):
-    write(here / "pyproject.toml", text)
-    done = run("see.py")
-    said = f"{here / 'pyproject.toml'}: tool.procession must be a table"
-    assert (done.returncode, done.stdout) == (2, "")
-    assert uncoded(done.stderr) == f"procession run: error: {said}\n"
-
-
-def test_a_table_in_a_table(here):
-    write(here / "pyproject.toml", "[tool]\nprocession = { role = 'inner' }")
-    assert good("see.py") == "1 inner - -\n"
-
-
-def test_a_broken_file_that_is_not_ours_to_read(here):
-    write(here / "pyproject.toml", "[project\nname = ")
-    assert good("see.py") == "1 default - -\n"
-
-
-def test_files_in_a_directory_for_everybody_are_passed_over(here, monkeypatch):
-    pyproject(here, "role = 'of a stranger'")
-    here.chmod(0o1777)
-    (here / "mine").mkdir(mode=0o755)
-    monkeypatch.chdir(here / "mine")
-    assert good(here / "see.py") == "1 default - -\n"
-
-
-def test_without_a_table_no_file_is_parsed(here):
-    write(here / "pyproject.toml", "[project]\nname = 'procession'")
-    code = """
-        import sys
-        from procession.cli import main
-        assert main(["run", "-n", "2", "true"]) == 0
-        heavy = {"tomllib", "tomli", "procession.cli.completion", "procession.elastic",
-                 "procession.cli.json_result", "procession.cli.logs_specs", "importlib.metadata",
-                 "string"}
-        print(sorted(heavy & set(sys.modules)))
-    """
-    done = run_python(write(here / "launch.py", code))
-    assert done.stdout == "[]\n", done.stderr
-
-
-@pytest.mark.parametrize(
     ("text", "words", "left_out"),
     [
         ("lease = 5", [], "lease in pyproject.toml is left out: it needs --engine"),
@@ -215,14 +163,6 @@ def test_settings_of_other_runs_are_left_out_with_a_note(here, text, words, left
     assert left_out in note
 
 
-def test_a_variable_of_other_runs_is_left_out_with_a_note(here, monkeypatch):
-    monkeypatch.setenv("PROCESSION_LEASE", "5")
-    done = run("see.py")
-    assert (done.returncode, done.stdout) == (0, "1 default - -\n")
-    assert "PROCESSION_LEASE is left out: it needs --engine" in done.stderr
-    assert run("--lease", "5", "see.py").returncode == 2
-
-
 BINDINGS = ("PROCESSION_NUMA_BINDING", "PROCESSION_CPUS_PER_RANK")
 SIGNALS = ("PROCESSION_FORWARD", "PROCESSION_PREEMPT")
 
@@ -247,13 +187,6 @@ def test_of_options_that_exclude_each_other_the_first_source_counts(here, monkey
     assert done.returncode == 0, done.stderr
     said = "cpus-per-rank in pyproject.toml is left out: it does not go with"
     assert f"{said} PROCESSION_NUMA_BINDING" in done.stderr
-
-
-def test_a_status_line_is_left_out_on_an_engine(here, monkeypatch):
-    pyproject(here, "status = 5")
-    monkeypatch.setenv("PATH", str(here))  # no Slurm is there
-    done = run("--engine", "slurm", "--dry-run", "see.py")
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from commandline import PROCESSION, only
 
-from support import PYTHON, gone, reader_of, until, write
+from support import gone, reader_of, until, write
 
 UNREAD = "procession: nobody reads the standard output any more; the group was stopped [P306]"
 # Says one line, and goes on when it is told to: by then the reader has gone.
@@ -96,23 +96,6 @@ def test_pipeline_of_a_shell():
     assert done.stderr == UNREAD + "\n"
 
 
-def test_one_rank_that_writes_there_itself_gets_its_signal():
-    with Left("yes") as left:
-        code, said = left.end()
-    assert code == 141
-    assert "was killed by SIGPIPE" in said
-    assert UNREAD not in said
-
-
-def test_nobody_reads_what_is_said_of_it_either(tmp_path, place):
-    script = write(tmp_path / "talk.py", TALK + "    time.sleep(3600)")
-    with Left("-n", 2, script, place, stderr=subprocess.STDOUT) as left:
-        pids = ranks(place, 2)
-        (place / "go on").touch()
-        assert left.process.wait(20) == 141
-        gone(pids)
-
-
 @pytest.mark.parametrize("option", [("-t", "3"), ("-r", "2"), ("-t", "1:1")], ids=" ".join)
 def test_what_files_keep_goes_on_without_its_audience(tmp_path, place, option):
     logs = tmp_path / "logs"
@@ -126,38 +109,6 @@ def test_what_files_keep_goes_on_without_its_audience(tmp_path, place, option):
     if option[0] == "-t":
         text = (only(logs) / "attempt_0/1/stdout.log").read_text()
         assert text == "first\n" + "".join(f"line {i}\n" for i in range(2000))
-
-
-def test_a_log_directory_without_streams_keeps_nothing(tmp_path, place):
-    script = write(tmp_path / "talk.py", TALK + "    time.sleep(3600)")
-    with Left("-n", 2, "--log-dir", tmp_path / "logs", script, place) as left:
-        ranks(place, 2)
-        (place / "go on").touch()
-        code, said = left.end()
-    assert (code, said.splitlines()[-1]) == (141, UNREAD)
-
-
-def test_reader_of_the_errors_alone_may_go(tmp_path, place):
-    script = write(
-        tmp_path / "complain.py",
-        """
-        import pathlib, sys, time
-        print("first", file=sys.stderr)
-        while not pathlib.Path(sys.argv[1], "go on").exists():
-            time.sleep(0.002)
-        for i in range(2000):
-            print("line", i, file=sys.stderr)
-        """,
-    )
-    with subprocess.Popen(
-        [*PROCESSION, "run", "-n", "2", str(script), str(place)],
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stderr.readline() in (b"[0] first\n", b"[1] first\n")
-        process.stderr.close()
-        (place / "go on").touch()
-        assert process.wait(20) == 0
 
 
 def test_failure_counts_more_than_the_reader(tmp_path, place):
@@ -183,25 +134,3 @@ def test_failure_counts_more_than_the_reader(tmp_path, place):
 
 
 # Without the command, ranks go on: the library does not decide what its caller's output is for.
-LIBRARY = """
-import sys
-import procession
-
-script = "read word; seq 5000"
-values = procession.run(["sh", "-c", script], nproc=2, stdin=0)
-sys.stderr.write(repr(values))
-"""
-
-
-def test_library_goes_on():
-    with subprocess.Popen(
-        [PYTHON, "-c", LIBRARY],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        process.stdout.close()
-        process.stdin.close()
-        assert process.stderr.read() == "[None, None]"
-        assert process.wait(20) == 0

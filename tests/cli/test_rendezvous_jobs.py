@@ -11,7 +11,7 @@ from commandline import Watched
 
 from conftest import until
 from seams.system import free_port
-from support import run_procession, write
+from support import write
 
 KEY = {"PROCESSION_JOB_KEY": "0123456789abcdef-of-this-test"}
 pytestmark = pytest.mark.timeout(500)
@@ -93,21 +93,6 @@ def test_one_cause_everywhere_and_what_cannot_join(tmp_path):
         assert ", node 1) raised ValueError: no such batch" in text
         assert "  rank 0 (pid " in text.partition("ended by the group")[2]
         assert "no secret" not in text
-
-
-def test_a_port_that_is_taken_at_first():
-    """The machine that is to host the rendezvous does so as soon as the port is free."""
-    with contextlib.ExitStack() as open_:
-        other = open_.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
-        line = words(other.getsockname()[1], 2, "--no-python", "true", conf="join_timeout=90")
-        pair = [open_.enter_context(launcher(*line, node=n, **KEY)) for n in range(2)]
-        other.settimeout(PATIENCE)
-        for _ in range(4):  # each comes every half second
-            other.accept()[0].close()
-        other.close()
-        assert [each.end(PATIENCE) for each in pair] == [0, 0]
-        said = [b"this machine hosts the rendezvous now" in each.err for each in pair]
-        assert sorted(said) == [False, True]
 
 
 def test_a_restart_is_of_the_whole_job_and_counts_for_it(tmp_path):
@@ -195,50 +180,6 @@ def test_programs_that_are_started_once_on_each_machine(tmp_path):
             for each, said in zip(called, (first, second), strict=True):
                 assert each.end(PATIENCE) == 0, each.err
                 assert bytes(each.out) == said
-
-
-STOPPED = """
-import os, sys, time
-import procession
-
-def work(place):
-    rank = int(os.environ["RANK"])
-    if rank % 2 == 0:
-        return rank
-    open(f"{place}/{rank}", "w").close()
-    time.sleep(1000)
-
-where = {"endpoint": sys.argv[1], "local_addr": sys.argv[2], "join_timeout": 60}
-try:
-    procession.run(work, args=(sys.argv[3],), nproc=2, nnodes=2, rendezvous=where, lease=40,
-                   name="stopped", control=True)
-except procession.GroupStopped as e:
-    print(e.values, *str(e).splitlines()[:2], sep="\\n")
-"""
-
-
-def test_programs_whose_job_is_stopped_from_elsewhere(tmp_path):
-    """None of them takes it for one that is done, and each has what its own ranks returned."""
-    script, port = write(tmp_path / "stopped.py", STOPPED), free_port()
-    (tmp_path / "there").mkdir()
-    env = {**os.environ, **KEY}
-    called = [
-        Watched(f"127.0.0.1:{port}", f"127.0.0.{node + 1}", tmp_path / "there",
-                program=[sys.executable, script], env=env)
-        for node in (0, 1)
-    ]  # fmt: skip
-    with called[0], called[1]:
-        until(lambda: len(os.listdir(tmp_path / "there")) == 2, "the ranks", PATIENCE)
-        told = "ranks 0,2: exit code 0"
-        until(lambda: told in run_procession("report", "stopped").stdout, told, PATIENCE)
-        assert "command: work" in run_procession("report", "stopped").stdout
-        assert run_procession("stop", "stopped", "--grace", "5").returncode == 0
-        for node, each in enumerate(called):
-            assert each.end(PATIENCE) == 0, each.err
-            values, first, second = bytes(each.out).decode().splitlines()
-            assert values == f"[{2 * node}, None]"
-            assert first.startswith("stopped was stopped: 4 ranks")
-            assert "stopped by SIGTERM from another terminal" in second
 
 
 SEE = """
@@ -356,56 +297,6 @@ def test_a_numbered_machine_whose_others_do_not_come(tmp_path):
     assert first.out == second.out == b""
 
 
-def test_a_launcher_of_another_job():
-    """Both sides say what may be wrong, and a launcher that waits says that it was stopped."""
-    port = free_port()
-    host = words(port, 2, "--no-python", "true", job="A", conf="join_timeout=900")
-    other = words(port, 2, "--no-python", "true", job="B", conf="join_timeout=900")
-    with launcher(*host, **KEY) as first:
-        until(lambda: _listens(host), "somebody listens", PATIENCE)
-        with launcher(*other, node=1, **KEY) as second:
-            first.shows(b"was sent away: its job has another id or secret", patience=PATIENCE)
-            second.shows(b"is another job there, with another id than 'B'", patience=PATIENCE)
-            for each, number in ((first, signal.SIGTERM), (second, signal.SIGINT)):
-                each.signal(number)
-                assert each.end(PATIENCE) == 128 + number
-    assert (
-        b"true was not started: SIGINT came while it waited for 127.0.0.1:%d" % port in second.err
-    )
-    assert first.err.count(b"was sent away") == 1
-
-
-def test_machines_that_are_not_needed(tmp_path):
-    """They wait for a place, and say so; one that goes takes nobody along."""
-    source = "import os, sys, time\nprint('here', flush=True)\n"
-    source += "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
-    script, go, port = write(tmp_path / "wait.py", source), tmp_path / "go", free_port()
-    line = words(port, 2, "-n", "2", script, go)
-    python = [sys.executable, write(tmp_path / "calls.py", CALLS)]
-    waits = b"wait.py has its 2 machines: this one waits for a place"
-    with launcher(*line, **KEY) as first, launcher(*line, node=1, **KEY) as second:
-        for each in (first, second):
-            each.shows(b"here", patience=PATIENCE)
-        env = {**os.environ, **KEY}
-        called = Watched(f"127.0.0.1:{port}", "127.0.0.4", "none", "J", program=python, env=env)
-        with launcher(*line, node=2, **KEY) as third, called as fourth:
-            third.shows(waits, patience=PATIENCE)
-            fourth.shows(waits, patience=PATIENCE)
-            with launcher(*line, node=4, **KEY) as fifth:
-                fifth.shows(waits, patience=PATIENCE)
-                fifth.signal(signal.SIGTERM)
-                assert fifth.end(PATIENCE) == 143
-            go.touch()
-            for each in (first, second, third, fourth):
-                assert each.end(PATIENCE) == 0, each.err
-    unneeded = b"procession: this machine was not needed: %s has ended without it [P419]\n"
-    assert third.err.endswith(unneeded % b"wait.py")
-    assert fourth.err.endswith(unneeded % b"work")
-    assert fourth.out == b"[]\n"
-    assert first.out.count(b"here") == second.out.count(b"here") == 2
-    assert b"not needed" not in first.err + second.err
-
-
 SAVES = """
 import signal, sys, time
 
@@ -468,17 +359,6 @@ def test_ranks_that_have_lost_a_host_which_may_go_on_have_a_second(tmp_path):
     assert b"saved" not in second.out
 
 
-def test_a_second_signal_ends_ranks_that_have_lost_the_host(tmp_path):
-    with two_that_save(tmp_path, "--shutdown-timeout", "90", seconds=100) as (first, second):
-        first.signal(signal.SIGKILL)
-        second.shows(b"saves", patience=PATIENCE)
-        second.signal(signal.SIGINT)
-        second.shows(b"once more kills them", patience=PATIENCE)
-        second.signal(signal.SIGTERM)
-        assert second.end(PATIENCE) == 143
-    assert b"saved" not in second.out
-
-
 STUBBORN = """
     import os, signal, time
     if os.environ["GROUP_RANK"] >= os.environ["OBEY"]:
@@ -501,6 +381,30 @@ def test_a_second_signal_to_any_launcher_kills_the_job(tmp_path, number):
         assert (first.end(PATIENCE), second.end(PATIENCE)) == (128 + number, 128 + number)
 
 
+def _listens(line):
+    port = int(line[line.index("--rdzv-endpoint") + 1].rpartition(":")[2])
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_port_that_is_taken_at_first():
+    """The machine that is to host the rendezvous does so as soon as the port is free."""
+    with contextlib.ExitStack() as open_:
+        other = open_.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
+        line = words(other.getsockname()[1], 2, "--no-python", "true", conf="join_timeout=90")
+        pair = [open_.enter_context(launcher(*line, node=n, **KEY)) for n in range(2)]
+        other.settimeout(PATIENCE)
+        for _ in range(4):  # each comes every half second
+            other.accept()[0].close()
+        other.close()
+        assert [each.end(PATIENCE) for each in pair] == [0, 0]
+        said = [b"this machine hosts the rendezvous now" in each.err for each in pair]
+        assert sorted(said) == [False, True]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_to_a_launcher_that_leaves_is_not_for_the_others(tmp_path, number):
     """Its own ranks are killed; an elastic job goes on without it."""
@@ -516,12 +420,3 @@ def test_a_second_signal_to_a_launcher_that_leaves_is_not_for_the_others(tmp_pat
         assert first.end(PATIENCE) == 128 + signal.SIGQUIT
     assert b"the others go on" in second.err
     assert b"the agent on" not in first.err
-
-
-def _listens(line):
-    port = int(line[line.index("--rdzv-endpoint") + 1].rpartition(":")[2])
-    try:
-        socket.create_connection(("127.0.0.1", port), 5).close()
-    except OSError:
-        return False
-    return True

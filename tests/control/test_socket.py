@@ -14,7 +14,7 @@ from clients import WAIT, connected, directory, raw, sockets, start
 import procession
 from seams.control import Connection, Door, NotAnswered, Refused, open_runtime, runtime_directory
 from seams.system import directories
-from support import QUICK, gone, until, write
+from support import QUICK, gone, until
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
 
@@ -39,43 +39,6 @@ def test_it_is_the_users_alone_and_goes_with_the_group():
         assert stat.S_IMODE(os.stat(os.path.join(place, group.run_id)).st_mode) == 0o600
         assert sockets() == [group.run_id]
     assert not os.path.exists(place)
-
-
-@pytest.mark.parametrize("how", ["fails", "is killed"])
-def test_it_goes_when_the_group(how):
-    code = "import sys; sys.exit(3)" if how == "fails" else WAIT
-    group = start(code)
-    if how == "is killed":
-        group.kill()
-        group.wait()
-    else:
-        with pytest.raises(procession.GroupFailed):
-            group.wait()
-    assert not os.path.exists(runtime_directory())
-
-
-def test_it_goes_when_nothing_can_be_started(tmp_path):
-    lost = write(tmp_path / "lost", "#!/no/such/interpreter")
-    lost.chmod(0o755)
-    with pytest.raises(procession.StartFailed):
-        procession.start([str(lost)], control=True)
-    assert not os.path.exists(runtime_directory())
-
-
-def names():
-    return [t.name for t in threading.enumerate() if t.name.startswith("procession-control")]
-
-
-def test_a_thread_only_when_somebody_looks():
-    with start(stop=QUICK) as group:
-        assert not names()
-        with connected() as connection:
-            assert connection.ask("look")["name"] == group.spec.name
-            assert len(names()) == 1
-        with connected() as connection:
-            connection.ask("look")
-            assert len(names()) == 1
-    assert not names()
 
 
 def test_look_and_report():
@@ -169,16 +132,6 @@ def test_stacks_are_those_of_the_group(monkeypatch):
         assert connection.ask("stacks") == {"0": ["main"]}
 
 
-def test_stacks_that_take_their_time_hold_up_nobody(monkeypatch):
-    release = threading.Event()
-    with start(stop=QUICK) as group, connected() as slow, connected() as other:
-        monkeypatch.setattr(type(group), "stacks", lambda *_, **__: release.wait(20), raising=False)
-        slow.send("stacks")
-        assert other.ask("look")["state"] == "RUNNING"
-        release.set()
-        assert slow.answer("stacks") is True
-
-
 def test_the_log_from_now_on():
     code = "import sys\nprint('first')\nfor line in sys.stdin: print('heard', line.strip())"
     read, write = os.pipe()
@@ -210,18 +163,6 @@ def log(connection, lines=100):
             return text
         text += said["text"]
     return text
-
-
-def test_a_long_name_fits():
-    with start(stop=QUICK):
-        pass
-    door = Door("x" * 300)
-    try:
-        assert len(os.path.basename(door.name)) <= 80
-        with directory() as fd:
-            Connection(fd, door.name).close()
-    finally:
-        door.close()
 
 
 def test_runs_of_one_name_are_told_apart():
@@ -338,18 +279,6 @@ def test_a_directory_that_is_not_ours_alone_is_not_used(spoil, said, caplog):
         os.rmdir(place + ".real")
     else:
         os.rmdir(place)
-
-
-def test_where_the_directory_is(monkeypatch, tmp_path):
-    assert runtime_directory() == os.environ["XDG_RUNTIME_DIR"] + "/procession"
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
-    uid = os.geteuid()
-    wanted = {f"/run/user/{uid}/procession", f"{os.environ['TMPDIR']}/procession-{uid}"}
-    assert runtime_directory() in wanted
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "relative")
-    assert runtime_directory() in wanted
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))  # as `tempfile` takes it
-    assert runtime_directory() in {f"/run/user/{uid}/procession", f"/tmp/procession-{uid}"}
 
 
 def test_ranks_are_gone_after_a_stop_from_outside():

@@ -1,7 +1,6 @@
 """The board: what a rank writes there is what the launcher reads, whatever happens meanwhile."""
 
 import fcntl
-import math
 import mmap
 import os
 import signal
@@ -42,38 +41,12 @@ def test_a_beat_arrives_with_its_fields_in_order(board, memory):
     assert board.beat(0) is board.beat(2) is None
 
 
-def test_fields_come_and_go(board, memory):
-    page = Page(memory, 0)
-    page.beat(None, None, {"stage": "a" * 500})
-    assert board.beat(0).fields == {"stage": "a" * 200}
-    page.beat(1.5, None, {})
-    beat = board.beat(0)
-    assert (beat.step, beat.total, beat.fields) == (1.5, None, {})
-    page.beat(1, 2, {f"x{i}": i for i in range(40)})
-    assert board.beat(0).fields == {f"x{i}": float(i) for i in range(32)}
-    page.beat(1, 2, {"nan": math.nan, "inf": math.inf, "odd": object, "ünï": "çödé"})
-    fields = board.beat(0).fields
-    assert math.isnan(fields["nan"])
-    assert fields["inf"] == math.inf
-    assert fields["odd"] == str(object)
-    assert fields["ünï"] == "çödé"
-
-
 def test_what_is_too_much_for_a_page_stays_on_it(board, memory):
     neighbour = Page(memory, 2)
     neighbour.beat(7, None, {})
     Page(memory, 1).beat(1, 2, {f"{i}" * 500: "x" * 500 for i in range(32)})
     assert board.beat(1) is not None
     assert board.beat(2).step == 7
-
-
-def test_a_first_beat_that_is_broken_off_is_none_and_the_next_one_is_one(board, memory):
-    page = Page(memory, 0)
-    page.beat(1, None, {})
-    memory[PAGE] |= 1  # as after death in the middle of one
-    assert board.beat(0) is None
-    page.beat(2, None, {})
-    assert board.beat(0).step == 2
 
 
 def test_a_rank_that_is_stopped_in_the_middle_of_a_beat_keeps_the_one_before(board, memory):
@@ -93,31 +66,6 @@ def test_a_rank_that_is_stopped_in_the_middle_of_a_beat_keeps_the_one_before(boa
 def test_garbage_on_a_page_harms_nobody(board, memory, garbage):
     memory[PAGE : 2 * PAGE] = b"\2" + garbage[1:]
     assert board.beat(0) is None
-
-
-def test_nobody_can_change_its_size(board):
-    path = board.variable(0)[VARIABLE].rpartition(":")[0]
-    fd = os.open(path, os.O_RDWR)
-    try:
-        for size in (0, PAGE, 100 * PAGE):
-            with pytest.raises(PermissionError):
-                os.ftruncate(fd, size)
-        with pytest.raises(PermissionError):
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
-    finally:
-        os.close(fd)
-
-
-@pytest.mark.parametrize("counter", [b"\xff" * 8, b"\xfe" + b"\xff" * 7, b"\1" + b"\0" * 7])
-def test_whatever_was_written_over_a_counter(board, memory, counter):
-    memory[:8] = memory[PAGE : PAGE + 8] = counter
-    memory[PAGE + 8 : PAGE + 16] = b"\xff" * 8  # how many beats
-    board.tell_stop(10.0, 40.0)
-    assert read_stopping(memory)
-    page = Page(memory, 0)
-    page.beat(1, None, {})
-    page.beat(2, None, {})
-    assert board.beat(0).step == 2
 
 
 def test_nobody_reads_half_a_beat(board):
@@ -185,3 +133,16 @@ def test_outside_of_a_group_it_does_nothing(monkeypatch, value):
         assert not rank_side.stopping()
     finally:
         rank_side.renew()
+
+
+def test_nobody_can_change_its_size(board):
+    path = board.variable(0)[VARIABLE].rpartition(":")[0]
+    fd = os.open(path, os.O_RDWR)
+    try:
+        for size in (0, PAGE, 100 * PAGE):
+            with pytest.raises(PermissionError):
+                os.ftruncate(fd, size)
+        with pytest.raises(PermissionError):
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    finally:
+        os.close(fd)

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import select
-import signal
 import socket
 from itertools import pairwise
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seams.forkserver import FDS_AT_ONCE, Receiver, ancillary, encode, pieces, send
+from seams.forkserver import Receiver, ancillary, encode, send
 
 
 @contextlib.contextmanager
@@ -86,22 +85,6 @@ def test_round_trip(message):
         assert not receiver.ended
 
 
-def test_several_messages_at_once_keep_their_order():
-    with sockets() as (sock, receiver):
-        for i in range(100):
-            send(sock, ("n", i))
-        assert [message[1] for message, _ in everything(receiver)] == list(range(100))
-
-
-@pytest.mark.parametrize("count", [0, 1, 249, 250, 251, 300, 600])
-def test_descriptors_travel_beside_their_message(count):
-    with sockets() as (sock, receiver), files(count) as fds:
-        send(sock, ("spawn", {"rank": 3}), fds)
-        [(message, received)] = everything(receiver)
-        assert message == ("spawn", {"rank": 3})
-        assert contents(received) == list(range(count))
-
-
 def test_each_message_gets_its_own_descriptors():
     with sockets() as (sock, receiver), files(9) as fds:
         for first, last in ((0, 2), (2, 2), (2, 3), (3, 9)):
@@ -147,15 +130,6 @@ def test_descriptors_stay_with_messages_that_are_cut(plan):
         assert [len(numbers) for numbers in read] == counts
 
 
-@pytest.mark.parametrize("count", [0, 1, 250, 251, 500, 501, 1000])
-def test_no_piece_carries_more_than_the_kernel_takes(count):
-    frame = encode(("x",), list(range(count)))
-    cut = pieces(frame, list(range(count)))
-    assert b"".join(piece for piece, _ in cut) == frame
-    assert [fd for _, fds in cut for fd in fds] == list(range(count))
-    assert all(piece and len(fds) <= FDS_AT_ONCE for piece, fds in cut)
-
-
 def test_the_end_is_seen():
     with sockets() as (sock, receiver):
         send(sock, ("last",))
@@ -175,35 +149,3 @@ def test_a_message_that_is_cut_off_by_the_end_is_dropped_with_its_descriptors():
             assert receiver.ended
             receiver.close()
             assert len(os.listdir("/proc/self/fd")) == before - 1  # the socket
-
-
-def test_a_reset_is_an_end():
-    with sockets() as (sock, receiver):
-        send(receiver._sock, ("never read",))
-        sock.close()  # with something unread: the other end sees ECONNRESET
-        everything(receiver)
-        assert receiver.ended
-
-
-def test_descriptors_that_the_kernel_dropped_are_minus_one():
-    """As with a receiver that may open no more files."""
-    with sockets() as (sock, receiver), files(2) as fds:
-        sock.sendmsg([encode(("spawn",), [1, 2, 3])], ancillary(fds))
-        [(message, received)] = everything(receiver)
-        assert message == ("spawn",)
-        assert received[2] == -1
-        assert contents(received[:2]) == [0, 1]
-
-
-def test_a_signal_travels_as_a_number():
-    """`marshal` takes no enumerations: what is sent must be a plain number."""
-    assert encode(("signal", int(signal.SIGKILL), [0]), [])
-    with pytest.raises(ValueError, match="unmarshallable"):
-        encode(("signal", signal.SIGKILL, [0]), [])
-
-
-def test_sending_to_nobody_is_an_error_of_the_system():
-    with sockets() as (sock, receiver):
-        receiver._sock.close()
-        with pytest.raises(OSError, match="Broken pipe"):
-            send(sock, ("x",))

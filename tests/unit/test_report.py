@@ -6,14 +6,13 @@ import pytest
 
 from seams.explain import (
     FOLD_ABOVE,
-    FULL_TRACEBACKS,
     format_report,
     headline,
     headline_of,
     report_of,
 )
 from seams.rules import Phase
-from seams.values import Exit, GroupEnd, GroupFailed, Outcome, RankEnd, duration, size
+from seams.values import Exit, GroupEnd, GroupFailed, Outcome, RankEnd
 
 T0 = 10_000_000_000  # when the ranks were started
 TRACEBACK = """\
@@ -71,12 +70,6 @@ finished:
   rank 3 (pid 103) returned after 1.00 s
 
 run directory: /runs"""
-    )
-
-
-def test_one_rank_of_one():
-    assert report(raised(0), nproc=1).splitlines()[0] == (
-        "train failed: rank 0 (pid 100) raised ValueError: bad batch after 2.35 s [P101]"
     )
 
 
@@ -142,13 +135,6 @@ def test_no_value():
     assert report(failure) == (
         "train failed: rank 1 of 4 (pid 101) exited with code 0 before its function had returned "
         f"after 2.35 s [P108]\n  {note}"
-    )
-
-
-def test_a_torn_value():
-    failure = end(1, Outcome.TORN_VALUE, exit=Exit(signal=9), out_of_memory=True)
-    assert headline(failure, 4) == (
-        "rank 1 of 4 (pid 101) died while it sent its value after 2.35 s, likely out of memory"
     )
 
 
@@ -227,15 +213,6 @@ failed by themselves, later:
     )
 
 
-def test_many_simultaneous_failures_are_not_all_printed_in_full():
-    failures = [raised(r, seconds=2.0) for r in range(20)]
-    text = report(*failures, nproc=20)
-    assert text.count("Traceback") == FULL_TRACEBACKS + 1
-    assert all(f"rank {r} of 20 (pid" in text for r in range(FULL_TRACEBACKS + 1))
-    rest = text.partition("\nand also at the same time:\n")[2]
-    assert all(f"  rank {r} (pid" in rest for r in range(FULL_TRACEBACKS + 1, 20))
-
-
 def test_a_rank_that_could_not_be_ended_is_not_called_simultaneous():
     """Of a lost rank it is not known when it will end."""
     lost = RankEnd(1, 101, Outcome.LOST, started_at=T0, happened_at=0)
@@ -281,19 +258,6 @@ def test_one_rank_that_ended_alone_among_many():
     ]
 
 
-@pytest.mark.parametrize(
-    ("outcome", "said"),
-    [
-        (Outcome.UNKNOWN, "vanished: their exit status is not known"),
-        (Outcome.NO_VALUE, "exited with code 0 before their function had returned"),
-        (Outcome.TORN_VALUE, "died while they sent their value"),
-        (Outcome.INTERRUPTED, "were interrupted (KeyboardInterrupt)"),
-    ],
-)
-def test_two_ranks_that_ended_alike_among_many(outcome, said):
-    assert folded(end(7, outcome), end(9, outcome))[0] == f"  ranks 7,9 {said}"
-
-
 def test_what_many_ranks_said_stays_as_they_said_it():
     odd = [raised(r, message="it was not its file") for r in (7, 9)]
     assert folded(*odd)[0] == "  ranks 7,9 raised ValueError: it was not its file"
@@ -310,18 +274,6 @@ def test_a_tail_of_stderr_that_repeats_the_traceback_is_not_printed_twice():
     text = report(raised(stderr_tail=tail))
     assert text.count("ValueError: bad batch") == 2  # in the headline and in the traceback
     assert text.endswith("  last lines of stderr:\n    epoch 1")
-
-
-def test_a_tail_that_holds_only_the_end_of_the_traceback_is_not_printed():
-    tail = tuple(TRACEBACK.splitlines()[-2:])
-    assert "last lines of stderr" not in report(raised(stderr_tail=tail))
-
-
-def test_a_traceback_that_is_not_the_last_on_stderr_is_not_printed_twice():
-    tail = ("epoch 1", *TRACEBACK.splitlines(), "closing the pool")
-    text = report(raised(stderr_tail=tail))
-    assert text.count('raise ValueError("bad batch")') == 1
-    assert text.endswith("  last lines of stderr:\n    epoch 1\n    closing the pool")
 
 
 @pytest.mark.parametrize(
@@ -419,10 +371,6 @@ run directory: /r"""
     )
 
 
-def test_one_restart_is_not_several():
-    assert "after 1 restarts" not in report(raised(), attempt=1)
-
-
 @pytest.mark.parametrize(
     ("attempt", "regrouped", "said"),
     [
@@ -441,21 +389,6 @@ def test_a_long_message_is_cut_in_the_headline_only():
     assert len(first) < 400
     assert "..." in first
     assert last.endswith(text)
-
-
-def test_the_longest_message_that_is_not_cut():
-    def shown(length):
-        return (
-            headline(raised(message="x" * length), 4).split(": ")[1].removesuffix(" after 2.35 s")
-        )
-
-    assert shown(300) == "x" * 300
-    assert shown(301) == "x" * 297 + "..."
-
-
-def test_no_line_ends_in_blanks():
-    failure = raised(traceback="Traceback\n  \nE: x\n", stderr_tail=("a  ", "", "b"))
-    assert all(line == line.rstrip() for line in report(failure).splitlines())
 
 
 def test_what_ranks_raised_as_they_were_stopped():
@@ -506,16 +439,6 @@ def test_the_report_is_the_text_of_the_error():
         group, failures=(end(0, Outcome.NO_VALUE, exit=Exit(code=0)),)
     )
     assert GroupFailed(without_value, "").exit_code == 1
-
-
-def test_sizes_and_times():
-    assert [size(n) for n in (0, 999, 1000, 2_500_000, 11_800_000_000)] == [
-        "0 bytes", "999 bytes", "1.0 kB", "2.5 MB", "11.8 GB",
-    ]  # fmt: skip
-    assert [duration(s) for s in (0, 0.0004, 0.0999, 0.1, 2.349, 250.9, 7503)] == [
-        "0.0 ms", "0.4 ms", "99.9 ms", "0.10 s", "2.35 s", "4 min 10 s", "2 h 5 min",
-    ]  # fmt: skip
-    assert duration(59.999) == "60.00 s"
 
 
 def test_ranks_of_several_machines_have_their_numbers_in_the_job():
