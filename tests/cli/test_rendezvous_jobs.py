@@ -350,6 +350,48 @@ def test_a_launcher_that_is_killed_ends_the_others(tmp_path, who):
         assert b"is lost: its connection " in said
 
 
+LONGER = """
+import os, signal, sys, time
+import procession
+
+def work(place):
+    told = []
+    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+    open(f"{place}/{os.environ['RANK']}", "w").close()
+    while len(os.listdir(place)) < 2:
+        time.sleep(0.01)
+    if os.environ["RANK"] == "0":
+        raise ValueError("no such batch")
+    while not told:
+        time.sleep(0.01)
+    time.sleep(9)  # more than the host gives its own rank, and its agents
+    open(f"{place}/saved", "w").close()
+
+host = sys.argv[2] == "127.0.0.1"
+where = {"endpoint": sys.argv[1], "local_addr": sys.argv[2], "join_timeout": 60}
+stop = procession.Stop(grace=0.5, reap=1) if host else procession.Stop(grace=300)
+try:
+    procession.run(work, args=(sys.argv[3],), nproc=1, nnodes=2, rendezvous=where, lease=40,
+                   stop=stop)
+except procession.GroupFailed as e:
+    print(e.cause.rank)
+"""
+
+
+def test_ranks_have_the_grace_of_their_own_launcher_if_it_is_longer_than_the_hosts(tmp_path):
+    script, port = write(tmp_path / "longer.py", LONGER), free_port()
+    (tmp_path / "there").mkdir()
+    env = {**os.environ, **KEY}
+    endpoint, there, program = f"127.0.0.1:{port}", tmp_path / "there", [sys.executable, script]
+    with Watched(endpoint, "127.0.0.1", there, program=program, env=env) as host:
+        until(lambda: _listens(["--rdzv-endpoint", endpoint]), "somebody listens", PATIENCE)
+        with Watched(endpoint, "127.0.0.2", there, program=program, env=env) as member:
+            for each in (host, member):
+                assert each.end(PATIENCE) == 0, each.err
+                assert bytes(each.out) == b"0\n"
+    assert (tmp_path / "there" / "saved").exists()
+
+
 def test_ranks_that_have_lost_a_host_which_may_go_on_have_a_second(tmp_path):
     """It may only be cut off, and start again soon with another launcher."""
     with two_that_save(tmp_path, "--max-restarts", "1", seconds=100) as (first, second):

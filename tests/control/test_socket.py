@@ -12,9 +12,17 @@ import pytest
 from clients import WAIT, connected, directory, raw, sockets, start
 
 import procession
-from seams.control import Connection, Door, NotAnswered, Refused, open_runtime, runtime_directory
+from seams.control import (
+    Connection,
+    Door,
+    Ended,
+    NotAnswered,
+    Refused,
+    open_runtime,
+    runtime_directory,
+)
 from seams.system import directories
-from support import QUICK, gone, until
+from support import QUICK, gone, run_procession, until
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
 
@@ -124,6 +132,32 @@ def test_what_cannot_be_done_is_said_and_the_connection_stays():
         assert answer["to"] == "stop"
         assert "there is no signal" in answer["error"]
         assert connection.ask("look")["state"] == "RUNNING"
+
+
+def test_stop_takes_no_refusal_for_the_end_of_the_run(monkeypatch):
+    """What an answer means does not depend on the words in it."""
+    with start(stop=QUICK) as group:
+
+        def refuse(**_):
+            raise procession.SpecError("the run has not ended: it is suspended")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(group, "stop", refuse)
+            done = run_procession("stop", group.run_id)
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert "the run has not ended: it is suspended" in done.stderr
+        assert group.state is procession.Phase.RUNNING
+
+
+def test_a_run_that_hangs_up_has_ended():
+    group = start(stop=QUICK)
+    with connected() as connection:
+        group.kill()
+        group.wait(20)
+        list(connection.events(20))
+        with pytest.raises(Ended):
+            connection.ask("look")
 
 
 def test_stacks_are_those_of_the_group(monkeypatch):

@@ -12,7 +12,7 @@ from seams.rules import (
     WorkerEvent,
 )
 
-START, PATIENCE, NOTICE, LINGER, GRACE, REAP, BACKOFF = DeadlineKind
+START, PATIENCE, NOTICE, LINGER, GRACE, REAP, BACKOFF, START_IT, LINGER_IT, REAP_IT = DeadlineKind
 
 
 class Script:
@@ -26,14 +26,16 @@ class Script:
     def __call__(self, what, rank=None, *, at=None, ok=True, attempt=None, **wish):
         self.at += 10
         at = self.at if at is None else at
-        attempt = self.life.attempt if attempt is None else attempt
+        if attempt is None:
+            single = self.life.single and rank is not None
+            attempt = self.life.ranks[rank].attempt if single else self.life.attempt
         if what == "stop wanted":
             return self.life.handle(StopWanted(**wish))
         if what == "swept":
             return self.life.handle(Swept(attempt))
         if what.endswith("deadline"):
-            kind = DeadlineKind[what.split()[0].upper()]
-            return self.life.handle(Deadline(kind, attempt, at))
+            kind = DeadlineKind[what.split()[0].upper() + ("" if rank is None else "_IT")]
+            return self.life.handle(Deadline(kind, attempt, at, -1 if rank is None else rank))
         kind = WorkerEvent[what.replace(" ", "_").upper()]
         return self.life.handle(RankEvent(kind, rank, at, ok))
 
@@ -58,5 +60,5 @@ class Script:
         return [rank.ended for rank in self.life.ranks]
 
 
-def arm(kind, attempt=0):
-    return Arm(Deadline(kind, attempt))
+def arm(kind, attempt=0, rank=-1):
+    return Arm(Deadline(kind, attempt, rank=rank))

@@ -26,7 +26,7 @@ from seams.rules import (
     WorkerEvent,
 )
 
-START, PATIENCE, NOTICE, LINGER, GRACE, REAP, BACKOFF = DeadlineKind
+START, PATIENCE, NOTICE, LINGER, GRACE, REAP, BACKOFF, *_ = DeadlineKind
 SECONDS = {START: 300.0, PATIENCE: 20.0, NOTICE: 15.0, LINGER: 5.0, GRACE: 30.0, REAP: 10.0,
            BACKOFF: 7.0}  # fmt: skip
 DELAY = 0.003  # seconds in which news arrive

@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from seams.rules import (
+    Arm,
     Cancel,
     End,
     Ended,
@@ -20,7 +21,19 @@ from seams.rules import (
     WorkerEvent,
 )
 
-from .script import BACKOFF, GRACE, LINGER, NOTICE, REAP, START, Script, arm
+from .script import (
+    BACKOFF,
+    GRACE,
+    LINGER,
+    LINGER_IT,
+    NOTICE,
+    REAP,
+    REAP_IT,
+    START,
+    START_IT,
+    Script,
+    arm,
+)
 
 # -- a good life
 
@@ -553,7 +566,7 @@ def fails(group, rank, again):
 
 def test_a_single_rank_that_fails_starts_again_and_the_others_go_on():
     group = single(3)
-    assert fails(group, 1, again=True) == [Spawn(0, 1), arm(START)]
+    assert fails(group, 1, again=True) == [Spawn(0, 1), arm(START_IT, 1, 1)]
     assert group.states == [Worker.RUNNING, Worker.PENDING, Worker.RUNNING]
     assert group.phase is Phase.RUNNING
     assert group.life.failures == []
@@ -567,24 +580,24 @@ def test_a_single_rank_that_is_not_to_start_again_ends_the_group():
 
 def test_a_single_rank_that_fails_and_stays_is_killed_and_starts_again():
     group = single(2)
-    assert group("reported", 0, ok=False) == [arm(LINGER)]
+    assert group("reported", 0, ok=False) == [arm(LINGER_IT, 0, 0)]
     assert group.phase is Phase.RUNNING
-    assert group("linger deadline") == [Signal((0,), kill=True), arm(REAP)]
+    assert group("linger deadline", 0) == [Signal((0,), kill=True), arm(REAP_IT, 0, 0)]
     group("kill sent", 0)
-    assert fails(group, 0, again=True) == [Spawn(0, 0), arm(START)]
+    assert fails(group, 0, again=True) == [Spawn(0, 0), arm(START_IT, 1, 0)]
 
 
 def test_a_single_rank_that_hangs_is_killed():
     group = single(2)
-    assert group("hung", 0, ok=False) == [Signal((0,), kill=True), arm(REAP)]
+    assert group("hung", 0, ok=False) == [Signal((0,), kill=True), arm(REAP_IT, 0, 0)]
     group("kill sent", 0)
-    assert fails(group, 0, again=True) == [Spawn(0, 0), arm(START)]
+    assert fails(group, 0, again=True) == [Spawn(0, 0), arm(START_IT, 1, 0)]
 
 
 def test_a_single_rank_that_cannot_be_killed_ends_the_group():
     group = single(2)
     group("hung", 0, ok=False)
-    assert group("reap deadline") == [Signal((1,)), arm(GRACE)]
+    assert group("reap deadline", 0) == [Signal((1,)), arm(GRACE)]
     assert group.states[0] is Worker.LOST
     assert group.life.left_behind
     group("exited", 1)
@@ -596,10 +609,37 @@ def test_a_single_rank_that_is_gone_and_decided_about_is_not_given_up():
     group("hung", 0, ok=False)
     group("kill sent", 0)
     group.life.ranks[0].awaited = True  # its process is gone, which is not an event yet
-    assert group("reap deadline") == []
+    assert group("reap deadline", 0) == []
     assert not group.life.left_behind
     group.life.ranks[0].awaited = False
-    assert fails(group, 0, again=True) == [Spawn(0, 0), arm(START)]
+    assert fails(group, 0, again=True) == [Spawn(0, 0), arm(START_IT, 1, 0)]
+
+
+def test_ranks_that_keep_failing_move_no_deadline_of_another():
+    group = single(3)
+    hangs = group("reported", 0, ok=False) + group("hung", 1, ok=False)
+    assert {a.deadline.key for a in hangs if isinstance(a, Arm)} == {(LINGER_IT, 0), (REAP_IT, 1)}
+    for life in range(3):
+        group("reported", 2, ok=False)
+        again = fails(group, 2, again=True)
+        assert again == [Spawn(0, 2), arm(START_IT, life + 1, 2)]
+        assert group("linger deadline", 2, attempt=life) == []
+        assert group("spawned", 2) == []
+        assert group("ready", 2) == []
+    assert group("start deadline", 2) == []
+    assert group("linger deadline", 0) == [Signal((0,), kill=True), arm(REAP_IT, 0, 0)]
+    assert group("reap deadline", 1) == [Signal((2,)), arm(GRACE)]
+
+
+def test_the_first_start_does_not_end_a_rank_that_starts_again():
+    group = Script(2, single=True)
+    group("spawned", 0)
+    assert fails(group, 0, again=True) == [Spawn(0, 0), arm(START_IT, 1, 0)]
+    group("spawned", 1)
+    group("ready", 1)
+    assert group("start deadline") == []
+    assert arm(GRACE) in group("start deadline", 0)
+    assert group.life.failures == [0]
 
 
 # -- notice

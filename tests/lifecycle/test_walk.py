@@ -40,7 +40,7 @@ RANKS = {"three": (3, False), "two that may hang": (2, False), "two single ones"
 # What a walk in which no rank hangs, and no notice is given, does not see.
 UNSEEN = {WorkerEvent.HUNG, GroupEvent.HUNG, GroupEvent.NOTICE_WANTED, Stage.NOTICE}
 BEFORE_CAUSE, AFTER_CAUSE, NOW, LATER = 5, 50, 1000, 2000
-KINDS = list(DeadlineKind)
+KINDS = [kind for kind in DeadlineKind if kind not in tables.OF_A_RANK]
 WORKERS, STAGES, ENDINGS = list(Worker), list(Stage), [None, *Ended]
 NUMBER = {m: i for kind in (WORKERS, STAGES, ENDINGS) for i, m in enumerate(kind)}
 SENT = (Worker.STOPPING, Worker.KILLING)
@@ -61,18 +61,16 @@ def key_of(world):
     - a deadline or an answer that would find nothing to do.
     """
     life, unasked, pending, starting, start_failed = world.life, False, False, False, False
-    alone, unasked_failed = life.single and life.phase in (Phase.STARTING, Phase.RUNNING), False
     ranks = []
-    for rank in life.ranks:
+    for r, rank in enumerate(life.ranks):
         state, failed = rank.state, rank.failed_at is not None
         start_failed = start_failed or rank.start_failed
         if state in GONE:
-            ranks.append((NUMBER[state], False, False, False, failed, NUMBER[rank.ended]))
+            ranks.append((NUMBER[state], False, False, False, failed, NUMBER[rank.ended], 0, ()))
             continue
         pending = pending or state is Worker.PENDING
         starting = starting or state in NOT_THERE_YET
         unasked = unasked or (state in ALIVE and not rank.asked)
-        unasked_failed = unasked_failed or (state in ALIVE and failed and not rank.asked)
         if failed and rank.stop_at is None and rank.failed_at >= NOW:
             failed = LATE
         reported = rank.reported
@@ -80,7 +78,10 @@ def key_of(world):
             reported = LATE
         if failed and rank.start_failed:
             failed = NO_START
-        ranks.append((NUMBER[state], reported, rank.reported_ok, rank.asked, failed, 0))
+        told = reported, rank.reported_ok, rank.asked, failed
+        again = rank.attempt > 0 and state in NOT_THERE_YET
+        own = tuple(kind.name for kind in tables.OF_A_RANK if _may_pass(world, kind, r))
+        ranks.append((NUMBER[state], *told, 0, again, own))
     doomed = life.stop_wanted or start_failed
     may_fail = life.phase in (Phase.STARTING, Phase.RUNNING) or (
         life.attempt < RESTARTS and not doomed and not life.phase.final
@@ -97,17 +98,25 @@ def key_of(world):
         life.single,
         (
             DeadlineKind.START in world.armed
-            and (life.phase is Phase.STARTING or ((life.waiting or alone) and starting)),
+            and (life.phase is Phase.STARTING or (life.waiting and starting)),
             DeadlineKind.PATIENCE in world.armed and life.waiting,
             DeadlineKind.NOTICE in world.armed and life.waiting,
-            DeadlineKind.LINGER in world.armed
-            and (unasked_failed if alone else unasked and life.phase is Phase.STOPPING),
+            DeadlineKind.LINGER in world.armed and unasked and life.phase is Phase.STOPPING,
             DeadlineKind.GRACE in world.armed,
             DeadlineKind.REAP in world.armed,
             DeadlineKind.BACKOFF in world.armed and life.phase is Phase.BACKOFF,
         ),
         tuple(sorted(ranks)),
     )
+
+
+def _may_pass(world, kind, rank):
+    """Tell whether a deadline of a rank is armed that would find something to do."""
+    life = world.life
+    if kind is DeadlineKind.START_IT and life.ranks[rank].state not in NOT_THERE_YET:
+        return False
+    entry = TABLES[life.patient, life.single].get((life.stage, kind))
+    return (kind, rank) in world.armed and entry is not None
 
 
 def world_of(key):
@@ -119,8 +128,8 @@ def world_of(key):
     life.stage, life.attempt = STAGES[stage], attempt
     life.stop_wanted, life.left_behind = stop_wanted, left
     life.ranks = []
-    known = not start_failed or any(failed == NO_START for *_, failed, _ in ranks)
-    for i, (number, reported, good, asked, failed, ended) in enumerate(ranks):
+    known = not start_failed or any(rank[4] == NO_START for rank in ranks)
+    for i, (number, reported, good, asked, failed, ended, again, own) in enumerate(ranks):
         state = WORKERS[number]
         life.ranks.append(
             Rank(
@@ -133,8 +142,11 @@ def world_of(key):
                 failed_at=LATER if failed == LATE else 10 + i if failed else None,
                 start_failed=failed == NO_START or (i == 0 and not known),
                 ended=ENDINGS[ended],
+                attempt=int(again),
             )
         )
+        for kind in map(DeadlineKind.__getitem__, own):
+            world.armed[kind, i] = Deadline(kind, int(again), rank=i)
         # What was asked for may also be answered in an order that the forkserver does not choose,
         # and the stop signal may have been asked for more than once.
         alone = single and life.phase in (Phase.STARTING, Phase.RUNNING)
@@ -294,8 +306,10 @@ def something_must_come(walk):
         elif not life.phase.final:
             assert follow, walk.story(key)
         # The deadline of who waits may be one that never comes.
-        if life.waiting and any(r.state in NOT_THERE_YET for r in life.ranks):
-            assert DeadlineKind.START in world.armed, walk.story(key)
+        for r, rank in enumerate(life.ranks):
+            if life.waiting and rank.state in NOT_THERE_YET:
+                start = (DeadlineKind.START_IT, r) if rank.attempt else DeadlineKind.START
+                assert start in world.armed, walk.story(key)
 
 
 @checked
@@ -368,7 +382,7 @@ def only_its_own_deadline_and_a_late_start_end_patience(walk):
             assert life.handle(Deadline(kind, life.attempt, LATER)) == []
             assert life == untouched
         life = world_of(key).life
-        late = any(r.state in NOT_THERE_YET for r in life.ranks)
+        late = any(r.state in NOT_THERE_YET and not r.attempt for r in life.ranks)
         life.handle(Deadline(DeadlineKind.START, life.attempt, LATER))
         assert life.waiting != late, walk.story(key)
 
@@ -376,6 +390,7 @@ def only_its_own_deadline_and_a_late_start_end_patience(walk):
 @checked
 def stale_deadlines_and_sweeps_do_nothing(walk):
     stale = [Deadline(kind, attempt, LATER) for kind in DeadlineKind for attempt in (-1, 9)]
+    stale += [Deadline(kind, 9, LATER, rank=0) for kind in tables.OF_A_RANK]
     stale += [Swept(-1), Swept(9)]
     for key in walk.came_from:
         life, untouched = world_of(key).life, world_of(key).life

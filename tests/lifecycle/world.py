@@ -24,6 +24,7 @@ from seams.rules import (
     Swept,
     Worker,
     WorkerEvent,
+    tables,
 )
 
 NO_PROCESS_YET = (Worker.PENDING,)
@@ -55,7 +56,7 @@ class World:
     def tell(self, event):
         """Let an event happen. Returns the actions, which are asked for from now on."""
         if isinstance(event, Deadline):
-            self.armed.pop(event.kind, None)
+            self.armed.pop(event.key, None)
         elif isinstance(event, Swept):
             self.sweep_due = False
         elif isinstance(event, RankEvent):
@@ -75,6 +76,8 @@ class World:
             if isinstance(action, Spawn) and action.rank is not None:
                 self.stop_due.discard(action.rank)
                 self.kill_due.discard(action.rank)
+                for kind in tables.OF_A_RANK:
+                    self.armed.pop((kind, action.rank), None)  # stale, and tested apart
             elif isinstance(action, Spawn):
                 self.stop_due.clear()
                 self.kill_due.clear()
@@ -88,7 +91,7 @@ class World:
                 self.sweep_due = True
             elif isinstance(action, Arm):
                 if self.expires or action.deadline.kind is not DeadlineKind.PATIENCE:
-                    self.armed[action.deadline.kind] = action.deadline
+                    self.armed[action.deadline.key] = action.deadline
             elif isinstance(action, End):
                 self.stop_due.clear()
                 self.kill_due.clear()
@@ -113,8 +116,8 @@ class World:
             yield Swept(life.attempt)
             if self.hangs:
                 yield Swept(life.attempt, again=False)
-        for kind, deadline in self.armed.items():
-            yield Deadline(kind, deadline.attempt, moments[-1])
+        for deadline in self.armed.values():
+            yield Deadline(deadline.kind, deadline.attempt, moments[-1], deadline.rank)
         for r, rank in enumerate(life.ranks):
             if rank.state not in GONE:
                 yield from self._of_rank(r, rank, moments, now, after)
@@ -264,7 +267,8 @@ def a_single_rank_starts_again_if_it_failed_while_the_others_work(before, event,
     others = [r for r in range(before.nproc) if r != event.rank]
     same = all(after.ranks[r] == before.ranks[r] for r in others)
     here = Spawn(before.attempt, event.rank) in actions and len(spawned) == 1
-    return same and here and after.ranks[event.rank] == Rank() and after.phase is before.phase
+    fresh = after.ranks[event.rank] == Rank(attempt=before.ranks[event.rank].attempt + 1)
+    return same and here and fresh and after.phase is before.phase
 
 
 def _fails(before, event):

@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.control": "index runs serve",
-        "procession.control.ask": "Connection NotAnswered",
+        "procession.control.ask": "Connection Ended NotAnswered",
         "procession.control.door": "Door",
         "procession.control.foreign": "group_foreign",
         "procession.control.leftover": "dead_sockets left_behind",

@@ -13,7 +13,7 @@ import procession
 from procession import GroupFailed, Logs, Phase, Restart, SpecError, Std, Stop
 from seams.supervise import journal as journal_module
 from seams.values import Node, make_spec
-from support import gone, until
+from support import failure_of, gone, until
 
 BEGIN = """
 import os, pathlib, sys, time
@@ -271,6 +271,39 @@ def test_a_failed_rank_that_does_not_go_is_killed_and_starts_again(tmp_path):
     restart, stop = Restart(max=1, scope="rank"), Stop(linger=0.05)
     procession.run(program(tmp_path, source), nproc=2, restart=restart, stop=stop, timeout=40)
     assert lives(tmp_path) == ["0.0", "1.0", "1.1"]
+
+
+def test_ranks_that_keep_failing_do_not_put_off_the_end_of_one_that_hangs_at_its_exit(tmp_path):
+    source = """
+    import atexit
+    if rank == "0" and life == "0":
+        atexit.register(time.sleep, 600)
+        raise ValueError("and hangs")
+    if rank == "1" and not (place / "0.1").exists():
+        time.sleep(0.1)
+        sys.exit(3)
+    """
+    restart, stop = Restart(max=100, scope="rank"), Stop(linger=1)
+    procession.run(program(tmp_path, source), nproc=2, restart=restart, stop=stop, timeout=60)
+    assert sorted(life for life in lives(tmp_path) if life[0] == "0") == ["0.0", "0.1"]
+    assert "1.1" in lives(tmp_path)
+
+
+def test_a_rank_that_hangs_at_its_exit_is_not_reported_as_stopped(tmp_path):
+    source = """
+    import atexit
+    if rank == "0":
+        atexit.register(time.sleep, 600)
+        atexit.register((place / "exits").touch)
+    while rank == "1" and not (place / "exits").exists():
+        time.sleep(0.002)
+    sys.exit({"0": 0, "1": 3}[rank])
+    """
+    restart, stop = Restart(max=2, scope="rank"), Stop(grace=1)
+    failed = failure_of(program(tmp_path, source), nproc=2, restart=restart, stop=stop)
+    assert failed.cause.rank == 1
+    assert "SIGSTOP" not in str(failed)
+    assert "as it exited" in str(failed)
 
 
 def test_a_lost_forkserver_is_no_reason_to_start_again(tmp_path):

@@ -1,6 +1,7 @@
 """Nothing is kept that has imported a user's module, or run a shared set-up."""
 
 import os
+import resource
 
 import pytest
 from keeping import keeper
@@ -15,9 +16,38 @@ WHAT = [os.environ.get("FOO"), open("data.txt").read(), os.path.realpath("link")
 """
 
 
+# What a library may read at its import: limits, and how many threads it may have.
+LIMITS = """
+import os, resource
+mask = os.umask(0)
+os.umask(mask)
+WHAT = os.environ.get("OMP_NUM_THREADS"), resource.getrlimit(resource.RLIMIT_NOFILE)[0], mask
+
+def load():
+    return WHAT
+"""
+# One after the other changes, since a change of one that is noticed would hide those of others.
+VALUES = ("2", 600, 0o022), ("2", 601, 0o022), ("2", 601, 0o027), ("3", 601, 0o027)
+
+
 @pytest.fixture
 def kept():
     yield from keeper()
+
+
+@pytest.fixture
+def change(monkeypatch):
+    """Change for this process, and those that it starts, what `LIMITS` reads."""
+    limits, mask = resource.getrlimit(resource.RLIMIT_NOFILE), os.umask(0o022)
+
+    def change(threads, files, mask):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, limits[1]))
+        os.umask(mask)
+
+    yield change
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    os.umask(mask)
 
 
 def warm(script, *options, **more):
@@ -35,6 +65,14 @@ def what_was_read():
     import reads_things
 
     return reads_things.WHAT
+
+
+def limits_that_were_read(*shared):
+    if shared:
+        return shared[0]
+    import reads_limits
+
+    return reads_limits.load()
 
 
 def ranks_parent():
@@ -100,3 +138,47 @@ def test_a_shared_set_up_is_run_by_each_command(tmp_path, kept):
         said = warm(script, "--shared", "data:load", "--preload", "decimal", cwd=tmp_path)
         assert said == (what, "nothing is kept yet", "it has run the shared set-up")
     assert not kept.list()
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    "options",
+    [{"preload": ["colorsys"]}, {"preload": ["reads_limits"]}, {"shared": limits_that_were_read}],
+    ids=["packages", "own module", "shared"],
+)
+def test_limits_of_a_launch_are_its_own(tmp_path, monkeypatch, change, options):
+    """Whether the forkserver reads them, or each rank of a forkserver that is used again."""
+    write(tmp_path / "reads_limits.py", LIMITS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for values in VALUES:
+        change(*values)
+        assert procession.run(limits_that_were_read, nproc=1, **options) == [values]
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    ("options", "cold", "not_kept"),
+    [
+        (("--preload", "decimal"), "", ""),
+        (
+            ("--preload", "decimal,reads_limits"),
+            "nothing is kept yet",
+            "it has imported reads_limits, which is not an installed package of the list",
+        ),
+        (
+            ("--preload", "decimal", "--shared", "reads_limits:load"),
+            "nothing is kept yet",
+            "it has run the shared set-up",
+        ),
+    ],
+    ids=["packages", "own module", "shared"],
+)
+def test_limits_of_a_warm_run_are_its_own(tmp_path, kept, change, options, cold, not_kept):
+    write(tmp_path / "reads_limits.py", LIMITS)
+    source = "import procession, reads_limits\nprint(procession.once(reads_limits.load))\n"
+    script = write(tmp_path / "train.py", source)
+    for values, why in zip(VALUES, ("nothing is kept yet", cold, cold, cold), strict=True):
+        change(*values)
+        said = warm(script, *options, cwd=tmp_path)
+        assert said == (str(values), why, not_kept)
+    assert bool(kept.list()) == (not not_kept)

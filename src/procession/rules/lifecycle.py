@@ -21,7 +21,8 @@ Rules that the tables rest on:
 - The caller decides whether a group that failed starts again (`Swept.again`); the next attempt
   begins with the `BACKOFF` deadline.
 - In a group of single ranks, a failure ends only its own rank, by SIGKILL if it does not exit. The
-  group fails only if the caller does not start that rank again (`RankEvent.again`).
+  group fails only if the caller does not start that rank again (`RankEvent.again`). Such a rank has
+  deadlines of its own: what other ranks do moves none of them.
 - A stop may begin with notice: ranks that know of it may end by themselves, until the `NOTICE`
   deadline.
 - What is *wanted* is stored apart from the stage: a stop that is requested while a failed group is
@@ -102,10 +103,10 @@ class Lifecycle(Record):
             actions = self._rank_event(event)
         elif isinstance(event, StopWanted):
             actions = self._stop_wanted(event)
+        elif isinstance(event, Deadline):
+            actions = self._move(event.kind, event.rank, event.at) if self._is_due(event) else []
         elif event.attempt != self.attempt or self.phase.final:
             return []
-        elif isinstance(event, Deadline):
-            actions = self._move(event.kind, at=event.at) if self._entry(event.kind) else []
         else:
             again = event.again and self._retry_due()
             actions = self._move(GroupEvent.RETRY if again else GroupEvent.SWEPT)
@@ -206,6 +207,14 @@ class Lifecycle(Record):
 
     # -- the table
 
+    def _is_due(self, deadline: Deadline) -> bool:
+        """Tell whether a deadline is one of this attempt, and finds something to do."""
+        attempt = self.attempt
+        if deadline.rank >= 0:
+            rank = self.ranks[deadline.rank]
+            attempt = -1 if rank.gone or rank.awaited else rank.attempt
+        return deadline.attempt == attempt and self._entry(deadline.kind) is not None
+
     def _entry(self, event: GroupEvent | DeadlineKind) -> tables.Entry | None:
         return tables.TABLES[self.patient, self.single].get((self.stage, event))
 
@@ -220,13 +229,15 @@ class Lifecycle(Record):
         actions: list[Action] = []
         for step in steps:
             arms = isinstance(step, DeadlineKind)
-            actions += [self._arm(step)] if arms else self._do(step, rank, at)
+            actions += [self._arm(step, rank)] if arms else self._do(step, rank, at)
         if after is None:  # after the steps: they may say how ranks ended
             self.stage = Stage[self.verdict().name]
             actions.append(End(self.phase))
         return actions
 
-    def _arm(self, kind: DeadlineKind) -> Arm:
+    def _arm(self, kind: DeadlineKind, rank: int = -1) -> Arm:
+        if kind in tables.OF_A_RANK:
+            return Arm(Deadline(kind, self.ranks[rank].attempt, rank=rank))
         return Arm(Deadline(kind, self.attempt))
 
     # -- what is done on the way
@@ -239,12 +250,13 @@ class Lifecycle(Record):
                 self.attempt += 1
                 return [self._spawn()]
             case Do.REVIVE:
-                self.ranks = [Rank() if r == rank else each for r, each in ranks]
+                again = Rank(attempt=self.ranks[rank].attempt + 1)
+                self.ranks = [again if r == rank else each for r, each in ranks]
                 return [Spawn(self.attempt, rank)]
             case Do.FAIL_LATE:
-                return self._fail(
-                    [r for r, k in ranks if k.state in NOT_THERE_YET and not k.awaited], at
-                )
+                return self._fail([r for r, k in ranks if not (k.awaited or k.attempt)], at)
+            case Do.FAIL_IT:
+                return self._fail([rank], at)
             case Do.CANCEL:
                 return [Cancel()] if any(k.state is Worker.PENDING for _, k in ranks) else []
             case Do.ASK:
@@ -259,18 +271,10 @@ class Lifecycle(Record):
                 return self._signal(range(self.nproc), kill=True)
             case Do.KILL_IT:
                 return self._signal([rank], kill=True)
-            case Do.KILL_FAILED:
-                failed = (r for r, k in ranks if k.failed_at is not None and not k.awaited)
-                return self._signal(failed, kill=True)
             case Do.GIVE_UP:
-                self._give_up([r for r, k in ranks if not k.gone], at)
-                self.left_behind = True
-                return []
-            case Do.GIVE_UP_KILLED:
-                late = [r for r, k in ranks if k.asked and not (k.gone or k.awaited)]
-                self._give_up(late, at)
-                self.left_behind = self.left_behind or bool(late)
-                return self._move(GroupEvent.LOST) if late else []
+                return self._give_up([r for r, k in ranks if not k.gone], at)
+            case Do.GIVE_UP_IT:
+                return self._give_up([rank], at) + self._move(GroupEvent.LOST)
             case Do.SWEEP:
                 return [Sweep()]
             case Do.SWEEP_KILL:
@@ -281,14 +285,17 @@ class Lifecycle(Record):
         return Spawn(self.attempt)
 
     def _fail(self, late: list[int], at: int) -> list[Action]:
+        """Take those of these ranks for failed that have not reached their program."""
         actions: list[Action] = []
-        for r in late:
+        for r in (r for r in late if self.ranks[r].state in NOT_THERE_YET):
             actions += self._rank_event(RankEvent(WorkerEvent.START_DEADLINE, r, at))
         return actions
 
-    def _give_up(self, late: list[int], at: int) -> None:
+    def _give_up(self, late: list[int], at: int) -> list[Action]:
         for r in late:
             self.ranks[r].move(RankEvent(WorkerEvent.REAP_DEADLINE, r, at))
+        self.left_behind = True
+        return []
 
     def _ask(self, ranks: Iterable[tuple[int, Rank]]) -> list[Action]:
         """Ask ranks that work to stop, and give those that reported their outcome a moment."""
@@ -324,7 +331,8 @@ class Rank(Record):
 
     asked: whether it was chosen to get a signal. stop_at: when the first signal was sent.
     failed_nth: its number in the order in which failures were heard of, from 1. awaited: its
-    process is known to be gone, and it is being decided whether it starts again.
+    process is known to be gone, and it is being decided whether it starts again. attempt: how
+    often it has started again by itself.
     """
 
     state: Worker = Worker.PENDING
@@ -338,6 +346,7 @@ class Rank(Record):
     ended: Ended | None = None
     reported_at: int = 0
     awaited: bool = False
+    attempt: int = 0
 
     @property
     def gone(self) -> bool:

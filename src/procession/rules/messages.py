@@ -23,11 +23,20 @@ class RankEvent(Value):
 
 
 class Deadline(Value):
-    """A deadline of an attempt has passed, at this time of the monotonic clock."""
+    """A deadline of an attempt has passed, at this time of the monotonic clock.
+
+    rank: whose deadline and attempt it is; -1: the whole group's.
+    """
 
     kind: DeadlineKind
     attempt: int
     at: int = 0
+    rank: int = -1
+
+    @property
+    def key(self) -> DeadlineKind | tuple[DeadlineKind, int]:
+        """What two deadlines have in common of which the later one replaces the other."""
+        return self.kind if self.rank < 0 else (self.kind, self.rank)
 
 
 class StopWanted(Value):
@@ -81,7 +90,7 @@ class Sweep(Value):
 
 
 class Arm(Value):
-    """Report this deadline when its time has passed; it replaces one of the same kind."""
+    """Report this deadline when its time has passed; it replaces the one with the same key."""
 
     deadline: Deadline
 

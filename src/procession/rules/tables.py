@@ -217,6 +217,9 @@ class DeadlineKind(_Names):
     GRACE = "ranks have obeyed the stop signal"
     REAP = "killed processes are gone"
     BACKOFF = "the next attempt begins"
+    START_IT = "a single rank that starts again has reached its program"
+    LINGER_IT = "a single rank that reported its failure is gone"
+    REAP_IT = "a single rank is gone after SIGKILL"
 
 
 class Do(_Names):
@@ -224,6 +227,7 @@ class Do(_Names):
 
     BEGIN = "start all ranks of an attempt"
     FAIL_LATE = "take the ranks that have not reached their program for failed"
+    FAIL_IT = "take it for failed"
     REVIVE = "start it again"
     CANCEL = "do not start ranks that have no process yet"
     ASK = "send the stop signal, later to ranks that have reported their outcome"
@@ -232,9 +236,8 @@ class Do(_Names):
     ASK_REST = "send the stop signal to the ranks that have not got it"
     KILL = "send SIGKILL to all ranks"
     KILL_IT = "send it SIGKILL"
-    KILL_FAILED = "send SIGKILL to the ranks that failed"
     GIVE_UP = "take the ranks that are still there for lost"
-    GIVE_UP_KILLED = "take the ranks that are still there after SIGKILL for lost, each by itself"
+    GIVE_UP_IT = "take it for lost, by itself"
     SWEEP = "send leftovers the stop signal"
     SWEEP_KILL = "send leftovers SIGKILL"
 
@@ -245,6 +248,7 @@ Table: TypeAlias = "dict[tuple[Stage, GroupEvent | DeadlineKind], Entry]"
 
 FAILURES = (_G.FAILED, _G.HUNG, _G.LOST)
 WISHES = (_G.KILL_WANTED, _G.NOTICE_WANTED, _G.HURRY_WANTED, _G.STOP_WANTED)  # first come first
+OF_A_RANK = (_D.START_IT, _D.LINGER_IT, _D.REAP_IT)
 WORKING = (_S.STARTING, _S.RUNNING)
 WAITING = (_S.PATIENCE, _S.NOTICE)
 ENDING = (_S.ASKED, _S.KILLED)
@@ -303,16 +307,15 @@ PATIENT: Table = {(s, e): (_S.PATIENCE, _D.PATIENCE) for s in WORKING for e in F
 
 # A group of ranks of which each may fail, and start again, by itself.
 SINGLE: Table = {
-    **{(s, _G.FAILED): (s, _D.LINGER) for s in WORKING},
-    **{(s, _G.HUNG): (s, Do.KILL_IT, _D.REAP) for s in WORKING},
-    **{(s, _G.REVIVED): (s, Do.REVIVE, _D.START) for s in WORKING},
+    **{(s, _G.FAILED): (s, _D.LINGER_IT) for s in WORKING},
+    **{(s, e): (s, Do.KILL_IT, _D.REAP_IT) for s in WORKING for e in (_G.HUNG, _D.LINGER_IT)},
+    **{(s, _G.REVIVED): (s, Do.REVIVE, _D.START_IT) for s in WORKING},
     **{(s, _G.REVIVED): (s,) for s in (*WAITING, *ENDING)},  # too late for that
-    **{(s, _D.LINGER): (s, Do.KILL_FAILED, _D.REAP) for s in WORKING},
-    **{(s, _D.REAP): (s, Do.GIVE_UP_KILLED) for s in WORKING},
+    **{(s, _D.REAP_IT): (s, Do.GIVE_UP_IT) for s in WORKING},
     # A rank may be starting again while the others are in their program.
     **{(s, _G.SPAWNED): (s,) for s in (_S.RUNNING, _S.NOTICE)},
     **{(s, _G.NO_START): _STOP for s in (_S.RUNNING, _S.NOTICE)},
-    **{(s, _D.START): (s, Do.FAIL_LATE) for s in (_S.RUNNING, _S.NOTICE)},
+    **{(s, _D.START_IT): (s, Do.FAIL_IT) for s in (*WORKING, *WAITING)},
 }
 
 # By whether a group is patient, and whether its ranks are single.

@@ -6,7 +6,7 @@ import time
 
 from procession.prepare.resources import Board
 from procession.rules.lifecycle import Lifecycle
-from procession.rules.tables import DeadlineKind, Phase
+from procession.rules.tables import DeadlineKind
 from procession.values.policy import StopRequest
 from procession.values.spec import Spec
 
@@ -67,11 +67,13 @@ class Limits:
             left = self.grace_ends - time.monotonic()
             self._board.tell_stop(0.0, left, self.stop_signal)
             return left
-        if kind is DeadlineKind.LINGER:
-            linger = self._spec.stop.linger
-            if linger is None:  # while the group is being stopped, it has until SIGKILL
-                return None if self._life.phase is Phase.STOPPING else self._grace
-            return min(linger, self._grace)
+        linger = self._spec.stop.linger
+        if kind is DeadlineKind.LINGER:  # without a time, it has until SIGKILL
+            return None if linger is None else min(linger, self._grace)
+        if kind is DeadlineKind.LINGER_IT:
+            return self._grace if linger is None else min(linger, self._grace)
         if kind is DeadlineKind.START:
-            return self._spec.hang.start + (backoff if self._life.single else 0.0)
+            return self._spec.hang.start
+        if kind is DeadlineKind.START_IT:
+            return self._spec.hang.start + backoff
         return backoff if kind is DeadlineKind.BACKOFF else self._spec.stop.reap

@@ -325,21 +325,21 @@ class Supervisor:
         return signal.SIGKILL if action.kill else self.limits.stop_signal
 
     def _arm(self, deadline: Deadline) -> None:
+        starts = deadline.kind in (DeadlineKind.START, DeadlineKind.START_IT)
         seconds = self.limits.begin(deadline.kind, self.recovery.delay)
         if seconds is None:
             return
 
         def fire() -> None:
-            if deadline.kind is DeadlineKind.START and self._link.end_sharing(seconds):
+            if starts and self._link.end_sharing(seconds):
                 return
-            at = time.monotonic_ns()
-            self._handle(Deadline(deadline.kind, deadline.attempt, at))
-            if self.lifecycle.left_behind:
-                for rank, known in enumerate(self.lifecycle.ranks):
-                    if known.state is Worker.LOST:
-                        self._note("lost", self.records[rank], at)
+            at, living = time.monotonic_ns(), [*filter(self._ranks.lives, range(self.spec.nproc))]
+            self._handle(Deadline(deadline.kind, deadline.attempt, at, deadline.rank))
+            for rank in living:
+                if self.lifecycle.ranks[rank].state is Worker.LOST:
+                    self._note("lost", self.records[rank], at)
 
-        self._loop.after(deadline.kind, seconds, fire)
+        self._loop.after(deadline.key, seconds, fire)
 
     def _spawn(self, attempt: int) -> None:
         self.limits.grace_ends = NEVER
