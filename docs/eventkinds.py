@@ -68,7 +68,7 @@ FACTS: dict[str, tuple[dict[str, Any], str]] = {
     "core": ({"type": "boolean"}, "whether it dumped core"),
     "cpu_seconds": ({"type": "number", "minimum": 0}, "CPU time of it and what it waited for"),
     "peak_memory": (_COUNT, "the most memory that it had, in bytes"),
-    "out_of_memory": ({"type": "boolean"}, "for SIGKILL: whether memory was the likely reason"),
+    "out_of_memory": ({"type": "boolean"}, "for SIGKILL, of a child as well: was it memory"),
     "type": (_TEXT, "the class of the exception"),
     "message": (_TEXT, "of the exception; or what went wrong, in words"),
     "traceback": (_TEXT, "of the exception, as Python prints it"),

@@ -3,12 +3,14 @@
 import importlib.util
 import json
 import os
+import re
+import subprocess
 import tempfile
 
 import pytest
 
 import procession
-from support import PYTHON, run_procession, run_python, write
+from support import PROCESSION, PYTHON, run_procession, run_python, write
 
 # Not imported here: a test process with torch in it would make every test behind this one slow.
 pytestmark = [
@@ -225,6 +227,48 @@ def test_data_loader_of_a_rank_that_is_killed(tmp_path, monkeypatch):
         done = run("-n", 2, script)
     assert done.returncode == 137
     assert "rank 0 of 2" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGBUS"])
+def test_data_loader_whose_worker_is_killed(tmp_path, name):
+    script = write(
+        tmp_path / "loader.py",
+        f"""
+        import os, signal
+        from torch.utils.data import DataLoader, Dataset
+
+        class Killed(Dataset):
+            def __len__(self):
+                return 4
+            def __getitem__(self, number):
+                os.kill(os.getpid(), signal.{name})
+
+        list(DataLoader(Killed(), num_workers=1))
+        """,
+    )
+    done = run("-n", 1, script)
+    assert done.returncode == 1
+    assert re.search(rf"its child \(pid \d+\) was killed by {name}", done.stderr), done.stderr
+    assert ("/dev/shm has " in done.stderr) == (name == "SIGBUS")
+
+
+def test_data_loader_without_enough_shared_memory(tmp_path):
+    script = write(
+        tmp_path / "loader.py",
+        """
+        import torch
+        from torch.utils.data import DataLoader
+
+        list(DataLoader([torch.zeros(1_000_000)] * 4, num_workers=1))
+        """,
+    )
+    mount = 'mount -t tmpfs -o size=1m small /dev/shm || exit 77; exec "$@"'
+    alone = ("unshare", "-m", "--propagation", "private", "sh", "-c", mount, "sh")
+    words = [*alone, *PROCESSION, "run", "-n", "1", script]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=False)
+    if done.returncode in (77, 127) or done.stderr.startswith("unshare:"):
+        pytest.skip(f"no small /dev/shm can be mounted here: {done.stderr.strip()}")
+    assert " of 1.0 MB: if it was full, make it larger (docker run --shm-size=8g)" in done.stderr
 
 
 def test_torch_is_not_imported_for_those_who_do_not_use_it():

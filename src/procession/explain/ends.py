@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from procession.values.errors import GroupEnd, Outcome, RankEnd, StartFailed
 from procession.values.exit import signal_name
 from procession.values.program import Function
 from procession.values.spec import Spec
+from procession.worker.description import shared_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -249,6 +251,9 @@ def _note(
         notes.append(
             f"it did not exit then; the group ended it by {signal_name(record.exit.signal)}"
         )
+    children = _children(record, outcome)
+    if children:
+        notes.append(children)
     if left.ignored:
         notes.append(f"its error file was ignored: {left.ignored}")
     described, limit = record.description, spec.placement.memory_bytes
@@ -261,6 +266,18 @@ def _note(
         where = f" of {log}" if log else ""
         notes.append(f"no space is left on the disk{where}")
     return "; ".join(notes)
+
+
+def _children(record: RankRecord, outcome: Outcome) -> str:
+    """Say which children of a rank a signal has ended, and why that may be."""
+    said = record.description.get("children", "")
+    if record.child_killed and record.out_of_memory:
+        said = f"{said or 'a process of its pool was killed'}, likely out of memory"
+    elif said and record.child_killed and record.out_of_memory is False:
+        said += " (the kernel reports no out-of-memory kill)"
+    elif outcome is Outcome.SIGNALLED and record.exit.signal == signal.SIGBUS:
+        return "".join(shared_memory())
+    return said
 
 
 def _start_hint(record: RankRecord) -> str:

@@ -56,6 +56,13 @@ class RankRecord(Record):
         """How the rank described its failure; `{}` if it did not."""
         return self.report.description if self.report is not None else {}
 
+    @property
+    def child_killed(self) -> bool:
+        """Whether it failed because SIGKILL has ended a child, or a signal that nobody told."""
+        described = self.description
+        killed = "SIGKILL" in described.get("children", "")
+        return killed or described.get("type", "").endswith(".BrokenProcessPool")
+
 
 class Left(Value):
     """What a rank has left in files, as far as these were read; "" and () for nothing.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Description = dict[str, Any]  # as `worker.description` describes an error
 
 BLOCK = 1 << 20
-TEXTS = ("kind", "type", "message", "traceback")  # of an error
+TEXTS = ("kind", "type", "message", "traceback", "children")  # of an error
 BLOCKS_AT_ONCE = 16  # so that one large value does not keep the others waiting
 
 

@@ -324,11 +324,12 @@ class Exits:
         at = min(at, source.dead_by or at)  # its forkserver may have reaped it much later
         record.exit = Exit() if status is None else Exit.from_wait_status(status)
         record.cpu_seconds, record.peak_memory, record.exited_at = cpu, peak, at
-        if record.exit.signal == signal.SIGKILL and known.state is not Worker.KILLING:
-            record.over_limit = self._resources.places.over_limit(record.attempt, rank)
-            record.out_of_memory = record.over_limit or self._oom.verdict(peak)
+        killed = record.exit.signal == signal.SIGKILL and known.state is not Worker.KILLING
         if source.reader is not None:
             self._read_result(rank)
+        if killed or record.child_killed:
+            record.over_limit = self._resources.places.over_limit(record.attempt, rank)
+            record.out_of_memory = record.over_limit or self._oom.verdict(peak if killed else None)
         self._forget(rank)  # from here on it is over
         ok = record.exit.code == 0
         if ok and isinstance(self._spec.program, Function):

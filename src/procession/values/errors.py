@@ -56,7 +56,8 @@ class RankEnd(Value):
         of its children that it waited for; None if unknown.
     stderr_tail: its last lines of stderr, oldest first, if its group saw them.
     stdout_log, stderr_log, error_file: paths, "" where there is none.
-    out_of_memory: for SIGKILL, whether memory was the likely reason; None: not known.
+    out_of_memory: for SIGKILL, also of a child: whether memory was the likely reason; None: not
+        known.
     note: a remark, "" for none.
     host: the name of its machine, where ranks are on several, else "".
     """

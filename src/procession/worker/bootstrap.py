@@ -71,6 +71,10 @@ def run(job: Job) -> None:
         _report_exit(channel, e)
         raise
     except BaseException as e:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises
+        except BaseException:  # it does, before it is replaced
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _report_error(channel, e, rebuildable=is_function)
         if not is_function:
             sys.excepthook(type(e), e, e.__traceback__)

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import pickle
+import signal
 import sys
 import time
 import traceback
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 # descriptors, or replaced one of these modules.
 
 KEPT = 30_000  # characters of each end of a text that is too long; JSON may need 12 bytes for one
+LITTLE = 1000  # MB of shared memory
+ENLARGE = "if it was full, make it larger (docker run --shm-size=8g) or set num_workers=0"
 MOST = 100  # exceptions in one description: causes, contexts, members of groups
 # The bootstrap, and what it starts a program with (a file in Python 3.10, frozen since).
 _OUR_FILES = (
@@ -105,9 +108,43 @@ def describe(error: BaseException, *, rebuildable: bool) -> Record:
             record["errno"] = int(error.errno)
         if rebuildable:
             record["exceptions"] = _parts(error)
+        record["children"] = _children(record["traceback"])
     except BaseException:
         pass  # then there is only the text
     return record
+
+
+def _children(text: str) -> str:
+    """Say which children a signal has ended, and how full /dev/shm is where that may be why.
+
+    text: the traceback. The children are those of `multiprocessing`: also workers of torch's
+    DataLoader, and of a pool that is not shut down yet. SIGTERM does not count: it is how the
+    program itself ends them.
+    """
+    process: Any = sys.modules.get("multiprocessing.process")
+    said: list[str] = []
+    for child in list(getattr(process, "_dangling", ())):
+        try:
+            code = int(child.exitcode or 0)
+            if code < 0 and -code != signal.SIGTERM and child._parent_pid == os.getpid():
+                name = signal.Signals(-code).name
+                said.append(f"its child (pid {child.pid}) was killed by {name}")
+        except (ValueError, AttributeError):
+            continue  # it was closed, or the signal has no name
+    if "SIGBUS" in str(said) or "shared memory" in text:
+        said += shared_memory()
+    return "; ".join(said)
+
+
+def shared_memory() -> list[str]:
+    """Say how full /dev/shm is; nothing if there is none."""
+    try:
+        found = os.statvfs("/dev/shm")  # noqa: S108 - only looked at
+    except OSError:
+        return []
+    free, size = (n * found.f_frsize / 1e6 for n in (found.f_bavail, found.f_blocks))
+    said = f"/dev/shm has {free:.1f} MB free of {size:.1f} MB"  # noqa: S108
+    return [f"{said}: {ENLARGE}" if free < LITTLE else said]
 
 
 def _full_text(error: BaseException, record: Record) -> str:

@@ -40,7 +40,7 @@ ENDS = (
         "P104",
         "A rank was killed, likely out of memory",
         (", likely out of memory",),
-        "The kernel ended the process with SIGKILL because the machine, or the cgroup "
+        "The kernel ended the rank, or its child, with SIGKILL because the machine, or the cgroup "
         "(container, Slurm job, `--memory-limit`), had no memory left.",
         "The report has the rank's peak memory: multiply it by the number of ranks and compare "
         "it with what there is. Use fewer ranks or data-loader workers, a smaller batch, or "

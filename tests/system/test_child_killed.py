@@ -1,0 +1,85 @@
+"""A signal that has killed a child of a rank is in the report of the rank."""
+
+import os
+import signal
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from multiprocessing import Process
+
+import pytest
+
+from seams.system import OomWatch
+from support import failure_of
+
+
+def die(number):
+    os.kill(os.getpid(), number)
+
+
+def lose_a_child(number):
+    child = Process(target=die, args=(number,))
+    child.start()
+    child.join()
+    raise RuntimeError(child.pid)
+
+
+def lose_one_of_a_pool():
+    with ProcessPoolExecutor(1) as pool:
+        pool.submit(signal.raise_signal, signal.SIGKILL).result()
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM"])
+def test_the_signal_is_named(name, monkeypatch):
+    monkeypatch.setattr(OomWatch, "verdict", lambda *_: None)
+    cause = failure_of(lose_a_child, args=(getattr(signal, name),)).cause
+    own_way = name == "SIGTERM"  # a program ends its children by it
+    assert cause.note == (
+        "" if own_way else f"its child (pid {cause.message}) was killed by {name}"
+    )
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_the_kernel_says_whether_memory_was_short(counted, monkeypatch):
+    monkeypatch.setattr(OomWatch, "verdict", lambda *_: counted)
+    said = ", likely out of memory" if counted else " (the kernel reports no out-of-memory kill)"
+    cause = failure_of(lose_a_child, args=(signal.SIGKILL,)).cause
+    assert cause.note.endswith(f"was killed by SIGKILL{said}")
+    assert cause.out_of_memory is counted
+    pool = failure_of(lose_one_of_a_pool).cause
+    assert pool.note == ("a process of its pool was killed, likely out of memory" * counted)
+
+
+@pytest.mark.parametrize("program", [lose_a_child, die])
+def test_a_bus_error_says_how_full_shared_memory_is(program):
+    cause = failure_of(program, args=(signal.SIGBUS,)).cause
+    assert "/dev/shm has " in cause.note
+    assert ("its child" in cause.note) == (program is lose_a_child)
+
+
+class Disturbed(Exception):
+    def __str__(self):
+        die(signal.SIGCHLD)
+        return "what happened"
+
+
+def raise_when_a_child_ends(*_):
+    raise RuntimeError("a child has ended")
+
+
+def fail_as_a_child_ends():
+    signal.signal(signal.SIGCHLD, raise_when_a_child_ends)
+    raise Disturbed
+
+
+def test_a_handler_that_raises_when_a_child_ends_does_not_hide_the_failure():
+    cause = failure_of(fail_as_a_child_ends).cause
+    assert (cause.type_name.rpartition(".")[2], cause.message) == ("Disturbed", "what happened")
+
+
+def test_children_of_the_launcher_are_not_those_of_its_ranks():
+    child = Process(target=die, args=(signal.SIGKILL,))
+    child.start()
+    child.join()
+    with closing(child):
+        assert child.exitcode == -signal.SIGKILL
+        assert failure_of(int, args=("x",), start_method="fork").cause.note == ""
