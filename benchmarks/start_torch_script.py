@@ -8,8 +8,8 @@ RANKS = 16
 SCRIPT = program("torch_rank")
 
 
-def start(plan: Plan, command: list[str]) -> float:
-    ran = run(command, {"XDG_CACHE_HOME": str(plan.directory())})  # nothing was learned before
+def start(command: list[str]) -> float:
+    ran = run(command)
     said = ran.stdout.count("has torch")  # torchrun's ranks may share a line
     if said != RANKS:
         raise RuntimeError(f"{said} of {RANKS} ranks spoke:\n{ran.stdout}")
@@ -19,11 +19,9 @@ def start(plan: Plan, command: list[str]) -> float:
 def measure(plan: Plan) -> list[Figure]:
     samples = alternate(
         {
-            "ours": lambda: start(plan, [*PROCESSION, "-n", str(RANKS), SCRIPT]),
-            "peer": lambda: start(plan, [*TORCHRUN, "--nproc-per-node", str(RANKS), SCRIPT]),
-            "limit": lambda: start(
-                plan, [PYTHON, limit("fork_ranks"), str(RANKS), "torch", SCRIPT]
-            ),
+            "ours": lambda: start([*PROCESSION, "-n", str(RANKS), SCRIPT]),
+            "peer": lambda: start([*TORCHRUN, "--nproc-per-node", str(RANKS), SCRIPT]),
+            "limit": lambda: start([PYTHON, limit("fork_ranks"), str(RANKS), "torch", SCRIPT]),
         },
         plan.repeat,
     )

@@ -56,7 +56,6 @@ def measure(plan: Plan) -> list[Figure]:
             plan.repeat,
         )
         train([*warm, str(DDP_RANKS)])
-        train([*warm, str(DDP_RANKS)])  # with what was learned of the first
         trained = alternate(
             {
                 "ours": lambda: train([*warm, str(DDP_RANKS)]),

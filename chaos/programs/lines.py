@@ -66,7 +66,6 @@ def launch(kind: str, size: int, child: str, logs: str, mode: str) -> None:
             tee=std[mode if mode == "tee" else "none"],
         ),
         stop=procession.Stop(grace=0.2, linger=0.2),
-        learn=False,
     )
 
 

@@ -102,7 +102,6 @@ class _Alone:
             env={"PYTHONPATH": str(ROOT)},
             stop=procession.Stop(grace=GRACE, linger=GRACE),
             logs=procession.Logs(ranks=[]),
-            learn=False,
         )
 
     def _end(self, group: Any, striker: threading.Thread) -> str:

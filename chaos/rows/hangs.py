@@ -53,7 +53,6 @@ def strike(trial: Trial) -> None:
             stop=procession.Stop(grace=GRACE, linger=GRACE),
             logs=procession.Logs(work / "logs", redirect=procession.Std.ALL),
             on_event=hear,
-            learn=False,
             timeout=(10 + LIMIT) * SLOW,
         )
         trial.problems.append("the group did not fail")

@@ -78,7 +78,6 @@ def strike(trial: Trial) -> None:
             start_method=method,
             logs=logs,
             stop=stop,
-            learn=False,
             timeout=20,
         )
     except (procession.GroupFailed, procession.StartFailed) as e:

@@ -30,7 +30,6 @@ def _fail(trial: Trial, program: Any, args: tuple[Any, ...], nproc: int, method:
             start_method=method,
             logs=procession.Logs(ranks=[]),
             stop=procession.Stop(grace=5),
-            learn=False,
             timeout=20,
         )
     except procession.GroupFailed as failed:

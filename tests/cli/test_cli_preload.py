@@ -1,4 +1,4 @@
-"""`--preload`, `--no-learn` and `--dry-run`."""
+"""`--preload` and `--dry-run`."""
 
 import os
 
@@ -33,7 +33,7 @@ def test_what_is_asked_for(script):
     assert early(script)
     assert early("--preload", "auto", script)
     assert early("--preload", "decimal,json", script)
-    assert early("--preload=decimal", "--no-learn", script)
+    assert early("--preload=decimal", script)
     assert not early("--preload", "none", script)
     assert not early("--start-method", "spawn", script)
 
@@ -97,31 +97,10 @@ def test_dry_run_leaves_nothing(script):
 
 
 @pytest.mark.torch
-def test_what_is_foreseen_is_told(tmp_path):
+def test_what_its_words_lead_to_is_told(tmp_path):
     pytest.importorskip("torch")
     path = write(tmp_path / "main.py", "import torch\nprint(torch.optim.SGD)\n")
-    told = "and torch._dynamo, which its packages import when it uses them"
+    told = "and torch._dynamo, which the program's packages import when it uses them"
     assert told in good("-n", "1", "--dry-run", path)
-    assert told not in good("-n", "1", "--dry-run", "--no-learn", path)
-    path = write(tmp_path / "main.py", "import torch\nprint(torch.optim.SGD); exec('')\n")
+    path = write(tmp_path / "main.py", "import os, torch\nprint(torch.optim); os.chdir('/')\n")
     assert told not in good("-n", "1", "--dry-run", path)
-
-
-def learned(cache):
-    return os.path.exists(os.path.join(cache, "procession", "learned"))
-
-
-def test_learning(tmp_path):
-    pytest.importorskip("numpy")
-    source = "import numpy\nprint('x')\nimport numpy.polynomial, numpy.ctypeslib, sys\n"
-    path = write(tmp_path / "main.py", source)
-    cache = os.environ["XDG_CACHE_HOME"]
-    good("-n", "1", "--no-learn", path)
-    good("-n", "1", "--preload", "numpy", path)
-    good("-n", "1", "--preload", "none", path)
-    assert not learned(cache)
-    assert "had imported when it ran" not in good("-n", "1", "--dry-run", path)
-    good("-n", "1", path)
-    assert learned(cache)
-    assert "modules that it had imported when it ran" in good("-n", "1", "--dry-run", path)
-    assert "had imported" not in good("-n", "1", "--dry-run", "--no-learn", path)

@@ -66,7 +66,7 @@ def test_every_kind_of_value(here):
         tee = "0:1"
         log-dir = "logs"
         local-ranks-filter = [1]
-        no-learn = true
+        dry-run = false
         standalone = false
         shutdown-timeout = 2.5
         env = { A = "x y", B = 3 }

@@ -130,7 +130,6 @@ def family(place):
 
 def start_family(place, nproc=2, **options):
     os.makedirs(place, exist_ok=True)
-    options = {"nproc": nproc, "stop": OBEDIENT, "learn": False, **options}
     group = procession.start(family, args=(str(place),), **options)
     until(lambda: len(list(place.glob("*.pid"))) == 3 * nproc, "all processes")
     return group

@@ -215,7 +215,6 @@ class Group:
             hang=self.hang,
             logs=Logs(prefix="[{rank}] "),
             preload=None,
-            learn=False,
             on_failure=(lambda _: None) if self.asks else None,
         )
 

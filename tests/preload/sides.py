@@ -1,4 +1,4 @@
-"""One program on several sides: cold, preloaded, preloaded with what was learned, plain Python.
+"""One program on several sides: cold, preloaded, plain Python.
 
 A program notes what it sees in a dict `seen`; `sides` runs it and gives what its ranks saw.
 """
@@ -33,14 +33,13 @@ class Sides(NamedTuple):
 
     cold: list[Rank]
     auto: list[Rank]
-    learned: list[Rank]
 
     def __iter__(self):
         raise TypeError("name the side")
 
     @property
     def all(self):
-        return [*self.cold, *self.auto, *self.learned]
+        return [*self.cold, *self.auto]
 
 
 def _rank(out, err):
@@ -67,7 +66,7 @@ def script(directory, source, name="main.py"):
     return write(directory / name, source + "\n" + TELL)
 
 
-def sides(directory, source, *, args=(), module=False, learned=True, **options):
+def sides(directory, source, *, args=(), module=False, **options):
     """Run a program on all sides; its ranks must have been preloaded, but for the cold ones."""
     path = script(directory, source)
     if module:
@@ -79,10 +78,9 @@ def sides(directory, source, *, args=(), module=False, learned=True, **options):
     found = Sides(
         ranks(program, directory, preload=None, **options),
         ranks(program, directory, **options),
-        ranks(program, directory, **options) if learned else [],
     )
     assert not any(r.early for r in found.cold)
-    assert all(r.early for r in (*found.auto, *found.learned)), "nothing was preloaded"
+    assert all(r.early for r in found.auto), "nothing was preloaded"
     return found
 
 

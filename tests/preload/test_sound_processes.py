@@ -67,7 +67,7 @@ if __name__ == "__main__":
 
 
 def test_processes(tmp_path):
-    seen = same(sides(tmp_path, SOURCE, args=["x"], nproc=1, learned=False)).seen
+    seen = same(sides(tmp_path, SOURCE, args=["x"], nproc=1)).seen
     for method in ("fork", "spawn", "forkserver"):
         assert seen[method][0] == 9
         assert seen[f"{method} code"] == 0

@@ -74,7 +74,7 @@ def test_numpy(tmp_path):
 def test_what_is_built_on_these(tmp_path):
     pytest.importorskip("sympy")
     pytest.importorskip("sklearn")
-    found = sides(tmp_path, SCIENCE, learned=False)
+    found = sides(tmp_path, SCIENCE)
     fresh(found, *found.cold[0].seen)
 
 

@@ -86,7 +86,7 @@ def test_the_state_of_a_process(tmp_path):
         for name in OF_A_RANK:
             del rank.seen["environment"][name]
     seen = same(found).seen
-    assert "WARNING seen" in found.learned[0].err and "UserWarning: own" in found.learned[0].err
+    assert "WARNING seen" in found.auto[0].err and "UserWarning: own" in found.auto[0].err
     assert all(seen["times"].values())
     alone = plain(tmp_path / "main.py").seen
     for name in ("collector", "locale", "decimal", "policy", "loop", "filters", "logging", "wakeup",

@@ -7,7 +7,7 @@ __getattr__ = lazily(
         "procession.worker": "board linger outcome stackfile",
         "procession.worker.board": "PAGE Page VARIABLE read_stopping",
         "procession.worker.description": "describe encoded",
-        "procession.worker.frames": "DONE ERROR FAILED HEADER MODULES VALUE",
+        "procession.worker.frames": "DONE ERROR FAILED HEADER VALUE",
         "procession.worker.outcome": "OutcomeChannel",
     }
 )

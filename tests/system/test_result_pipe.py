@@ -106,16 +106,3 @@ def test_a_child_that_writes_without_end_does_not_keep_its_group(script):
     with pytest.raises(GroupFailed) as caught:
         procession.run(script(body), nproc=1, stop=OBEDIENT, timeout=30)
     assert caught.value.cause.exit.code == 3
-
-
-@pytest.mark.parametrize("account", ["'[' * 50_000", "'[[[]], {}, {}]'", "'[[], [], 5]'", "'5'"])
-def test_an_account_that_is_none_of_ours(script, account):
-    """What a script has imported is told behind its outcome, and kept for the next launch."""
-    body = f"""
-    import torch  # which is learned of
-    tell(b"D", b"")
-    tell(b"A", ({account}).encode())
-    os._exit(0)
-"""
-    pytest.importorskip("torch")
-    assert procession.run(script(body), nproc=1) == [None]

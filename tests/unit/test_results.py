@@ -20,7 +20,6 @@ from seams.worker import (
     ERROR,
     FAILED,
     HEADER,
-    MODULES,
     VALUE,
     OutcomeChannel,
     describe,
@@ -503,7 +502,7 @@ NOBODY = [
     for may in (OF_FUNCTION, OF_SCRIPT)
     for body in (
         frame(DONE, b"x"),
-        frame(MODULES, b""),
+        frame(b"A", b""),
         frame(FAILED, b"", length=1 << 20),
         frame(FAILED, b"raised\0001\0T") + frame(DONE, b""),
         frame(FAILED, b"raised\0001\0T") + frame(VALUE, b"v"),

@@ -51,7 +51,6 @@ def start(
     hang: Hang | None = None,
     placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
-    learn: bool = True,
     shared: Callable[[], Any] | str | None = None,
     warm: bool | float | None = None,
     pass_fds: Sequence[int] = (),
@@ -83,8 +82,6 @@ def start(
         (of a function: that this process has imported), as far as the program cannot tell the
         difference; or a list of names, whatever the difference; or None. With
         PROCESSION_PRELOAD=none in the environment, "auto" is None.
-    learn: with "auto", keep in the user's cache directory what rank 0 had imported of the same
-        packages when the program came to its end, and preload that, too, the next time.
     shared: a function without parameters (also a lambda or a closure) that loads what all ranks
         need: it is called once, before the ranks are forked, and its value is the first argument
         of each rank, which shares its memory with the others. For a script or module, a text
@@ -127,7 +124,6 @@ def run(
     hang: Hang | None = None,
     placement: Placement | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
-    learn: bool = True,
     shared: Callable[[], Any] | str | None = None,
     warm: bool | float | None = None,
     pass_fds: Sequence[int] = (),

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from procession.forkserver.boot import interpreter_flags
 from procession.output.escape import shown
-from procession.preload.choose import learns, plan_of, preload_of
-from procession.preload.learned import Learning
+from procession.preload.choose import plan_of, preload_of
 from procession.preload.plan import explain
 from procession.prepare.placing import place
 from procession.prepare.resources import variables_of
@@ -97,17 +96,9 @@ def _preloaded(spec: Spec, by_rank: list[dict[str, str]]) -> list[str]:
         if spec.programs and spec.preload == "auto":
             return ["nothing is preloaded: there are several programs"]
         return ["nothing is preloaded, as asked"]
-    known: tuple[str, ...] = ()
-    if learns(spec, plan):
-        known = Learning(spec, plan).known
     lines = explain(plan)
-    later = [name for name in known if name not in plan.modules]
-    if later and set(later) <= set(plan.later):
-        lines.append(f"and {', '.join(later)}, which its packages import when it uses them")
-    elif later:
-        lines.append(f"and {len(later)} modules that it had imported when it ran the last time")
-    wanted = preload_of(spec, plan, known, by_rank).modules
-    left = [name for name in plan.modules if name not in wanted]
+    wanted = preload_of(spec, plan, by_rank).modules
+    left = [name for name in (*plan.modules, *plan.later) if name not in wanted]
     if left:
         lines.append(f"but not {', '.join(left)}: ranks differ in variables that these read")
     return lines

@@ -250,9 +250,6 @@ LIFE = (
         "keep what was imported for the next run that makes the same imports, for 600 s if nothing "
         "else is said, and take what is kept; see procession warm",
         read=readers.warm, bare="on", target="spec.warm", scope=ONE_MACHINE),
-    Option(("--no-learn",), "",
-        "do not keep what PROGRAM had imported at its end, for the next time",
-        target="spec.learn", sets=False),
     Option(("--dry-run",), "", "say what would be run and preloaded, and run nothing",
         target="run.dry"),
     Option(("--monitor-interval",), "SECONDS", "no effect: nothing is polled here",

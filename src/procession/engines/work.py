@@ -156,7 +156,6 @@ def _of_function(spec: Spec, nodes: int, whole: Spec | None) -> list[Spec]:
         "args": ((),) * spec.nproc,
         "kwargs": ({},) * spec.nproc,
         "preload": plan.modules if plan is not None and plan.modules else None,
-        "learn": False,
     }
     specs: list[Spec] = []
     for node in range(nodes if whole is not None else 1):

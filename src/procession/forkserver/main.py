@@ -19,7 +19,7 @@ NEEDED = ("procession.worker.setup", "operator", "collections", "functools", "en
           "weakref", "re", "_compat_pickle", "pickle",
           "procession.worker.outcome", "procession.worker.streams", "procession.worker.bootstrap",
           "importlib.machinery", "faulthandler", "json", "tokenize", "traceback",
-          "procession.worker.description", "procession.worker.modules")  # fmt: skip
+          "procession.worker.description")  # fmt: skip
 
 
 def main() -> None:

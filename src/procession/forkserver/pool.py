@@ -50,16 +50,15 @@ LIMITS = tuple(
 class Preload(Value):
     """What a forkserver imports before it forks.
 
-    modules: in order. late: how many of them, at the end, the program imports later than at its
-    beginning. env: the variables that all ranks have. reads: those of them that the modules read
-    when they are imported (`X_*` stands for all that begin with `X_`). path: where modules are
-    looked for, None for the forkserver's own `sys.path`. cwd: the ranks' directory. sets: variables
-    that the late ones may set. listed: nothing is lost if what they have left for the end of the
-    process is not done in each rank. watched: the packages whose reads of variables are known, if
-    it is to be known later whether the imports would still give the same (`forkserver.layers`),
-    else None. own: why a forkserver that has made these imports, or will
-    have run what its group needs, is not kept for another launch, "" if it is: only packages of the
-    list are kept, since what else the user's code has read nobody knows.
+    modules: in order. env: the variables that all ranks have. reads: those of them that the modules
+    read when they are imported (`X_*` stands for all that begin with `X_`). path: where modules are
+    looked for, None for the forkserver's own `sys.path`. cwd: the ranks' directory. unset:
+    variables that the modules may set, and that ranks begin without. listed: nothing is lost if
+    what they have left for the end of the process is not done in each rank. watched: the packages
+    whose reads of variables are known, if it is to be known later whether the imports would still
+    give the same (`forkserver.layers`), else None. own: why a forkserver that has made these
+    imports, or will have run what its group needs, is not kept for another launch, "" if it is:
+    only packages of the list are kept, since what else the user's code has read nobody knows.
     """
 
     modules: tuple[str, ...] = ()
@@ -67,8 +66,7 @@ class Preload(Value):
     reads: tuple[str, ...] = ()
     path: tuple[str, ...] | None = None
     cwd: str = "/"
-    late: int = 0
-    sets: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
     listed: bool = False
     watched: tuple[str, ...] | None = None
     own: str = ""
@@ -95,14 +93,12 @@ class Preload(Value):
     @property
     def message(self) -> dict[str, Any]:
         """The message to the forkserver; see `forkserver.preload`."""
-        in_time = len(self.modules) - self.late
         return {
-            "modules": list(self.modules[:in_time]),
-            "late": list(self.modules[in_time:]),
+            "modules": list(self.modules),
             "env": dict(self.env),
             "path": None if self.path is None else list(self.path),
             "cwd": self.cwd,
-            "sets": list(self.sets),
+            "unset": list(self.unset),
             "listed": self.listed,
             "watched": None if self.watched is None else list(self.watched),
             "reads": list(self.reads),

@@ -54,21 +54,19 @@ class Preloaded:
     def add(
         self,
         modules: list[str],
-        late: list[str],
         env: dict[str, str],
         path: list[str] | None,
         cwd: str,
-        sets: list[str],
+        unset: list[str],
         listed: bool,
         watched: list[str] | None = None,
         reads: list[str] | None = None,
     ) -> None:
         """Import modules in order, except those already imported.
 
-        late: modules to import after these; the program itself imports them after its beginning.
         env: the variables that all ranks have. path: where to look for modules, `sys.path` if None.
-        cwd: the ranks' directory. sets: variables that the late ones are known to set, and to set
-        again when they are used: ranks begin without them. listed: the modules are on the list of
+        cwd: the ranks' directory. unset: variables that ranks begin without; those who set them
+        here set them again when they are used. listed: the modules are on the list of
         safe ones, whose finalizers (`weakref.finalize`) only free memory. watched: the packages
         on that list, if it is to be known later whether these imports would still give the same;
         then `reads` are the variables that the modules are known to read.
@@ -80,26 +78,19 @@ class Preloaded:
         self.failed = []
         before = sockets()  # those of ranks that are still to be forked are among them
         surroundings = Surroundings(env, path, cwd)
-        for names, in_time in ((modules, True), (late, False)):
-            wanted = [name for name in names if name not in sys.modules]
-            if not wanted or self.fault:
-                continue
+        wanted = [name for name in modules if name not in sys.modules]
+        if wanted and not self.fault:
             self._imported = True
             with surroundings, self.layers or Unobserved(), Uncollected():
                 for name in wanted:
                     self._import(name)
             printed, variables = surroundings.printed, surroundings.variables
-            if not in_time:
-                variables = {n: v for n, v in variables.items() if n not in sets}
             self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
-            self.variables.update(variables)
+            self.variables.update((n, v) for n, v in variables.items() if n not in unset)
             self.fault = self.fault or surroundings.fault or fault_of("an import", before)
             if "__warningregistry__" in self._importer:
                 why = "an import warned, and the warning names the line that imports"
                 self.fault = self.fault or why
-            if not in_time and (any(printed) or variables):
-                what = f"set {min(variables)}" if variables else "printed something"
-                self.fault = self.fault or f"an import {what}, which is too early"
             if listed:
                 drop_finalizers()
             workarounds.apply()

@@ -84,11 +84,6 @@ def failed_imports(failed: Sequence[str]) -> str:
     return f"preload: {', '.join(failed)} could not be imported, and is left to the ranks{hint}"
 
 
-def learns(spec: Spec, plan: Plan) -> bool:
-    """Tell whether rank 0 is to report what it has imported, for the next launch."""
-    return spec.preload == "auto" and spec.learn and not set(plan.modules) <= set(BY_VALUE)
-
-
 def _heavy() -> bool:
     """Whether this process has imported anything but the standard library and this package."""
     ours = {"__main__", "__mp_main__", "procession", "cloudpickle", "tblib", "sitecustomize"}
@@ -113,11 +108,10 @@ def common_variables(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
 def preload_of(
     spec: Spec,
     plan: Plan,
-    learned: Sequence[str],
     envs: Sequence[Mapping[str, str]],
     path: Sequence[str] | None = None,
 ) -> Preload:
-    """Say what a forkserver is to import: what is planned, then what was learned.
+    """Say what a forkserver is to import: what is planned, then what is imported later.
 
     envs: the variables of each rank. A module that reads a variable in which ranks differ is left
     to them. path: the `sys.path` of a function's ranks.
@@ -127,21 +121,21 @@ def preload_of(
 
     common = common_variables(envs)
     differ = {n for e in envs for n in e if n not in common}
-    verdicts = {name: safe.verdict(name) for name in (*plan.modules, *learned)}
+    verdicts = {name: safe.verdict(name) for name in (*plan.modules, *plan.later)}
     distinct = {id(v): v for v in verdicts.values()}  # many modules share one
     split = {i for i, v in distinct.items() if any(among(v.variables, n) for n in differ)}
     modules = [name for name, v in verdicts.items() if id(v) not in split]
     if not modules:
         return NOTHING
-    late = set(modules) - set(plan.modules)
+    sets = {name: safe.verdict(name).sets for name in modules}
+    late = {each for name in plan.later for each in sets.get(name, ())}
     return Preload(
         modules=tuple(modules),
         env=common,
         reads=tuple(sorted(safe.reads(modules))),
         path=None if path is None else tuple(path),
         cwd=spec.cwd,
-        late=len(late),
-        sets=tuple({name for each in late for name in safe.verdict(each).sets}),
+        unset=tuple(late.difference(*(sets.get(name, ()) for name in plan.modules))),
         listed=spec.preload == "auto",
     )
 

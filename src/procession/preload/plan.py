@@ -47,6 +47,9 @@ def explain(plan: Plan) -> list[str]:
         lines += [f"  {line}" for line in _by_package(plan.modules)]
     else:
         lines.append("preloaded: nothing")
+    if plan.later:
+        later = ", ".join(plan.later)
+        lines.append(f"and {later}, which the program's packages import when it uses them")
     if plan.skipped:
         lines.append("left to the ranks:")
         lines += [f"  {name}: {reason}" for name, reason in plan.skipped]

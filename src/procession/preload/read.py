@@ -25,7 +25,7 @@ from procession.preload import safe
 from procession.preload.find import Found, Kind, Search, with_packages
 from procession.preload.later import later
 from procession.preload.plan import Plan, StoppedAt
-from procession.preload.source import Unreadable, parse
+from procession.preload.source import Unreadable, base_of, parse
 
 LONGEST = 200  # characters of a line that is shown
 
@@ -233,12 +233,9 @@ class _Reader:
             self._local[name] = _File("", name, package)  # a namespace package
 
     def _import_from(self, file: _File, node: ast.ImportFrom, *, sure: bool) -> None:
-        base = node.module or ""
-        if node.level:
-            parts = file.package.split(".") if file.package else []
-            if node.level > len(parts):
-                raise _Stopped("it is imported relative to no package")
-            base = ".".join((*parts[: len(parts) - node.level + 1], *filter(None, [base])))
+        base = base_of(node, file.package)
+        if not base:
+            raise _Stopped("it is imported relative to no package")
         if base == "__future__":
             return
         self._import(base, sure=sure)

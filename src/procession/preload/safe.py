@@ -9,7 +9,6 @@ other entries it was shown once, with the versions that stand beside them.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -364,28 +363,6 @@ def packages() -> frozenset[str]:
 def is_known(package: str) -> bool:
     """Tell whether a package is listed, as safe or not."""
     return package in _LIST or package in _NOT or package in _FIRST
-
-
-def set_by_import(name: str, value: str | None, temporary: str | None = None) -> bool:
-    """Tell whether a variable has the value that listed modules give it when they are imported.
-
-    temporary: the directory of that process's temporary files; None: it is this process's.
-    """
-    if name == "TORCHINDUCTOR_CACHE_DIR":
-        import getpass
-        import tempfile
-
-        try:
-            name_of_user = getpass.getuser()
-        except (KeyError, OSError):
-            return False  # in a container, a user may have a number only
-        user = name_of_user.translate({ord(c): "_" for c in '\\/:*?"<>|'})
-        return value == os.path.join(temporary or tempfile.gettempdir(), f"torchinductor_{user}")
-    return (name, value) in (
-        ("KMP_DUPLICATE_LIB_OK", "True"),
-        ("KMP_INIT_AT_FORK", "FALSE"),
-        ("PYGAME_HIDE_SUPPORT_PROMPT", "hide"),
-    )
 
 
 def _standard(top: str) -> Verdict:

@@ -37,3 +37,28 @@ def parse(path: str) -> tuple[bytes, ast.Module]:
             return source, ast.parse(source, path)
     except (SyntaxError, ValueError, LookupError) as e:
         raise Unreadable(f"it cannot be parsed: {e}") from None
+
+
+def imported(node: ast.AST, package: str) -> list[str]:
+    """Give what an import statement imports, or may: a name that it takes may be a submodule.
+
+    package: where relative imports begin. Nothing for any other node, nor for what is above the
+    package.
+    """
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = base_of(node, package)
+    return [] if not base else [base, *(f"{base}.{each.name}" for each in node.names)]
+
+
+def base_of(node: ast.ImportFrom, package: str) -> str:
+    """Give the module from which a statement imports, "" if that is above the package."""
+    base = node.module or ""
+    if not node.level:
+        return base
+    parts = package.split(".") if package else []
+    if node.level > len(parts):
+        return ""
+    return ".".join((*parts[: len(parts) - node.level + 1], *filter(None, [base])))

@@ -24,7 +24,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.preload.learned import Learning
     from procession.preload.plan import Plan
     from procession.prepare.results import ResultReader
     from procession.values.shared import SharedCall
@@ -92,8 +91,6 @@ class RankJobs:
         self._warm: Warm | None = None
         self._request = SpawnRequest()  # that is still to be sent
         self._plan: Plan | None = None
-        self._learning: Learning | None = None
-        self._first: ResultReader | None = None
         early = [self._early(rank) for rank in range(spec.nproc)]
         # Whether one interpreter can stand at the beginning of all ranks.
         self._common_start = all(e == early[0] for e in early)
@@ -126,17 +123,13 @@ class RankJobs:
             raise
 
     def _choose_preload(self, spec: Spec) -> None:
-        from procession.preload.choose import learns, plan_of
+        from procession.preload.choose import plan_of
 
         named = self.resources.payload.named
         if named is None:
             self._plan = plan_of(spec)
         else:
             self._plan = plan_of(spec, named.modules, named.functions)
-        if self._plan is not None and learns(spec, self._plan):
-            from procession.preload.learned import Learning
-
-            self._learning = Learning(spec, self._plan)
 
     # -- its forkserver
 
@@ -148,10 +141,9 @@ class RankJobs:
         if self._common_start and self._plan is not None and self._plan.modules:
             from procession.preload.choose import preload_of
 
-            known = self._learning.known if self._learning is not None else ()
             by_rank = variables_of(self._spec, self._env, self.resources.places.placed)
             path = self.resources.payload.description(self._spec.program).get("sys_path")
-            preload = preload_of(self._spec, self._plan, known, by_rank, path)
+            preload = preload_of(self._spec, self._plan, by_rank, path)
         if self._spec.is_python:
             from procession.preload.choose import why_not_kept
 
@@ -188,11 +180,6 @@ class RankJobs:
     def _early(self, rank: int) -> dict[str, str | None]:
         """Give the variables of a rank that an interpreter reads when it starts."""
         return {n: v for n, v in self._spec.env[rank].items() if pool.is_early(n)}
-
-    def no_fork(self) -> None:
-        """Take note that the forkserver's imports keep it from forking ranks."""
-        if self._learning is not None:
-            self._learning.forget()
 
     # -- asking for ranks
 
@@ -290,9 +277,6 @@ class RankJobs:
         job["title"] = self._title(program, spec.node.first(spec.nproc) + rank)
         if self.resources.run_dir.kept:
             job["error_file"] = self.resources.run_dir.error_file(attempt, rank)
-        if self._learning is not None and rank == 0:
-            job["packages"] = self._learning.packages
-            self._first = reader
         request.add(job)
         return reader
 
@@ -343,8 +327,6 @@ class RankJobs:
             pool.discard(server)
         elif server is not None:
             server.send(("idle", None), [], [])
-        if self._learning is not None and self._first is not None:
-            self._learning.take(self._first.modules)
         self._close_all()
 
     def _release(self, lease: pool.Lease) -> None:

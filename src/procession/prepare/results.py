@@ -26,8 +26,6 @@ from procession.worker.frames import (
     HEADER,
     LARGEST_ERROR,
     LARGEST_FAILED,
-    LARGEST_MODULES,
-    MODULES,
     VALUE,
 )
 
@@ -57,7 +55,7 @@ class Permitted(Value):
 
 # No value can be larger than the machine's memory.
 _MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-_SMALL = {DONE: 0, FAILED: LARGEST_FAILED, MODULES: LARGEST_MODULES}
+_SMALL = {DONE: 0, FAILED: LARGEST_FAILED}
 OF_FUNCTION = Permitted({**_SMALL, VALUE: _MEMORY, ERROR: _MEMORY}, pickles=True)
 OF_SCRIPT = Permitted({**_SMALL, ERROR: LARGEST_ERROR}, pickles=False)
 OF_COMMAND = Permitted({}, pickles=False)  # it has no channel
@@ -126,7 +124,7 @@ class ResultReader:
 
     may: what the rank may send, see `permitted`. report: of the outcome, as far as it is known.
     refused: "", or why nothing more is believed that comes on it; it is read all the same,
-    so that its writer does not wait. modules: what `worker.modules` sends after a good outcome.
+    so that its writer does not wait.
     """
 
     def __init__(self, sock: socket.socket, may: Permitted) -> None:
@@ -136,7 +134,6 @@ class ResultReader:
         self._may = may
         self._data = bytearray()
         self.report: Report | None = None
-        self.modules = b""
         self.refused = ""
         self.ended = False
 
@@ -155,7 +152,7 @@ class ResultReader:
             left -= len(data)
             if not data:
                 self.ended = True
-            if not self.refused and (not self._complete or self._expects_modules):
+            if not self.refused and not self._complete:
                 try:
                     self._data += data
                     self._take_frames()
@@ -167,10 +164,6 @@ class ResultReader:
     def _complete(self) -> bool:
         return self.report is not None and self.report.kind != FAILED
 
-    @property
-    def _expects_modules(self) -> bool:
-        return not self.modules and len(self._data) <= HEADER.size + LARGEST_MODULES
-
     def _refuse(self, why: str) -> None:
         self.refused = f"{why}: what it told is not believed"
         self._data = bytearray()
@@ -178,13 +171,12 @@ class ResultReader:
     def _take_frames(self) -> None:
         while len(self._data) >= HEADER.size:
             kind, length, at = HEADER.unpack_from(self._data)
-            if not self._complete:
-                fault = self._fault(kind, length)
-                if fault:
-                    self._refuse(fault)
-                    return
-            elif kind != MODULES or length > LARGEST_MODULES:
+            if self._complete:
                 return  # what comes after the outcome changes nothing
+            fault = self._fault(kind, length)
+            if fault:
+                self._refuse(fault)
+                return
             end = HEADER.size + length
             if len(self._data) < end:
                 return
@@ -192,9 +184,6 @@ class ResultReader:
             self._data = frame[end:]
             del frame[end:]
             del frame[: HEADER.size]
-            if kind == MODULES:
-                self.modules = bytes(frame)
-                continue
             # An error is described some time after it happened.
             self.report = Report(kind, at if self.report is None else self.report.at, frame)
 

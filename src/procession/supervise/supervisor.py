@@ -381,7 +381,6 @@ class Supervisor:
     def _preloaded(self, unfit: str, failed: list[str]) -> None:
         """Take note of what came of preloading: why ranks cannot be forked, what is missing."""
         if unfit:
-            self._jobs.no_fork()
             so = "loads for itself" if self.spec.shared is not None else "nothing is preloaded"
             said = f"{unfit}: each rank gets a fresh interpreter, and {so}"
         elif failed and isinstance(self.spec.preload, tuple):

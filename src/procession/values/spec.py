@@ -47,9 +47,8 @@ class Spec(Value):
     program: what rank 0 runs, and all others too, unless `programs` has one for each rank. args,
     kwargs and env are by rank. env holds what is added to the launcher's environment; a value of
     None removes the variable. preload: modules that are imported once, before the ranks are forked;
-    "auto": those that the program will import, if that is safe. learn: with "auto", also preload
-    what earlier runs of the program imported later, and note what this run imports. node: the
-    group's place among those of other machines. placement: the ranks' CPUs, priority and memory.
+    "auto": those that the program will import, if that is safe. node: the group's
+    place among those of other machines. placement: the ranks' CPUs, priority and memory.
     on_failure: called with each failure; see `start`. shared: what the ranks load once. warm: for
     how many seconds the forkserver is kept for a later run, None: not at all. pass_fds: descriptors
     that ranks inherit.
@@ -72,7 +71,6 @@ class Spec(Value):
     common_args: bool = True
     numbered: bool = False
     preload: Literal["auto"] | tuple[str, ...] | None = "auto"
-    learn: bool = True
     programs: tuple[Program, ...] = ()
     node: Node = ALONE
     on_failure: Callable[[GroupEnd], object] | None = None
@@ -120,7 +118,6 @@ def make_spec(
     restart: Restart | None = None,
     hang: Hang | None = None,
     preload: Literal["auto"] | Sequence[str] | None = "auto",
-    learn: bool = True,
     node: Node = ALONE,
     on_failure: Callable[[GroupEnd], object] | None = None,
     placement: Placement | None = None,
@@ -199,7 +196,6 @@ def make_spec(
         restart=restart,
         hang=hang,
         preload=_preload(preload),
-        learn=bool(learn),
         programs=() if all(t is target for t in targets) else tuple(targets),
         node=node,
         on_failure=on_failure,

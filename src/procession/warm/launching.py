@@ -253,7 +253,6 @@ class Warm:
             "began": server.began,
             "key": self._text,
             "modules": list(preload.modules),
-            "late": preload.late,
             "reads": list(preload.reads),
             "seen": digest(preload.seen),
             "path": None if preload.path is None else list(preload.path),

@@ -23,7 +23,6 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "began": int,
     "key": str,
     "modules": list,
-    "late": int,
     "reads": list,
     "seen": str,
     "path": (list, type(None)),

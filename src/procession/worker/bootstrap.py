@@ -41,12 +41,7 @@ def run(job: Job) -> None:
     board = sys.modules.get("procession.worker.board")
     if board is not None:
         board.renew()
-    modules = None
-    if "packages" in job:
-        from procession.worker.modules import Modules
-
-        modules = Modules(job["packages"])
-    channel = outcome.OutcomeChannel(job["fds"]["result"], job.get("error_file", ""), modules)
+    channel = outcome.OutcomeChannel(job["fds"]["result"], job.get("error_file", ""))
     _explain_crashes()
     stackfile.offer()
     kind: str = job["program"]["kind"]

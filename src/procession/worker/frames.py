@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 
 HEADER = struct.Struct("<cQq")
-DONE, VALUE, FAILED, ERROR, MODULES = b"D", b"V", b"F", b"E", b"A"
+DONE, VALUE, FAILED, ERROR = b"D", b"V", b"F", b"E"
 
 # The largest bodies in bytes that a launcher believes. An error of a function may be larger, since
 # it holds pickles of exceptions.
 LARGEST_FAILED = 64 << 10
 LARGEST_ERROR = 4 << 20
-LARGEST_MODULES = 256 << 10

@@ -6,7 +6,6 @@ body. The kinds:
     V  value: the body is the pickled value of a function
     F  failed: the body is what is known at once, see `failing`; an E follows, unless the rank dies
     E  error: the body is JSON, see `description.describe`
-    A  modules: after a good outcome, where the launcher asked for them; see `modules`
 The time is in the header, so that it is known before a large value has arrived. A failure is
 reported twice because a description takes time, in which the rank may be killed, and runs code of
 the user's exception, which may do anything. The channel is a pair of connected sockets. It belongs
@@ -36,8 +35,6 @@ from procession.worker.frames import (
     FAILED,
     HEADER,
     LARGEST_FAILED,
-    LARGEST_MODULES,
-    MODULES,
     VALUE,
 )
 from procession.worker.streams import identity
@@ -53,7 +50,6 @@ announced: int | None = None
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     Record = dict[str, Any]
@@ -63,15 +59,11 @@ class OutcomeChannel:
     """The rank's end of its outcome channel.
 
     fd: its descriptor, which moves to a high number. error_file: a file into which the description
-    of a failure is also written, unless it exists; "" for none. modules: gives the report of
-    imported modules, which is sent after a good outcome.
+    of a failure is also written, unless it exists; "" for none.
     """
 
-    def __init__(
-        self, fd: int, error_file: str = "", modules: Callable[[], bytes] | None = None
-    ) -> None:
+    def __init__(self, fd: int, error_file: str = "") -> None:
         self._fd = _moved_up(fd)
-        self._modules = modules
         self._pid = os.getpid()
         self._identity = identity(self._fd)
         self._error_file = error_file
@@ -79,7 +71,7 @@ class OutcomeChannel:
     def done(self) -> None:
         """Report that the program came to its end."""
         self._send(DONE, b"", time.monotonic_ns())
-        self._end_well()
+        self._close()
 
     def value(self, value: object) -> bool:
         """Send the value of a function; False (and an error is sent) if it cannot be pickled."""
@@ -95,14 +87,8 @@ class OutcomeChannel:
             self.error({"kind": kind, "type": cls, "message": message})
             return False
         self._send(VALUE, body, at)
-        self._end_well()
-        return True
-
-    def _end_well(self) -> None:
-        modules = self._modules() if self._modules is not None else b""
-        if modules and len(modules) <= LARGEST_MODULES:
-            self._send(MODULES, modules, time.monotonic_ns())
         self._close()
+        return True
 
     def failing(self, kind: str, cls: str, code: int = 1, at: int | None = None) -> None:
         """Report that the program failed: what is known without running code of the exception.

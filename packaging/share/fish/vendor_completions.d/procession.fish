@@ -65,7 +65,6 @@ complete -c procession -n '__fish_seen_subcommand_from run' -l pass-fds -x -d 'd
 complete -c procession -n '__fish_seen_subcommand_from run' -l preload -x -a 'auto none' -d 'what is imported once for all ranks: names with commas between them, none, or auto: the imports at the beginning of PROGRAM (default: auto)'
 complete -c procession -n '__fish_seen_subcommand_from run' -l shared -x -d 'load once what all ranks of a script need, and share its memory: module:function, or \'module:function(ARGUMENTS)\' with literals; the script takes it by procession.once'
 complete -c procession -n '__fish_seen_subcommand_from run' -l warm -d 'keep what was imported for the next run that makes the same imports, for 600 s if nothing else is said, and take what is kept; see procession warm'
-complete -c procession -n '__fish_seen_subcommand_from run' -l no-learn -d 'do not keep what PROGRAM had imported at its end, for the next time'
 complete -c procession -n '__fish_seen_subcommand_from run' -l dry-run -d 'say what would be run and preloaded, and run nothing'
 complete -c procession -n '__fish_seen_subcommand_from run' -l monitor-interval -x -d 'no effect: nothing is polled here'
 complete -c procession -n '__fish_seen_subcommand_from run' -l event-log-handler -x -d 'no effect: see events.jsonl in --log-dir'
