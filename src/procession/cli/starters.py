@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from zlib import crc32
 
 from procession.engines.contract import EngineError
@@ -121,6 +122,16 @@ def pass_pmi(env: Mapping[str, str], passed: Sequence[int]) -> tuple[tuple[int, 
         why = f"PMI_FD={text} is no open descriptor: MPI_Init in the rank cannot find the others"
         return tuple(passed), [f"{why}; let mpiexec or srun start procession itself"]
     return (*passed, int(text)), []
+
+
+def abort_others(env: Mapping[str, str], code: int) -> None:
+    """Have Hydra end the other processes of its job: one rank's failure ends all of them.
+
+    By itself it does so only for a rank that has called MPI_Init. code: what mpiexec exits with.
+    """
+    if "MPI_LOCALNRANKS" in env:
+        with suppress(OSError, ValueError, OverflowError):
+            os.write(int(env["PMI_FD"]), b"cmd=abort exitcode=%d\n" % code)
 
 
 def _by_mpi(
