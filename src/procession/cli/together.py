@@ -20,7 +20,7 @@ from procession.engines.contract import EngineError
 from procession.engines.job import Job
 from procession.engines.rendezvous.closed import dismiss
 from procession.engines.rendezvous.host import Roll, make_hosted_job, share_of
-from procession.engines.rendezvous.hosting import open_door
+from procession.engines.rendezvous.hosting import open_door, with_address
 from procession.engines.rendezvous.member import (
     Waiting,
     make_agent,
@@ -30,7 +30,6 @@ from procession.engines.rendezvous.member import (
 )
 from procession.engines.rendezvous.secret import Trust, find_trust
 from procession.engines.rendezvous.succession import Succession
-from procession.engines.rendezvous.tasks import with_address
 from procession.engines.rendezvous.terms import Terms
 from procession.explain.summary import summary
 from procession.group.group import Group
