@@ -96,8 +96,6 @@ class Attempt:
             if self.spec.hang.silence is not None and self.spec.node.count > 1:
                 group.share_activity(time.monotonic_ns())
             group.drain_patiently()
-            if self._own is not None:
-                self._own.made(group)
             self._made.set()
             group.drive()
             self._conclude(group)
