@@ -55,6 +55,21 @@ def test_ranks_meet_by_the_descriptor_of_mpirun(words, tmp_path):
 
 
 @needs_hydra
+def test_a_rank_that_fails_ends_those_that_never_called_mpi_init(tmp_path):
+    """They wait for a file that nobody makes; mpirun's exit code is the failed rank's."""
+    source = """
+        import os, sys, time
+        if os.environ["RANK"] == "1":
+            sys.exit(7)
+        while not os.path.exists("never"):
+            time.sleep(0.01)
+    """
+    done = mpirun(write(tmp_path / "fail.py", source))
+    assert done.returncode == 7
+    assert "fail.py failed: rank 1 of 2 (pid " in done.stderr
+
+
+@needs_hydra
 def test_each_job_has_a_port(tmp_path):
     script = write(tmp_path / "meet.py", MEET)
     ports = {mpirun(script).stdout.split()[2] for _ in range(3)}

@@ -15,7 +15,6 @@ from seams.cli import (
     make_parser,
     make_request,
     options,
-    read_engine,
     read_line,
     readers,
 )
@@ -77,7 +76,7 @@ def test_the_stop_signal_and_patience_are_options(here, monkeypatch):
     assert asked("--patience", "2").stop == wanted
     line = read_line(["--engine", "ssh", "--hosts", "a,b", "--patience", "2", "true"])
     with pytest.raises(SpecError, match="--patience is for the ranks of one machine"):
-        read_engine(line)
+        make_request(line)
 
 
 def test_targets_are_fields():
@@ -120,8 +119,6 @@ STEP = {
     ],
 )
 def test_reading_starts_and_changes_nothing(here, monkeypatch, words, env):
-    from seams.cli import read_engine
-
     def forbidden(*_, **__):
         raise AssertionError("reading a command line must not do this")
 
@@ -135,8 +132,7 @@ def test_reading_starts_and_changes_nothing(here, monkeypatch, words, env):
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     before = dict(os.environ)
-    line = read_line([*words, "true"])
-    make_request(line, read_engine(line))
+    make_request(read_line([*words, "true"]))
     assert dict(os.environ) == before
 
 

@@ -96,102 +96,11 @@ def test_a_task_on_each_machine_has_the_ranks_of_its_machine(see):
     assert "procession: this is machine 1 of 2, by the variables of srun" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "place"),
-    [
-        (["--nnodes", "2", "--engine", "none"], ("gpu07", "21940")),
-        (
-            ["--nnodes", "2", *APART, "--master-addr", "head", "--master-port", "4000"],
-            ("head", "4000"),
-        ),
-    ],
-)
-def test_how_many_machines_there_are_does_not_say_which_this_is(see, words, place):
-    """As in `srun procession run --nnodes $SLURM_NNODES`: each would have been machine 0."""
-    done, seen = told(*words, "-n", 2, see, **slurm(1, 0, 1, "1(x2)", 2))
-    assert [(r["RANK"], r["WORLD_SIZE"]) for r in seen] == [("2", "4"), ("3", "4")], done.stderr
-    assert {r["MASTER_ADDR"] for r in seen} == {place[0]}
-    assert {r["MASTER_PORT"] for r in seen} == {place[1]}
-
-
-def test_an_address_that_is_said_counts(see):
-    _, (seen,) = told("--master-addr", "[fd00::1]", "--master-port", 4000, see, **slurm(3, 1, 1),
-                      MASTER_ADDR="other", MASTER_PORT=5000)  # fmt: skip
-    assert (seen["MASTER_ADDR"], seen["MASTER_PORT"], seen["RANK"]) == ("fd00::1", "4000", "3")
-    _, (seen,) = told(see, **slurm(3, 1, 1), MASTER_ADDR="other", MASTER_PORT=5000)
-    assert (seen["MASTER_ADDR"], seen["MASTER_PORT"]) == ("other", "5000")
-
-
-@pytest.mark.parametrize(
-    ("words", "variables"),
-    [
-        (["--nnodes", "1"], {}),
-        (["--standalone"], {}),
-        ([], {"PET_NNODES": "1"}),
-        ([], {"PROCESSION_STANDALONE": "1"}),
-        ([], {"PROCESSION_RUN": "of_a_launcher_around"}),
-    ],
-)
-def test_a_group_of_its_own(see, words, variables):
-    done, seen = told(*words, "-n", 2, see, **slurm(3, 1, 1), **variables)
-    assert [(r["RANK"], r["WORLD_SIZE"], r["MASTER_ADDR"]) for r in seen] == [
-        ("0", "2", "127.0.0.1"), ("1", "2", "127.0.0.1"),
-    ], done.stderr  # fmt: skip
-
-
 def test_torchruns_command_reads_torchruns_options_only(see):
     code = "from procession.cli.torchrun import main; import sys; sys.exit(main(sys.argv[1:]))"
     env = environment(slurm(3, 1, 1))
     done = run_python("-c", code, see, env=env)
     assert json.loads(done.stdout)["WORLD_SIZE"] == "1", done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "variables", "said"),
-    [
-        (["-n", "2"], {}, "was started 4 times, 2 of them on this machine, once for each rank"),
-        (
-            ["--cpus-per-rank", "1"],
-            {},
-            "--cpus-per-rank cannot be: each rank has a launcher of its",
-        ),
-        ([], {"SLURM_PROCID": 7}, "SLURM_PROCID and its like contradict each other"),
-        (
-            ["--nnodes", "2", "--master-addr", "head"],
-            {},
-            "--nnodes says 2 machines, but srun has started this command 4 times, once for each "
-            "rank: leave --nnodes out",
-        ),
-        (
-            ["--nnodes", "3", "--master-addr", "head"],
-            {
-                "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
-                "SLURM_STEP_NUM_TASKS": 2,
-                "SLURM_PROCID": 1,
-                "SLURM_LOCALID": 0,
-            },
-            "--nnodes says 3 machines, but srun has started this command on 2 machines",
-        ),
-        ([], {"MASTER_PORT": "http"}, "MASTER_PORT must be a port from 1 to 65535, not 'http'"),
-    ],
-)
-def test_refused(see, words, variables, said):
-    done, _ = told(*words, see, **{**slurm(3, 1, 1), **variables})
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_mpirun_on_several_machines_has_to_be_told_an_address(see):
-    two = {"OMPI_COMM_WORLD_RANK": 1, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_LOCAL_RANK": 0,
-           "OMPI_COMM_WORLD_LOCAL_SIZE": 1}  # fmt: skip
-    done, _ = told(see, **two)
-    assert done.returncode == 2
-    assert (
-        "does not say where rank 0 is: write --master-addr HOST, or set MASTER_ADDR" in done.stderr
-    )
-    done, (seen,) = told(*APART, see, **two, MASTER_ADDR="head")
-    assert (seen["RANK"], seen["MASTER_ADDR"], seen["MASTER_PORT"]) == ("1", "head", "29500")
 
 
 def test_the_report_and_the_result_speak_of_the_job(tmp_path):
@@ -212,45 +121,6 @@ def test_the_number_on_this_machine_is_filled_in(see):
 def test_prefixes_are_numbered_over_the_job():
     done = run("--prefix", "{rank}/{local_rank} ", "echo", "here", env=environment(slurm(3, 1, 1)))
     assert done.stdout == "3/1 here\n", done.stderr
-
-
-# -- Kubernetes
-
-
-def test_a_pod_of_an_indexed_job(see):
-    words = ("--nnodes", 4, *APART, "-n", 2, "--master-addr", "train-0.train", see)
-    done, seen = told(*words, JOB_COMPLETION_INDEX=3)
-    assert [(r["RANK"], r["WORLD_SIZE"]) for r in seen] == [("6", "8"), ("7", "8")], done.stderr
-    assert {(r["MASTER_ADDR"], r["MASTER_PORT"]) for r in seen} == {("train-0.train", "29500")}
-    _, (seen,) = told(
-        "--nnodes", 4, *APART, see, JOB_COMPLETION_INDEX=3, MASTER_ADDR="a", MASTER_PORT=4000
-    )
-    assert (seen["RANK"], seen["MASTER_ADDR"], seen["MASTER_PORT"]) == ("3", "a", "4000")
-
-
-def test_a_number_that_is_said_counts_more_than_the_pods(see):
-    words = ("--nnodes", 4, *APART, "--node-rank", 1, "--master-addr", "head", see)
-    _, (seen,) = told(*words, JOB_COMPLETION_INDEX=3)
-    assert seen["RANK"] == "1"
-
-
-def test_a_pod_alone_is_alone(see):
-    _, (seen,) = told(see, JOB_COMPLETION_INDEX=3)
-    assert (seen["RANK"], seen["WORLD_SIZE"]) == ("0", "1")
-
-
-@pytest.mark.parametrize(
-    ("words", "index", "said"),
-    [
-        (["--master-addr", "a"], 4, "JOB_COMPLETION_INDEX is '4', but --nnodes says 4 machines"),
-        (["--master-addr", "a"], "x", "JOB_COMPLETION_INDEX is 'x'"),
-        ([], 1, "this is pod 1 of 4, and each has an address of its own: write --master-addr"),
-    ],
-)
-def test_pods_that_are_refused(see, words, index, said):
-    done, _ = told("--nnodes", 4, *words, see, JOB_COMPLETION_INDEX=index)
-    assert done.returncode == 2
-    assert said in done.stderr
 
 
 # -- with the real thing
@@ -295,7 +165,7 @@ def test_nothing_of_it_is_imported_for_a_plain_launch(tmp_path):
         import sys
         from procession.cli import main
         assert main(["run", "true"]) == 0
-        print([name for name in sys.modules if "starters" in name or "rendezvous" in name])
+        print([name for name in sys.modules if "location" in name or "rendezvous" in name])
     """
     done = run_python(write(tmp_path / "launch.py", code), env=environment({}))
     assert done.stdout == "[]\n", done.stderr

@@ -22,6 +22,8 @@ def machines():
             ip("-n", host.name, "link", "add", "aside", "type", "bridge")
             ip("-n", host.name, "addr", "add", "10.99.0.1/24", "dev", "aside")
             ip("-n", host.name, "link", "set", "aside", "up")
+            six = f"fd00:77::{host.number + 1}/64"
+            ip("-n", host.name, "addr", "add", six, "dev", host.cable, "nodad", check=False)
         yield made
 
 
@@ -47,9 +49,15 @@ def words_of(words, number, port):
 
 C10D = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "10.213.77.1:{port}")
 NUMBERED = ("--node-rank", "{number}", "--master-addr", "10.213.77.1", "--master-port", "{port}")
+SIX_C10D = (*C10D[:2], "--rdzv-endpoint", "[fd00:77::1]:{port}")
+SIX_NUMBERED = (*NUMBERED[:2], "--master-addr", "fd00:77::1", *NUMBERED[4:])
 
 
-@pytest.mark.parametrize("words", [C10D, NUMBERED], ids=["c10d", "numbered"])
+@pytest.mark.parametrize(
+    "words",
+    [C10D, NUMBERED, SIX_C10D, SIX_NUMBERED],
+    ids=["c10d", "numbered", "c10d IPv6", "numbered IPv6"],
+)
 def test_ranks_use_the_interface_of_the_launchers(words, tmp_path, machines):
     script = write(tmp_path / "show.py", SHOW)
     for out, err in shown(machines, script, *words):

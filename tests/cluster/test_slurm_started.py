@@ -1,6 +1,8 @@
 """A command that srun starts several times reads its place from Slurm's variables."""
 
 import json
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -23,6 +25,20 @@ total = torch.tensor([10.0 ** dist.get_rank()])
 dist.all_reduce(total)
 sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()}: {int(total.item())}\\n")
 dist.destroy_process_group()
+"""
+
+COUNT = """
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    int rank, size, one = 1, sum = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("rank %d of %d: %d\\n", rank, size, sum);
+    return MPI_Finalize();
+}
 """
 
 
@@ -76,6 +92,37 @@ def test_a_task_alone_and_a_batch_script_are_no_rank(slurm, see, tmp_path):
     slurm.run("sbatch", "--wait", "-N2", "-n4", "--output=/dev/null", script)
     (line,) = (tmp_path / "out").read_text().splitlines()
     assert json.loads(line)[:6] == [0, 0, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "compiler", "step"),
+    [
+        ("pmi2", "mpicc.mpich", ("-N2", "--ntasks-per-node=2")),
+        # Nodes of this cluster are one machine, where servers of PMIx take each other's files.
+        ("pmix", "mpicc.openmpi", ("-N1", "-n4", "--ntasks-per-node=4")),
+    ],
+)
+def test_an_mpi_program_below_srun(slurm, tmp_path, kind, compiler, step):
+    if not shutil.which(compiler) or kind not in slurm.run("srun", "--mpi=list").stdout:
+        pytest.skip(f"there is no {compiler}, or srun has no --mpi={kind}")
+    source, program = write(tmp_path / "count.c", COUNT), tmp_path / "count"
+    subprocess.run([compiler, source, "-o", program], check=True, timeout=300)
+    done = slurm.run("srun", f"--mpi={kind}", *step, *PROCESSION, program, timeout=300)
+    assert sorted(done.stdout.splitlines()) == [f"rank {r} of 4: 4" for r in range(4)]
+
+
+def test_a_failure_ends_the_other_tasks_with_kill_on_bad_exit(slurm, tmp_path):
+    source = """
+        import os, sys, time
+        if os.environ["RANK"] == "1":
+            sys.exit(7)
+        while not os.path.exists("never"):
+            time.sleep(0.01)
+    """
+    words = ("srun", "--kill-on-bad-exit", "-N2", "--ntasks-per-node=2", *PROCESSION)
+    done = slurm.run(*words, write(tmp_path / "fail.py", source), check=False, timeout=100)
+    assert "fail.py failed on node 0 of 2: rank 1 of 4 (pid " in done.stderr
+    assert done.returncode
 
 
 @pytest.mark.torch

@@ -37,6 +37,19 @@ def test_ranks_of_all_hosts_are_one_group(ssh, tmp_path):
     assert "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME are set" in said
 
 
+def test_ranks_use_the_interface_by_which_the_hosts_are_reached(ssh, tmp_path):
+    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+    show = f"import os; print(*(os.environ.get(n, '-') for n in {names}))"
+    script = write(tmp_path / "show.py", show)
+    env = {**os.environ, **dict.fromkeys(names, "of_the_head")}  # ssh does not carry it
+    for more, seen in [
+        ((), "uplink uplink\n"),
+        (("-x", "GLOO_SOCKET_IFNAME=own"), "own uplink\n"),
+    ]:
+        done = ssh.run(*ssh.words("--prefix", "", *more, script), env=env)
+        assert done.stdout == seen * 3
+
+
 def test_counts_of_a_host_file_are_ranks(ssh, tmp_path):
     script = write(tmp_path / "places.py", PLACES)
     file = tmp_path / "nodes"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from inputs import JSON, NUMBERS, TEXTS, damaged, fields, lines_of
 
 from procession.elastic.errors import ProcessFailure
-from seams.cli import make_request, read_engine, read_line, read_preemption, read_started
+from seams.cli import make_request, read_line, read_preemption, read_started
 from seams.devices import topology_from_variables
 from seams.jobs import EngineError
 from seams.output import read_error_file
@@ -36,8 +36,7 @@ def refused(call, *args, **named):
 
 
 def request_of(words):
-    line = read_line(words)
-    return make_request(line, read_engine(line))
+    return make_request(read_line(words))
 
 
 OPTION = st.sampled_from(

@@ -12,6 +12,6 @@ __getattr__ = lazily(
         "procession.cli.request": "make_parser make_request read_line",
         "procession.cli.signals": "RunSignals",
         "procession.cli.starters": "read_started",
-        "procession.cli.where": "read_engine",
+        "procession.cli.location": "locate",
     }
 )

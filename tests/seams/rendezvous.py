@@ -7,13 +7,12 @@ __getattr__ = lazily(
         "procession.engines.anteroom": "Anteroom introduction",
         "procession.engines.rendezvous.calling": "read_terms",
         "procession.engines.rendezvous.host": "Roll",
-        "procession.engines.rendezvous.hosting": "is_own open_door",
+        "procession.engines.rendezvous.hosting": "is_own open_door with_address",
         "procession.engines.rendezvous.member": "make_agent objection_of take_part why_none",
         "procession.engines.rendezvous.munge": "Munge",
         "procession.engines.rendezvous.secret": (
             "Trust find_trust link_key say_who_may_join take_secret"
         ),
-        "procession.engines.rendezvous.tasks": "address_of ports terms_of_task",
         "procession.engines.rendezvous.terms": "C10D REFUSED STATIC Terms parse_conf terms_of_conf",
     }
 )

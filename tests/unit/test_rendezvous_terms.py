@@ -17,15 +17,12 @@ from seams.rendezvous import (
     objection_of,
     open_door,
     parse_conf,
-    ports,
     say_who_may_join,
     take_part,
     take_secret,
     terms_of_conf,
-    terms_of_task,
     why_none,
 )
-from seams.slurm import Task
 from seams.values import SpecError, make_spec
 
 TERMS = Terms("node0", 29400, "J", 2, 2)
@@ -185,18 +182,10 @@ def test_a_port_that_is_taken():
             open_door(terms.__replace__(is_host=True))
 
 
-def test_tasks_of_a_step_have_several_ports():
-    """One that is taken is passed over, by the host, and by those that look for it."""
-    task = Task("7", "0", 0, 3, ("127.0.0.1", "n2", "n3"), (1, 1, 1))
-    terms = terms_of_task(task, 2, 2, munge=False)
-    assert [terms.port, *terms.further] == ports(task)
-    assert ports(task) != ports(task.__replace__(step="1"))
-    assert (terms.tells, terms.own_number, terms.is_host) == (True, 0, True)
-    other = terms_of_task(task.__replace__(number=2), 2, 2)
-    assert (other.tells, other.own_number, other.is_host) == (False, 2, False)
+def test_a_port_that_is_taken_is_passed_over_where_there_are_others():
     with socket.create_server(("", 0)) as taken, socket.create_server(("", 0)) as free:
         first, second = (each.getsockname()[1] for each in (taken, free))
-        terms = terms.__replace__(port=first, further=(second,))
+        terms = TERMS.__replace__(host="127.0.0.1", port=first, further=(second,), is_host=True)
         all_of_them = rf"at 127.0.0.1:{first} \(or {second}\), and cannot .*start the step again"
         with pytest.raises(SpecError, match=all_of_them):
             open_door(terms)
@@ -204,14 +193,6 @@ def test_tasks_of_a_step_have_several_ports():
         door = open_door(terms)
     with door:
         assert door.getsockname()[1] == second
-
-
-@pytest.mark.parametrize("number", [0, 1])
-@pytest.mark.parametrize("said", [True, False])
-def test_srun_says_who_hosts_the_rendezvous_of_its_tasks(number, said):
-    task = Task("7", "0", number, 2, ("n1", "n2"), (1, 1))
-    with pytest.raises(SpecError, match="the first of srun's tasks hosts the rendezvous"):
-        terms_of_task(task, 2, 2, is_host=said)
 
 
 def test_who_cannot_be_taken():

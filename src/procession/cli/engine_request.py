@@ -54,15 +54,12 @@ def find_options(name: str) -> Sequence[EngineOption]:
         return ()  # the word belongs to the program, or `read_engine` refuses it
 
 
-def read_engine(s: Settings) -> EngineRequest | None:
-    """Give what is asked of an engine by --engine, which is said; None for none.
+def read_engine(s: Settings) -> EngineRequest:
+    """Give what is asked of an engine by --engine, which is said.
 
     Options that do not apply to the kind of run are dealt with. Raises SpecError.
     """
     try:
-        if s.text("engine") == NO_ENGINE:
-            s.keep_applicable("", "")
-            return None
         request = _read(s)
         if request.name == "ssh":
             return _with_hosts(s, request)

@@ -148,25 +148,25 @@ def _engine_options(words: Sequence[str]) -> tuple[str, Sequence[Option]]:
     return name, [of_engine(o.name, o.metavar, o.help, name) for o in found]
 
 
-def make_request(line: Line, engine: EngineRequest | None = None) -> Request:
-    """Put together what is asked for. engine: what is asked of one, where there is one.
+def make_request(line: Line) -> Request:
+    """Put together what is asked for.
 
     Raises SpecError, which names the settings of variables and files: they may be the reason.
     """
     try:
-        return _made(line, engine)
+        return _made(line)
     except SpecError as e:
         raise SpecError(line.settings.explained(str(e))) from None
 
 
-def _made(line: Line, engine: EngineRequest | None) -> Request:
+def _made(line: Line) -> Request:
     s, torchrun = line.settings, line.torchrun
     notes: list[str] = []
-    node = _node(s, notes, torchrun) if engine is None else _named(s, engine)
+    node, engine = _located(s, torchrun)
     parts = read_parts(line.parser, s, line.rest, torchrun=torchrun)
     nproc = sum(part.nproc for part in parts)
     if node.number is not None:
-        from procession.cli.nodes import check_one_rank
+        from procession.cli.location import check_one_rank
 
         check_one_rank(s, node, nproc)
     logs = _logs(s, nproc, notes, torchrun)
@@ -224,15 +224,6 @@ def _made(line: Line, engine: EngineRequest | None) -> Request:
     )
 
 
-def _named(s: Settings, engine: EngineRequest) -> Node:
-    terms = engine.terms
-    if terms is not None and terms.number is not None:
-        place = terms.number, terms.most, terms.host, terms.ranks_port
-        return Node(*place, role=s.text("role"), run_id=terms.run_id)
-    run_id = s.text("rdzv_id") if terms is None or terms.order is not None else terms.run_id
-    return Node(role=s.text("role"), run_id=run_id)
-
-
 def _other_environment(spec: Spec) -> list[str]:
     """Say that another environment is active than that of the Python which runs the ranks."""
     where = os.environ.get("VIRTUAL_ENV") or os.environ.get("UV_PROJECT_ENVIRONMENT") or ""
@@ -247,15 +238,16 @@ def _other_environment(spec: Spec) -> list[str]:
     ]
 
 
-def _node(s: Settings, notes: list[str], torchrun: bool) -> Node:
+def _located(s: Settings, torchrun: bool) -> tuple[Node, EngineRequest | None]:
+    """Find out which ranks this launcher has, and what it asks of other machines."""
     started = not torchrun and any(name in os.environ for name in OF_STARTERS)
-    if not started and not s.sets("node"):
-        return ALONE
-    from procession.cli.nodes import read_node
+    if not started and not s.sets("node") and not s.said("engine"):
+        s.keep_applicable("", "")
+        return ALONE, None
+    from procession.cli.location import locate
 
-    node, said = read_node(s, torchrun=torchrun)
-    notes += said
-    return node
+    found = locate(s, torchrun=torchrun)
+    return found.node, found.engine
 
 
 def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:

@@ -96,6 +96,10 @@ def run_group(
         code = settled(group, code)
         if waiter is not None:
             waiter.end(code, group)
+    if code and spec.node.number is not None and "PMI_FD" in os.environ:
+        from procession.cli.starters import abort_others
+
+        abort_others(os.environ, code)
     return code, group
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from zlib import crc32
 
 from procession.engines.contract import EngineError
@@ -26,6 +27,10 @@ from procession.values.base import Value, is_count
 from procession.values.errors import SpecError
 
 OWN = "for a group of its own, write --nnodes 1"
+OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+            "OMPI_COMM_WORLD_LOCAL_SIZE")  # fmt: skip
+HYDRA = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+PORTS = 8  # at which the launchers of one job may meet
 
 
 class Started(Value):
@@ -33,9 +38,8 @@ class Started(Value):
 
     starter: the command that started it. variable: the one that has its rank. rank, size: its
     number among all processes, and how many there are. local, local_size: the same on this machine.
-    machine, machines: which of how many machines this is. address: of the first machine, "" if
-    unknown. job: the name of the job, "" if unknown. cpus: that each process has for itself, 0 if
-    unknown.
+    machine: which one this is. machines: the names of all, "" for those that are not known. job:
+    the name of the job, "" if unknown. cpus: that each process has for itself, 0 if unknown.
     """
 
     starter: str
@@ -45,20 +49,20 @@ class Started(Value):
     local: int
     local_size: int
     machine: int
-    machines: int
-    address: str = ""
+    machines: tuple[str, ...]
     job: str = ""
     cpus: int = 0
 
     @property
     def per_rank(self) -> bool:
         """Whether there is a process for every rank, and not for every machine."""
-        return self.size > self.machines
+        return self.size > len(self.machines)
 
     @property
-    def port(self) -> int | None:
-        """A port made of the job's name: the same in all its processes, None without a name."""
-        return FIRST + crc32(self.job.encode()) % (LAST - FIRST) if self.job else None
+    def ports(self) -> list[int]:
+        """Ports made of the job's name, the same in all its processes; none without a name."""
+        seeds = [f"{self.job} {number}".encode() for number in range(PORTS)] if self.job else []
+        return list(dict.fromkeys(FIRST + crc32(seed) % (LAST - FIRST) for seed in seeds))
 
 
 def read_started(env: Mapping[str, str]) -> Started | None:
@@ -69,35 +73,32 @@ def read_started(env: Mapping[str, str]) -> Started | None:
     """
     if "PROCESSION_RUN" in env:
         return None
-    for name, read_variables in (
-        ("OMPI_COMM_WORLD_SIZE", _open_mpi),
-        ("MPI_LOCALNRANKS", _hydra),
-        ("SLURM_STEP_NUM_TASKS", _slurm),
-    ):
-        if name in env:
-            return read_variables(env)
-    return None
+    if OPEN_MPI[1] in env:
+        name = env.get("PMIX_NAMESPACE") or env.get("OMPI_MCA_ess_base_jobid", "")
+        return _mpi(env, "mpirun", OPEN_MPI, f"mpirun_{name}" if name else "")
+    if HYDRA[3] in env:
+        return _mpi(env, "mpiexec", HYDRA, "")
+    return _slurm(env) if "SLURM_STEP_NUM_TASKS" in env else None
 
 
-def _open_mpi(env: Mapping[str, str]) -> Started | None:
-    rank, size, local, local_size = _numbers(
-        env,
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
+def _mpi(env: Mapping[str, str], starter: str, names: Sequence[str], job: str) -> Started | None:
+    """Number the machines by the ranks, for MPI has no variable for them: as many on each."""
+    rank, size, local, local_size = _numbers(env, *names)
+    if size < 2:
+        return None
+    _check(names[0], rank, size, local, local_size)
+    if (rank - local) % local_size or size % local_size:
+        raise SpecError(
+            f"{starter} has not numbered ranks machine by machine, with as many on each: this is "
+            f"rank {rank} of {size}, and number {local} of {local_size} on its machine; write "
+            f"`{starter} --map-by ppr:{local_size}:node`, or -ppn {local_size}; {OWN}"
+        )
+    if names is HYDRA and size == local_size:  # other machines do not know the process
+        job = _of_proxy()
+    machines = ("",) * (size // local_size)
+    return Started(
+        starter, names[0], rank, size, local, local_size, rank // local_size, machines, job
     )
-    name = env.get("PMIX_NAMESPACE") or env.get("OMPI_MCA_ess_base_jobid", "")
-    job = f"mpirun_{name}" if name else ""
-    return _by_mpi("mpirun", "OMPI_COMM_WORLD_RANK", rank, size, local, local_size, job)
-
-
-def _hydra(env: Mapping[str, str]) -> Started | None:
-    rank, size, local, local_size = _numbers(
-        env, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
-    )
-    job = _of_proxy() if size == local_size else ""  # what all machines know
-    return _by_mpi("mpiexec", "PMI_RANK", rank, size, local, local_size, job)
 
 
 def _of_proxy() -> str:
@@ -123,23 +124,14 @@ def pass_pmi(env: Mapping[str, str], passed: Sequence[int]) -> tuple[tuple[int, 
     return (*passed, int(text)), []
 
 
-def _by_mpi(
-    starter: str, variable: str, rank: int, size: int, local: int, local_size: int, job: str
-) -> Started | None:
-    """Number the machines by the ranks, for MPI has no variable for them: as many on each."""
-    if size < 2:
-        return None
-    _check(variable, rank, size, local, local_size)
-    if (rank - local) % local_size or size % local_size:
-        raise SpecError(
-            f"{starter} has not numbered ranks machine by machine, with as many on each: this is "
-            f"rank {rank} of {size}, and number {local} of {local_size} on its machine; write "
-            f"`{starter} --map-by ppr:{local_size}:node`, or -ppn {local_size}; {OWN}"
-        )
-    return Started(
-        starter, variable, rank, size, local, local_size,
-        machine=rank // local_size, machines=size // local_size, job=job,
-    )  # fmt: skip
+def abort_others(env: Mapping[str, str], code: int) -> None:
+    """Have Hydra end the other processes of its job: one rank's failure ends all of them.
+
+    By itself it does so only for a rank that has called MPI_Init. code: what mpiexec exits with.
+    """
+    if "MPI_LOCALNRANKS" in env:
+        with suppress(OSError, ValueError, OverflowError):
+            os.write(int(env["PMI_FD"]), b"cmd=abort exitcode=%d\n" % code)
 
 
 def _slurm(env: Mapping[str, str]) -> Started | None:
@@ -149,18 +141,17 @@ def _slurm(env: Mapping[str, str]) -> Started | None:
         raise SpecError(f"srun's variables are not as Slurm writes them: {e}; {OWN}") from None
     if task is None or task.count < 2:
         return None
-    machines, here = len(task.nodes), task.tasks_on_nodes
+    here = task.tasks_on_nodes
     _, local, machine = _numbers(env, "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID")
-    if not machine < machines == len(here) or sum(here) != task.count:
+    if not machine < len(task.nodes) == len(here) or sum(here) != task.count:
         names = ("NODEID", "STEP_NUM_TASKS", "STEP_NODELIST", "STEP_TASKS_PER_NODE")
         said = ", ".join(f"SLURM_{name}={env.get(f'SLURM_{name}', '')}" for name in names)
         raise SpecError(f"srun's variables contradict each other: {said}; {OWN}")
     _check("SLURM_PROCID", task.number, task.count, local, here[machine])
     cpus = env.get("SLURM_CPUS_PER_TASK", "")
     return Started(
-        "srun", "SLURM_PROCID", task.number, task.count, local, here[machine], machine, machines,
-        address=task.nodes[0], job=f"slurm_{task.job}.{task.step}",
-        cpus=int(cpus) if is_count(cpus) else 0,
+        "srun", "SLURM_PROCID", task.number, task.count, local, here[machine], machine, task.nodes,
+        job=f"slurm_{task.job}.{task.step}", cpus=int(cpus) if is_count(cpus) else 0,
     )  # fmt: skip
 
 

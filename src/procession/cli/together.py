@@ -20,7 +20,7 @@ from procession.engines.contract import EngineError
 from procession.engines.job import Job
 from procession.engines.rendezvous.closed import dismiss
 from procession.engines.rendezvous.host import Roll, make_hosted_job, share_of
-from procession.engines.rendezvous.hosting import open_door
+from procession.engines.rendezvous.hosting import open_door, with_address
 from procession.engines.rendezvous.member import (
     Waiting,
     make_agent,
@@ -30,10 +30,8 @@ from procession.engines.rendezvous.member import (
 )
 from procession.engines.rendezvous.secret import Trust, find_trust
 from procession.engines.rendezvous.succession import Succession
-from procession.engines.rendezvous.tasks import with_address
 from procession.engines.rendezvous.terms import Terms
 from procession.explain.summary import summary
-from procession.group.group import Group
 from procession.group.handle import CONTROL
 from procession.output.wiring import Output
 from procession.rules.tables import Phase
@@ -152,11 +150,8 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
         )
         while True:
             succession.introduce(agent)
-            with ExitStack() as round:
-                _equip(agent, part.plan)
-                if request.status is not None:
-                    _say_status(agent, request.status, round)
-                verdict = take_part(agent, at, own.name)
+            _equip(agent, part.plan)
+            verdict = take_part(agent, at, own.name)
             if waiting.door is not None:
                 return 0, None
             if not succession.goes_on(agent):
@@ -194,23 +189,6 @@ def _equip(agent: Agent, plan: Plan | None) -> None:
     assert agent.own is not None
     if plan is not None:
         agent.own.plan = plan
-
-
-def _say_status(agent: Agent, every: float, open_: ExitStack) -> None:
-    """Say a line now and then about the ranks of this machine, once there are any."""
-    from procession.view.status import Status
-
-    groups: list[Group] = []
-    status = Status(lambda: groups[-1].look(), lambda line: say_line(line, 0.0), every)
-
-    def made(group: Group) -> None:
-        groups[:] = [group]
-        if not status.started:
-            open_.callback(status.close)
-            status.start()
-
-    assert agent.own is not None
-    agent.own.made = made
 
 
 def _host(

@@ -14,15 +14,13 @@ from contextlib import ExitStack
 
 from procession.cli.options import RUN, TORCHRUN
 from procession.cli.process import TOLD
-from procession.cli.request import OF_STARTERS, Request, make_request, read_line
+from procession.cli.request import Request, make_request, read_line
 from procession.cli.say import refuse, say, say_note
 from procession.values.errors import SpecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.cli.detached import Waiter
-    from procession.cli.engine_request import EngineRequest
-    from procession.cli.request import Line
     from procession.values.events import Event
 
     OnEvent = Callable[[Event], object]
@@ -42,8 +40,8 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
             from procession.cli import completion
 
             return completion.main([line.settings.text("print_completion")])
-        engine = read_engine(line)
-        request = make_request(line, engine)
+        request = make_request(line)
+        engine = request.engine
         if request.dry:
             return _describe(request)
     except SpecError as e:
@@ -77,30 +75,6 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
         return _run(prog, request, trace, waiter)
     finally:
         finish()
-
-
-def read_engine(line: Line) -> EngineRequest | None:
-    """Give what is asked of an engine, None for a run on this machine. Raises SpecError."""
-    s = line.settings
-    started = not line.torchrun and any(name in os.environ for name in OF_STARTERS)
-    if (s.said("nnodes") or started) and not s.said("engine"):
-        from procession.cli.rendezvous_options import read_rendezvous
-
-        found = read_rendezvous(s, torchrun=line.torchrun)
-        if found is not None:
-            return found
-    if s.said("engine"):
-        if s.text("engine") == "slurm" and started:
-            from procession.cli.rendezvous_options import by_tasks
-
-            found = by_tasks(s)
-            if found is not None:
-                return found
-        from procession.cli import engine_request
-
-        return engine_request.read_engine(s)
-    s.keep_applicable("", "")
-    return None
 
 
 def _describe(request: Request) -> int:

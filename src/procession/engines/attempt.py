@@ -59,7 +59,7 @@ class Attempt:
         # What an engine has started is sent what to run, by a driver that has the key.
         spec: Spec = pickle.loads(blob) if own is None else own.spec
         self.number = int(fields["attempt"])
-        spec = with_interface(spec, str(fields["interface"]), fields["unset"])
+        spec = with_interface(spec, str(fields["interface"]))
         self.spec = spec.__replace__(node=_node(fields["node"], own))
         if copied:
             self.spec = moved(self.spec, copied, os.getcwd(), os.environ.get("PYTHONPATH", ""))
@@ -96,8 +96,6 @@ class Attempt:
             if self.spec.hang.silence is not None and self.spec.node.count > 1:
                 group.share_activity(time.monotonic_ns())
             group.drain_patiently()
-            if self._own is not None:
-                self._own.made(group)
             self._made.set()
             group.drive()
             self._conclude(group)

@@ -41,9 +41,9 @@ def interfaces_of(agents: Sequence[AgentRecord]) -> list[str]:
     return [agent.interface if agent.peer else here for agent in agents]
 
 
-def with_interface(spec: Spec, name: str, unset: Iterable[str]) -> Spec:
-    """Have ranks use an interface, by those variables of `unset` that nobody has set."""
-    given = {each: name for each in NAMES if name and each in unset and each not in os.environ}
+def with_interface(spec: Spec, name: str) -> Spec:
+    """Have ranks use an interface, by those variables that are not set on their machine."""
+    given = {each: name for each in unset() if name}
     return spec.__replace__(env=tuple({**given, **own} for own in spec.env))
 
 

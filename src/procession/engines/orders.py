@@ -7,7 +7,6 @@ import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from procession.engines.interfaces import NAMES, unset
 from procession.engines.jobstate import JobState
 from procession.engines.jobwords import Launch
 from procession.values.environment import Node
@@ -52,7 +51,6 @@ def orders(
             "gpus": work.gpus,
             "last": last,
             "interface": interfaces[node],
-            "unset": unset() if specs else NAMES,
         }
         if will is not None:
             fields["will"] = will

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from procession.group.group import Group
 from procession.output.wiring import Output
 from procession.prepare.resources import planned_output
 from procession.values.base import Record
@@ -20,10 +19,6 @@ NAME = re.compile(r"(?!\.)[\w.@+-]{1,255}", re.ASCII)
 
 def _planned(spec: Spec, place: str) -> tuple[Spec, Output]:
     return spec, planned_output(spec, place)
-
-
-def _nothing(_: Group) -> None:
-    """Do nothing with a group."""
 
 
 class OwnNode(Record):
@@ -44,8 +39,7 @@ class OwnNode(Record):
     takes over, whether it is the host, and when the host before was lost; see `will`. introduces:
     where each link has a key of its own, gives one, and what to send first; see `anteroom`. plan:
     plans the output of an attempt, in a directory, "" for none, and may give its ranks more
-    variables. made: called with the group of each attempt, before it is started. told: the last
-    line of `tell_once`.
+    variables. told: the last line of `tell_once`.
     """
 
     spec: Spec
@@ -63,7 +57,6 @@ class OwnNode(Record):
     first: int = 0
     heir: tuple[str, int, bool, float] | None = None
     plan: Callable[[Spec, str], tuple[Spec, Output]] = _planned
-    made: Callable[[Group], None] = _nothing
     meets: tuple[str, int] = ("", 0)
     introduces: Callable[[], tuple[bytes, bytes]] | None = None
     ending: frozenset[int] = frozenset()

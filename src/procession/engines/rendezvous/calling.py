@@ -20,13 +20,18 @@ from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door
 from procession.engines.rendezvous.member import Waiting, make_agent, say_spare, take_part
 from procession.engines.rendezvous.secret import find_trust
-from procession.engines.rendezvous.terms import PORT, Terms, terms_of_conf
+from procession.engines.rendezvous.terms import (
+    Terms,
+    read_endpoint,
+    read_machines,
+    terms_of_conf,
+)
 from procession.engines.tunnel import check
 from procession.explain.summary import report_of
 from procession.group.result import StillRuns, failed_by
 from procession.prepare.results import value_of
 from procession.rules.tables import Phase
-from procession.values.base import cast, is_count
+from procession.values.base import cast
 from procession.values.errors import GroupEnd, GroupFailed, GroupStopped, SpecError
 from procession.values.spec import Spec, make_spec
 
@@ -120,35 +125,11 @@ def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) ->
     local_addr = said.pop("local_addr", "")
     if not isinstance(endpoint, str) or not isinstance(run_id, str) or not run_id:
         raise SpecError(f"rendezvous must be 'HOST:PORT' or {HERE}, not {rendezvous!r}")
-    if endpoint.count(":") > 1 and "[" not in endpoint:
-        raise SpecError(
-            f"rendezvous must be 'HOST:PORT', an IPv6 address in brackets: '[::1]:{PORT}', not "
-            f"{endpoint!r}"
-        )
-    host, colon, port = endpoint.rpartition(":")
-    if not colon or endpoint.endswith("]"):
-        host, port = endpoint, str(PORT)
-    if not host or not _is_positive(port) or not int(port) < 65536:
-        raise SpecError(f"rendezvous must be at 'HOST:PORT', not {endpoint!r}")
-    least, _, most = str(nnodes).partition(":")
-    most = most or least
-    if not (_is_positive(least) and _is_positive(most) and int(least) <= int(most)):
-        raise SpecError(f"nnodes must be a count, or 'MIN:MAX', not {nnodes!r}")
+    host, port = read_endpoint(endpoint, "rendezvous")
+    least, most = read_machines(str(nnodes), "nnodes")
     conf = {name: str(int(v) if v in (True, False) else v) for name, v in said.items()}
     fields = terms_of_conf(conf, "rendezvous", static=False)
-    return Terms(
-        host.strip("[]"),
-        int(port),
-        run_id,
-        int(least),
-        int(most),
-        local_addr=str(local_addr),
-        **fields,
-    )
-
-
-def _is_positive(text: str) -> bool:
-    return is_count(text) and int(text) > 0
+    return Terms(host, port, run_id, least, most, local_addr=str(local_addr), **fields)
 
 
 def _join(

@@ -6,12 +6,15 @@ import contextlib
 import errno
 import ipaddress
 import os
+import re
 import socket
 from functools import lru_cache
 
 from procession.engines.addresses import listen
 from procession.engines.connecting import look_up
+from procession.engines.contract import EngineError
 from procession.engines.rendezvous.terms import Terms
+from procession.engines.slurm.processes import ask
 from procession.values.errors import SpecError
 
 
@@ -74,6 +77,18 @@ def _is_own_address(family: int, address: tuple[object, ...]) -> bool:
             return sock.getsockname()[0] == address[0]
     except OSError:
         return False
+
+
+def with_address(terms: Terms) -> Terms:
+    """Give the terms with the address by which Slurm reaches the host, where they have a name."""
+    if not terms.host or terms.host not in terms.together:
+        return terms
+    try:
+        said = ask(("scontrol", "show", "node", "--oneliner", terms.host), os.environ)
+    except EngineError:
+        return terms
+    match = re.search(r"\bNodeAddr=(\S+)", said)
+    return terms.__replace__(host=match[1]) if match else terms
 
 
 def own_name() -> str:

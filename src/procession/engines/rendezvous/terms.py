@@ -1,4 +1,4 @@
-"""The terms of a rendezvous, and how torchrun's `--rdzv-conf` says some of them. Pure."""
+"""The terms of a rendezvous, and how torchrun's options say them. Pure."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Terms(Value):
 
     Where one command has started all launchers (srun, mpirun): together: which nodes it has started
     one on, "" for those without a known name; () elsewhere. order: by which this one stands among
-    them, where nodes get no numbers. starter: the command. further: ports to meet at where `port`
-    is taken.
+    them; the first one hosts the rendezvous. starter: the command. further: ports to meet at where
+    `port` is taken.
     """
 
     host: str
@@ -95,6 +95,39 @@ def door_of(ranks_port: int) -> int:
     their ranks, and so for their launchers.
     """
     return ranks_port - APART if ranks_port > APART + 1023 else ranks_port + APART
+
+
+def read_endpoint(text: str, where: str, default: int = PORT) -> tuple[str, int]:
+    """Take `HOST:PORT` apart. where: the option's name, for SpecError.
+
+    default: the port where none is said; 0: it must be said.
+    """
+    text = text.strip()
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(default)
+    if ":" in host and "[" not in text:
+        raise SpecError(
+            f"{where} must be HOST:PORT, an IPv6 address in brackets, as in [::1]:{PORT}, not "
+            f"{text!r}"
+        )
+    closed = host.startswith("[") == host.endswith("]")
+    if not host or not closed or not is_count(port, 5) or not 0 < int(port) <= 65535:
+        raise SpecError(f"{where} must be HOST:PORT, with a port from 1 to 65535, not {text!r}")
+    return host.strip("[]"), int(port)
+
+
+def read_machines(text: str, where: str) -> tuple[int, int]:
+    """Give how many machines take part, at least and at most. where: as above."""
+    least, colon, most = text.partition(":")
+    if not is_count(least, 6) or (colon and not is_count(most, 6)):
+        raise SpecError(f"{where} must be a count of machines, not {text!r}")
+    low, high = int(least), int(most or least)
+    if low < 1:
+        raise SpecError(f"{where} must be a count of 1 or more, not {text!r}")
+    if high < low:
+        raise SpecError(f"{where} must be LEAST:MOST, the smaller count first, not {text!r}")
+    return low, high
 
 
 def parse_conf(text: str, where: str) -> dict[str, str]:
