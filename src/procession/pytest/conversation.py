@@ -20,7 +20,6 @@ from procession.values.errors import Outcome, ProcessionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from procession.pytest.ranks import Ranks
@@ -43,8 +42,7 @@ class Conversation:
     """The messages between a template and the ranks of one test, until the group has ended.
 
     line: to pytest's process. terminal: what the rank is given that failed first, () if none is.
-    began: when the ranks were asked to run the test, by the monotonic clock. one_is_done: called
-    once, when the first rank has come to the end of the test and none has failed.
+    began: when the ranks were asked to run the test, by the monotonic clock.
     """
 
     def __init__(
@@ -54,10 +52,8 @@ class Conversation:
         request: Told,
         began: float,
         terminal: tuple[int, ...],
-        one_is_done: Callable[[], None],
     ) -> None:
         self._line = line
-        self._one_is_done: Callable[[], None] | None = one_is_done
         self._of = ranks
         self._group = ranks.group
         self._terminal = terminal
@@ -165,9 +161,6 @@ class Conversation:
                 self._gone_by = time.monotonic() + (LINGER_FOR_THREADS if threads else LINGER)
                 self._note_orphans(rank)
             self._of.reply(rank, None)  # so the last rank, and all below, is there until now
-            if self._one_is_done is not None and self._end_others_at is None:
-                call, self._one_is_done = self._one_is_done, None
-                call()
         elif kind == "gather":
             self._gathering[rank] = value
             self._answer_gathering()

@@ -53,7 +53,6 @@ class Parent:
         self._quits: tuple[str, int | None] | None = None  # see `passing`
         self._keeping = Keeping(session, marked)
         self._line: Line | None = None
-        self._following: Any = None  # the item that pytest runs next
         self._files = ""  # the template's directory
         self._making = ""  # the shared fixture that is being made
         self._interrupted: tuple[str, str] | None = None  # a test, and where its ranks were
@@ -151,31 +150,7 @@ class Parent:
             "method": asked.method,
             "keep": key,
             "next": following,
-            "ahead": self._ahead(),
             "tmp": str(self._directory(item)),
-        }
-
-    def _ahead(self) -> dict[str, Any] | None:
-        """Say what the ranks of the next test need to be forked; None if that cannot be done.
-
-        Workers of pytest-xdist share the processors, and have a limit of ranks: so not there.
-        """
-        item = self._following
-        if self._slots is not None or item is None or item.get_closest_marker("ranks") is None:
-            return None
-        try:
-            asked = asked_of(item)
-            assert asked is not None
-            nproc = count_of(item, asked)
-        except ValueError:
-            return None  # the test says it, when it is run
-        if asked.method != "fork":
-            return None
-        return {
-            "item": self._number[item],
-            "name": item.name,
-            "nproc": nproc,
-            "method": asked.method,
         }
 
     def _directory(self, item: Any) -> Any:
@@ -268,7 +243,6 @@ class Parent:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> None:
         """Take note of what follows."""
-        self._following = nextitem
         self._keeping.is_next(item, nextitem)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
