@@ -4,8 +4,8 @@ Theory of operation. It is a launcher like any other: each test is a group (`pro
 start method `fork`. The forkserver of that method, a fork of the template, is kept from test to
 test (`source`) and made anew only when a shared fixture was made since, or when it was lost. Ranks
 that are kept for several tests have one of their own. Ranks talk to the template while they run
-(`conversation`): what each phase of the test came to, as soon as it has; the values of `gather`.
-A rank that fails its test says so and goes on to its teardown; the others have `PATIENCE` to come
+(`grouptalk`): what each phase of the test came to, as soon as it has; the values of `gather`.
+A rank that fails its test says so and goes on to its teardown; the others have some time to come
 to their own end, then it is noted where they are, and they are ended. A rank that ends otherwise (a
 signal, `os._exit`) is a failure of its group, as anywhere in procession.
 
@@ -23,7 +23,7 @@ import time
 from procession.explain.report import what_happened
 from procession.group.making import begin
 from procession.pytest import fresh, inrank, renew, sharedfixtures
-from procession.pytest.conversation import GRACE, LINGER, PATIENCE, Conversation
+from procession.pytest.grouptalk import LINGER, GroupTalk
 from procession.pytest.ranks import Ranks
 from procession.pytest.source import Source
 from procession.pytest.wire import Line
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     Told = dict[str, Any]
 
 
+GRACE = 1.0  # seconds from SIGTERM to SIGKILL, for ranks that are ended
 MANY = 16  # tests, for which it is worth some 0.3 s to make their forks quicker
 LEAVE = "leave"  # what pytest says when it has no test any more for ranks that are kept
 PATIENCE_WITH_KEPT = 10.0  # seconds that these have to tear down what their tests share
@@ -96,7 +97,7 @@ class Template:
         except (ProcessionError, OSError) as e:
             return {"fault": f"the ranks could not be started: {e}"}
         ranks.run(request)
-        conversation = Conversation(self._line, ranks, request, began, self._terminal)
+        conversation = GroupTalk(self._line, ranks, request, began, self._terminal)
         try:
             came = conversation.held()
             ranks.group.wait_started()
@@ -133,7 +134,7 @@ class Template:
             args=args,
             name=_line(key[0] if method == "keep" else request["name"]),
             start_method="spawn" if method == "spawn" else "fork",
-            stop=Stop(grace=GRACE, patience=PATIENCE, linger=LINGER),
+            stop=Stop(grace=GRACE, patience=GroupTalk.PATIENCE, linger=LINGER),
             hang=Hang(start=60.0),
             logs=Logs() if self._session.config.getoption("capture") == "no" else Logs(ranks=()),
         )
