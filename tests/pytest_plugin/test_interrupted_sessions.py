@@ -95,7 +95,7 @@ def session(tmp_path):
 
 def test_ctrl_c_says_where_the_ranks_were(tmp_path, session):
     pytest_ = session(ENDLESS)
-    until(lambda: len(list(tmp_path.glob("notes?"))) == 2)
+    until(lambda: len(list(tmp_path.glob("notes?"))) == 2, 60)
     pytest_.send_signal(signal.SIGINT)
     said, _ = pytest_.communicate(timeout=60)
     assert pytest_.returncode == pytest.ExitCode.INTERRUPTED
@@ -111,7 +111,7 @@ def test_a_launcher_that_is_stopped_costs_one_test(session):
 
 def test_ctrl_c_in_a_shared_fixture(tmp_path, session):
     pytest_, notes = session(IN_A_FIXTURE), tmp_path / "notes"
-    until(lambda: notes.exists() and notes.read_text().endswith(" "))
+    until(lambda: notes.exists() and notes.read_text().endswith(" "), 60)
     pytest_.send_signal(signal.SIGINT)
     said, _ = pytest_.communicate(timeout=20)
     assert pytest_.returncode == pytest.ExitCode.INTERRUPTED
@@ -126,9 +126,9 @@ def test_a_process_that_waits_and_is_stopped_does_not_keep_the_session(session):
 @pytest.mark.parametrize("whose", ["pytest", "the process that waits"])
 def test_nothing_is_left_of_a_session_in_a_shared_fixture(tmp_path, session, whose):
     pytest_, notes = session(IN_A_FIXTURE), tmp_path / "notes"
-    until(lambda: notes.exists() and notes.read_text().endswith(" "))
+    until(lambda: notes.exists() and notes.read_text().endswith(" "), 60)
     template, stem = map(int, notes.read_text().split())
     assert alive(template)
     os.kill(pytest_.pid if whose == "pytest" else stem, signal.SIGKILL)
-    until(lambda: not alive(template))
+    until(lambda: not alive(template), 60)
     pytest_.communicate(timeout=60)

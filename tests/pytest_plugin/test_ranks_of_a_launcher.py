@@ -3,12 +3,11 @@
 import os
 import re
 import signal
-import threading
 
 import pytest
 from pytestruns import begun, ended, run
 
-from seams.pytest_plugin import Hub, Place, joined, place_of
+from seams.pytest_plugin import place_of
 from support import PROCESSION, until
 
 CONFTEST = """
@@ -285,28 +284,3 @@ def test_several_machines_are_refused():
         place_of(several, 7)
     with pytest.raises(ValueError, match="on several machines"):
         place_of({"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_NNODES": "2"}, 7)
-
-
-def test_ranks_that_are_ahead_of_rank_0_wait_for_it():
-    """Only rank 0 says how many ranks a test has: what one without part in it does is no end."""
-    places = [Place(n, 3, f"ahead {os.getpid()}") for n in range(3)]
-    lines = {}
-    others = [
-        threading.Thread(target=lambda p=p: lines.update({p.number: joined(p)})) for p in places[1:]
-    ]
-    for each in others:
-        each.start()
-    hub = Hub(places[0])
-    try:
-        for each in others:
-            each.join(20)
-        lines[2].send(("done", None))
-        lines[1].send(("gather", b"one"))
-        until(lambda: hub._ranks[2]["done"] and hub._gathering)
-        hub.begin(2, 0, lambda *_: None)
-        hub.own.send(("gather", b"zero"))
-        assert hub.own.receive() == lines[1].receive() == [b"zero", b"one"]
-    finally:
-        for line in lines.values():
-            line.close()
-        hub.close()

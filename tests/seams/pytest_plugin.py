@@ -4,8 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.pytest.hub": "Hub joined",
-        "procession.pytest.place": "Place place_of",
+        "procession.pytest.place": "place_of",
         "procession.pytest.verdict": "merged",
         "procession.pytest.wire": "pair",
     }

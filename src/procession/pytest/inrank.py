@@ -150,6 +150,13 @@ def report_here(config: Any) -> None:
     manager.register(_reporter, "ranks")
 
 
+def report_no_more(config: Any) -> None:
+    """Undo `report_here`."""
+    plugins = config.pluginmanager
+    if plugins.get_plugin("ranks") is _reporter:
+        plugins.unregister(_reporter)
+
+
 class _Reporter:
     """Stands where pytest's process has what reports: it sends on what is reported."""
 
@@ -194,30 +201,16 @@ class _Reporter:
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
-        """A phase begins."""
-        __tracebackhide__ = True
-        return (yield from self._phase())
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self) -> Generator[None, Any, Any]:
-        """A phase begins."""
-        __tracebackhide__ = True
-        return (yield from self._phase())
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
-        """A phase begins."""
-        __tracebackhide__ = True
-        return (yield from self._phase())
-
-    def _phase(self) -> Generator[None, Any, Any]:
+        """A phase begins, and ends."""
         __tracebackhide__ = True
         self._in_phase = True
         try:
             return (yield)
         finally:
             self._in_phase = False
+
+    pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Send the report of a subtest: no other is logged here."""

@@ -1,63 +1,42 @@
-"""pytest's own process: tests with ranks, as pytest sees them, are ordinary tests.
-
-Theory of operation. Items that are marked keep all that pytest and its plugins know of them; only
-what their phases do here is replaced: set-up and teardown do nothing, and the call has the template
-run the test and raises what the ranks came to. So everything that looks at tests, reports them,
-selects them or runs them again does so here as it always does, and need not know of ranks. The
-report of the call gets what the ranks have to show, in `pytest_runtest_makereport`.
-"""
+"""pytest's own process: it has a template run each test with ranks, and reports what came of it."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from functools import partial
 
 import pytest
 
-from procession.pytest import spawned, subtests, terminal, words
-from procession.pytest.conversation import YOURS
+from procession.pytest import spawned, subtests, terminal
+from procession.pytest.grouptalk import YOURS
 from procession.pytest.keeping import Keeping
-from procession.pytest.marks import Asked, asked_of, count_of, seconds_of, usual_limit
-from procession.pytest.passing import pass_on, warn
+from procession.pytest.marks import Asked
+from procession.pytest.passing import warn
+from procession.pytest.reporting import RanksFailed, Reporting
 from procession.pytest.slots import slots_of
 from procession.pytest.stem import Stem
 from procession.pytest.template import LEAVE
-from procession.pytest.verdict import Verdict, merged
 from procession.pytest.wire import Line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
     from typing import Any
+
+    Told = dict[str, Any]
 
 ENDING = 30.0  # seconds that a template may take to end the ranks of a test, beyond its time limit
 
 
-class RanksFailed(Exception):
-    """A test failed in its ranks. quits: a rank has ended the session then, why, and its code."""
+class Parent(Reporting):
+    """Runs the marked tests of a session in ranks."""
 
-    def __init__(self, headline: str, quits: tuple[str, int | None] | None) -> None:
-        super().__init__(headline)
-        self.quits = quits
-
-
-class Parent:
-    """Runs the marked tests of a session in ranks. marked: its items with ranks."""
-
-    def __init__(self, session: Any, marked: list[Any]) -> None:
-        self._config = session.config
-        self._number = {item: n for n, item in enumerate(session.items)}
-        self._limits: dict[Any, float] = {}
-        self._verdicts: dict[Any, Verdict] = {}
-        self._quits: tuple[str, int | None] | None = None  # see `passing`
+    def __init__(self, session: Any) -> None:
+        super().__init__(session.config)
+        marked = self._note_items(session)
         self._keeping = Keeping(session, marked)
         self._line: Line | None = None
-        self._following: Any = None  # the item that pytest runs next
         self._files = ""  # the template's directory
         self._making = ""  # the shared fixture that is being made
-        self._interrupted: tuple[str, str] | None = None  # a test, and where its ranks were
-        self._count = 0
         self._slots = slots_of(session.config)
         self._terminal = terminal.descriptors(session.config)
         for item in marked:
@@ -71,25 +50,11 @@ class Parent:
         if self._config.getoption("--ranks-template"):
             spawned.begin(self._stem.process)
         for item in marked:
-            item.setup = partial(_set_up, item)
-            item.runtest = partial(self._run, item)
-            item.teardown = partial(self._tear_down, item)
+            self._stand_in(item, self._came)
 
     # -- a test
 
-    def _run(self, item: Any) -> None:
-        self._verdicts.pop(item, None)
-        self._quits = None
-        wrong = ""
-        request: dict[str, Any] = {}
-        try:
-            asked = asked_of(item)
-            assert asked is not None
-            request = self._request(item, asked)
-        except ValueError as e:
-            wrong = str(e)
-        if wrong:  # not in `except`: pytest would show both
-            pytest.fail(f"@pytest.mark.ranks: {wrong}", pytrace=False)
+    def _asked(self, item: Any, request: Told) -> Told:
         if self._slots is not None:
             self._slots.take(request["nproc"])
             if request["nproc"] > self._slots.most:
@@ -99,92 +64,26 @@ class Parent:
                 )
                 self._warn(item, said)
         try:
-            came = self._asked(request, item.nodeid)
+            came = self._answered(request, item.nodeid)
         finally:
             if self._slots is not None:
                 self._slots.give_back()
-        if "fault" in came:
-            verdict = Verdict("failed", headline=came["fault"], certain=True)
-        else:
-            pass_on(self._config, came, item)
-            self._quits = came.get("quit")
+        if "ranks" in came:
             if came["note"]:
                 self._warn(item, came["note"])
             subtests.report(item, came)
-            verdict = merged(came, request["timeout"])
-        self._verdicts[item] = verdict
-        if verdict.outcome == "skipped":
-            raise pytest.skip.Exception(verdict.reason, _use_item_location=True)
-        if verdict.outcome == "xfailed":
-            raise pytest.xfail.Exception(verdict.reason)
-        if verdict.outcome == "failed" and verdict.when != "teardown":
-            raise RanksFailed(verdict.headline, self._quits)
+        return came
 
     def _warn(self, item: Any, said: str) -> None:
         warning = pytest.PytestWarning(said)
         warn(self._config, warning, str(item.path), 0, "runtest", item.nodeid)
 
-    def _tear_down(self, item: Any) -> None:
-        verdict = self._verdicts.get(item)
-        if verdict is not None and verdict.outcome == "failed" and verdict.when == "teardown":
-            raise RanksFailed(verdict.headline, self._quits)
+    def _request(self, item: Any, asked: Asked) -> Told:
+        request = super()._request(item, asked)
+        key = self._keeping.key_of(item, asked, request["nproc"])
+        return {**request, "keep": key, "next": self._keeping.after(item)}
 
-    def _request(self, item: Any, asked: Asked) -> dict[str, Any]:
-        config = self._config
-        nproc = count_of(item, asked)
-        timeout = asked.timeout
-        if timeout is None:
-            timeout = self._limits.get(item)
-            if timeout is not None:
-                timeout = seconds_of(timeout, "the limit of pytest-timeout")
-        if timeout is None:
-            timeout = usual_limit(config)
-        self._count += 1
-        key = self._keeping.key_of(item, asked, nproc)
-        following = self._keeping.after(item)
-        return {
-            "item": self._number[item],
-            "name": item.name,
-            "nproc": nproc,
-            "timeout": timeout,
-            "backend": asked.backend,
-            "method": asked.method,
-            "keep": key,
-            "next": following,
-            "ahead": self._ahead(),
-            "tmp": str(self._directory(item)),
-        }
-
-    def _ahead(self) -> dict[str, Any] | None:
-        """Say what the ranks of the next test need to be forked; None if that cannot be done.
-
-        Workers of pytest-xdist share the processors, and have a limit of ranks: so not there.
-        """
-        item = self._following
-        if self._slots is not None or item is None or item.get_closest_marker("ranks") is None:
-            return None
-        try:
-            asked = asked_of(item)
-            assert asked is not None
-            nproc = count_of(item, asked)
-        except ValueError:
-            return None  # the test says it, when it is run
-        if asked.method != "fork":
-            return None
-        return {
-            "item": self._number[item],
-            "name": item.name,
-            "nproc": nproc,
-            "method": asked.method,
-        }
-
-    def _directory(self, item: Any) -> Any:
-        """Say where the temporary directories of a test's ranks are; they make them."""
-        base = self._config._tmp_path_factory.getbasetemp()
-        name = "".join(c if c.isalnum() else "_" for c in item.name)[:30]
-        return base / f"ranks{self._count}-{name}"
-
-    def _asked(self, request: dict[str, Any], test: str) -> dict[str, Any]:
+    def _answered(self, request: Told, test: str) -> Told:
         """Have the template run a test; gives what came of it. test: its name."""
         self._making = ""
         try:
@@ -205,7 +104,7 @@ class Parent:
             what = f"the shared fixture {self._making} has ended"
         return {"fault": f"{what} the process that ranks are forked from"}
 
-    def _exchanged(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _exchanged(self, request: Told) -> Told:
         """Talk with the template until it says what came of a test. Raises EOFError, OSError."""
         lent: terminal.Lent | None = None
         try:
@@ -249,7 +148,7 @@ class Parent:
             self._interrupted = (test, came["stacks"])
         self._drop()
 
-    def _exchange(self, message: str) -> dict[str, Any]:
+    def _exchange(self, message: str) -> Told:
         """Say something to the template; gives what came of it, if it is there."""
         if self._line is None:
             return {}
@@ -268,53 +167,13 @@ class Parent:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> None:
         """Take note of what follows."""
-        self._following = nextitem
         self._keeping.is_next(item, nextitem)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
-        """Put what the ranks have to show into the report."""
-        report = yield
-        verdict = self._verdicts.get(item)
-        if verdict is None or call.when == "setup":
-            return report
-        # As ever, the report of the teardown has what was captured in all phases.
-        teardown = call.when == "teardown"
-        found = [each for each in verdict.sections if teardown or " teardown" not in each[0]]
-        report.sections = [*report.sections, *found]
-        if call.when == "call":
-            report.duration = verdict.seconds
-        if call.excinfo is not None and isinstance(call.excinfo.value, RanksFailed):
-            if verdict.certain and hasattr(report, "wasxfail"):
-                del report.wasxfail
-                report.outcome = "failed"
-            report.longrepr = words.longrepr_of(self._config, verdict)
-            report.when = verdict.when
-        return report
 
     def pytest_exception_interact(self, call: Any) -> None:
         """Quit when a failure has been reported, if who debugged it has quit."""
         failed = call.excinfo.value
         if isinstance(failed, RanksFailed) and failed.quits is not None:
             pytest.exit(*failed.quits)
-
-    @pytest.hookimpl(tryfirst=True, optionalhook=True)
-    def pytest_timeout_set_timer(self, item: Any, settings: Any) -> bool | None:
-        """Take the limit that pytest-timeout has for a test with ranks: the template sees to it."""
-        if item not in self._number or item.get_closest_marker("ranks") is None:
-            return None
-        self._limits[item] = float(settings.timeout)
-        return True
-
-    @pytest.hookimpl(tryfirst=True, optionalhook=True)
-    def pytest_timeout_cancel_timer(self, item: Any) -> bool | None:
-        """Have no timer removed that was not set."""
-        return True if item in self._limits else None
-
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say where the ranks were when a test was interrupted."""
-        if self._interrupted is not None:
-            words.write_places(terminalreporter, *self._interrupted)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
@@ -333,11 +192,3 @@ class Parent:
         self._stem.close()
         while self._terminal:
             os.close(self._terminal.pop())
-
-
-def _set_up(item: Any) -> None:
-    """Make no fixture here. A plugin that asks for one, as Hypothesis does, gets its definition."""
-    request = getattr(item, "_request", None)
-    if request:
-        found = request._arg2fixturedefs
-        request._get_active_fixturedef = lambda name: found[name][-1]  # pyright: ignore

@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"ranks(n): run the test in n ranks; {FORM}")
     config.pluginmanager.register(fixtures, "procession-fixtures")
     if config.getoption("--ranks-from-environment") and not config.getoption("collectonly"):
-        from procession.pytest.together import begin
+        from procession.pytest.launched import begin
 
         begin(config)
 
@@ -102,4 +102,4 @@ def pytest_collection_finish(session: Any) -> None:
         from procession.pytest.place import hint
 
         hint()
-        config.pluginmanager.register(Parent(session, marked), "ranks")
+        config.pluginmanager.register(Parent(session), "ranks")

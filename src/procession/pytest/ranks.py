@@ -18,6 +18,20 @@ if TYPE_CHECKING:
     from procession.pytest.source import Source
 
 
+def output_of(files: str, rank: int) -> list[tuple[str, str]]:
+    """Read what a rank had written that its report does not have. files: see `renew.process`."""
+    found: list[tuple[str, str]] = []
+    for stream in ("out", "err"):
+        try:
+            with open(os.path.join(files, f"{rank}.{stream}"), "rb") as f:
+                text = f.read().decode(errors="replace")
+        except OSError:
+            continue
+        if text:
+            found.append((f"Captured std{stream}", without_runner(text)))
+    return found
+
+
 class Ranks:
     """A group, and the lines to its ranks, which wait to be told what they are to run.
 
@@ -49,36 +63,18 @@ class Ranks:
                 return found
             self.lines[rank] = Line(sock)
             if self._request is not None:
-                self.reply(rank, self._request)
+                self.lines[rank].send_if_there(self._request)
             found.append(rank)
 
     def run(self, request: Any) -> None:
         """Have them run a test: those that are there, and the others when they come."""
         self._request = request
-        for rank in self.lines:
-            self.reply(rank, request)
-
-    def reply(self, rank: int, answer: Any, fds: tuple[int, ...] = ()) -> None:
-        """Answer a rank."""
-        line = self.lines.get(rank)
-        if line is not None:
-            try:
-                line.send(answer, fds)
-            except OSError:
-                pass  # it has ended, which is heard of elsewhere
+        for line in self.lines.values():
+            line.send_if_there(request)
 
     def output_of(self, rank: int) -> list[tuple[str, str]]:
         """Read what a rank had written that its report does not have."""
-        found: list[tuple[str, str]] = []
-        for stream in ("out", "err"):
-            try:
-                with open(os.path.join(self.source.files, f"{rank}.{stream}"), "rb") as f:
-                    text = f.read().decode(errors="replace")
-            except OSError:
-                continue
-            if text:
-                found.append((f"Captured std{stream}", without_runner(text)))
-        return found
+        return output_of(self.source.files, rank)
 
     def are_well(self) -> bool:
         """Whether all of them live, and none is about to be ended."""
@@ -92,9 +88,9 @@ class Ranks:
 
     def close(self, patience: float = 0.0) -> None:
         """End the group. patience: seconds that ranks have to go by themselves."""
-        for rank, line in list(self.lines.items()):
+        for line in self.lines.values():
             if patience:
-                self.reply(rank, None)  # others may have a copy of our end of the line
+                line.send_if_there(None)  # others may have a copy of our end of the line
             line.close()
         self.lines.clear()
         if patience:

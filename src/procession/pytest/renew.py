@@ -28,12 +28,12 @@ def process(config: Any, files: str, rank: int) -> None:
     if _random_state is not None:  # each fork gets another seed by Python itself
         sys.modules["random"].setstate(_random_state)
     _measure()
-    _capture(config, files, rank)
+    capture(config, files, rank)
 
 
-def _capture(config: Any, files: str, rank: int) -> None:
+def capture(config: Any, files: str, rank: int) -> None:
     """Capture in files of this rank; others can read them if it dies."""
-    capture: Any = import_module("_pytest.capture")
+    module: Any = import_module("_pytest.capture")
 
     manager = config.pluginmanager.getplugin("capturemanager")
     if manager is None or manager._method == "no":
@@ -50,12 +50,12 @@ def _capture(config: Any, files: str, rank: int) -> None:
             return original(buffering=0)
         return open(os.path.join(files, f"{rank}.{name}"), "w+b", buffering=0)
 
-    original = capture.TemporaryFile
-    capture.TemporaryFile = own_file
+    original = module.TemporaryFile
+    module.TemporaryFile = own_file
     try:
         manager.start_global_capturing()
     finally:
-        capture.TemporaryFile = original
+        module.TemporaryFile = original
 
 
 def silence(config: Any) -> None:

@@ -77,11 +77,6 @@ def wanted_by(item: Any) -> tuple[list[Any], dict[str, Any]]:
     return shared_of(by_name.values()), by_name
 
 
-def lacking(item: Any) -> list[str]:
-    """Name the shared fixtures of a test that were not made yet."""
-    return [each.argname for each in wanted_by(item)[0] if _is_missing(each)]
-
-
 def _is_missing(definition: Any) -> bool:
     function = definition.func.procession_shared
     return function not in values and function not in failures

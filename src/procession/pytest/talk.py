@@ -34,10 +34,7 @@ class Rank:
     def tell(self, kind: str, value: Any) -> None:
         """Send the template a message. If it is gone, that is noticed elsewhere."""
         with self._lock:
-            try:
-                self._line.send((kind, value))
-            except OSError:
-                pass
+            self._line.send_if_there((kind, value))
 
     def tell_done(self, left: dict[str, Any]) -> None:
         """Report that the test is over, and what it has left; wait until the template knows it.

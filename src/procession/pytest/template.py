@@ -4,16 +4,10 @@ Theory of operation. It is a launcher like any other: each test is a group (`pro
 start method `fork`. The forkserver of that method, a fork of the template, is kept from test to
 test (`source`) and made anew only when a shared fixture was made since, or when it was lost. Ranks
 that are kept for several tests have one of their own. Ranks talk to the template while they run
-(`conversation`): what each phase of the test came to, as soon as it has; the values of `gather`.
-A rank that fails its test says so and goes on to its teardown; the others have `PATIENCE` to come
+(`grouptalk`): what each phase of the test came to, as soon as it has; the values of `gather`.
+A rank that fails its test says so and goes on to its teardown; the others have some time to come
 to their own end, then it is noted where they are, and they are ended. A rank that ends otherwise (a
 signal, `os._exit`) is a failure of its group, as anywhere in procession.
-
-*Ahead.* A rank that has been forked waits to be told what it is to run. So when the first rank is
-done with a test, the ranks of the next one are forked, from a second forkserver, as one serves one
-group at a time: while the last ranks of a test end, and pytest reports it, a processor would have
-nothing to do. They are as fresh as any: no test has run in what they are forks of. If pytest
-then wants another test (one that failed is run again), they are ended, and others are forked.
 
 The outcome of a test goes to pytest's process as plain data.
 """
@@ -25,12 +19,11 @@ import secrets
 import shutil
 import tempfile
 import time
-from functools import partial
 
 from procession.explain.report import what_happened
 from procession.group.making import begin
 from procession.pytest import fresh, inrank, renew, sharedfixtures
-from procession.pytest.conversation import GRACE, LINGER, PATIENCE, Conversation
+from procession.pytest.grouptalk import LINGER, GroupTalk
 from procession.pytest.ranks import Ranks
 from procession.pytest.source import Source
 from procession.pytest.wire import Line
@@ -46,8 +39,8 @@ if TYPE_CHECKING:
     Told = dict[str, Any]
 
 
+GRACE = 1.0  # seconds from SIGTERM to SIGKILL, for ranks that are ended
 MANY = 16  # tests, for which it is worth some 0.3 s to make their forks quicker
-SOURCES = 2  # forkservers: one for the ranks of a test, one for those of the next test
 LEAVE = "leave"  # what pytest says when it has no test any more for ranks that are kept
 PATIENCE_WITH_KEPT = 10.0  # seconds that these have to tear down what their tests share
 
@@ -62,10 +55,9 @@ class Template:
         self._line = line
         self._session = session
         self._terminal = terminal
-        self._sources: list[Source] = []  # that ranks of one test are forked from
+        self._source: Source | None = None  # what ranks of one test are forked from
         self._count = 0  # sources so far, for the names of their directories
         self._kept: Ranks | None = None
-        self._ahead: Ranks | None = None
         # It is made with the first source: a fixture that never returns leaves nothing.
         name = f"procession-pytest-{secrets.token_hex(6)}"
         self._files = os.path.join(tempfile.gettempdir(), name)
@@ -84,14 +76,11 @@ class Template:
             pass
         finally:
             self._end_kept()
-            self._end_ahead()
-            self._close_sources()
+            self._close_source()
             shutil.rmtree(self._files, ignore_errors=True)
 
     def _run(self, request: Told) -> Told:
         item = self._session.items[request["item"]]
-        if self._ahead is not None and not self._is_for(self._ahead, request):
-            self._end_ahead()
         if request["method"] != "spawn":
             self._make_shared(item)
         note = ""
@@ -101,17 +90,14 @@ class Template:
                 ranks, note = self._kept_for(request)
             elif request["method"] == "spawn":
                 ranks = self._start(request, self._new_source(), request["item"])
-            elif self._ahead is not None:
-                ranks, self._ahead = self._ahead, None
             else:
-                ranks = self._start(request, self._free_source(request), request["item"])
+                ranks = self._start(request, self._common_source(), request["item"])
         except GroupFailed as e:
             return {"fault": str(e)}
         except (ProcessionError, OSError) as e:
             return {"fault": f"the ranks could not be started: {e}"}
         ranks.run(request)
-        ahead = partial(self._fork_ahead, request["ahead"], ranks.source)
-        conversation = Conversation(self._line, ranks, request, began, self._terminal, ahead)
+        conversation = GroupTalk(self._line, ranks, request, began, self._terminal)
         try:
             came = conversation.held()
             ranks.group.wait_started()
@@ -124,7 +110,7 @@ class Template:
             if ranks is not self._kept:
                 ranks.close()
                 ranks.source.clear()
-                if ranks.source not in self._sources:
+                if ranks.source is not self._source:
                     ranks.source.close()
             elif conversation.broken or request["next"] is None:
                 self._end_kept(by_themselves=not conversation.broken)
@@ -148,7 +134,7 @@ class Template:
             args=args,
             name=_line(key[0] if method == "keep" else request["name"]),
             start_method="spawn" if method == "spawn" else "fork",
-            stop=Stop(grace=GRACE, patience=PATIENCE, linger=LINGER),
+            stop=Stop(grace=GRACE, patience=GroupTalk.PATIENCE, linger=LINGER),
             hang=Hang(start=60.0),
             logs=Logs() if self._session.config.getoption("capture") == "no" else Logs(ranks=()),
         )
@@ -160,59 +146,31 @@ class Template:
         if not self._count:
             os.mkdir(self._files, 0o700)
         self._count += 1
-        private = [fd for source in self._sources for fd in source.descriptors]
-        if self._kept is not None:
-            private += self._kept.source.descriptors
+        others = (self._source, None if self._kept is None else self._kept.source)
+        private = [fd for source in others if source is not None for fd in source.descriptors]
         files = os.path.join(self._files, str(self._count))
         return Source(files, session, (self._line.fileno(), *private))
 
-    def _free_source(self, request: Told) -> Source:
-        """Give a source while no ranks are there but those that are kept."""
-        wanted = SOURCES if request["ahead"] else 1
-        if any(source.is_lost for source in self._sources):
-            self._close_sources()
-        if not self._sources and _tests_of(self._session) >= MANY:
-            hugepages.gather(shared=True)
-        while len(self._sources) < wanted:
-            self._sources.append(self._new_source(self._session))
-        return self._sources[0]
+    def _common_source(self) -> Source:
+        """Give what ranks of single tests come from; none of them is there."""
+        if self._source is not None and self._source.is_lost:
+            self._close_source()
+        if self._source is None:
+            if _tests_of(self._session) >= MANY:
+                hugepages.gather(shared=True)
+            self._source = self._new_source(self._session)
+        return self._source
 
-    def _close_sources(self) -> None:
-        while self._sources:
-            self._sources.pop().close()
+    def _close_source(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
 
     def _make_shared(self, item: Any) -> None:
         """Make the shared fixtures that a test needs; ranks are forks of what is there then."""
         if sharedfixtures.make_for(item, lambda name: self._line.send(("making", name))):
-            self._close_sources()
+            self._close_source()
             renew.one_thread()  # a fixture may have imported torch
-
-    # -- the ranks of the next test
-
-    def _fork_ahead(self, ahead: Told | None, used: Source) -> None:
-        """Fork the ranks of the next test, while those of this one end.
-
-        ahead: what the test asks for, see `Parent`. used: what those of this one come from.
-        """
-        free = [each for each in self._sources if each is not used and not each.is_lost]
-        if ahead is None or not free:
-            return
-        if sharedfixtures.lacking(self._session.items[ahead["item"]]):
-            return
-        try:
-            self._ahead = self._start(ahead, free[0], ahead["item"])
-        except (ProcessionError, OSError):
-            pass  # who starts them when they are needed says why that cannot be done
-
-    def _is_for(self, ahead: Ranks, request: Told) -> bool:
-        same = (request["method"], request["item"]) == ("fork", ahead.key)
-        return same and ahead.group.spec.nproc == request["nproc"] and ahead.are_well()
-
-    def _end_ahead(self) -> None:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.close()
-            ahead.source.clear()
 
     # -- ranks that are kept
 

@@ -66,38 +66,37 @@ class Line:
             data = data[self.sock.sendmsg([data], rights) :]
         self.sock.sendall(data)
 
+    def send_if_there(self, message: Any, fds: tuple[int, ...] = ()) -> None:
+        """Send a message. If the other end is gone, that is noticed elsewhere."""
+        try:
+            self.send(message, fds)
+        except OSError:
+            pass
+
     def receive(self) -> Any:
         """Wait for the next message. Raises EOFError if the other end is gone."""
-        while True:
-            found = self._next()
-            if found:
-                return found[0]
-            if not self._read():
-                raise EOFError
+        return self.receive_with_fds()[0]
 
     def receive_with_fds(self) -> tuple[Any, list[int]]:
         """Wait for the next message, and the descriptors that came beside it. Raises EOFError."""
         fds = array.array("i")
-        while True:
-            found = self._next()
-            if found:
-                return found[0], list(fds)
-            data, rights, _, _ = self.sock.recvmsg(
-                1 << 16, socket.CMSG_SPACE(MOST_FDS * fds.itemsize)
-            )
-            for level, kind, body in rights:
-                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                    fds.frombytes(body[: len(body) - len(body) % fds.itemsize])
-            if not data:
+        while not (found := self._next()):
+            if self._pidfd >= 0 and not self._comes():
                 raise EOFError
-            self._got += data
+            try:
+                open_ = self._read(socket.MSG_DONTWAIT * self._has_ended, fds)
+            except BlockingIOError:
+                open_ = False
+            if not open_:
+                raise EOFError
+        return found[0], list(fds)
 
     def arrived(self) -> tuple[list[Any], bool]:
         """Read what there is without waiting; gives the messages, and whether more may come."""
         open_ = True
         try:
             while open_:
-                open_ = self._read(socket.MSG_DONTWAIT)
+                open_ = self._read(socket.MSG_DONTWAIT, array.array("i"))
         except BlockingIOError:
             pass
         except ConnectionError:
@@ -107,15 +106,12 @@ class Line:
             messages += found
         return messages, open_
 
-    def _read(self, flags: int = 0) -> bool:
-        if self._pidfd >= 0 and not flags and not self._comes():
-            return False
-        try:
-            data = self.sock.recv(1 << 16, flags | socket.MSG_DONTWAIT * self._has_ended)
-        except BlockingIOError:
-            if flags:
-                raise
-            return False
+    def _read(self, flags: int, fds: array.array[int]) -> bool:
+        space = socket.CMSG_SPACE(MOST_FDS * fds.itemsize)
+        data, rights, _, _ = self.sock.recvmsg(1 << 16, space, flags)
+        for level, kind, body in rights:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                fds.frombytes(body[: len(body) - len(body) % fds.itemsize])
         self._got += data
         return bool(data)
 

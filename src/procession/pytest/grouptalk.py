@@ -1,0 +1,226 @@
+"""The messages between a template and the ranks of one test, until their group has ended.
+
+Ranks that are kept (`method="keep"`) are done when all have reported the outcome of the test; their
+group goes on. `broken` says why it cannot be used for the next test.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+
+from procession.explain.report import what_happened
+from procession.explain.stacks.merge import format as format_stacks
+from procession.pytest import processes
+from procession.pytest.conversation import Conversation
+from procession.pytest.stackframes import noted
+from procession.pytest.verdict import place_of_failure
+from procession.values.errors import Outcome, ProcessionError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.pytest.ranks import Ranks
+    from procession.pytest.wire import Line
+
+    Told = dict[str, Any]
+
+MORE_PATIENCE = 5.0  # seconds that those have who do not wait for anything, but compute
+LOOK_AGAIN = 0.1  # seconds until it is seen again who does
+LINGER = 30.0  # seconds that a rank may take to end after its test
+LINGER_FOR_THREADS = 2.0  # seconds that its threads may go on then
+YOURS = "yours"  # what pytest says when a rank may have the terminal
+
+
+class GroupTalk(Conversation):
+    """The conversation of a template.
+
+    line: to pytest's process. ranks: they have been asked. terminal: what the rank is given that
+    failed first, () if none is.
+    """
+
+    PATIENCE = 0.3  # to fail by themselves
+    LOST = 2.0  # until the end of the rank is heard of
+
+    def __init__(
+        self, line: Line, ranks: Ranks, request: Told, began: float, terminal: tuple[int, ...]
+    ) -> None:
+        super().__init__(ranks.lines, request, began)
+        self._line = line
+        self._of = ranks
+        self._group = ranks.group
+        self._terminal = terminal
+        self._keep: bool = request["method"] == "keep"
+        self.broken = ""
+        self._debugger: int | None = None  # the rank that may have the terminal
+        self._patient_until = 0.0
+        self._gone_by: float | None = None
+        self._ending = False
+        self._stacks: list[Told] = []
+        self._came: Told = {"timeout": False, "lingered": False, "left": [], "stopped": False}
+        self._group_is_over = False
+
+    def _begin(self) -> None:
+        self._select.register(self._of.over, selectors.EVENT_READ, self._over)
+        self._select.register(self._of.source, selectors.EVENT_READ, self._let_in)
+        self._select.register(self._line, selectors.EVENT_READ, self._hear_pytest)
+
+    def _is_over(self) -> bool:
+        """Whether the group has ended; or of ranks that are kept, all are done with the test."""
+        kept = self._keep and not self._ending and all(told["done"] for told in self._ranks)
+        return self._group_is_over or kept
+
+    def _over(self) -> None:
+        self._group_is_over = True
+
+    # -- what is heard
+
+    def _let_in(self) -> None:
+        for rank in self._of.let_in():
+            self._listen_to(rank)
+
+    def _hear_pytest(self) -> None:
+        messages, open_ = self._line.arrived()
+        if not open_:
+            self._select.unregister(self._line)
+        if open_ and messages == [YOURS] and self._debugger is not None:
+            self._reply(self._debugger, True, self._terminal)
+        elif messages or not open_:
+            self._came["stopped"] = True
+            if open_ and not self._ending:
+                self._kill()
+            else:  # nobody is there to be told where the ranks were
+                self._paused = self._ending = True
+                self._group.kill(wait=False)
+
+    def _take(self, rank: int, kind: str, value: Any) -> None:
+        super()._take(rank, kind, value)
+        if kind == "failed":
+            self._patient_until = self._patient_until or time.monotonic() + MORE_PATIENCE
+        elif kind == "done":
+            if all(told["done"] for told in self._ranks):
+                threads = any(told["threads"] for told in self._ranks)
+                self._gone_by = time.monotonic() + (LINGER_FOR_THREADS if threads else LINGER)
+                self._deadline = self._end_others_at = None
+                self._note_orphans(rank)
+            self._reply(rank, None)  # so the last rank, and all below, is there until now
+        elif kind == "terminal":
+            self._lend_terminal(rank)
+        elif kind == "debugged":
+            self._paused = self._ending
+            self._deadline = self._end_others_at = None  # what was debugged has had its time
+            self._end_others_in(self.PATIENCE)
+            self._patient_until = time.monotonic() + MORE_PATIENCE
+            self._line.send(("debugged", rank))
+
+    def _lend_terminal(self, rank: int) -> None:
+        """Give the terminal to the first rank that asks for it, when pytest has let go of it."""
+        if self._ending or self._debugger not in (None, rank) or not self._terminal:
+            self._reply(rank, False)
+            return
+        self._debugger = rank
+        self._paused = True
+        self._line.send(("debug", self._group.pids().get(rank, 0)))
+
+    def _note_orphans(self, rank: int) -> None:
+        """Name the processes that ranks have put into the background: nothing may be left.
+
+        They are children of the forkserver then, as `rank` is, which is still there.
+        """
+        pids = self._group.pids()
+        server = processes.parent_of(pids.get(rank, 0))
+        if not server:
+            return
+        known = set(pids.values())
+        for told in self._ranks:  # what is to end with a rank may take a little longer than it
+            known.update(told["helpers"])
+        self._came["left"] += processes.left_behind(server, known)
+
+    # -- what is done
+
+    def _ends(self) -> list[float]:
+        return super()._ends() if self._gone_by is None else [self._gone_by]
+
+    def _look_at_clock(self) -> None:
+        if self._gone_by is None:
+            super()._look_at_clock()
+        elif not self._paused and time.monotonic() >= self._gone_by:
+            self._came["lingered"] = True
+            self._kill()
+
+    def _end(self, timeout: bool = False) -> None:
+        now = time.monotonic()
+        if timeout:
+            self._came["timeout"] = True
+            self._kill()
+        elif now < self._patient_until and self._others_compute():
+            self._end_others_at = now + LOOK_AGAIN
+        else:
+            self._note_places()
+            self._group.stop(wait=False)
+
+    def _others_compute(self) -> bool:
+        """Whether a rank that is not done is on its way: on a busy machine that takes longer."""
+        pids = self._group.pids()
+        undone = [rank for rank, told in enumerate(self._ranks) if not told["done"]]
+        return any(processes.state_of(pids.get(rank, 0)) in ("R", "D") for rank in undone)
+
+    def _kill(self) -> None:
+        self._note_places()
+        self._group.kill(wait=False)
+
+    def _note_places(self) -> None:
+        """Note where the ranks are, which are about to be ended."""
+        self._paused = self._ending = True
+        try:
+            self._stacks = self._group.stacks(1.0)
+        except ProcessionError:
+            self._stacks = []
+
+    # -- what came of it
+
+    def _result(self) -> Told:
+        if self._group_is_over:
+            self._let_in()
+            for rank in list(self._lines):
+                self._hear(rank)
+        came, end = self._came, self._group.end
+        if end is not None:
+            stacks = self._stacks or self._group.stacks_of_failure()
+            stacks = noted(stacks, self._ranks)
+            if stacks and (came["timeout"] or came["lingered"] or came["stopped"]):
+                came["stacks"] = format_stacks(stacks)
+            for each in end.failures:
+                told = self._ranks[each.rank]
+                told["crash"] = what_happened(each)
+                if each.outcome is Outcome.NO_VALUE:
+                    told["crash"] = "exited with code 0 in its test"
+                told["crashed_at"] = each.happened_at
+            for rank, told in enumerate(self._ranks):
+                if not told["done"]:
+                    told["output"] = self._of.output_of(rank)
+            silent = [told for told in self._ranks if "silent_at" in told]
+            known = end.failures or any(told["failed_at"] for told in self._ranks)
+            if silent and not (known or came["timeout"] or came["stopped"]):
+                told = min(silent, key=_silent_at)
+                told["crash"] = "lost its line to the launcher of the test"
+                told["crashed_at"] = told["silent_at"]
+        came["ranks"] = self._ranks
+        if self._keep:
+            self.broken = came["renewed"] = self._why_broken()
+        return came
+
+    def _why_broken(self) -> str:
+        """Say why no other test may run in these ranks, "" if one may."""
+        if self._group_is_over:
+            return "ranks were ended"
+        if self._came["left"] or any(told["left"] for told in self._ranks):
+            return "processes were left"
+        if len({place_of_failure(told) for told in self._ranks}) > 1:
+            return "not all ranks failed, or not in the same place"
+        return ""
+
+
+def _silent_at(told: Told) -> int:
+    return told["silent_at"]
