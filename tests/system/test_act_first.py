@@ -6,7 +6,6 @@ import re
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ import procession
 from conftest import until
 from procession import Logs, Restart, Stop
 from seams.supervise import LATE_SECONDS
-from support import reader_of
+from support import METHODS, reader_of
 
 AT_ONCE = 1.5  # seconds, on a busy machine; what is not to be waited for takes longer
 SLOW = 5.0
@@ -57,18 +56,6 @@ def seconds_to_stop(folder):
 
 def go(folder):
     (folder / "go").touch()
-
-
-def test_the_stop_signal_does_not_wait_for_a_handler_of_events(tmp_path):
-    def slow(event):
-        if (event.kind, event.rank) == ("exited", 0):
-            time.sleep(SLOW / 2)
-
-    group = procession.start(one_dies, args=(str(tmp_path),), nproc=3, stop=OBEDIENT, on_event=slow)
-    go(tmp_path)
-    assert seconds_to_stop(tmp_path) < AT_ONCE
-    with pytest.raises(procession.GroupFailed, match=CAUSE):
-        group.wait()
 
 
 def test_a_handler_that_hangs_is_named_and_not_waited_for(tmp_path):
@@ -135,34 +122,6 @@ def test_the_stop_signal_does_not_wait_for_a_disk(tmp_path, hanging):
     assert re.match(CAUSE, str(caught.value))
 
 
-def a_thread_writes():
-    """Tell whether a thread of this process waits in a write to a pipe."""
-    places = [path.read_text() for path in Path("/proc/self/task").glob("*/wchan")]
-    return any("pipe_write" in place for place in places)
-
-
-def test_what_a_disk_takes_late_is_written_in_order(tmp_path, hanging):
-    group = procession.start(
-        one_dies, args=(str(tmp_path),), nproc=3, stop=OBEDIENT, logs=Logs(tmp_path / "runs")
-    )
-    run_dir = group._resources.run_dir
-    until(lambda: not group._supervisor.journal.disk.current)
-    file = os.dup(run_dir._events)
-    pipe = hanging(group)
-    go(tmp_path)
-    seconds_to_stop(tmp_path)
-    until(a_thread_writes)  # else the line would come to the file
-    os.dup2(file, run_dir._events)
-    os.close(file)
-    pipe.drain()
-    with pytest.raises(procession.GroupFailed) as caught:
-        group.wait()
-    assert "note: cannot write" in str(caught.value)  # one line was lost, and that is said
-    with open(os.path.join(group.run_dir, "events.jsonl")) as f:
-        written = [line for line in f if '"kind": "failed"' in line]
-    assert len(written) == 1
-
-
 def failing_when_told(folder):
     """Each rank fails when its file is there; in its second life it waits."""
     attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
@@ -202,7 +161,7 @@ def test_a_decision_of_one_rank_keeps_no_other_waiting(tmp_path):
         let_go.set()
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", METHODS[:2])
 def test_a_rank_is_not_lost_while_it_is_decided_whether_it_starts_again(method):
     """Its process is gone, and a decision may take longer than the end of a process."""
     stop = Stop(linger=0.02, reap=0.05)
@@ -221,61 +180,3 @@ def test_a_rank_is_not_lost_while_it_is_decided_whether_it_starts_again(method):
         on_failure=lambda end: time.sleep(10 * (stop.linger + stop.reap)),
     )
     assert values == ["1", "0"]
-
-
-def test_a_stop_does_not_wait_for_the_decision_about_a_group():
-    asked, let_go = threading.Event(), threading.Event()
-
-    def thinking(end):
-        asked.set()
-        let_go.wait(60)
-
-    group = procession.start(
-        ["sh", "-c", "exit 3"], stop=Stop(grace=0.1), restart=Restart(max=5), on_failure=thinking
-    )
-    try:
-        assert asked.wait(10)
-        began = time.monotonic()
-        group.stop()
-        with pytest.raises(procession.GroupFailed):
-            group.wait()
-        assert time.monotonic() - began < SLOW + LATE_SECONDS
-    finally:
-        let_go.set()
-
-
-class Giving:
-    """A handler that takes long to give the variables of a rank's second life."""
-
-    def __init__(self):
-        self.asked, self.let_go = threading.Event(), threading.Event()
-
-    def __call__(self, event):
-        pass
-
-    def environment(self, attempt, rank):
-        if attempt:
-            self.asked.set()
-            self.let_go.wait(60)
-        return {"GIVEN": "yes"}
-
-
-def test_variables_of_one_rank_keep_no_other_waiting(tmp_path):
-    handler = Giving()
-    group = procession.start(
-        failing_when_told,
-        args=(str(tmp_path),),
-        nproc=2,
-        stop=Stop(grace=0.2),
-        restart=Restart(max=1, scope="rank"),
-        on_event=handler,
-    )
-    try:
-        (tmp_path / "fail.0").touch()
-        assert handler.asked.wait(10)
-        (tmp_path / "fail.1").touch()  # no restart is left: the group has failed
-        until(lambda: group.state is not procession.Phase.RUNNING)
-        with pytest.raises(procession.GroupFailed, match="rank 1 of 2"):
-            group.wait()
-    finally:
-        handler.let_go.set()

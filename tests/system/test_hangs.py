@@ -11,7 +11,7 @@ from hangwork import beat_together, beat_until, never_beat, once, talk
 
 import procession
 from seams.values import HUNG_CODE
-from support import QUICK, failure_of, shell, until, write
+from support import QUICK, failure_of, until, write
 
 PREFIX = procession.Logs(prefix="[{rank}] ")
 
@@ -75,23 +75,6 @@ def test_a_rank_whose_program_has_ended_and_whose_process_has_not_hangs(tmp_path
     assert (e.cause.rank, e.cause.outcome) == (0, procession.Outcome.HUNG)
 
 
-def test_a_hung_group_starts_again(tmp_path):
-    place = tmp_path / "once"
-
-    with procession.start(
-        once,
-        args=(str(place),),
-        nproc=2,
-        hang=procession.Hang(timeout=1.0),
-        restart=procession.Restart(max=1),
-        stop=QUICK,
-    ) as group:
-        assert group.wait(30).state is procession.Phase.SUCCEEDED
-        hung = [e for e in group if e.kind == "hung"]
-    assert [(e.rank, e.attempt) for e in hung] == [(0, 0)]
-    assert hung[0].detail.startswith("no beat for ")
-
-
 def test_a_hung_rank_that_cannot_be_asked(tmp_path):
     def work():
         procession.beat()
@@ -101,26 +84,6 @@ def test_a_hung_rank_that_cannot_be_asked(tmp_path):
     assert "it had given 1); it is stopped (as by SIGSTOP, or by a debugger)" in str(e)
     assert e.cause.exit.signal == signal.SIGTERM
     assert e.exit_code == 124
-
-
-def test_commands_beat_too(tmp_path):
-    path = write(
-        tmp_path / "a.py",
-        """
-        import os, pathlib, procession, time
-        place = pathlib.Path(__file__).parent
-        (place / os.environ["RANK"]).touch()
-        while len(list(place.glob("[01]"))) < 2:
-            pass
-        procession.beat(3)
-        time.sleep(99)
-        """,
-    )
-    hang = procession.Hang(timeout=0.6)
-    e = failure_of([sys.executable, str(path)], nproc=2, hang=hang, stop=QUICK)
-    assert e.cause.outcome is procession.Outcome.HUNG
-    assert "(the last one at step 3)" in str(e)
-    assert [line.partition(" (")[0] for line in e.end.stacks] == ["2 ranks [0-1] sleep"]
 
 
 # -- silence
@@ -167,12 +130,6 @@ def test_without_stacks_the_longest_silence_is_to_blame():
     assert e.end.stacks == ()
 
 
-def test_silent_commands():
-    hang = procession.Hang(silence=0.3)
-    e = failure_of(shell("echo begun; sleep 1000"), nproc=2, hang=hang, stop=QUICK)
-    assert e.cause.outcome is procession.Outcome.HUNG
-
-
 @pytest.mark.parametrize(
     ("nproc", "logs"),
     [(1, None), (2, procession.Logs(prefix=None)), (2, procession.Logs(ranks=[]))],
@@ -197,12 +154,6 @@ def test_the_time_for_the_start(tmp_path):
         stop=procession.Stop(grace=0.2, reap=0.2),
     )
     assert "it did not reach its program in time" in str(e)
-
-
-def test_nothing_wakes_without_limits():
-    with procession.start(never_beat, nproc=2, stop=QUICK) as group:
-        until(lambda: group.state is procession.Phase.RUNNING)
-        assert group._supervisor.hangs is None
 
 
 def test_a_single_rank_that_hangs_starts_again_alone(tmp_path):

@@ -181,22 +181,6 @@ def test_the_end(tmp_path, name):
         assert mine[1].splitlines()[-1] == cold[1].splitlines()[-1]
 
 
-def test_the_order_of_what_has_one(tmp_path):
-    script = write(
-        tmp_path / "main.py",
-        """
-        import atexit, threading
-        class Thing:
-            def __del__(self, print=print): print("destructor")
-        thing = Thing()
-        atexit.register(print, "handler")
-        threading.Thread(target=print, args=("thread",)).start()
-        """,
-    )
-    done = run_procession("run", script)
-    assert done.stdout.splitlines() == ["thread", "handler", "destructor"]
-
-
 def test_a_full_disk_has_the_interpreters_exit_code(tmp_path):
     script = write(
         tmp_path / "main.py",

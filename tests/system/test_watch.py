@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from rankwork import whoami
@@ -63,28 +62,6 @@ def test_waiting_again_gives_the_same():
     assert raised[0] is raised[1]
 
 
-def test_waiting_in_many_threads():
-    group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
-    states = []
-    threads = [threading.Thread(target=lambda: states.append(group.wait().state)) for _ in range(5)]
-    for t in threads:
-        t.start()
-    group.stop()
-    for t in threads:
-        t.join()
-    assert states == [Phase.STOPPED] * 5
-
-
-def test_pids_are_those_of_the_ranks():
-    with procession.start(["sleep", "100"], nproc=3, stop=OBEDIENT) as group:
-        pids = group.pids()
-        assert list(pids) == [0, 1, 2]
-        for rank, pid in pids.items():
-            # Just after its exec, the kernel shows nothing.
-            until(Path(f"/proc/{pid}/environ").read_text, "an environment")
-            assert f"RANK={rank}" in Path(f"/proc/{pid}/environ").read_text().split("\0")
-
-
 def kinds(group, rank):
     return [e.kind for e in group if e.rank == rank]
 
@@ -129,40 +106,7 @@ def test_events_of_a_failure(tmp_path):
     assert details["exited", 2] == "SIGTERM (signal 15)"
 
 
-def test_events_of_a_killed_group():
-    program = shell("trap '' TERM; while :; do sleep 0.02; done")
-    group = procession.start(program, nproc=2)
-    group.kill()
-    for rank in (0, 1):
-        assert kinds(group, rank) == ["spawned", "ready", "kill_sent", "exited"]
-
-
-def test_events_while_the_group_runs():
-    group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
-    seen = []
-    for event in group:
-        seen.append(event.kind)
-        if event.kind == "running":
-            group.stop(wait=False)
-    assert seen[-1] == "stopped"
-    assert list(group) == list(group)
-
-
-def test_state_is_true_to_the_end():
-    group = procession.start(["sleep", "100"], stop=OBEDIENT)
-    assert not group.state.final
-    group.stop()
-    assert group.state.final
-
-
 # -- asyncio
-
-
-def test_await():
-    async def main():
-        return (await procession.start(whoami, nproc=2)).values
-
-    assert asyncio.run(main()) == [0, 1]
 
 
 def test_await_does_not_block_the_loop():
@@ -184,19 +128,6 @@ def test_await_does_not_block_the_loop():
     assert asyncio.run(main()) > 10
 
 
-def test_await_of_a_failure_and_of_a_group_that_has_ended():
-    async def main():
-        group = procession.start(["false"])
-        for _ in range(2):
-            with pytest.raises(GroupFailed):
-                await group
-        good = procession.start(whoami)
-        await good
-        assert (await good).values == [0]
-
-    asyncio.run(main())
-
-
 def test_cancellation_leaves_the_group_running():
     async def main():
         group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
@@ -212,35 +143,6 @@ def test_cancellation_leaves_the_group_running():
         assert (await group).state is Phase.STOPPED
 
     asyncio.run(main())
-
-
-def test_async_context_manager():
-    async def main():
-        async with procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT) as group:
-            pids = group.pids()
-        assert group.state is Phase.STOPPED
-        assert not any(alive(p) for p in pids.values())
-
-    asyncio.run(main())
-
-
-def test_loop_that_is_closed_before_the_group_ends():
-    holder = []
-
-    async def main():
-        group = procession.start(["sleep", "100"], stop=OBEDIENT)
-        holder.append(group)
-
-        async def waiter():
-            await group
-
-        task = asyncio.create_task(waiter())
-        await asyncio.sleep(0)
-        task.cancel()
-
-    asyncio.run(main())
-    holder[0].stop()
-    assert holder[0].wait().state is Phase.STOPPED
 
 
 def test_group_that_nobody_holds_goes_on_and_ends():
@@ -325,11 +227,3 @@ def test_a_subscriber_that_comes_late_is_told_everything():
     told = []
     group.subscribe(told.append)
     assert told == list(group)
-
-
-@pytest.mark.parametrize(("rank", "number"), [(7, 15), (-1, 15), ("0", 15), (0, 9999), (0, "TERM")])
-def test_a_signal_to_nobody_is_refused(rank, number):
-    with procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT) as group:
-        with pytest.raises(procession.SpecError):
-            group.send_signal(rank, number)
-        assert group.state is Phase.RUNNING
