@@ -15,7 +15,7 @@ import procession
 from conftest import START_PATIENCE, alive, descriptors, marked, until
 
 PYTHON = sys.executable
-# Where the start method could matter, but rarely does: the default always, the others with the rest.
+# Where the start method rarely matters: the default always, the others with what takes long.
 METHODS = (
     "forkserver",
     pytest.param("spawn", marks=pytest.mark.long),
