@@ -2,13 +2,12 @@
 
 import importlib.util
 import json
-import os
 import tempfile
 
 import pytest
 
 import procession
-from support import PYTHON, run_procession, run_python, write
+from support import METHODS, PYTHON, run_procession, run_python, write
 
 # Not imported here: a test process with torch in it would make every test behind this one slow.
 pytestmark = [
@@ -45,6 +44,7 @@ def test_process_group_by_the_environment(tmp_path):
     assert sorted(done.stdout.splitlines()) == ["[0] sum 3.0 of 2", "[1] sum 3.0 of 2"]
 
 
+@pytest.mark.long
 def test_rank_that_fails_in_a_collective_ends_the_others(tmp_path):
     script = write(
         tmp_path / "fail.py",
@@ -98,7 +98,7 @@ FUNCTIONS = """
 """
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("method", METHODS)
 def test_functions_with_tensors(tmp_path, method):
     script = write(tmp_path / "functions.py", FUNCTIONS.replace("METHOD", f'"{method}"'))
     done = run_python(script, timeout=50)
@@ -106,6 +106,7 @@ def test_functions_with_tensors(tmp_path, method):
     assert done.stdout == "all is well\n"
 
 
+@pytest.mark.long
 def test_large_tensor_as_argument_and_as_value(tmp_path):
     script = write(
         tmp_path / "large.py",
@@ -144,7 +145,7 @@ RECORDED = """
 """
 
 
-@pytest.mark.parametrize("how", ["script", "program"])
+@pytest.mark.parametrize("how", ["script", pytest.param("program", marks=pytest.mark.long)])
 def test_record(tmp_path, how):
     script = write(tmp_path / "recorded.py", RECORDED)
     words = [script] if how == "script" else ["--no-python", PYTHON, script]
@@ -159,28 +160,6 @@ def test_record(tmp_path, how):
     assert "FileNotFoundError" in told["message"]["message"]
     assert told["message"]["extraInfo"]["py_callstack"].startswith("Traceback")
     assert not (run_dir / "attempt_0" / "0" / "error.json").exists()
-
-
-def test_record_without_a_log_directory(tmp_path):
-    script = write(tmp_path / "recorded.py", RECORDED)
-    done = run("-n", 2, "--no-python", PYTHON, script)
-    assert done.returncode == 1
-    report = done.stderr[done.stderr.index(" failed: rank 1 of 2") :]
-    assert "FileNotFoundError: no data in /no/such/data" in report
-    assert os.listdir(os.environ["TMPDIR"]) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [('{"message": "what I say", "timestamp": 1}', True), ('{"mess', False), ("[]", False)],
-)
-def test_error_file_of_another_writer(tmp_path, text, shown):
-    # Anybody may write it, torn or wrong: it must not harm the report.
-    told = f"printf '%s' '{text}' > \"$TORCHELASTIC_ERROR_FILE\"; exit 4"
-    done = run("sh", "-c", told)
-    assert done.returncode == 4
-    assert "Traceback" not in done.stderr
-    assert ("what I say" in done.stderr) == shown
 
 
 def test_data_loader_with_workers(tmp_path):

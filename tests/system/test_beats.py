@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 
 import pytest
 
@@ -70,31 +69,3 @@ def test_a_group_within_a_rank_has_a_board_of_its_own():
     with procession.start(outer, nproc=1) as group:
         until(lambda: beats(group) == [1])
         assert beats(group) == [1]
-
-
-def shorten_all(*_):
-    """Try to shorten the memory files of launcher, forkserver and rank; gives those it could."""
-    procession.beat(1)
-    shortened = []
-    for pid in ("self", os.getppid(), os.environ["PROCESSION_BOARD"].split("/")[2]):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            path = f"/proc/{pid}/fd/{name}"
-            try:
-                to = os.readlink(path)
-                # Each rank's stacks are its own.
-                if to.startswith("/memfd:procession") and not to.startswith("/memfd:procession-st"):
-                    os.truncate(path, 0)
-                    shortened.append(to)
-            except OSError:
-                pass
-    procession.beat(2)
-    while not procession.stopping():
-        time.sleep(0.005)
-    return shortened
-
-
-def test_a_rank_cannot_shorten_what_others_have_mapped():
-    with procession.start(shorten_all, nproc=2, args=[("x",), ("y",)]) as group:
-        until(lambda: beats(group) == [2, 2])
-        group.stop(notice=20)
-        assert group.wait().values == [[], []]

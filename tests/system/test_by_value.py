@@ -112,7 +112,7 @@ TABLE = """
     """
 
 
-@pytest.mark.parametrize("child", [False, True], ids=["main", "child-of-multiprocessing"])
+@pytest.mark.parametrize("child", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("face", ["run", "multiprocessing", "elastic"])
 @pytest.mark.parametrize("method", METHODS)
 def test_functions_of_all_origins(tmp_path, face, method, child):
@@ -189,32 +189,3 @@ def test_a_pickle_names_what_the_function_does_not(tmp_path, method, how):
     words = {"script": [script], "module": ["-m", "part.main"]}[how]
     done = run_python(*words, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("[7, 7]\n", "")
-
-
-@pytest.mark.parametrize("guard", ["if True:", 'if __name__ == "__main__":'])
-def test_what_no_program_has_is_missing(tmp_path, guard):
-    """A program that starts ranks when it is imported is not imported; one that is, once."""
-    script = write(
-        tmp_path / "main.py",
-        f"""
-        import pickle, procession
-
-        print("runs", __name__, flush=True)
-
-        def load():
-            import __main__
-            for name in ("first", "second"):
-                try:
-                    getattr(__main__, name)
-                except AttributeError as e:
-                    print(e, flush=True)
-
-        {guard}
-            procession.run(load, nproc=1)
-        """,
-    )
-    done = run_python(script, cwd=tmp_path)
-    lines = [line.removeprefix("[0] ") for line in done.stdout.splitlines()]
-    missing = [f"module '__main__' has no attribute {name!r}" for name in ("first", "second")]
-    again = ["runs __mp_main__"] if "__name__" in guard else []
-    assert (lines, done.stderr) == (["runs __main__", *again, *missing], "")

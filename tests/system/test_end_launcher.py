@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-import procession
 from support import (
     METHODS,
     SAY_WHEN_IN,
@@ -136,7 +135,7 @@ def test_interrupt_stops_the_group_and_is_raised(tmp_path, method):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         open(os.environ["READY"] + "/" + os.environ["RANK"], "w").close()
         while True:
-            signal.pause()
+            time.sleep(0.02)
     group = procession.start(pause, nproc=2, start_method={method!r})
     while len(os.listdir(os.environ["READY"])) < 2:
         time.sleep(0.001)
@@ -175,34 +174,6 @@ def test_second_interrupt_kills_the_group(tmp_path):
 
 
 # -- the forkserver
-
-
-def test_killed_forkserver_at_rest_is_not_missed():
-    pid = procession.run(os.getppid)[0]
-    os.kill(pid, signal.SIGKILL)
-    gone([pid])
-    other = procession.run(os.getppid)[0]
-    assert other != pid
-
-
-def test_signals_to_the_launchers_process_group_do_not_reach_the_ranks(tmp_path):
-    """Ctrl-C of a terminal goes to the launcher alone, which decides."""
-    script = write(
-        tmp_path / "main.py",
-        """
-        import os, procession, signal, sys
-        signal.signal(signal.SIGINT, lambda *_: print("mine", flush=True))
-        with procession.start(["sleep", "100"], nproc=2) as group:
-            print("started", flush=True)
-            signal.pause()
-            print(group.state.name, flush=True)
-        """,
-    )
-    with Launcher(script, start_new_session=True) as launcher:
-        launcher.said("started")
-        os.killpg(launcher.pid, signal.SIGINT)
-        assert launcher.end() == 0
-        assert launcher.lines == ["started", "mine", "RUNNING"]
 
 
 def test_no_threads_or_handlers_of_ours_at_import():
@@ -253,10 +224,10 @@ def test_interrupt_at_any_moment_of_the_start(tmp_path, method):
         procession.forkserver.close()
         before = left()
         late = between = 0
-        for i in range(60):
+        for i in range(20):
             group = None
             try:
-                signal.setitimer(signal.ITIMER_REAL, 0.0005 * (i + 1))
+                signal.setitimer(signal.ITIMER_REAL, 0.0015 * (i + 1))
                 group = procession.start(work, nproc=3, start_method={method!r})
                 late += 1
                 group.wait()

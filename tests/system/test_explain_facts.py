@@ -4,9 +4,7 @@ import json
 import os
 import re
 import signal
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -139,35 +137,6 @@ def test_simultaneous_failures_are_all_shown():
 # -- error files
 
 
-def torch_error(message="from the record", callstack="Traceback (most recent call last):\n  there"):
-    return {
-        "message": {
-            "message": message,
-            "extraInfo": {"py_callstack": callstack, "timestamp": str(int(time.time()))},
-        }
-    }
-
-
-def writer(content):
-    """Give a command that writes its error file and fails."""
-    return [
-        sys.executable,
-        "-c",
-        "import os, sys; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'wb')"
-        f".write({content!r}); sys.exit(1)",
-    ]
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_error_file_of_a_recording_command(tmp_path, kept):
-    logs = Logs(dir=tmp_path if kept else None)
-    record = torch_error("ValueError: bad", "Traceback (most recent call last):\nValueError: bad")
-    failed = failure_of(writer(json.dumps(record).encode()), nproc=2, logs=logs)
-    assert "ValueError: bad" in failed.cause.traceback
-    assert "\n  Traceback (most recent call last):\n  ValueError: bad" in str(failed)
-    assert failed.cause.error_file == "" if not kept else Path(failed.cause.error_file).exists()
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -228,31 +197,6 @@ def test_events_and_run_are_valid_json(tmp_path):
     assert events == [e.as_dict() for e in group]
     assert events[0]["kind"] == "starting"
     assert events[-1]["kind"] == "failed"
-
-
-def test_secrets_are_masked(tmp_path, monkeypatch):
-    monkeypatch.setenv("INHERITED_API_KEY", "hush-inherited")
-    env = {
-        "MY_TOKEN": "hush-token",
-        "AWS_SECRET_ACCESS_KEY": "hush-aws",
-        "db_password": "hush-password",
-        "CREDENTIALS": "hush-credentials",
-        "HARMLESS": "shown",
-    }
-    failed = failure_of(shell("exit 3"), nproc=2, env=env, logs=Logs(dir=tmp_path))
-    failed_too = failure_of(
-        shell("exit 3"), nproc=2, env={0: env, 1: {"MY_TOKEN": "hush-one"}}, logs=Logs(dir=tmp_path)
-    )
-    for text in (str(failed), str(failed_too), repr(failed)):
-        assert "hush" not in text
-    for file in tmp_path.rglob("*"):
-        if file.is_file():
-            assert "hush" not in file.read_text(), file
-    written = [json.loads(f.read_text())["env"] for f in tmp_path.glob("*/run.json")]
-    masked = dict.fromkeys(env, "***") | {"HARMLESS": "shown"}
-    assert len(written) == 2
-    assert [masked, masked] in written
-    assert [masked, {"MY_TOKEN": "***"}] in written
 
 
 def test_failures_pickle_and_print():

@@ -68,29 +68,6 @@ def test_syntax_error_in_the_script(tmp_path, source, method):
     assert failed.cause.traceback.strip() == alone.stderr.strip()
 
 
-def test_function_whose_module_a_rank_cannot_import(tmp_path, monkeypatch):
-    source = "import os\nif 'RANK' in os.environ:\n    import nowhere\ndef f():\n    return 1\n"
-    write(tmp_path / "rare_to_lose.py", source)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    import rare_to_lose
-
-    failed = failure_of(rare_to_lose.f)
-    sys.modules.pop("rare_to_lose")
-    assert "No module named 'nowhere'" in str(failed)
-    assert isinstance(failed.__cause__, ModuleNotFoundError)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_recursion_error(method):
-    def deeper(n):
-        return deeper(n + 1) + 1
-
-    failed = failure_of(deeper, args=(0,), start_method=method)
-    assert isinstance(failed.__cause__, RecursionError)
-    assert "[Previous line repeated" in failed.cause.traceback
-    assert len(str(failed).splitlines()) < 60
-
-
 # -- __cause__: the exception itself
 
 

@@ -14,6 +14,7 @@ from seams.values import HUNG_CODE
 from support import QUICK, failure_of, until, write
 
 PREFIX = procession.Logs(prefix="[{rank}] ")
+OTHERS = [pytest.param(each, marks=pytest.mark.long) for each in ("thread", "destructor")]
 
 
 def test_a_rank_that_stops_to_beat_has_hung():
@@ -28,7 +29,7 @@ def test_a_rank_that_stops_to_beat_has_hung():
     assert len(e.ended) == 3
 
 
-@pytest.mark.parametrize("stuck", range(4))
+@pytest.mark.parametrize("stuck", [0, pytest.param(3, marks=pytest.mark.long)])
 def test_the_blame_is_not_on_who_waits_for_a_rank_that_hangs(tmp_path, stuck):
     """All stopped to beat at the same step; which one did it first is chance."""
     hang = procession.Hang(timeout=0.5)
@@ -65,7 +66,7 @@ if os.environ["RANK"] == "0":
 """
 
 
-@pytest.mark.parametrize("what", ["handler", "thread", "destructor"])
+@pytest.mark.parametrize("what", ["handler", *OTHERS])
 @pytest.mark.parametrize("limit", ["timeout", "silence"])
 def test_a_rank_whose_program_has_ended_and_whose_process_has_not_hangs(tmp_path, what, limit):
     script = write(tmp_path / "s.py", AT_EXIT)
@@ -94,9 +95,10 @@ ROUTES = {
     "files": procession.Logs(redirect=procession.Std.ALL),
     "both": procession.Logs(tee=procession.Std.ALL),
 }
+SOME = ["pipes", *[pytest.param(each, marks=pytest.mark.long) for each in ("files", "both")]]
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", SOME)
 def test_a_group_that_falls_silent_has_hung(route, tmp_path):
     logs = ROUTES[route].__replace__(dir=tmp_path)
     hang = procession.Hang(silence=1.5)
@@ -109,7 +111,7 @@ def test_a_group_that_falls_silent_has_hung(route, tmp_path):
     assert os.path.exists(e.end.stacks_file)
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", SOME)
 def test_one_rank_that_writes_is_enough(route, tmp_path):
     logs = ROUTES[route].__replace__(dir=tmp_path)
     hang = procession.Hang(silence=1.5)
@@ -123,6 +125,7 @@ def test_one_rank_that_writes_is_enough(route, tmp_path):
         assert group.state is procession.Phase.RUNNING
 
 
+@pytest.mark.long
 def test_without_stacks_the_longest_silence_is_to_blame():
     hang = procession.Hang(silence=1.5, stacks=False)
     e = failure_of(talk, args=(True,), nproc=3, hang=hang, stop=QUICK)
@@ -185,6 +188,7 @@ except TimeoutError:
 """
 
 
+@pytest.mark.long
 def test_ranks_that_were_stopped_with_their_launcher_do_not_hang(tmp_path):
     """As when a machine is suspended, or a cgroup frozen."""
     path = write(tmp_path / "launcher.py", SEEN_BY_NOBODY)

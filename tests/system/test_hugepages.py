@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 import procession
-from seams.forkserver import Idle
-from seams.system import hugepages
 from support import run_python, until, write
 
 MADE = """
@@ -57,13 +55,7 @@ def test_what_is_in_memory_stays(tmp_path):
     assert run_python(write(tmp_path / "main.py", source)).stdout == "True\n"
 
 
-def test_what_the_administrator_forbids_is_not_done(tmp_path, monkeypatch):
-    monkeypatch.setattr(hugepages, "SETTINGS", f"{tmp_path}/")
-    (tmp_path / "enabled").write_text("always madvise [never]\n")
-    (tmp_path / "hpage_pmd_size").write_text("2097152\n")
-    assert list(hugepages.steps(shared=True)) == []
-
-
+@pytest.mark.long
 @pytest.mark.torch
 @pytest.mark.usefixtures("possible")
 def test_an_idle_forkserver_does_it():
@@ -71,24 +63,3 @@ def test_an_idle_forkserver_does_it():
     server, _ = procession.run(os.getppid, nproc=2, preload=["torch"])
     until(lambda: in_huge_pages(server) >= 32 << 10)
     assert procession.run(os.getppid, nproc=2, preload=["torch"]) == [server] * 2
-
-
-def test_idle_work_gives_way_to_commands(monkeypatch):
-    monkeypatch.setattr(hugepages, "steps", lambda: iter([1, 1]))
-    idle = Idle()
-    assert not idle.work()
-    assert idle.patience(300) == 300
-    idle.begin()
-    assert 0 < idle.patience(None) < 1
-    assert idle.work()
-    assert idle.patience(300) == 0
-    idle.end()
-    assert idle.patience(300) == 300
-    assert not idle.work()
-    idle.begin()
-    for _ in range(3):
-        assert idle.work()
-    assert not idle.work()
-    assert idle.patience(None) is None
-    idle.begin()  # nothing was imported since
-    assert not idle.work()

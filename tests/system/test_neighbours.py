@@ -10,37 +10,7 @@ import pytest
 
 import procession
 from procession import Phase
-from support import METHODS, OBEDIENT, PYTHON, alive, failure_of, gone, run_python, until, write
-
-
-def test_exit_codes_of_the_users_own_processes():
-    codes = {}
-
-    def mine(n):
-        codes[n] = subprocess.run(["sh", "-c", f"exit {n}"], check=False).returncode
-
-    def groups(stop):
-        while not stop.is_set():
-            procession.run(["true"], nproc=2)
-            failure_of(["false"], nproc=2)
-
-    stop = threading.Event()
-    worker = threading.Thread(target=groups, args=(stop,))
-    with procession.start(["sleep", "100"], nproc=4, stop=OBEDIENT):
-        worker.start()
-        try:
-            for first in range(0, 50, 10):
-                threads = [
-                    threading.Thread(target=mine, args=(n,)) for n in range(first, first + 10)
-                ]
-                for t in threads:
-                    t.start()
-                for t in threads:
-                    t.join()
-        finally:
-            stop.set()
-            worker.join()
-    assert codes == {n: n for n in range(50)}
+from support import METHODS, OBEDIENT, PYTHON, alive, gone, run_python, until, write
 
 
 def test_the_users_waitpid_for_any_child_does_not_disturb_the_group(tmp_path):
@@ -159,13 +129,13 @@ def test_what_changes_between_launches_is_what_the_ranks_get(tmp_path, monkeypat
     cores = sorted(os.sched_getaffinity(0))
     old = os.umask(0o022)
     try:
-        for n in range(3):
+        for n in range(2):
             (tmp_path / str(n)).mkdir()
             monkeypatch.setenv("CHANGING", str(n))
             monkeypatch.chdir(tmp_path / str(n))
             os.umask(0o020 + n)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft - n, hard))
-            some = cores if n != 1 else cores[:1]
+            some = cores if n == 0 else cores[:1]
             os.sched_setaffinity(0, some)
             expected = (str(n), str(tmp_path / str(n)), 0o020 + n, (soft - n, hard), some)
             for seen in procession.run(look, nproc=2, start_method=method):

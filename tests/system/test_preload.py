@@ -121,13 +121,6 @@ def test_what_no_fork_survives_gives_fresh_interpreters(tmp_path, modules, caplo
     ]
 
 
-def test_random_numbers_differ_as_in_fresh_interpreters(tmp_path):
-    program = script(tmp_path, "import numpy, random; print(numpy.random.rand(), random.random())")
-    outs, _ = run(program, preload=["numpy", "numpy.random", "random"], dir=tmp_path / "logs")
-    assert len({out.split()[0] for out in outs}) == 3
-    assert len({out.split()[1] for out in outs}) == 3
-
-
 def test_a_name_that_is_none_is_said(tmp_path, caplog):
     program = write(tmp_path / "program.py", "pass")
     with procession.start([PYTHON, str(program)], preload=["nope"]) as group:

@@ -85,24 +85,6 @@ def test_command_sees_the_same_variables(tmp_path):
         assert end.error_file == ""  # nobody wrote one
 
 
-@pytest.mark.parametrize(("method", "ranks"), [("forkserver", []), ("spawn", ["0", "1"])])
-def test_what_runs_when_an_interpreter_starts_sees_the_rank_with_spawn_only(
-    tmp_path, monkeypatch, method, ranks
-):
-    """A forked rank's interpreter started before anybody knew of ranks, as docs/design.md says."""
-    place = tmp_path / "site"
-    place.mkdir()
-    (place / "sitecustomize.py").write_text(
-        "import os\n"
-        f"with open({str(tmp_path / 'seen')!r}, 'a') as f:\n"
-        "    f.write(os.environ.get('RANK', 'none') + ' ')\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(place))
-    assert len(procession.run(environment, nproc=2, start_method=method)) == 2
-    words = (tmp_path / "seen").read_text().split()
-    assert sorted(words) == [*ranks, "none"]  # which is the forkserver's own
-
-
 @pytest.mark.parametrize("method", METHODS[:2])
 def test_an_interpreter_that_is_to_stay_after_its_program_does_not(method, monkeypatch):
     monkeypatch.setenv("PYTHONINSPECT", "1")

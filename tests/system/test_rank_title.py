@@ -51,13 +51,6 @@ def test_a_rank_with_an_interpreter_of_its_own(tmp_path):
         assert (argv, started) == ([script, "--lr", "1"], [script, "--lr", "1"])
 
 
-def test_a_long_name(tmp_path):
-    name = "é" * 60 + "x" * 70 + ".py"
-    ((line, short, *_),) = told(tmp_path, name, nproc=1)
-    assert line.split("\0")[1].rstrip() == f"{name} [rank 0/1]"
-    assert short == "é" * 6 + ":0"
-
-
 def test_functions_and_modules(tmp_path):
     write(tmp_path / "tells.py", TELL)
     procession.run(procession.Module("tells"), cwd=tmp_path, nproc=1)

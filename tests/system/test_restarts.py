@@ -1,7 +1,6 @@
 """Groups and single ranks that start again, with real processes."""
 
 import os
-import signal
 import sys
 import textwrap
 import time
@@ -149,7 +148,7 @@ while not all((place / f"{{r}}.{{n}}").exists() for r, n in ((0, 0), (1, 2), (2,
 @pytest.mark.parametrize(
     "how", ["sys.exit(3)", "os._exit(3)", "raise ValueError", "os.kill(os.getpid(), 9)"]
 )
-@pytest.mark.parametrize("kind", ["script", "command"])
+@pytest.mark.parametrize("kind", ["script", pytest.param("command", marks=pytest.mark.long)])
 def test_only_the_rank_that_failed_starts_again(tmp_path, how, kind):
     script = program(tmp_path, ONE.format(how=how))
     if kind == "command":
@@ -195,30 +194,6 @@ def test_what_a_rank_leaves_does_not_outlive_its_restart(tmp_path):
         assert group.state is Phase.RUNNING
         (tmp_path / "over").touch()
         group.wait(20)
-
-
-def test_a_failed_rank_that_does_not_go_is_killed_and_starts_again(tmp_path):
-    source = """
-    import threading
-    if rank == "1" and life == "0":
-        threading.Thread(target=time.sleep, args=(600,)).start()
-        raise ValueError("and stays")
-    while not (place / "1.1").exists():
-        time.sleep(0.002)
-    """
-    restart, stop = Restart(max=1, scope="rank"), Stop(linger=0.05)
-    procession.run(program(tmp_path, source), nproc=2, restart=restart, stop=stop, timeout=40)
-    assert lives(tmp_path) == ["0.0", "1.0", "1.1"]
-
-
-def test_a_lost_forkserver_is_no_reason_to_start_again(tmp_path):
-    script = program(tmp_path, "time.sleep(600)")
-    group = procession.start(script, nproc=2, restart=Restart(max=5, scope="rank"))
-    until(lambda: len(lives(tmp_path)) == 2)
-    os.kill(group._supervisor._link.server.pid, signal.SIGKILL)
-    with pytest.raises(GroupFailed, match="its forkserver was lost"):
-        group.wait(30)
-    assert lives(tmp_path) == ["0.0", "1.0"]
 
 
 # -- notice

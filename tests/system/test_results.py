@@ -10,23 +10,10 @@ from support import METHODS, failure_of, run_python, write
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 1 << 20, 100_000_000])
+@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 1 << 20, 30_000_000])
 def test_values_of_any_size(size, method):
-    if size == 100_000_000 and method == "spawn":
-        pytest.skip("as with forkserver")
     (value,) = procession.run(lambda n: b"x" * n, args=(size,), start_method=method)
     assert value == b"x" * size
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_none_and_by_rank(method):
-    assert procession.run(lambda: None, nproc=2, start_method=method) == [None, None]
-
-    def size():
-        return bytes([int(os.environ["RANK"])]) * (3_000_000 * int(os.environ["RANK"]))
-
-    values = procession.run(size, nproc=4, start_method=method)
-    assert values == [bytes([r]) * (3_000_000 * r) for r in range(4)]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -147,20 +134,22 @@ def test_each_signal_of_a_command():
     assert "SIGRTMIN+3" in str(failed)
 
 
-@pytest.mark.parametrize(
-    "end", ["return 5", "raise ValueError('of the child')", "os._exit(1)", "sys.exit(2)"]
-)
 @pytest.mark.parametrize("method", METHODS)
-def test_a_forked_child_does_not_speak_for_its_rank(tmp_path, method, end):
+def test_a_forked_child_does_not_speak_for_its_rank(tmp_path, method):
     main = write(
         tmp_path / "main.py",
         f"""
         import os, procession, sys
         def work():
-            pid = os.fork()
-            if not pid:
-                {end}
-            os.waitpid(pid, 0)
+            for end in ("return", "raise", "os._exit", "sys.exit"):
+                pid = os.fork()
+                if not pid:
+                    if end == "return":
+                        return 5
+                    if end == "raise":
+                        raise ValueError("of the child")
+                    (os._exit if end == "os._exit" else sys.exit)(1)
+                os.waitpid(pid, 0)
             return "of the parent"
         print(procession.run(work, nproc=2, start_method={method!r}))
         """,

@@ -13,7 +13,7 @@ import procession
 from support import METHODS, failure_of, write
 
 WAYS = {"exit": 3, "kill": -signal.SIGKILL, "segv": -signal.SIGSEGV}
-TIMES = 8
+TIMES = 3
 
 
 def die(how):
@@ -70,6 +70,7 @@ for i in range(1000):
 """
 
 
+@pytest.mark.long
 @pytest.mark.torch
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_in_a_collective_of_torch(tmp_path):
@@ -89,8 +90,8 @@ def test_a_signal_that_we_did_not_send_is_not_called_ours(tmp_path):
         if os.environ["RANK"] == "1":
             signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
             open(ready, "w").close()
-            while True:
-                signal.pause()
+            while True:  # a signal right before `signal.pause()` would wake nobody
+                time.sleep(0.02)
         while not os.path.exists(ready):
             time.sleep(0.001)
         raise ValueError
@@ -99,17 +100,3 @@ def test_a_signal_that_we_did_not_send_is_not_called_ours(tmp_path):
     assert failed.cause.rank == 0
     assert "was ended by SIGKILL" not in str(failed)
     assert "was killed by SIGKILL" in str(failed)
-
-
-def test_a_program_that_closed_all_descriptors_long_ago_dies_when_it_dies(tmp_path):
-    script = write(
-        tmp_path / "main.py",
-        """
-        import os, time
-        os.closerange(3, 1000)
-        time.sleep(1.2)
-        os._exit(3)
-        """,
-    )
-    failed = failure_of(procession.Script(str(script)), nproc=1)
-    assert failed.cause.seconds >= 1.2

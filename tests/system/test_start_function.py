@@ -1,6 +1,5 @@
 import contextvars
 import functools
-import os
 import sys
 import threading
 
@@ -8,8 +7,7 @@ import pytest
 from rankwork import Scale, double, environment, give
 
 import procession
-from procession import ProcessionError
-from support import METHODS, failure_of, run_python, write
+from support import METHODS, failure_of, write
 
 
 def outer(by):
@@ -100,31 +98,6 @@ def test_fork_carries_live_state():
 # -- the launcher's __main__ in a rank
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_what_is_in_main_can_be_pickled_in_a_rank(tmp_path, method):
-    main = write(
-        tmp_path / "main.py",
-        f"""
-        import multiprocessing, pickle, procession
-
-        class Net:
-            size = 3
-
-        def square(x):
-            return x * x
-
-        def work(given):
-            copy = pickle.loads(pickle.dumps([Net(), given, square]))
-            with multiprocessing.get_context("fork").Pool(2) as pool:
-                return copy[0].size, copy[1].size, pool.map(square, range(3))
-
-        print(procession.run(work, args=(Net(),), start_method={method!r})[0])
-        """,
-    )
-    done = run_python(main)
-    assert done.stdout == "(3, 3, [0, 1, 4])\n", done.stderr
-
-
 def test_local_modules_go_before_ours(tmp_path):
     """As they would for a new interpreter, which has not loaded the library's module yet."""
     write(tmp_path / "json.py", "mine = True\n")
@@ -186,21 +159,3 @@ def test_arguments_are_pickled_in_the_thread_and_context_of_the_caller(method):
     thread.start()
     thread.join()
     assert values == [("alice", "the caller's")] * 2
-
-
-class Exits:
-    def __init__(self, launcher):
-        self.launcher = launcher
-
-    def __reduce__(self):
-        return _exit_in, (self.launcher,)
-
-
-def _exit_in(pid):
-    if os.getpid() == pid:
-        raise SystemExit(0)
-
-
-def test_a_value_whose_unpickling_exits_does_not_end_the_launcher_without_a_word():
-    with pytest.raises(ProcessionError, match="rank 0 cannot be unpickled here: SystemExit: 0"):
-        procession.run(Exits, args=(os.getpid(),), nproc=2)

@@ -123,27 +123,7 @@ def test_module(tmp_path, monkeypatch, method):
     same(out, alone("-m", "pkg.mod", "a"))
 
 
-def test_compiled_script(tmp_path):
-    import py_compile
-
-    script = write(tmp_path / "look.py", LOOK)
-    py_compile.compile(str(script), cfile=str(tmp_path / "look.pyc"))
-    (out,) = said(tmp_path, Script(str(tmp_path / "look.pyc")))
-    same(out, alone(tmp_path / "look.pyc"))
-
-
-def test_source_with_a_coding_line_and_a_byte_order_mark(tmp_path):
-    latin = tmp_path / "latin.py"
-    latin.write_bytes("# -*- coding: latin-1 -*-\nprint(ascii('ä'))\n".encode("latin-1"))
-    marked = tmp_path / "marked.py"
-    marked.write_bytes(b"\xef\xbb\xbfprint(1)\r\nprint(2)\r\n")
-    assert said(tmp_path, Script(str(latin))) == ["'\\xe4'\n"]
-    assert said(tmp_path, Script(str(marked))) == ["1\n2\n"]
-
-
-@pytest.mark.parametrize(
-    "flags", [["-O"], ["-OO", "-B"], ["-X", "utf8"], ["-W", "ignore"], ["-P"], ["-I"], ["-E", "-s"]]
-)
+@pytest.mark.parametrize("flags", [["-OO", "-B"], ["-X", "utf8", "-W", "ignore"], ["-P"], ["-I"]])
 @pytest.mark.parametrize("method", METHODS[:2])
 def test_flags_of_the_launcher_are_those_of_its_ranks(tmp_path, flags, method):
     if flags == ["-P"] and sys.version_info < (3, 11):
@@ -197,28 +177,6 @@ def test_multiprocessing_in_a_script(tmp_path, method, context):
     )
     outs = said(tmp_path, Script(str(script)), nproc=2, start_method=method)
     assert outs == ["[0, 1, 4, 9]\nTrue\n0\n"] * 2
-
-
-@pytest.mark.parametrize("method", METHODS[:2])
-def test_pickle_of_the_scripts_own_classes(tmp_path, method):
-    script = write(
-        tmp_path / "script.py",
-        """
-        import pickle
-        class Own:
-            pass
-        print(type(pickle.loads(pickle.dumps(Own()))) is Own, Own.__module__)
-        import dataclasses, typing
-        @dataclasses.dataclass
-        class D:
-            x: "int" = 1
-        print(D(), typing.get_type_hints(D))
-        import inspect
-        print(inspect.getsource(Own).strip())
-        """,
-    )
-    (out,) = said(tmp_path, Script(str(script)), start_method=method)
-    assert out == alone(script)
 
 
 def test_missing_script_and_module():

@@ -11,7 +11,7 @@ from rankwork import whoami
 
 import procession
 from procession import GroupFailed, Phase
-from support import OBEDIENT, alive, shell, until
+from support import OBEDIENT, alive, until
 
 
 def test_timeout_leaves_the_group_running():
@@ -62,10 +62,6 @@ def test_waiting_again_gives_the_same():
     assert raised[0] is raised[1]
 
 
-def kinds(group, rank):
-    return [e.kind for e in group if e.rank == rank]
-
-
 def test_events_of_a_success():
     group = procession.start(whoami, nproc=3)
     events = list(group)
@@ -88,24 +84,6 @@ def test_events_of_a_success():
     assert events[0].at <= events[-1].at
 
 
-def test_events_of_a_failure(tmp_path):
-    go = tmp_path / "go"
-    program = shell(f"while [ ! -e {go} ]; do :; done; [ $RANK = 1 ] && exit 5; exec sleep 100")
-    group = procession.start(program, nproc=3, stop=OBEDIENT)
-    go.touch()
-    events = list(group)
-    assert [e.kind for e in events if e.rank is None][-3:] == ["stopping", "sweeping", "failed"]
-    order = [(e.kind, e.rank) for e in events]
-    assert order.index(("exited", 1)) < order.index(("stopping", None))
-    for rank in (0, 2):
-        assert kinds(group, rank) == ["spawned", "ready", "stop_sent", "exited"]
-        assert order.index(("stopping", None)) < order.index(("stop_sent", rank))
-    details = {(e.kind, e.rank): e.detail for e in events}
-    assert details["exited", 1] == "exit code 5"
-    assert details["stop_sent", 0] == "SIGTERM"
-    assert details["exited", 2] == "SIGTERM (signal 15)"
-
-
 # -- asyncio
 
 
@@ -126,23 +104,6 @@ def test_await_does_not_block_the_loop():
         return beats
 
     assert asyncio.run(main()) > 10
-
-
-def test_cancellation_leaves_the_group_running():
-    async def main():
-        group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
-
-        async def waiter():
-            return await group
-
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(waiter(), 0.05)
-        assert group.state is Phase.RUNNING
-        assert all(alive(p) for p in group.pids().values())
-        await asyncio.to_thread(group.stop)
-        assert (await group).state is Phase.STOPPED
-
-    asyncio.run(main())
 
 
 def test_group_that_nobody_holds_goes_on_and_ends():
