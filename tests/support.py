@@ -15,6 +15,12 @@ import procession
 from conftest import START_PATIENCE, alive, descriptors, marked, until
 
 PYTHON = sys.executable
+# Where the start method rarely matters: the default always, the others with what takes long.
+METHODS = (
+    "forkserver",
+    pytest.param("spawn", marks=pytest.mark.long),
+    pytest.param("fork", marks=pytest.mark.long),
+)
 PROCESSION = (str(Path(PYTHON).with_name("procession")),)  # what people type: it is installed
 QUICK = procession.Stop(grace=0.3, linger=0.2)
 OBEDIENT = procession.Stop(grace=20)  # for ranks that go at once: a test that needs it all is late
@@ -163,6 +169,7 @@ class Launcher:
 
 
 __all__ = [
+    "METHODS",
     "OBEDIENT",
     "PROCESSION",
     "PYTHON",

@@ -1,6 +1,5 @@
 """A rank that fails at every stage of its life, in every way: told as what it is, no hang."""
 
-import os
 import signal
 
 import pytest
@@ -8,7 +7,7 @@ from faultwork import Argument, Program
 
 import procession
 from procession import GroupFailed, Logs, Outcome, Phase, Stop
-from support import alive, failure_of, reader_of, until
+from support import METHODS, alive, failure_of, reader_of, until
 
 STAGES = (
     "unpickle function",
@@ -31,17 +30,21 @@ OBEDIENT = Stop(grace=20)
 QUIET = Logs(ranks=[])  # a crash prints its Python traceback
 
 WHERE = [
-    (stage, method)
+    pytest.param(stage, *param.values, marks=param.marks)
     for stage in STAGES
-    for method in ("forkserver", "spawn", "fork")
+    for param in (pytest.param(METHODS[0]), *METHODS[1:])
     # a fork of the launcher unpickles nothing, and runs no exit handlers
-    if method != "fork" or stage in ("function", "value", "thread", "child")
+    if param is not METHODS[2] or stage in ("function", "value", "thread", "child")
 ]
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("stage", "method"), WHERE)
-def test_fault(stage, method, way):
+def test_fault(stage, method):
+    for way in WAYS:
+        assert_told(stage, method, way)
+
+
+def assert_told(stage, method, way):
     fatal = (stage, way) not in HARMLESS
     program, args = Program(stage, way, fatal), (Argument(stage, way),)
     options = {"args": args, "nproc": 2, "start_method": method, "stop": OBEDIENT, "logs": QUIET}
@@ -112,22 +115,6 @@ def test_a_fault_while_others_still_start(count):
     assert caught.value.cause.rank < count
     ends = [*caught.value.failures, *caught.value.ended, *caught.value.finished]
     assert sorted(e.rank for e in ends) == list(range(40))
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
-def test_signal_from_outside(number, method):
-    def pause():
-        while True:
-            signal.pause()
-
-    group = procession.start(pause, nproc=3, start_method=method, stop=OBEDIENT, logs=QUIET)
-    os.kill(group.pids()[2], number)
-    with pytest.raises(GroupFailed) as caught:
-        group.wait(20)
-    assert caught.value.cause.rank == 2
-    assert caught.value.cause.exit.signal == number
-    assert [e.rank for e in caught.value.ended] == [0, 1]
 
 
 @pytest.mark.parametrize("grace", [0, 0.01, 5])

@@ -1,7 +1,5 @@
 """Which of two failures came first."""
 
-import contextlib
-import faulthandler
 import os
 import signal
 import time
@@ -11,7 +9,6 @@ import pytest
 import procession
 from seams.supervise import CRASHES as ALL_CRASHES
 from seams.supervise import Sources, lastlook
-from seams.system import processes
 from support import alive, until
 
 CRASHES = {*ALL_CRASHES}
@@ -60,27 +57,3 @@ def test_a_crash_takes_time(number, caught, doubted, crashing):
     source = Sources(lived_at=1, caught=bits)
     assert source.may_have_crashed(number) is doubted
     assert source.was_crashing(number) is crashing
-
-
-def test_a_rank_that_crashes_is_seen(tmp_path):
-    pid = os.fork()
-    if not pid:
-        _, write_end = os.pipe()
-        os.set_blocking(write_end, False)
-        with contextlib.suppress(BlockingIOError):
-            while os.write(write_end, bytes(4096)):
-                pass
-        os.set_blocking(write_end, True)
-        faulthandler.enable(write_end)
-        (tmp_path / "ready").touch()
-        signal.pause()
-    try:
-        until((tmp_path / "ready").exists)
-        assert processes.caught_alive(pid) >> (signal.SIGABRT - 1) & 1
-        os.kill(pid, signal.SIGABRT)
-        until(lambda: not processes.caught_alive(pid) >> (signal.SIGABRT - 1) & 1)
-        assert processes.caught_alive(pid) >> (signal.SIGSEGV - 1) & 1
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    assert processes.caught_alive(pid) == -1

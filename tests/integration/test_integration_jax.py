@@ -18,6 +18,7 @@ pytestmark = [
 SOON = 15.0  # seconds from a failure to the end; without a launcher JAX takes 100 to 300
 
 
+@pytest.mark.long
 def test_failure_ends_ranks_that_wait_in_jax(tmp_path):
     script = write(
         tmp_path / "fail.py",
@@ -142,7 +143,9 @@ def quit_with_3():
     raise SystemExit(3)
 
 
-@pytest.mark.parametrize("who", [0, 3])  # 0 hosts what the others wait at
+@pytest.mark.parametrize(
+    "who", [0, pytest.param(3, marks=pytest.mark.long)]
+)  # 0 hosts what the others wait at
 def test_a_rank_that_raises_ends_the_group_at_once(who):
     """The stop signal ends the others, and nothing waits at the exit, for SIGKILL or for peers."""
     failed = failure_of(fail, args=(who, out_of_data), nproc=4)
@@ -153,6 +156,7 @@ def test_a_rank_that_raises_ends_the_group_at_once(who):
     assert ended_at - failed.cause.happened_at / 1e9 < 10  # under a second on an idle machine
 
 
+@pytest.mark.long
 def test_a_rank_that_exits_ends_the_group_too():
     failed = failure_of(fail, args=(1, quit_with_3), nproc=2)
     ended_at = time.monotonic()

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import re
 import subprocess
 import tempfile
@@ -10,7 +9,7 @@ import tempfile
 import pytest
 
 import procession
-from support import PROCESSION, PYTHON, run_procession, run_python, write
+from support import METHODS, PROCESSION, PYTHON, run_procession, run_python, write
 
 # Not imported here: a test process with torch in it would make every test behind this one slow.
 pytestmark = [
@@ -47,6 +46,7 @@ def test_process_group_by_the_environment(tmp_path):
     assert sorted(done.stdout.splitlines()) == ["[0] sum 3.0 of 2", "[1] sum 3.0 of 2"]
 
 
+@pytest.mark.long
 def test_rank_that_fails_in_a_collective_ends_the_others(tmp_path):
     script = write(
         tmp_path / "fail.py",
@@ -100,7 +100,7 @@ FUNCTIONS = """
 """
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("method", METHODS)
 def test_functions_with_tensors(tmp_path, method):
     script = write(tmp_path / "functions.py", FUNCTIONS.replace("METHOD", f'"{method}"'))
     done = run_python(script, timeout=50)
@@ -108,6 +108,7 @@ def test_functions_with_tensors(tmp_path, method):
     assert done.stdout == "all is well\n"
 
 
+@pytest.mark.long
 def test_large_tensor_as_argument_and_as_value(tmp_path):
     script = write(
         tmp_path / "large.py",
@@ -146,7 +147,7 @@ RECORDED = """
 """
 
 
-@pytest.mark.parametrize("how", ["script", "program"])
+@pytest.mark.parametrize("how", ["script", pytest.param("program", marks=pytest.mark.long)])
 def test_record(tmp_path, how):
     script = write(tmp_path / "recorded.py", RECORDED)
     words = [script] if how == "script" else ["--no-python", PYTHON, script]
@@ -161,28 +162,6 @@ def test_record(tmp_path, how):
     assert "FileNotFoundError" in told["message"]["message"]
     assert told["message"]["extraInfo"]["py_callstack"].startswith("Traceback")
     assert not (run_dir / "attempt_0" / "0" / "error.json").exists()
-
-
-def test_record_without_a_log_directory(tmp_path):
-    script = write(tmp_path / "recorded.py", RECORDED)
-    done = run("-n", 2, "--no-python", PYTHON, script)
-    assert done.returncode == 1
-    report = done.stderr[done.stderr.index(" failed: rank 1 of 2") :]
-    assert "FileNotFoundError: no data in /no/such/data" in report
-    assert os.listdir(os.environ["TMPDIR"]) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [('{"message": "what I say", "timestamp": 1}', True), ('{"mess', False), ("[]", False)],
-)
-def test_error_file_of_another_writer(tmp_path, text, shown):
-    # Anybody may write it, torn or wrong: it must not harm the report.
-    told = f"printf '%s' '{text}' > \"$TORCHELASTIC_ERROR_FILE\"; exit 4"
-    done = run("sh", "-c", told)
-    assert done.returncode == 4
-    assert "Traceback" not in done.stderr
-    assert ("what I say" in done.stderr) == shown
 
 
 def test_data_loader_with_workers(tmp_path):

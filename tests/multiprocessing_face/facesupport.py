@@ -9,7 +9,12 @@ import pytest
 
 import procession.multiprocessing as mp
 
-METHODS = ("spawn", "fork", "forkserver")
+# The original's default always, the others with what takes long.
+METHODS = (
+    "spawn",
+    pytest.param("fork", marks=pytest.mark.long),
+    pytest.param("forkserver", marks=pytest.mark.long),
+)
 
 
 @pytest.fixture(autouse=True)

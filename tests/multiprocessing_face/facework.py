@@ -45,8 +45,8 @@ def tell(i, folder, *args):
 
 
 def pause(i, *args):
-    while True:
-        signal.pause()
+    while True:  # a signal that comes right before `signal.pause()` would wake nobody
+        time.sleep(0.02)
 
 
 def raise_in(i, who, text="no such batch"):
@@ -82,13 +82,6 @@ def wait_for_gate(i, folder):
     """Rank 0 ends at once; the others at their gate."""
     if i:
         waits_for(os.path.join(folder, f"gate{i}"))
-
-
-def end_or_fail_at_gate(i, folder):
-    """Rank 0 ends at once; the others fail at their gate."""
-    if i:
-        waits_for(os.path.join(folder, f"gate{i}"))
-        raise ValueError("no such batch")
 
 
 def fail_or_wait_for_gate(i, folder):
@@ -154,16 +147,6 @@ def streams(i):
     print("rank", i, "complains", file=sys.stderr)
 
 
-def print_in_pieces(i):
-    for _ in range(100):
-        print(i, *["and"] * 50)
-        print(i, *["and"] * 50, file=sys.stderr)
-
-
-def put_each(i, queue, text):
-    queue.put((i, text))
-
-
 def child_of_multiprocessing(i, folder):
     import multiprocessing
 
@@ -177,15 +160,6 @@ def nested(i, folder):
     import procession.multiprocessing as mp
 
     mp.spawn(tell, args=(folder, "nested"), nprocs=2)
-
-
-def nested_and_killed(i, folder):
-    import procession.multiprocessing as mp
-
-    inner = mp.spawn(pause, nprocs=2, join=False)
-    note(folder, "pids", " ".join(map(str, inner.pids())))
-    os.kill(os.getpid(), signal.SIGTERM)
-    pause(i)
 
 
 def with_grandchildren(i, folder):
@@ -256,19 +230,7 @@ def fail_in_order(i, folder):
     raise ValueError("second")
 
 
-def answer_event(i, here, there):
+def exchange(i, here, there, queue, connection):
     assert here.wait(20)
     there.set()
-
-
-def mark_memory(i, memory):
-    memory.buf[i] = i + 1
-
-
-def fill_table(i, table):
-    table[i] = str(i)
-
-
-def answer(i, connection):
-    connection.send(connection.recv() + 1)
-    connection.close()
+    queue.put(connection.recv() + 1)

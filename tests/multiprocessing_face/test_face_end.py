@@ -1,6 +1,5 @@
 """Nothing outlives its launcher, however it ends; and what an exit waits for."""
 
-import gc
 import os
 import signal
 
@@ -8,9 +7,7 @@ import facework
 import pytest
 from facesupport import METHODS, tidy  # noqa: F401
 
-import procession
 import procession.multiprocessing as mp
-from seams.supervise import Exits
 from support import SAY_WHEN_IN, Launcher, gone, run_python, until, write
 
 
@@ -37,15 +34,6 @@ def test_grandchildren_are_ended(tmp_path, method):
             facework.with_grandchildren, (str(tmp_path),), nprocs=2, start_method=method
         )
     gone(numbers(tmp_path, "child0", "child1"))
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_ranks_of_a_rank_that_is_killed_are_gone(tmp_path, method):
-    with pytest.raises(mp.ProcessExitedException, match="SIGTERM"):
-        mp.start_processes(
-            facework.nested_and_killed, (str(tmp_path),), nprocs=1, start_method=method
-        )
-    gone(numbers(tmp_path, "pids"))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -98,32 +86,6 @@ if __name__ == "__main__":
         assert running.lines[-1] == "KeyboardInterrupt"
     assert (tmp_path / "cleaned0").exists()
     assert (tmp_path / "cleaned1").exists()
-    gone(numbers(tmp_path, "pid0", "pid1"))
-
-
-def test_a_second_keyboard_interrupt_kills(tmp_path):
-    script = launcher(
-        tmp_path,
-        f"""
-def work(i, folder):
-    signal.signal(signal.SIGINT, lambda *_: facework.note(folder, f"interrupted{{i}}"))
-    facework.note(folder, f"pid{{i}}", str(os.getpid()))
-    facework.pause(i)
-
-if __name__ == "__main__":
-    say_when_in("join", "wait")
-    mp.spawn(work, ({str(tmp_path)!r},), nprocs=2)
-""",
-    )
-    with Launcher(script) as running:
-        for i in range(2):
-            until(lambda i=i: (tmp_path / f"pid{i}").exists())
-        running.said("waits")
-        running.signal(signal.SIGINT)
-        for i in range(2):
-            until(lambda i=i: (tmp_path / f"interrupted{i}").exists())
-        running.signal(signal.SIGINT)
-        assert running.end() == -signal.SIGINT
     gone(numbers(tmp_path, "pid0", "pid1"))
 
 
@@ -187,73 +149,3 @@ if __name__ == "__main__":
     gone(map(int, done.stdout.split()))
     assert "rank 1 of 2" in done.stderr  # the report, which nobody asked for by `join`
     assert "ValueError: no such batch 1" in done.stderr
-
-
-def test_a_fork_of_the_launcher_waits_for_nothing(tmp_path):
-    done = run_to_the_end(
-        tmp_path,
-        """
-if __name__ == "__main__":
-    group = mp.spawn(facework.pause, nprocs=1, join=False)
-    child = os.fork()
-    if not child:
-        sys.exit(7)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), group.processes[0].is_alive())
-    group.processes[0].kill()
-    group.processes[0].join()
-""",
-    )
-    assert done.stdout == "7 True\n"
-    assert "ProcessionError" not in done.stderr
-
-
-def test_nothing_is_left_in_the_temporary_directory_by_a_killed_launcher(tmp_path):
-    script = launcher(
-        tmp_path,
-        """
-if __name__ == "__main__":
-    group = mp.spawn(facework.pause, nprocs=2, join=False)
-    print("pids", *group.pids())
-    group.join()
-""",
-    )
-    with Launcher(script) as running:
-        pids = running.said("pids").split()
-        running.signal(signal.SIGKILL)
-        running.end()
-    gone(map(int, pids))
-    until(lambda: os.listdir(os.environ["TMPDIR"]) == [])
-
-
-def test_output_after_an_error_is_the_originals(tmp_path):
-    """What is not caught is printed once by the launcher, and not by the rank."""
-    script = launcher(
-        tmp_path,
-        """
-if __name__ == "__main__":
-    mp.spawn(facework.exit_in, (0, 3), nprocs=1)
-""",
-    )
-    done = run_python(script)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.splitlines()[-1].endswith(
-        "ProcessExitedException: process 0 terminated with exit code 3"
-    )
-
-
-def test_a_failed_supervisor_ends_the_wait_for_ranks(monkeypatch):
-    def fails(*_):
-        raise RuntimeError("a fault in the supervisor")
-
-    monkeypatch.setattr(Exits, "exited", fails)
-    context = mp.start_processes(facework.pause, nprocs=2, join=False, start_method="forkserver")
-    pids = context.pids()
-    os.kill(pids[0], signal.SIGKILL)
-    context.processes[1].join()
-    assert not context.processes[1].is_alive()
-    with pytest.raises(procession.ProcessionError, match="supervisor of"):
-        context.join()
-    gone(pids)
-    del context
-    gc.collect()  # the error's traceback and what it shows hold each other

@@ -1,7 +1,6 @@
 """`ProcessContext.join`: what it waits for, what it returns, and how it ends the others."""
 
 import logging
-import signal
 import time
 
 import facework
@@ -16,11 +15,6 @@ LOG = "procession.multiprocessing.spawn"
 
 def start(fn, *args, nprocs=2, **options):
     return mp.start_processes(fn, args, nprocs=nprocs, join=False, **options)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_none_when_joined_here(method):
-    assert mp.start_processes(facework.nothing, nprocs=2, start_method=method) is None
 
 
 def test_true_when_all_are_joined_and_ever_after():
@@ -60,17 +54,6 @@ def test_a_failure_ends_the_others_and_is_raised_again_by_the_next_join():
     assert group.sentinels == {}
 
 
-def test_a_failure_after_a_good_end(tmp_path):
-    group = start(facework.end_or_fail_at_gate, str(tmp_path))
-    with ending(group):
-        assert group.join() is False
-        facework.note(tmp_path, "gate1")
-        with pytest.raises(mp.ProcessRaisedException, match="no such batch") as caught:
-            group.join()
-    assert caught.value.error_index == 1
-    assert [p.exitcode for p in group.processes] == [0, 1]
-
-
 def test_sigterm_at_once_without_a_grace_period(tmp_path, caplog):
     group = start(facework.fail_or_obey, str(tmp_path))
     with caplog.at_level(logging.INFO, LOG), pytest.raises(mp.ProcessRaisedException):
@@ -90,13 +73,6 @@ def test_others_may_end_by_themselves_within_the_grace_period(tmp_path, caplog):
     assert caplog.record_tuples == []
 
 
-def test_sigterm_after_the_grace_period(tmp_path):
-    group = start(facework.fail_or_obey, str(tmp_path))
-    with pytest.raises(mp.ProcessRaisedException):
-        group.join(grace_period=1.5)  # as long it may take to obey
-    assert (tmp_path / "signal").read_text() == "SIGTERM"
-
-
 def test_sigkill_after_another_grace_period(tmp_path, caplog):
     group = start(facework.fail_or_resist, str(tmp_path))
     began = time.monotonic()
@@ -109,15 +85,6 @@ def test_sigkill_after_another_grace_period(tmp_path, caplog):
     assert first == f"Terminating process {pid} via signal SIGTERM"
     assert str(pid) in second
     assert "SIGKILL" in second
-
-
-def test_sigkill_where_no_grace_period_is_given(tmp_path, monkeypatch):
-    assert mp.spawn.__globals__["GRACE"] == 30.0
-    monkeypatch.setitem(mp.spawn.__globals__, "GRACE", 0.3)
-    group = start(facework.fail_or_resist, str(tmp_path))
-    with pytest.raises(mp.ProcessRaisedException):
-        group.join()
-    assert group.processes[0].exitcode == -9
 
 
 def test_nobody_is_ended_while_nobody_joins(tmp_path):
@@ -133,32 +100,6 @@ def test_nobody_is_ended_while_nobody_joins(tmp_path):
             group.join()
 
 
-def test_join_procs_with_timeout(tmp_path):
-    """Not public, but subclasses of users call it."""
-    group = start(facework.wait_for_gate, str(tmp_path))
-    with ending(group):
-        group.processes[0].join()
-        group._join_procs_with_timeout(0.1)
-        assert [p.exitcode for p in group.processes] == [0, None]
-        facework.note(tmp_path, "gate1")
-        group._join_procs_with_timeout(30)
-        assert [p.exitcode for p in group.processes] == [0, 0]
-        until(group.join)
-
-
-def test_users_may_make_one_of_the_processes_of_another():
-    group = start(facework.raise_in, 0)
-
-    class Mine(mp.ProcessContext):
-        pass
-
-    mine = Mine(group.processes, ["a", "b"])
-    assert mine.error_files == ["a", "b"]
-    assert mine.pids() == group.pids()
-    with pytest.raises(mp.ProcessRaisedException):
-        mine.join()
-
-
 def test_foreign_processes_are_refused():
     import multiprocessing
 
@@ -170,25 +111,7 @@ def test_foreign_processes_are_refused():
     process.close()
 
 
-def test_no_processes():
+def test_no_processes_and_the_old_name():
     assert mp.ProcessContext([], []).join() is True
-    assert mp.ProcessContext([], []).pids() == []
-
-
-def test_the_old_name_warns():
     with pytest.warns(UserWarning, match="is renamed to ProcessContext since 1.4 release"):
         assert isinstance(mp.SpawnContext([], []), mp.ProcessContext)
-
-
-def test_a_timeout_error_of_the_callers_own_comes_out():
-    group = start(facework.pause)
-
-    def limit(*_):
-        raise TimeoutError("my limit")
-
-    before = signal.signal(signal.SIGALRM, limit)
-    with ending(group):
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
-        with pytest.raises(TimeoutError, match="my limit"):
-            group.join(1000)
-    signal.signal(signal.SIGALRM, before)

@@ -1,13 +1,11 @@
 """Functions of the main program, and of programs that are no importable module."""
 
-import re
-
 import pytest
 from facesupport import tidy  # noqa: F401
 
 from support import run_python, write
 
-FRESH = ("spawn", "forkserver")
+FRESH = ("spawn", pytest.param("forkserver", marks=pytest.mark.long))
 
 
 def said(tmp_path, source, *words, **options):
@@ -46,11 +44,10 @@ def test_a_guarded_script_is_imported_again(tmp_path, method):
     assert [first, second] == [f"{i} __mp_main__ {number} True ['--fast']" for i in range(2)]
 
 
-@pytest.mark.parametrize("method", FRESH)
 @pytest.mark.parametrize("how", ["script", "module", "input"])
-def test_without_a_guard(tmp_path, method, how):
+def test_without_a_guard(tmp_path, how):
     """The original starts the whole script again in each process, which then fails."""
-    source = f"""
+    source = """
         import procession.multiprocessing as mp
 
         class Config:
@@ -63,33 +60,13 @@ def test_without_a_guard(tmp_path, method, how):
             print("says", n)
 
         print("once")
-        mp.start_processes(work, (Config(),), nprocs=2, start_method="{method}")
+        mp.spawn(work, (Config(),), nprocs=2)
         """
     script = write(tmp_path / "main.py", source)
     words = {"script": [script], "module": ["-m", "main"], "input": ["-"]}[how]
     done = run_python(*words, cwd=tmp_path, input=script.read_text())
     assert done.stderr == ""
     assert sorted(done.stdout.splitlines()) == ["once", "says 3", "says 4"]
-
-
-@pytest.mark.parametrize("method", FRESH)
-@pytest.mark.parametrize("guard", ["if True:", 'if __name__ == "__main__":'])
-def test_lambdas_and_closures(tmp_path, method, guard):
-    """The original cannot pickle them."""
-    source = f"""
-        import procession.multiprocessing as mp
-
-        def main():
-            offset = 40
-            def work(i, text):
-                print(text, i + offset)
-            mp.start_processes(work, ("closure",), nprocs=1, start_method="{method}")
-            mp.start_processes(lambda i: print("lambda", i), nprocs=1, start_method="{method}")
-
-        {guard}
-            main()
-        """
-    assert said(tmp_path, source) == ["closure 40", "lambda 0"]
 
 
 def test_a_module_run_as_main_is_imported_again(tmp_path):
@@ -139,54 +116,3 @@ def test_a_start_outside_the_guard_is_refused_in_ranks(tmp_path):
     assert "RuntimeError" in done.stderr
     assert "if __name__ == '__main__':" in done.stderr
     assert "ProcessRaisedException" in done.stderr
-
-
-def test_a_main_module_that_fails_when_it_is_imported_again(tmp_path):
-    script = write(
-        tmp_path / "main.py",
-        """
-        import procession.multiprocessing as mp
-
-        def work(i):
-            print("rank", i)
-
-        if __name__ == "__main__":
-            mp.spawn(work, nprocs=2)
-        else:
-            raise OSError("only once")
-        """,
-    )
-    done = run_python(script)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert re.search(r"-- Process [01] terminated.*OSError: only once", done.stderr, re.DOTALL)
-
-
-def test_log_level_and_start_method_of_multiprocessing_hold_in_ranks(tmp_path):
-    source = """
-        import logging, multiprocessing
-        import procession.multiprocessing as mp
-
-        def work(i):
-            logger = multiprocessing.get_logger()
-            print(logger.level, logger.handlers != [], multiprocessing.get_start_method())
-
-        if __name__ == "__main__":
-            mp.set_start_method("forkserver")
-            multiprocessing.log_to_stderr(logging.ERROR)
-            mp.spawn(work)
-        """
-    assert said(tmp_path, source) == ["40 True forkserver"]
-
-
-def test_interpreter_session(tmp_path):
-    """As in a notebook: the functions of `__main__` are in no file."""
-    source = """
-        import code
-        session = code.InteractiveInterpreter({"__name__": "__main__"})
-        session.runsource("import procession.multiprocessing as mp")
-        session.runsource("def work(i): print('rank', i)\\n", symbol="exec")
-        for method in ("spawn", "fork", "forkserver"):
-            session.runsource(f"mp.start_processes(work, nprocs=1, start_method='{method}')")
-        """
-    assert said(tmp_path, source) == ["rank 0"] * 3

@@ -72,24 +72,6 @@ def test_to_end_a_process_is_its_failure(how, code):
     assert other.exitcode == -15
 
 
-def test_a_signal_from_elsewhere():
-    group = start(facework.pause)
-    os.kill(group.pids()[1], 10)
-    with pytest.raises(mp.ProcessExitedException, match="process 1 terminated with signal SIGUSR1"):
-        group.join()
-
-
-def test_names():
-    first, second = start(facework.nothing), start(facework.nothing, start_method="forkserver")
-    for group in (first, second):
-        until(group.join)
-    a, b, c, d = [p.name for p in (*first.processes, *second.processes)]
-    assert a.startswith("SpawnProcess-")
-    assert c.startswith("ForkServerProcess-")
-    numbers = [int(name.partition("-")[2]) for name in (a, b, c, d)]
-    assert numbers == list(range(numbers[0], numbers[0] + 4))
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_sentinels(method, tmp_path):
     group = start(facework.wait_for_gate, str(tmp_path), start_method=method)
@@ -128,13 +110,6 @@ def test_sentinels_go_with_the_processes():
     gc.collect()
     left = {d: what for d, what in descriptors().items() if d not in before}
     assert not [what for what in left.values() if "eventfd" in what]
-
-
-def test_no_descriptor_is_left_by_many_that_nobody_joined():
-    for _ in range(3):
-        start(facework.nothing, start_method="fork")
-    until(lambda: not multiprocessing.active_children())
-    gc.collect()
 
 
 def test_error_files_are_nowhere(tmp_path):

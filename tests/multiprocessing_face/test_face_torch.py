@@ -1,13 +1,13 @@
-"""torch: tensors in shared memory, its queues, collectives, and its own code on top of ours."""
+"""With torch: examples of its documentation, tensors in shared memory, its own code on ours."""
 
 import importlib.util
 
 import pytest
 from facesupport import METHODS, tidy  # noqa: F401
 
+from seams.system import free_port
 from support import run_python, write
 
-# Not imported here: a test process with torch in it would make every test behind this one slow.
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
@@ -23,11 +23,99 @@ def torch_caches(tmp_path, monkeypatch):
 def said(tmp_path, source):
     done = run_python(write(tmp_path / "main.py", source), timeout=55)
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+    return sorted(done.stdout.splitlines())
+
+
+def test_data_parallel_training(tmp_path):
+    """Of the notes on DistributedDataParallel: address and port in the launcher's environment."""
+    source = f"""
+        import os
+        import torch
+        import torch.distributed as dist
+        import procession.multiprocessing as mp
+        import torch.nn as nn
+        import torch.optim as optim
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def example(rank, world_size):
+            dist.init_process_group("gloo", rank=rank, world_size=world_size)
+            model = DDP(nn.Linear(10, 10))
+            loss_fn = nn.MSELoss()
+            optimizer = optim.SGD(model.parameters(), lr=0.001)
+            outputs = model(torch.randn(20, 10))
+            loss_fn(outputs, torch.randn(20, 10)).backward()
+            optimizer.step()
+            weights = torch.cat([p.flatten() for p in model.parameters()])
+            others = [torch.zeros_like(weights) for _ in range(world_size)]
+            dist.all_gather(others, weights.detach())
+            print(rank, all(torch.equal(o, others[0]) for o in others))
+            dist.destroy_process_group()
+
+        def main():
+            world_size = 2
+            mp.spawn(example, args=(world_size,), nprocs=world_size, join=True)
+
+        if __name__ == "__main__":
+            os.environ["MASTER_ADDR"] = "localhost"
+            os.environ["MASTER_PORT"] = "{free_port()}"
+            main()
+        """
+    assert said(tmp_path, source) == ["0 True", "1 True"]
+
+
+@pytest.mark.long
+def test_joining_later(tmp_path):
+    """Of `spawn` and `SpawnContext.join`: what `join=False` gives, joined until it says True."""
+    source = """
+        import torch
+        import procession.multiprocessing as mp
+
+        def fill(i, results, value):
+            results[i] = value
+
+        if __name__ == "__main__":
+            results = torch.zeros(3)
+            results.share_memory_()
+            context = mp.spawn(fill, args=(results, 5), nprocs=3, join=False, daemon=True)
+            while not context.join(timeout=5):
+                pass
+            print(results.tolist())
+        """
+    assert said(tmp_path, source) == ["[5.0, 5.0, 5.0]"]
+
+
+def test_a_failing_process(tmp_path):
+    """Of `spawn`: the exception of the child, with its traceback, is raised in the parent."""
+    source = """
+        import procession.multiprocessing as mp
+
+        def fails(i):
+            raise RuntimeError(f"child {i} cannot go on")
+
+        def leaves(i):
+            raise SystemExit(4)
+
+        if __name__ == "__main__":
+            try:
+                mp.spawn(fails)
+            except mp.ProcessRaisedException as e:
+                assert "in fails" in str(e)
+                print(str(e).splitlines()[-1])
+            try:
+                mp.spawn(leaves)
+            except mp.ProcessExitedException as e:
+                print(e)
+        """
+    assert said(tmp_path, source) == [
+        "RuntimeError: child 0 cannot go on",
+        "process 0 terminated with exit code 4",
+    ]
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
+@pytest.mark.parametrize(
+    "strategy", ["file_descriptor", pytest.param("file_system", marks=pytest.mark.long)]
+)
 def test_tensors_and_queues(tmp_path, method, strategy):
     source = f"""
         import torch
@@ -59,96 +147,3 @@ def test_tensors_and_queues(tmp_path, method, strategy):
             print(shared.tolist())
         """
     assert said(tmp_path, source) == ["0 [0.0, 3.0, 6.0]", "1 [0.0, 3.0, 6.0]", "[11.0, 21.0]"]
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_all_reduce(tmp_path, method):
-    source = f"""
-        import os
-        import torch
-        import torch.distributed as dist
-        import procession.multiprocessing as mp
-
-        def work(i, nprocs, place):
-            dist.init_process_group("gloo", init_method=place, rank=i, world_size=nprocs)
-            value = torch.tensor([i + 1.0])
-            dist.all_reduce(value)
-            print(value.item())
-            dist.destroy_process_group()
-
-        if __name__ == "__main__":
-            place = "file://{tmp_path}/rendezvous"
-            mp.start_processes(work, (2, place), nprocs=2, start_method="{method}")
-        """
-    assert said(tmp_path, source) == ["3.0", "3.0"]
-
-
-def test_a_rank_that_fails_in_a_collective_ends_the_others(tmp_path):
-    source = f"""
-        import torch
-        import torch.distributed as dist
-        import procession.multiprocessing as mp
-
-        def work(i, place):
-            dist.init_process_group("gloo", init_method=place, rank=i, world_size=2)
-            if i == 1:
-                raise ValueError("no more data")
-            dist.all_reduce(torch.zeros(1))
-
-        if __name__ == "__main__":
-            try:
-                mp.spawn(work, ("file://{tmp_path}/rendezvous",), nprocs=2)
-            except mp.ProcessRaisedException as e:
-                print(e.error_index, str(e).splitlines()[-1], type(e.__cause__).__name__)
-        """
-    script = write(tmp_path / "main.py", source)
-    done = run_python(script, timeout=55)
-    assert (done.returncode, done.stdout) == (0, "1 ValueError: no more data ValueError\n")
-
-
-def test_the_process_layer_of_torch_elastic_on_ours(tmp_path):
-    """It waits with `join(-1)`, looks at `processes`, and ends them by their pids."""
-    source = """
-        import logging, os, signal
-        from torch.distributed.elastic.multiprocessing import api
-        from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
-        import procession.multiprocessing as mp
-
-        def double(n):
-            return 2 * n
-
-        def fail_or_pause(who):
-            if int(os.environ["N"]) == who:
-                raise ValueError("no such batch")
-            while True:
-                signal.pause()
-
-        def start(name, call, args):
-            return start_processes(
-                name=name,
-                entrypoint=call,
-                args={i: args for i in range(2)},
-                envs={i: {"N": str(i)} for i in range(2)},
-                logs_specs=DefaultLogsSpecs(log_dir=os.environ["TMPDIR"] + "/logs"),
-            )
-
-        if __name__ == "__main__":
-            logging.disable()
-            api.mp = mp
-            good = start("good", double, (21,))
-            print(sorted(good.wait(period=0.01).return_values.items()))
-            good.close()
-            bad = start("bad", fail_or_pause, (1,))
-            result = bad.wait(period=0.01)
-            print(sorted(result.failures), result.failures[1].exitcode)
-            assert not any(p.is_alive() for p in bad._pc.processes)
-            bad.close()
-            import shutil
-            shutil.rmtree(os.environ["TMPDIR"] + "/logs")
-        """
-    script = write(tmp_path / "main.py", source)
-    done = run_python(script, timeout=55)
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
-    assert first == "[(0, 42), (1, 42)]"
-    assert second == "[1] 1"

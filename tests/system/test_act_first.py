@@ -1,4 +1,7 @@
-"""Nothing that takes long keeps a group from being ended: no handler of events, and no disk."""
+"""Nothing that takes long keeps a group from being ended: no handler of events, and no disk.
+
+What hangs here hangs until the test lets it go: what waited for it would not happen.
+"""
 
 import fcntl
 import os
@@ -6,203 +9,97 @@ import re
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 import procession
-from conftest import until
-from procession import Logs, Restart, Stop
-from seams.supervise import LATE_SECONDS
-from support import reader_of
+from procession import GroupFailed, Logs, Restart, Stop
+from seams.supervise import journal
+from support import METHODS, OBEDIENT, until
 
-AT_ONCE = 1.5  # seconds, on a busy machine; what is not to be waited for takes longer
-SLOW = 5.0
 CAUSE = r"one_dies failed: rank 0 of 3 \(pid \d+\) was killed by SIGKILL"
-OBEDIENT = Stop(grace=20)
-
-
-def stamp(folder, what):
-    """Write down when something happened in a rank, whole or not at all."""
-    path = os.path.join(folder, f"{what}.{os.environ['RANK']}")
-    with open(f"{path}.new", "w") as f:
-        f.write(f"{time.monotonic_ns()}\n")
-    os.rename(f"{path}.new", path)
-
-
-def one_dies(folder):
-    """Rank 0 dies when all are ready; the others stamp the stop signal, by their own handlers."""
-
-    def stopped(*_):
-        stamp(folder, "stopped")
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, stopped)
-    stamp(folder, "ready")
-    if os.environ["RANK"] == "0":
-        while not all(os.path.exists(f"{folder}/{what}") for what in ("ready.1", "ready.2", "go")):
-            time.sleep(0.001)
-        stamp(folder, "died")
-        os.kill(os.getpid(), signal.SIGKILL)
-    while True:
-        signal.pause()
-
-
-def seconds_to_stop(folder):
-    """Give the seconds from the death of rank 0 until the last of the others was signalled."""
-    names = ["died.0", "stopped.1", "stopped.2"]
-    died, *stopped = (until(reader_of(folder / name), name)[0] for name in names)
-    return (max(stopped) - died) / 1e9
-
-
-def go(folder):
-    (folder / "go").touch()
-
-
-def test_the_stop_signal_does_not_wait_for_a_handler_of_events(tmp_path):
-    def slow(event):
-        if (event.kind, event.rank) == ("exited", 0):
-            time.sleep(SLOW / 2)
-
-    group = procession.start(one_dies, args=(str(tmp_path),), nproc=3, stop=OBEDIENT, on_event=slow)
-    go(tmp_path)
-    assert seconds_to_stop(tmp_path) < AT_ONCE
-    with pytest.raises(procession.GroupFailed, match=CAUSE):
-        group.wait()
-
-
-def test_a_handler_that_hangs_is_named_and_not_waited_for(tmp_path):
-    let_go = threading.Event()
-
-    def hanging(event):
-        if (event.kind, event.rank) == ("exited", 0):
-            let_go.wait(60)
-
-    try:
-        group = procession.start(
-            one_dies, args=(str(tmp_path),), nproc=3, stop=OBEDIENT, on_event=hanging
-        )
-        go(tmp_path)
-        assert seconds_to_stop(tmp_path) < AT_ONCE
-        began = time.monotonic()
-        with pytest.raises(procession.GroupFailed, match=r"note: the handler .*hanging.* did not"):
-            group.wait()
-        assert time.monotonic() - began < 3 * LATE_SECONDS
-    finally:
-        let_go.set()
-
-
-class FullPipe:
-    """What `events.jsonl` becomes when its disk hangs: a write to it waits."""
-
-    def __init__(self, group):
-        self._read, write = os.pipe()
-        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
-        os.write(write, bytes(4096))
-        os.dup2(write, group._resources.run_dir._events)
-        os.close(write)
-
-    def drain(self):
-        if self._read >= 0:
-            os.close(self._read)  # whoever writes gets EPIPE
-            self._read = -1
 
 
 @pytest.fixture
-def hanging():
-    made = []
-
-    def hang(group):
-        made.append(FullPipe(group))
-        return made[-1]
-
-    yield hang
-    for each in made:
-        each.drain()
+def hold():
+    """Give an event to wait for, in what hangs; it is set at the end of the test."""
+    let_go = threading.Event()
+    yield let_go
+    let_go.set()
 
 
-def test_the_stop_signal_does_not_wait_for_a_disk(tmp_path, hanging):
-    group = procession.start(
-        one_dies, args=(str(tmp_path),), nproc=3, stop=OBEDIENT, logs=Logs(tmp_path / "runs")
-    )
-    hanging(group)
-    go(tmp_path)
-    assert seconds_to_stop(tmp_path) < AT_ONCE
-    began = time.monotonic()
-    with pytest.raises(procession.GroupFailed, match="did not answer for 5 s") as caught:
-        group.wait()
-    assert time.monotonic() - began < 3 * LATE_SECONDS
+@pytest.fixture(autouse=True)
+def little_patience(monkeypatch):
+    monkeypatch.setattr(journal, "LATE_SECONDS", 0.5)
+
+
+def one_dies(folder):
+    """Rank 0 dies when all are ready; the others note the stop signal, by their own handlers."""
+    rank = os.environ["RANK"]
+
+    def stopped(*_):
+        (folder / f"stopped.{rank}").touch()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, stopped)
+    (folder / f"ready.{rank}").touch()
+    while True:  # a signal right before `signal.pause()` would wake nobody
+        if rank == "0" and {"ready.1", "ready.2", "go"} <= {*os.listdir(folder)}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def others_are_stopped(folder):
+    (folder / "go").touch()
+    until(lambda: {"stopped.1", "stopped.2"} <= {*os.listdir(folder)}, "the stop signals")
+
+
+def test_a_handler_that_hangs_is_named_and_not_waited_for(tmp_path, hold):
+    def hanging(event):
+        if (event.kind, event.rank) == ("exited", 0):
+            hold.wait()
+
+    options = {"args": (tmp_path,), "nproc": 3, "stop": OBEDIENT}
+    group = procession.start(one_dies, on_event=hanging, **options)
+    others_are_stopped(tmp_path)
+    with pytest.raises(GroupFailed, match=r"note: the handler .*hanging.* did not"):
+        group.wait(30)
+
+
+def test_the_stop_signal_does_not_wait_for_a_disk(tmp_path):
+    """`events.jsonl` becomes a full pipe, and a write to it waits."""
+    options = {"args": (tmp_path,), "nproc": 3, "stop": OBEDIENT}
+    group = procession.start(one_dies, logs=Logs(tmp_path / "runs"), **options)
+    read, write = os.pipe()
+    os.write(write, bytes(fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)))
+    os.dup2(write, group._resources.run_dir._events)
+    os.close(write)
+    others_are_stopped(tmp_path)
+    with pytest.raises(GroupFailed, match=r"did not answer for 0\.5 s") as caught:
+        group.wait(30)
+    os.close(read)  # whoever writes gets EPIPE
     assert re.match(CAUSE, str(caught.value))
 
 
-def a_thread_writes():
-    """Tell whether a thread of this process waits in a write to a pipe."""
-    places = [path.read_text() for path in Path("/proc/self/task").glob("*/wchan")]
-    return any("pipe_write" in place for place in places)
-
-
-def test_what_a_disk_takes_late_is_written_in_order(tmp_path, hanging):
-    group = procession.start(
-        one_dies, args=(str(tmp_path),), nproc=3, stop=OBEDIENT, logs=Logs(tmp_path / "runs")
-    )
-    run_dir = group._resources.run_dir
-    until(lambda: not group._supervisor.journal.disk.current)
-    file = os.dup(run_dir._events)
-    pipe = hanging(group)
-    go(tmp_path)
-    seconds_to_stop(tmp_path)
-    until(a_thread_writes)  # else the line would come to the file
-    os.dup2(file, run_dir._events)
-    os.close(file)
-    pipe.drain()
-    with pytest.raises(procession.GroupFailed) as caught:
-        group.wait()
-    assert "note: cannot write" in str(caught.value)  # one line was lost, and that is said
-    with open(os.path.join(group.run_dir, "events.jsonl")) as f:
-        written = [line for line in f if '"kind": "failed"' in line]
-    assert len(written) == 1
-
-
-def failing_when_told(folder):
-    """Each rank fails when its file is there; in its second life it waits."""
-    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
-    stamp(folder, f"up{attempt}")
-    while attempt != "0" or not os.path.exists(f"{folder}/fail.{os.environ['RANK']}"):
-        time.sleep(0.001)
-    stamp(folder, "failed")
-    os._exit(3)
-
-
-def test_a_decision_of_one_rank_keeps_no_other_waiting(tmp_path):
-    """While `on_failure` thinks about rank 0, rank 1 fails, and a stop is asked for."""
-    asked, let_go = threading.Event(), threading.Event()
+def test_a_decision_of_one_rank_keeps_no_other_waiting(hold):
+    """While `on_failure` thinks about rank 0, a stop is asked for."""
+    asked = threading.Event()
 
     def thinking(end):
         asked.set()
-        let_go.wait(60)
+        hold.wait()
 
-    group = procession.start(
-        failing_when_told,
-        args=(str(tmp_path),),
-        nproc=2,
-        stop=Stop(grace=0.2),
-        restart=Restart(max=5, scope="rank"),
-        on_failure=thinking,
-    )
-    try:
-        (tmp_path / "fail.0").touch()
-        assert asked.wait(10)
-        assert group.state is procession.Phase.RUNNING
-        began = time.monotonic()
-        group.stop()
-        assert time.monotonic() - began < SLOW + LATE_SECONDS
-        assert group.state.final
-        assert not any(os.path.exists(f"/proc/{pid}") for pid in group.pids().values())
-    finally:
-        let_go.set()
+    program = ["sh", "-c", "[ $RANK = 0 ] && exit 3; exec sleep 1000"]
+    options = {"nproc": 2, "restart": Restart(max=5, scope="rank"), "on_failure": thinking}
+    group = procession.start(program, stop=Stop(grace=20), **options)
+    assert asked.wait(20)
+    assert group.state is procession.Phase.RUNNING
+    group.stop()
+    assert group.state.final
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in group.pids().values())
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", METHODS[:2])
 def test_a_rank_is_not_lost_while_it_is_decided_whether_it_starts_again(method):
     """Its process is gone, and a decision may take longer than the end of a process."""
     stop = Stop(linger=0.02, reap=0.05)
@@ -221,61 +118,3 @@ def test_a_rank_is_not_lost_while_it_is_decided_whether_it_starts_again(method):
         on_failure=lambda end: time.sleep(10 * (stop.linger + stop.reap)),
     )
     assert values == ["1", "0"]
-
-
-def test_a_stop_does_not_wait_for_the_decision_about_a_group():
-    asked, let_go = threading.Event(), threading.Event()
-
-    def thinking(end):
-        asked.set()
-        let_go.wait(60)
-
-    group = procession.start(
-        ["sh", "-c", "exit 3"], stop=Stop(grace=0.1), restart=Restart(max=5), on_failure=thinking
-    )
-    try:
-        assert asked.wait(10)
-        began = time.monotonic()
-        group.stop()
-        with pytest.raises(procession.GroupFailed):
-            group.wait()
-        assert time.monotonic() - began < SLOW + LATE_SECONDS
-    finally:
-        let_go.set()
-
-
-class Giving:
-    """A handler that takes long to give the variables of a rank's second life."""
-
-    def __init__(self):
-        self.asked, self.let_go = threading.Event(), threading.Event()
-
-    def __call__(self, event):
-        pass
-
-    def environment(self, attempt, rank):
-        if attempt:
-            self.asked.set()
-            self.let_go.wait(60)
-        return {"GIVEN": "yes"}
-
-
-def test_variables_of_one_rank_keep_no_other_waiting(tmp_path):
-    handler = Giving()
-    group = procession.start(
-        failing_when_told,
-        args=(str(tmp_path),),
-        nproc=2,
-        stop=Stop(grace=0.2),
-        restart=Restart(max=1, scope="rank"),
-        on_event=handler,
-    )
-    try:
-        (tmp_path / "fail.0").touch()
-        assert handler.asked.wait(10)
-        (tmp_path / "fail.1").touch()  # no restart is left: the group has failed
-        until(lambda: group.state is not procession.Phase.RUNNING)
-        with pytest.raises(procession.GroupFailed, match="rank 1 of 2"):
-            group.wait()
-    finally:
-        handler.let_go.set()

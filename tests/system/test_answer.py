@@ -2,14 +2,12 @@
 
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 import procession
-from engines.localengine import LocalEngine
 from procession import GroupFailed
-from support import until
+from support import METHODS
 
 LONG, SHORT = 60_000, 2_000  # milliseconds that a rank waits for its answer, at most
 
@@ -41,7 +39,7 @@ def assert_one_failed(failed):
     assert "in work (test_answer.py:28)" in str(failed), str(failed)
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("method", METHODS)
 def test_ranks_that_only_wait_do_not_fail_as_well(tmp_path, method):
     group = procession.start(work, args=(str(tmp_path), LONG), nproc=3, start_method=method)
     reported = []
@@ -57,49 +55,3 @@ def test_ranks_that_only_wait_do_not_fail_as_well(tmp_path, method):
         group.wait(60)
     assert_one_failed(caught.value)
     assert reported == [0]
-
-
-def test_nor_on_another_machine(tmp_path):
-    (tmp_path / "go").touch()
-    with pytest.raises(GroupFailed) as caught:
-        procession.run(work, args=(str(tmp_path), SHORT), nproc=2, engine=LocalEngine(2))
-    assert_one_failed(caught.value)
-
-
-@pytest.mark.parametrize("code", ["raise ValueError", "raise SystemExit(3)"])
-def test_a_rank_is_answered_where_nothing_is_to_be_done_first(tmp_path, code):
-    """Alone, or in a group that leaves the others alone, it need not wait."""
-    body = f"import sys; sys.modules['procession.worker.outcome'].ANSWER_MS = {LONG}\n{code}\n"
-    script = tmp_path / "fails.py"
-    script.write_text(body)
-    for options in (
-        {"nproc": 1},
-        {"nproc": 2, "stop": procession.Stop(patience=30)},
-        {"nproc": 2, "restart": procession.Restart(max=1, scope="rank")},
-        {"nproc": 2, "hang": procession.Hang(stacks=False)},
-    ):
-        with pytest.raises(GroupFailed):
-            procession.run(procession.Script(str(script)), timeout=30, **options)
-
-
-def test_a_rank_whose_launcher_is_gone_does_not_wait(tmp_path):
-    code = f"""
-import os, signal, sys, time
-import procession
-def work():
-    sys.modules["procession.worker.outcome"].ANSWER_MS = {LONG}
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
-    raise ValueError
-def end(event):
-    if event.kind == "reported":
-        os.kill(os.getpid(), signal.SIGKILL)
-group = procession.start(work)
-group.hear(end)
-group.wait()
-"""
-    import subprocess
-
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    pid = (tmp_path / "pid").read_text()
-    until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the rank")

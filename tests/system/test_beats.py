@@ -2,12 +2,11 @@
 
 import os
 import sys
-import time
 
 import pytest
 
 import procession
-from support import until, write
+from support import METHODS, until, write
 
 SCRIPT = """
     import os, subprocess, sys, time
@@ -38,7 +37,7 @@ def function(_):
     return rank
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("method", METHODS)
 def test_functions_beat(method):
     with procession.start(function, args=(0,), nproc=2, start_method=method) as group:
         until(lambda: beats(group) == [0, 1])
@@ -70,51 +69,3 @@ def test_a_group_within_a_rank_has_a_board_of_its_own():
     with procession.start(outer, nproc=1) as group:
         until(lambda: beats(group) == [1])
         assert beats(group) == [1]
-
-
-def test_what_is_seen_of_a_group():
-    def work():
-        while True:
-            procession.beat()
-
-    group = procession.start(work, nproc=2, name="seen")
-    with group:
-        look = group.look()
-        assert (look["name"], look["nproc"], look["state"], look["attempt"]) == (
-            *("seen", 2, "RUNNING", 0),
-        )
-        assert [r["state"] for r in look["ranks"]] == ["RUNNING"] * 2
-        assert [r["pid"] for r in look["ranks"]] == list(group.pids().values())
-        assert look["launcher"] == os.getpid()
-    look = group.look()
-    assert look["state"] == "STOPPED"
-    for rank in look["ranks"]:
-        assert (rank["state"], rank["exit"]) == ("EXITED", "SIGTERM (signal 15)")
-
-
-def shorten_all(*_):
-    """Try to shorten the memory files of launcher, forkserver and rank; gives those it could."""
-    procession.beat(1)
-    shortened = []
-    for pid in ("self", os.getppid(), os.environ["PROCESSION_BOARD"].split("/")[2]):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            path = f"/proc/{pid}/fd/{name}"
-            try:
-                to = os.readlink(path)
-                # Each rank's stacks are its own.
-                if to.startswith("/memfd:procession") and not to.startswith("/memfd:procession-st"):
-                    os.truncate(path, 0)
-                    shortened.append(to)
-            except OSError:
-                pass
-    procession.beat(2)
-    while not procession.stopping():
-        time.sleep(0.005)
-    return shortened
-
-
-def test_a_rank_cannot_shorten_what_others_have_mapped():
-    with procession.start(shorten_all, nproc=2, args=[("x",), ("y",)]) as group:
-        until(lambda: beats(group) == [2, 2])
-        group.stop(notice=20)
-        assert group.wait().values == [[], []]

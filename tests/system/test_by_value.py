@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from support import run_python, write
+from support import METHODS, run_python, write
 
 # Makes a function of each origin, in a directory of its own, and calls each in a rank: what it was
 # told to write is what this process's function would have written.
@@ -112,9 +112,9 @@ TABLE = """
     """
 
 
-@pytest.mark.parametrize("child", [False, True], ids=["main", "child-of-multiprocessing"])
+@pytest.mark.parametrize("child", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("face", ["run", "multiprocessing", "elastic"])
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("method", METHODS)
 def test_functions_of_all_origins(tmp_path, face, method, child):
     script = write(tmp_path / "main.py", TABLE)
     done = run_python(script, face, method, child, cwd=tmp_path, timeout=120)
@@ -125,10 +125,7 @@ def test_functions_of_all_origins(tmp_path, face, method, child):
     assert said == {name: f"{name.partition(' ')[0]}!" for name in said}
 
 
-METHODS = ("forkserver", "spawn")
-
-
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS[:2])
 def test_file_names_and_lines_are_those_of_the_launcher(tmp_path, method):
     """In tracebacks, warnings and of inspect; of functions that ranks give back as well."""
     script = write(
@@ -159,28 +156,7 @@ def test_file_names_and_lines_are_those_of_the_launcher(tmp_path, method):
     assert "dynamic-code" not in done.stderr
 
 
-def test_lines_of_a_script_that_waits_are_shown(tmp_path):
-    script = write(
-        tmp_path / "main.py",
-        """
-        import os, time, procession
-
-        def work():
-            if os.environ["RANK"] == "1":
-                while not os.path.exists("waits"):
-                    time.sleep(0.01)
-                raise ValueError("first")
-            open("waits", "w").close()
-            time.sleep(600)
-
-        procession.run(work, nproc=2)
-        """,
-    )
-    done = run_python(script, cwd=tmp_path, timeout=60)
-    assert "main.py:9" in done.stderr
-
-
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS[:2])
 @pytest.mark.parametrize("how", ["script", "module"])
 def test_a_pickle_names_what_the_function_does_not(tmp_path, method, how):
     """A checkpoint: the main program is imported for it, but what is below the guard."""
@@ -213,32 +189,3 @@ def test_a_pickle_names_what_the_function_does_not(tmp_path, method, how):
     words = {"script": [script], "module": ["-m", "part.main"]}[how]
     done = run_python(*words, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("[7, 7]\n", "")
-
-
-@pytest.mark.parametrize("guard", ["if True:", 'if __name__ == "__main__":'])
-def test_what_no_program_has_is_missing(tmp_path, guard):
-    """A program that starts ranks when it is imported is not imported; one that is, once."""
-    script = write(
-        tmp_path / "main.py",
-        f"""
-        import pickle, procession
-
-        print("runs", __name__, flush=True)
-
-        def load():
-            import __main__
-            for name in ("first", "second"):
-                try:
-                    getattr(__main__, name)
-                except AttributeError as e:
-                    print(e, flush=True)
-
-        {guard}
-            procession.run(load, nproc=1)
-        """,
-    )
-    done = run_python(script, cwd=tmp_path)
-    lines = [line.removeprefix("[0] ") for line in done.stdout.splitlines()]
-    missing = [f"module '__main__' has no attribute {name!r}" for name in ("first", "second")]
-    again = ["runs __mp_main__"] if "__name__" in guard else []
-    assert (lines, done.stderr) == (["runs __main__", *again, *missing], "")

@@ -16,22 +16,6 @@ def first(text):
     return done.stdout.split("\n")[:-1]
 
 
-def test_it_is_the_one_that_the_launch_uses():
-    said = first(f"procession.run(['true'], nproc=2)\nprint(len({CHILDREN}))")
-    assert said == ["1"]
-
-
-def test_nothing_of_it_is_left_where_the_launch_fails():
-    said = first(f"""
-try:
-    procession.run(['true'], logs=procession.Logs('/proc/nothing'))
-except procession.SpecError:
-    procession.forkserver.close()
-    print({CHILDREN})
-""")
-    assert said == ["[]"]
-
-
 def test_bad_input_starts_nothing():
     said = first(f"""
 try:

@@ -3,31 +3,14 @@
 import json
 import os
 import re
-import resource
 import signal
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 import procession
 from procession import GroupFailed, Logs, Outcome, Std
-from support import OBEDIENT, QUICK, failure_of, run_python, shell, write
-
-
-def dies(number):
-    os.kill(os.getpid(), number)
-    while True:
-        signal.pause()
-
-
-def test_signal_by_name_and_its_core():
-    failed = failure_of(dies, args=(int(signal.SIGSEGV),), nproc=2)
-    assert f"(pid {failed.cause.pid}) was killed by SIGSEGV" in str(failed)
-    if resource.getrlimit(resource.RLIMIT_CORE)[0] == 0:
-        assert not failed.cause.exit.core
-        assert "dumped core" not in str(failed)
+from support import METHODS, OBEDIENT, QUICK, failure_of, run_python, shell, write
 
 
 def test_crash_in_native_code_shows_where(tmp_path):
@@ -41,14 +24,6 @@ def test_crash_in_native_code_shows_where(tmp_path):
     assert failed.cause.exit.signal == signal.SIGSEGV
     assert "Fatal Python error: Segmentation fault" in str(failed)
     assert "in work" in str(failed)
-
-
-def test_sigkill_is_told_from_want_of_memory():
-    failed = failure_of(dies, args=(int(signal.SIGKILL),))
-    first = str(failed).splitlines()[0]
-    assert "was killed by SIGKILL" in first
-    assert not failed.cause.out_of_memory
-    assert "likely out of memory" not in first
 
 
 @pytest.mark.parametrize("route", ["redirect", "tee", "prefix"])
@@ -69,20 +44,6 @@ def test_last_twenty_lines_of_stderr(tmp_path, route):
         assert failed.cause.stderr_log in text
 
 
-def test_stderr_that_is_no_text(tmp_path):
-    program = shell(r"printf '\377\376 raw \033[31mred\033[0m \0 nul' >&2; exit 1")
-    failed = failure_of(program, logs=Logs(dir=tmp_path, redirect=Std.ALL))
-    assert "raw" in str(failed)
-    str(failed).encode()
-
-
-def test_stderr_of_a_killed_rank_is_there_to_the_last_byte():
-    program = shell("echo last words >&2; kill -9 $$")
-    for _ in range(5):
-        failed = failure_of(program, nproc=2, logs=Logs(prefix="{rank}|"))
-        assert failed.cause.stderr_tail == ("last words",)
-
-
 def test_peak_memory_and_cpu():
     def work():
         import time
@@ -101,27 +62,6 @@ def test_peak_memory_and_cpu():
     assert 0.3 <= failed.cause.seconds < 10
     line = str(failed).splitlines()[1]
     assert re.fullmatch(r"  exit code 1, peak memory \d+\.\d MB, CPU \d\.\d\d s", line), line
-
-
-def test_memory_of_ranks_is_their_own():
-    """A rank that comes after a large one is not said to be large."""
-
-    def work():
-        block = bytearray(300_000_000 if os.environ["RANK"] == "0" else 10)
-        for i in range(0, len(block), 4096):
-            block[i] = 1
-
-    group = procession.start(work, nproc=2)
-    large, small = group.wait().ranks
-    assert large.peak_memory > 290e6
-    assert small.peak_memory < 150e6
-    assert procession.start(os.getpid).wait().ranks[0].peak_memory < 150e6
-
-
-def test_run_time():
-    failed = failure_of(shell("sleep 0.2; exit 1"), nproc=1)
-    assert 0.2 <= failed.cause.seconds < 5
-    assert re.search(r"after \d\.\d\d s", str(failed).splitlines()[0])
 
 
 def test_other_ranks_in_one_line_each(tmp_path):
@@ -147,32 +87,6 @@ def test_other_ranks_in_one_line_each(tmp_path):
     assert all("was ended by SIGTERM" in line for line in ended[1:])
     finished = lines[lines.index("finished:") + 1]
     assert finished.startswith("  rank 0 (pid ")
-
-
-def test_what_exits_after_the_stop_signal_has_not_failed(tmp_path):
-    """With whatever code: it was ended by the group, also if it does not die of the signal."""
-
-    def work(place):
-        import os
-        import signal
-        import sys
-        import time
-
-        rank = int(os.environ["RANK"])
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-        if rank == 0:
-            while len(os.listdir(place)) < 2:
-                time.sleep(0.001)
-        else:
-            open(f"{place}/{rank}", "w").close()
-            while signal.SIGTERM not in signal.sigpending():
-                time.sleep(0.001)
-        sys.exit(10 + rank)
-
-    failed = failure_of(work, args=(str(tmp_path),), nproc=3, stop=OBEDIENT)
-    assert failed.cause.rank == 0
-    assert [f.rank for f in failed.failures] == [0]
-    assert [e.rank for e in failed.ended] == [1, 2]
 
 
 def test_a_failure_counts_from_when_it_was_raised_not_from_when_it_was_described(tmp_path):
@@ -223,40 +137,6 @@ def test_simultaneous_failures_are_all_shown():
 # -- error files
 
 
-def torch_error(message="from the record", callstack="Traceback (most recent call last):\n  there"):
-    return {
-        "message": {
-            "message": message,
-            "extraInfo": {"py_callstack": callstack, "timestamp": str(int(time.time()))},
-        }
-    }
-
-
-def writer(content):
-    """Give a command that writes its error file and fails."""
-    return [
-        sys.executable,
-        "-c",
-        "import os, sys; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'wb')"
-        f".write({content!r}); sys.exit(1)",
-    ]
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_error_file_of_a_recording_command(tmp_path, kept):
-    logs = Logs(dir=tmp_path if kept else None)
-    record = torch_error("ValueError: bad", "Traceback (most recent call last):\nValueError: bad")
-    failed = failure_of(writer(json.dumps(record).encode()), nproc=2, logs=logs)
-    assert "ValueError: bad" in failed.cause.traceback
-    assert "\n  Traceback (most recent call last):\n  ValueError: bad" in str(failed)
-    assert failed.cause.error_file == "" if not kept else Path(failed.cause.error_file).exists()
-
-
-def test_error_file_with_a_plain_message():
-    failed = failure_of(writer(json.dumps({"message": "plain words"}).encode()))
-    assert "plain words" in str(failed)
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -298,37 +178,6 @@ def test_error_file_that_is_no_file_does_no_harm(command, tmp_path):
     assert (done.stdout, done.stderr) == ("exit code 5\n", "")
 
 
-def test_error_file_of_a_rank_that_was_ended_is_no_cause(tmp_path):
-    record = json.dumps(torch_error("late words"))
-    program = shell(
-        f"""[ $RANK = 1 ] && exit 3; trap 'echo {record!r} > "$TORCHELASTIC_ERROR_FILE"; exit 1' """
-        "TERM; while :; do sleep 0.01; done"
-    )
-    failed = failure_of(program, nproc=2, logs=Logs(dir=tmp_path))
-    assert [f.rank for f in failed.failures] == [1]
-    assert "late words" not in str(failed).splitlines()[0]
-
-
-@pytest.mark.torch
-def test_record_of_torch(tmp_path):
-    pytest.importorskip("torch")
-    script = write(
-        tmp_path / "s.py",
-        """
-        from torch.distributed.elastic.multiprocessing.errors import record
-
-        @record
-        def main():
-            raise ValueError("recorded")
-
-        main()
-        """,
-    )
-    failed = failure_of([sys.executable, str(script)], logs=Logs(dir=tmp_path / "logs"))
-    assert "ValueError: recorded" in str(failed)
-    assert "in main" in failed.cause.traceback
-
-
 # -- files of a run
 
 
@@ -350,62 +199,6 @@ def test_events_and_run_are_valid_json(tmp_path):
     assert events[-1]["kind"] == "failed"
 
 
-def test_secrets_are_masked(tmp_path, monkeypatch):
-    monkeypatch.setenv("INHERITED_API_KEY", "hush-inherited")
-    env = {
-        "MY_TOKEN": "hush-token",
-        "AWS_SECRET_ACCESS_KEY": "hush-aws",
-        "db_password": "hush-password",
-        "CREDENTIALS": "hush-credentials",
-        "HARMLESS": "shown",
-    }
-    failed = failure_of(shell("exit 3"), nproc=2, env=env, logs=Logs(dir=tmp_path))
-    failed_too = failure_of(
-        shell("exit 3"), nproc=2, env={0: env, 1: {"MY_TOKEN": "hush-one"}}, logs=Logs(dir=tmp_path)
-    )
-    for text in (str(failed), str(failed_too), repr(failed)):
-        assert "hush" not in text
-    for file in tmp_path.rglob("*"):
-        if file.is_file():
-            assert "hush" not in file.read_text(), file
-    written = [json.loads(f.read_text())["env"] for f in tmp_path.glob("*/run.json")]
-    masked = dict.fromkeys(env, "***") | {"HARMLESS": "shown"}
-    assert len(written) == 2
-    assert [masked, masked] in written
-    assert [masked, {"MY_TOKEN": "***"}] in written
-
-
-def test_without_logs_nothing_is_left(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    failure_of(shell("exit 3"), nproc=2)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_report_names_the_run_directory_and_the_logs(tmp_path):
-    logs = Logs(dir=tmp_path / "new" / "place", redirect=Std.ALL)
-    failed = failure_of(shell("echo out; echo err >&2; exit 3"), logs=logs)
-    assert f"run directory: {failed.end.run_dir}" in str(failed)
-    assert Path(failed.cause.stdout_log).read_text() == "out\n"
-    assert Path(failed.cause.stderr_log).read_text() == "err\n"
-    assert f"full log: {failed.cause.stderr_log}" in str(failed)
-
-
-def test_exit_code_for_a_command_line(tmp_path):
-    main = write(
-        tmp_path / "main.py",
-        """
-        import procession, sys
-        try:
-            procession.run(["sh", "-c", "kill -9 $$"])
-        except procession.GroupFailed as e:
-            print(e.exit_code, e.cause.outcome is procession.Outcome.SIGNALLED)
-            sys.exit(e.exit_code)
-        """,
-    )
-    done = run_python(main)
-    assert (done.returncode, done.stdout) == (137, "137 True\n")
-
-
 def test_failures_pickle_and_print():
     """GroupFailed may itself cross a process boundary, as from a pool."""
     import copy
@@ -421,7 +214,7 @@ def test_failures_pickle_and_print():
 # -- what a rank told counts, whatever the group did to it then
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("end", "code"), [("raise", 1), ("exit", 3), ("interrupt", 130)])
 def test_what_a_rank_told_counts_though_the_group_had_to_end_it(method, end, code):
     def work(end):
@@ -444,50 +237,6 @@ def test_what_a_rank_told_counts_though_the_group_had_to_end_it(method, end, cod
     assert "it did not exit then; the group ended it by SIGTERM" in str(failed)
 
 
-def test_error_file_of_a_function(tmp_path):
-    def work():
-        raise ValueError("written down")
-
-    failed = failure_of(work, logs=procession.Logs(dir=tmp_path))
-    with open(failed.cause.error_file) as f:
-        message = json.load(f)["message"]
-    assert message["message"] == "ValueError: written down"
-    assert 'raise ValueError("written down")' in message["extraInfo"]["py_callstack"]
-
-
-def test_rank_that_writes_to_its_outcome_channel():
-    def work(size):
-        import os
-
-        for name in os.listdir("/proc/self/fd"):
-            try:
-                place = os.readlink(f"/proc/self/fd/{name}")
-            except OSError:
-                continue
-            if place.startswith("socket:") and int(name) > 2:
-                os.write(int(name), b"this is not a frame, and it is long enough to see that")
-        return b"x" * size
-
-    for size in (1, 1 << 20):
-        failed = failure_of(work, args=(size,), nproc=2)
-        assert "what it told is not believed" in str(failed)
-
-
-def test_descriptors_that_became_the_users_files(tmp_path):
-    script = write(
-        tmp_path / "s.py",
-        """
-        import os
-        os.closerange(3, 1000)
-        files = [open(f"file{i}", "w") for i in range(12)]
-        for file in files:
-            print("user data", file=file)
-        """,
-    )
-    procession.run(procession.Script(str(script)), cwd=tmp_path)
-    assert {p.read_text() for p in tmp_path.glob("file*")} == {"user data\n"}
-
-
 def test_report_is_harmless_on_a_terminal():
     def work():
         import sys
@@ -498,23 +247,3 @@ def test_report_is_harmless_on_a_terminal():
     failed = failure_of(work, nproc=2)
     assert "\x1b" not in str(failed)
     assert "^[]0;a title^G" in str(failed)
-
-
-def test_a_stop_signal_does_not_cut_off_the_explanation():
-    """Also where another thread of the rank would take the signal."""
-
-    def work():
-        import threading
-        import time
-
-        class Slow(Exception):
-            def __str__(self):
-                time.sleep(0.3)
-                return "told in full"
-
-        threading.Thread(target=threading.Event().wait, daemon=True).start()
-        raise Slow
-
-    failed = failure_of(work, nproc=2, stop=procession.Stop(grace=20, linger=0))
-    assert "told in full" in failed.cause.message
-    assert "raise Slow" in failed.cause.traceback

@@ -11,9 +11,10 @@ from hangwork import beat_together, beat_until, never_beat, once, talk
 
 import procession
 from seams.values import HUNG_CODE
-from support import QUICK, failure_of, shell, until, write
+from support import QUICK, failure_of, until, write
 
 PREFIX = procession.Logs(prefix="[{rank}] ")
+OTHERS = [pytest.param(each, marks=pytest.mark.long) for each in ("thread", "destructor")]
 
 
 def test_a_rank_that_stops_to_beat_has_hung():
@@ -28,7 +29,7 @@ def test_a_rank_that_stops_to_beat_has_hung():
     assert len(e.ended) == 3
 
 
-@pytest.mark.parametrize("stuck", range(4))
+@pytest.mark.parametrize("stuck", [0, pytest.param(3, marks=pytest.mark.long)])
 def test_the_blame_is_not_on_who_waits_for_a_rank_that_hangs(tmp_path, stuck):
     """All stopped to beat at the same step; which one did it first is chance."""
     hang = procession.Hang(timeout=0.5)
@@ -65,7 +66,7 @@ if os.environ["RANK"] == "0":
 """
 
 
-@pytest.mark.parametrize("what", ["handler", "thread", "destructor"])
+@pytest.mark.parametrize("what", ["handler", *OTHERS])
 @pytest.mark.parametrize("limit", ["timeout", "silence"])
 def test_a_rank_whose_program_has_ended_and_whose_process_has_not_hangs(tmp_path, what, limit):
     script = write(tmp_path / "s.py", AT_EXIT)
@@ -73,23 +74,6 @@ def test_a_rank_whose_program_has_ended_and_whose_process_has_not_hangs(tmp_path
     hang = procession.Hang(**{limit: 0.6})
     e = failure_of(program, nproc=2, hang=hang, stop=QUICK, logs=PREFIX, timeout=60)
     assert (e.cause.rank, e.cause.outcome) == (0, procession.Outcome.HUNG)
-
-
-def test_a_hung_group_starts_again(tmp_path):
-    place = tmp_path / "once"
-
-    with procession.start(
-        once,
-        args=(str(place),),
-        nproc=2,
-        hang=procession.Hang(timeout=1.0),
-        restart=procession.Restart(max=1),
-        stop=QUICK,
-    ) as group:
-        assert group.wait(30).state is procession.Phase.SUCCEEDED
-        hung = [e for e in group if e.kind == "hung"]
-    assert [(e.rank, e.attempt) for e in hung] == [(0, 0)]
-    assert hung[0].detail.startswith("no beat for ")
 
 
 def test_a_hung_rank_that_cannot_be_asked(tmp_path):
@@ -103,26 +87,6 @@ def test_a_hung_rank_that_cannot_be_asked(tmp_path):
     assert e.exit_code == 124
 
 
-def test_commands_beat_too(tmp_path):
-    path = write(
-        tmp_path / "a.py",
-        """
-        import os, pathlib, procession, time
-        place = pathlib.Path(__file__).parent
-        (place / os.environ["RANK"]).touch()
-        while len(list(place.glob("[01]"))) < 2:
-            pass
-        procession.beat(3)
-        time.sleep(99)
-        """,
-    )
-    hang = procession.Hang(timeout=0.6)
-    e = failure_of([sys.executable, str(path)], nproc=2, hang=hang, stop=QUICK)
-    assert e.cause.outcome is procession.Outcome.HUNG
-    assert "(the last one at step 3)" in str(e)
-    assert [line.partition(" (")[0] for line in e.end.stacks] == ["2 ranks [0-1] sleep"]
-
-
 # -- silence
 
 
@@ -131,9 +95,10 @@ ROUTES = {
     "files": procession.Logs(redirect=procession.Std.ALL),
     "both": procession.Logs(tee=procession.Std.ALL),
 }
+SOME = ["pipes", *[pytest.param(each, marks=pytest.mark.long) for each in ("files", "both")]]
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", SOME)
 def test_a_group_that_falls_silent_has_hung(route, tmp_path):
     logs = ROUTES[route].__replace__(dir=tmp_path)
     hang = procession.Hang(silence=1.5)
@@ -146,7 +111,7 @@ def test_a_group_that_falls_silent_has_hung(route, tmp_path):
     assert os.path.exists(e.end.stacks_file)
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", SOME)
 def test_one_rank_that_writes_is_enough(route, tmp_path):
     logs = ROUTES[route].__replace__(dir=tmp_path)
     hang = procession.Hang(silence=1.5)
@@ -160,17 +125,12 @@ def test_one_rank_that_writes_is_enough(route, tmp_path):
         assert group.state is procession.Phase.RUNNING
 
 
+@pytest.mark.long
 def test_without_stacks_the_longest_silence_is_to_blame():
     hang = procession.Hang(silence=1.5, stacks=False)
     e = failure_of(talk, args=(True,), nproc=3, hang=hang, stop=QUICK)
     assert e.cause.rank in (1, 2)
     assert e.end.stacks == ()
-
-
-def test_silent_commands():
-    hang = procession.Hang(silence=0.3)
-    e = failure_of(shell("echo begun; sleep 1000"), nproc=2, hang=hang, stop=QUICK)
-    assert e.cause.outcome is procession.Outcome.HUNG
 
 
 @pytest.mark.parametrize(
@@ -197,12 +157,6 @@ def test_the_time_for_the_start(tmp_path):
         stop=procession.Stop(grace=0.2, reap=0.2),
     )
     assert "it did not reach its program in time" in str(e)
-
-
-def test_nothing_wakes_without_limits():
-    with procession.start(never_beat, nproc=2, stop=QUICK) as group:
-        until(lambda: group.state is procession.Phase.RUNNING)
-        assert group._supervisor.hangs is None
 
 
 def test_a_single_rank_that_hangs_starts_again_alone(tmp_path):
@@ -234,6 +188,7 @@ except TimeoutError:
 """
 
 
+@pytest.mark.long
 def test_ranks_that_were_stopped_with_their_launcher_do_not_hang(tmp_path):
     """As when a machine is suspended, or a cgroup frozen."""
     path = write(tmp_path / "launcher.py", SEEN_BY_NOBODY)

@@ -13,12 +13,12 @@ from seams.explain import RankRecord
 from seams.supervise import Ranks, Sources
 
 CATCHES = """
-import signal, sys
+import signal, sys, time
 signal.signal(signal.SIGUSR1, lambda *_: sys.exit(7))
 print("ready", flush=True)
-signal.pause()
+while True:
+    time.sleep(0.02)
 """
-IGNORES = CATCHES.replace("lambda *_: sys.exit(7)", "signal.SIG_DFL")
 
 
 class Exits:
@@ -36,13 +36,8 @@ class Exits:
 
 
 @pytest.fixture
-def ranks():
-    return Ranks(SimpleNamespace(), Exits(), lambda _: None)
-
-
-@pytest.fixture
-def process(request):
-    with subprocess.Popen([sys.executable, "-c", request.param], stdout=subprocess.PIPE) as started:
+def process():
+    with subprocess.Popen([sys.executable, "-c", CATCHES], stdout=subprocess.PIPE) as started:
         assert started.stdout.readline() == b"ready\n"
         pidfd = os.pidfd_open(started.pid)
         yield started, pidfd
@@ -50,30 +45,15 @@ def process(request):
         started.kill()
 
 
-@pytest.mark.parametrize("process", [CATCHES], indirect=True)
-@pytest.mark.parametrize("only_caught", [True, False])
-def test_it_comes_when_the_process_is_known(ranks, process, only_caught):
+@pytest.mark.parametrize("began", ["before", "after"])
+def test_it_comes_to_a_process_that_had_begun_by_then(process, began):
     started, pidfd = process
-    forked_at = time.monotonic_ns()
-    ranks.send_asked(0, signal.SIGUSR1, time.monotonic_ns(), only_caught=only_caught)
-    ranks.spawned(0, started.pid, forked_at, pidfd)
-    assert started.wait(30) == 7
-
-
-@pytest.mark.parametrize("process", [IGNORES], indirect=True)
-def test_not_if_it_has_no_handler_where_one_is_needed(ranks, process):
-    started, pidfd = process
+    ranks = Ranks(SimpleNamespace(), Exits(), lambda _: None)
     forked_at = time.monotonic_ns()
     ranks.send_asked(0, signal.SIGUSR1, time.monotonic_ns(), only_caught=True)
+    if began == "after":
+        forked_at = time.monotonic_ns()
     ranks.spawned(0, started.pid, forked_at, pidfd)
-    ranks.send(0, signal.SIGTERM)
-    assert started.wait(30) == -signal.SIGTERM
-
-
-@pytest.mark.parametrize("process", [CATCHES], indirect=True)
-def test_not_if_it_began_later(ranks, process):
-    started, pidfd = process
-    ranks.send_asked(0, signal.SIGUSR1, time.monotonic_ns())
-    ranks.spawned(0, started.pid, time.monotonic_ns(), pidfd)
-    ranks.send(0, signal.SIGTERM)
-    assert started.wait(30) == -signal.SIGTERM
+    if began == "after":
+        ranks.send(0, signal.SIGTERM)
+    assert started.wait(30) == (7 if began == "before" else -signal.SIGTERM)

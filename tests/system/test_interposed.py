@@ -6,7 +6,6 @@ import subprocess
 
 import pytest
 
-import procession
 from support import run_python
 
 # A buffer on the stack, larger than what calls between a clone and its exec may have.
@@ -73,14 +72,3 @@ def test_one_that_must_see_each_program(interposer, tmp_path):
     done = run_python("-c", RUN, env=env)
     assert (done.returncode, done.stdout) == (0, "[None, None, None]\n"), done.stderr
     assert seen.read_text().split("\n").count(shutil.which("sh")) == 3
-
-
-def test_without_one_programs_are_not_forked():
-    from seams.system import Chain
-
-    chain = Chain.make({}, ())
-    if os.uname().machine != "x86_64":
-        pytest.skip("there is none on this machine")
-    assert chain is not None
-    chain.close()
-    assert procession.run(["true"]) == [None]

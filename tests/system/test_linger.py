@@ -1,7 +1,6 @@
 """Ranks that return with torch's process group open stay for their peers, for a moment."""
 
 import os
-import signal
 import sys
 import time
 from types import ModuleType
@@ -79,17 +78,3 @@ def test_a_peer_that_fails_is_not_waited_for(method, tmp_path):
     with pytest.raises(GroupFailed, match="rank 1 is the one that fails") as caught:
         procession.run(work, args=arguments, nproc=2, start_method=method)
     assert [end.rank for end in caught.value.failures] == [1]
-
-
-def alarmed(directory, handled):
-    if os.environ["RANK"] == "0":
-        if handled:
-            signal.signal(signal.SIGALRM, lambda *_: 1 / 0)
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-    work(directory, True, FOR_EVER, stays)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("handled", [True, False])
-def test_a_timer_that_the_program_has_left_ends_no_rank_that_stays(method, handled, tmp_path):
-    procession.run(alarmed, args=(tmp_path, handled), nproc=2, start_method=method)

@@ -56,13 +56,3 @@ def test_a_failure_is_seen_while_the_others_end(tmp_path):
     assert (first["failed"], first["ended"]) == (False, None)
     assert (second["failed"], second["ended"]) == (True, "FAILED")
     assert second["exit"] == "exit code 1"
-
-
-def test_of_a_group_that_goes_well_no_end_is_seen():
-    with procession.start(["sleep", "1000"], nproc=2, stop=OBEDIENT) as group:
-        look = group.look()
-        assert (look["cause"], look["kill_at"]) == (None, None)
-        assert [(r["ended"], r["failed"]) for r in look["ranks"]] == [(None, False)] * 2
-        json.dumps(look)
-    look = group.look()
-    assert [(r["ended"], r["failed"]) for r in look["ranks"]] == [("STOPPED", False)] * 2

@@ -30,24 +30,6 @@ def test_what_a_local_run_imports(tmp_path):
     assert modules_of("script.py", tmp_path) <= MOST["script.py"]
 
 
-def test_a_forkserver_begins_without_enumerations():
-    """They are a third of what it would import; ranks that are commands need none of it."""
-    text = "import sys, procession.forkserver.main; print(*sys.modules)"
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            text.replace("sys,", f"sys; sys.path += {sys.path}; import"),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert not {"collections", "enum", "functools", "signal"} & set(done.stdout.split())
-
-
 def test_ranks_import_nothing_of_ours(tmp_path):
     """What all of them need is imported once, before they are forked."""
     (tmp_path / "script.py").write_text("import os\nprint('began')\n")

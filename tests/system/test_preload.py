@@ -1,13 +1,12 @@
 """Modules that the forkserver imports once, before it forks the ranks."""
 
 import logging
-import os
 
 import pytest
 
 import procession
 import procession.forkserver
-from procession import Logs, SpecError
+from procession import Logs
 from support import PYTHON, failure_of, write
 
 
@@ -83,14 +82,6 @@ def test_variables_that_an_import_sets_are_set(tmp_path, modules):
     assert outs == ["yes mine\n"] * 3
 
 
-def test_common_variables_stand_before_the_import(tmp_path, modules):
-    modules("early", "seen = os.environ['COMMON'], os.environ.get('RANK')")
-    program = script(tmp_path, "import early; print(*early.seen)")
-    env = {"COMMON": "1"}
-    outs, _ = run(program, preload=["early"], env=env, dir=tmp_path / "logs")
-    assert outs == ["1 None\n"] * 3
-
-
 def test_a_module_that_cannot_be_imported_is_left_to_the_rank(tmp_path, modules):
     modules("early", "raise ImportError('not today')")
     program = script(tmp_path, "import early")
@@ -128,46 +119,6 @@ def test_what_no_fork_survives_gives_fresh_interpreters(tmp_path, modules, caplo
     assert caplog.messages == [
         f"procession: {why}: each rank gets a fresh interpreter, and nothing is preloaded [P403]"
     ]
-
-
-def test_random_numbers_differ_as_in_fresh_interpreters(tmp_path):
-    program = script(tmp_path, "import numpy, random; print(numpy.random.rand(), random.random())")
-    outs, _ = run(program, preload=["numpy", "numpy.random", "random"], dir=tmp_path / "logs")
-    assert len({out.split()[0] for out in outs}) == 3
-    assert len({out.split()[1] for out in outs}) == 3
-
-
-def test_functions_too(modules, monkeypatch):
-    """Their ranks have the launcher's `sys.path`."""
-    monkeypatch.syspath_prepend(str(modules("early").parent))
-
-    def work():
-        import sys
-
-        return "early" in sys.modules
-
-    assert procession.run(work, nproc=2, preload=["early"]) == [True, True]
-    assert procession.run(work, nproc=2) == [False, False]
-
-
-def test_a_rank_of_a_preloaded_forkserver_ends_as_ever(tmp_path, modules):
-    modules("early", "import atexit; atexit.register(print, 'bye from', 'early')")
-    program = script(tmp_path, "import sys; sys.exit(3)")
-    failed = failure_of(program, nproc=1, preload=["early"])
-    assert failed.exit_code == 3
-    program = script(tmp_path, "import early")
-    outs, _ = run(program, preload=["early"], dir=tmp_path / "logs")
-    assert outs == ["bye from early\n"] * 3
-
-
-def test_commands_have_nothing_to_preload():
-    assert procession.run(["true"], nproc=2, preload=["numpy"]) == [None, None]
-
-
-@pytest.mark.parametrize("wrong", [5, "numpy", ["a b"], [""], [5]])
-def test_wrong_lists(wrong):
-    with pytest.raises(SpecError, match="preload"):
-        procession.run(os.getpid, preload=wrong)
 
 
 def test_a_name_that_is_none_is_said(tmp_path, caplog):

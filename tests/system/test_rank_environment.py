@@ -1,13 +1,11 @@
 import os
 import socket
-import subprocess
-import sys
-import threading
 
 import pytest
 from rankwork import environment
 
 import procession
+from support import METHODS
 
 TORCH = {
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
@@ -17,7 +15,7 @@ TORCH = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("method", METHODS)
 def test_torchruns_variables(method):
     envs = procession.run(environment, nproc=3, start_method=method)
     for rank, env in enumerate(envs):
@@ -48,17 +46,6 @@ def test_threads_are_left_alone_where_the_user_chose(monkeypatch):
     assert by_argument[0]["OMP_NUM_THREADS"] == "5"
 
 
-def test_own_variables_win_over_those_of_a_launcher_around(monkeypatch):
-    monkeypatch.setenv("RANK", "17")
-    monkeypatch.setenv("WORLD_SIZE", "99")
-    monkeypatch.setenv("MASTER_PORT", "1")
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "4")
-    env = procession.run(environment, nproc=2)[1]
-    assert (env["RANK"], env["WORLD_SIZE"]) == ("1", "2")
-    assert env["MASTER_PORT"] != "1"
-    assert env["TORCHELASTIC_RESTART_COUNT"] == "0"
-
-
 def test_the_users_choice_of_port_holds():
     envs = procession.run(environment, nproc=2, env={"MASTER_PORT": "12345"})
     assert {e["MASTER_PORT"] for e in envs} == {"12345"}
@@ -83,22 +70,6 @@ def test_port_is_free_for_rank_0():
     assert procession.run(meet, nproc=3) == ["served", "met", "met"]
 
 
-def test_ports_of_groups_at_the_same_time_differ():
-    ports, lock = [], threading.Lock()
-
-    def one():
-        env = procession.run(environment, nproc=2)[0]
-        with lock:
-            ports.append(env["MASTER_PORT"])
-
-    threads = [threading.Thread(target=one) for _ in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert len(set(ports)) == 6
-
-
 def test_command_sees_the_same_variables(tmp_path):
     logs = procession.Logs(dir=tmp_path, redirect=procession.Std.ALL)
     with procession.start(["env", "-0"], nproc=2, logs=logs) as group:
@@ -114,57 +85,7 @@ def test_command_sees_the_same_variables(tmp_path):
         assert end.error_file == ""  # nobody wrote one
 
 
-def test_the_launchers_environment_is_not_touched():
-    before = dict(os.environ)
-    procession.run(environment, nproc=2, env={"A_NEW_ONE": "1"})
-    assert dict(os.environ) == before
-
-
-@pytest.mark.torch
-def test_gloo_meets_through_env():
-    pytest.importorskip("torch")
-    program = (
-        "import torch, torch.distributed as d\n"
-        "d.init_process_group('gloo')\n"
-        "t = torch.ones(1) * (d.get_rank() + 1)\n"
-        "d.all_reduce(t)\n"
-        "assert t.item() == 3, t\n"
-        "d.destroy_process_group()\n"
-    )
-    assert procession.run([sys.executable, "-c", program], nproc=2) == [None, None]
-
-
-def test_variables_reach_grandchildren():
-    def child():
-        return subprocess.run(
-            ["sh", "-c", "sh -c 'echo $RANK/$WORLD_SIZE'"],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        ).stdout.strip()
-
-    assert procession.run(child, nproc=2) == ["0/2", "1/2"]
-
-
-@pytest.mark.parametrize(("method", "ranks"), [("forkserver", []), ("spawn", ["0", "1"])])
-def test_what_runs_when_an_interpreter_starts_sees_the_rank_with_spawn_only(
-    tmp_path, monkeypatch, method, ranks
-):
-    """A forked rank's interpreter started before anybody knew of ranks, as docs/design.md says."""
-    place = tmp_path / "site"
-    place.mkdir()
-    (place / "sitecustomize.py").write_text(
-        "import os\n"
-        f"with open({str(tmp_path / 'seen')!r}, 'a') as f:\n"
-        "    f.write(os.environ.get('RANK', 'none') + ' ')\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(place))
-    assert len(procession.run(environment, nproc=2, start_method=method)) == 2
-    words = (tmp_path / "seen").read_text().split()
-    assert sorted(words) == [*ranks, "none"]  # which is the forkserver's own
-
-
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", METHODS[:2])
 def test_an_interpreter_that_is_to_stay_after_its_program_does_not(method, monkeypatch):
     monkeypatch.setenv("PYTHONINSPECT", "1")
     found = procession.run(os.environ.get, args=("PYTHONINSPECT",), nproc=2, start_method=method)

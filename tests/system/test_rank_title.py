@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import procession
-from support import run_python, write
+from support import write
 
 TELL = """
     import os, sys
@@ -51,19 +51,6 @@ def test_a_rank_with_an_interpreter_of_its_own(tmp_path):
         assert (argv, started) == ([script, "--lr", "1"], [script, "--lr", "1"])
 
 
-def test_a_short_name_has_no_space(tmp_path):
-    """Fields of /proc/self/stat are counted by spaces, also by CPython."""
-    ((_, short, *_),) = told(tmp_path, "my own.py", nproc=1)
-    assert short == "my_own.py:0"
-
-
-def test_a_long_name(tmp_path):
-    name = "é" * 60 + "x" * 70 + ".py"
-    ((line, short, *_),) = told(tmp_path, name, nproc=1)
-    assert line.split("\0")[1].rstrip() == f"{name} [rank 0/1]"
-    assert short == "é" * 6 + ":0"
-
-
 def test_functions_and_modules(tmp_path):
     write(tmp_path / "tells.py", TELL)
     procession.run(procession.Module("tells"), cwd=tmp_path, nproc=1)
@@ -74,32 +61,6 @@ def test_functions_and_modules(tmp_path):
             return f.read()
 
     assert "\0shown [rank 1/2]" in procession.run(shown, nproc=2)[1]
-
-
-def test_ps_shows_it_and_pgrep_finds_it(tmp_path):
-    script = write(
-        tmp_path / "unmistakable_name.py",
-        """
-        import os, subprocess
-        me = str(os.getpid())
-        found = subprocess.run(["pgrep", "-f", "unmistakable_name.py .rank"], capture_output=True)
-        assert me in found.stdout.decode().split(), found
-        look = ["ps", "-ww", "-o", "args=", "-p", me]
-        shown = subprocess.run(look, capture_output=True, text=True)
-        assert shown.stdout.rstrip().endswith("unmistakable_name.py [rank 0/1]"), shown
-        """,
-    )
-    assert procession.run(procession.Script(str(script))) == [None]
-
-
-def test_commands_keep_their_names(tmp_path):
-    line = (
-        f"tr '\\0' ' ' < /proc/$$/cmdline > {tmp_path}/told; cat /proc/$$/comm >> {tmp_path}/told"
-    )
-    procession.run(["sh", "-c", line])
-    told = (tmp_path / "told").read_text()
-    assert told.startswith("sh -c tr")
-    assert told.split()[-1] == "sh"
 
 
 @AHEAD
@@ -117,18 +78,3 @@ def test_a_program_can_have_a_title_of_its_own(tmp_path, preload):
     env = {0: {"FIRST": "1", "PATH": os.environ["PATH"] + ":/own"}}
     options = {"preload": preload, "env": env}
     assert procession.run(procession.Script(str(script)), **options) == [None]
-
-
-def test_a_forkserver_that_is_used_again(tmp_path):
-    for name in ("long" * 20 + ".py", "short.py"):
-        ((line, *_),) = told(tmp_path, name, nproc=1)
-        assert line.split("\0")[1].rstrip() == f"{name} [rank 0/1]"
-
-
-def test_the_ranks_of_a_launcher_that_is_a_rank(tmp_path):
-    inner = write(tmp_path / "inner.py", TELL)
-    call = f"procession.run(procession.Script({str(inner)!r}), cwd={str(tmp_path)!r})"
-    outer = write(tmp_path / "outer.py", f"import procession\n{call}")
-    done = run_python("-m", "procession", "run", "-n", 1, outer)
-    assert done.returncode == 0, done.stderr
-    assert "inner.py [rank 0/1]" in (tmp_path / "told-0").read_text()

@@ -1,8 +1,6 @@
 """Groups and single ranks that start again, with real processes."""
 
 import os
-import shutil
-import signal
 import sys
 import textwrap
 import time
@@ -10,9 +8,7 @@ import time
 import pytest
 
 import procession
-from procession import GroupFailed, Logs, Phase, Restart, SpecError, Std, Stop
-from seams.supervise import journal as journal_module
-from seams.values import Node, make_spec
+from procession import GroupFailed, Logs, Phase, Restart, Std, Stop
 from support import failure_of, gone, until
 
 BEGIN = """
@@ -78,14 +74,6 @@ def test_a_stop_during_the_wait_ends_it(tmp_path):
         group.result()
 
 
-def test_a_kill_during_the_wait_ends_it(tmp_path):
-    restart = Restart(max=3, backoff=60)
-    group = procession.start(program(tmp_path, "sys.exit(3)"), nproc=1, restart=restart)
-    until(lambda: group.state is Phase.BACKOFF)
-    group.kill()
-    assert group.state is Phase.FAILED
-
-
 def test_what_fails_twice_in_the_same_place_is_not_started_a_third_time(tmp_path):
     with pytest.raises(GroupFailed) as failed:
         procession.run(
@@ -122,14 +110,6 @@ def test_on_failure_hears_of_each_and_may_forbid_more(tmp_path):
     assert "not started again: on_failure said so" in str(failed.value)
 
 
-def test_on_failure_that_raises_is_told():
-    def on_failure(end):
-        raise RuntimeError("no disk")
-
-    with pytest.raises(GroupFailed, match="on_failure raised RuntimeError: no disk"):
-        procession.run(["false"], nproc=2, restart=Restart(max=9), on_failure=on_failure)
-
-
 class Unsayable(Exception):
     def __str__(self):
         raise RuntimeError("no text")
@@ -154,15 +134,6 @@ def test_on_failure_that_exits_or_has_no_text_is_told_too(fault, said):
     assert failed.value.cause.exit.code == 1
 
 
-def test_on_failure_is_heard_without_restarts_too():
-    heard = []
-    with pytest.raises(GroupFailed):
-        procession.run(["false"], nproc=2, on_failure=heard.append)
-    assert [end.failures[0].exit.code for end in heard] == [1]
-    with pytest.raises(SpecError, match="on_failure must be a callable"):
-        procession.run(["true"], on_failure=7)
-
-
 # -- one for one
 
 
@@ -177,7 +148,7 @@ while not all((place / f"{{r}}.{{n}}").exists() for r, n in ((0, 0), (1, 2), (2,
 @pytest.mark.parametrize(
     "how", ["sys.exit(3)", "os._exit(3)", "raise ValueError", "os.kill(os.getpid(), 9)"]
 )
-@pytest.mark.parametrize("kind", ["script", "command"])
+@pytest.mark.parametrize("kind", ["script", pytest.param("command", marks=pytest.mark.long)])
 def test_only_the_rank_that_failed_starts_again(tmp_path, how, kind):
     script = program(tmp_path, ONE.format(how=how))
     if kind == "command":
@@ -186,24 +157,6 @@ def test_only_the_rank_that_failed_starts_again(tmp_path, how, kind):
     group.wait(40)
     assert lives(tmp_path) == ["0.0", "1.0", "1.1", "1.2", "2.0"]
     assert kinds(group, "restarting", "stopping", "backoff") == ["restarting", "restarting"]
-
-
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
-def test_functions_start_again_one_by_one(method):
-    def work(rank):
-        life = os.environ["TORCHELASTIC_RESTART_COUNT"]
-        if rank == 0 and life == "0":
-            raise ValueError("once")
-        return rank, life
-
-    values = procession.run(
-        work,
-        args={0: (0,), 1: (1,)},
-        nproc=2,
-        start_method=method,
-        restart=Restart(max=1, scope="rank"),
-    )
-    assert values == [(0, "1"), (1, "0")]
 
 
 def test_when_there_is_no_more_the_group_ends(tmp_path):
@@ -221,22 +174,6 @@ def test_when_there_is_no_more_the_group_ends(tmp_path):
     assert [e.rank for e in failed.value.ended] == [0]
     assert lives(tmp_path) == ["0.0", "1.0", "1.1", "1.2"]
     assert "it was started again 2 times, which is the most" in str(failed.value)
-
-
-def test_a_rank_that_waits_for_its_time_is_stopped_with_the_others(tmp_path):
-    source = """
-    while rank == "0" or not (place / "go").exists():
-        time.sleep(0.002)
-    sys.exit(4)
-    """
-    restart = Restart(max=2, scope="rank", backoff=600, longest=600)
-    group = procession.start(program(tmp_path, source), nproc=2, restart=restart)
-    until(lambda: len(lives(tmp_path)) == 2)
-    (tmp_path / "go").touch()  # before, `start` would wait for the rank that starts again
-    until(lambda: "restarting" in kinds_now(group))
-    group.stop()
-    assert group.state is Phase.STOPPED
-    assert lives(tmp_path) == ["0.0", "1.0"]
 
 
 def test_what_a_rank_leaves_does_not_outlive_its_restart(tmp_path):
@@ -257,20 +194,6 @@ def test_what_a_rank_leaves_does_not_outlive_its_restart(tmp_path):
         assert group.state is Phase.RUNNING
         (tmp_path / "over").touch()
         group.wait(20)
-
-
-def test_a_failed_rank_that_does_not_go_is_killed_and_starts_again(tmp_path):
-    source = """
-    import threading
-    if rank == "1" and life == "0":
-        threading.Thread(target=time.sleep, args=(600,)).start()
-        raise ValueError("and stays")
-    while not (place / "1.1").exists():
-        time.sleep(0.002)
-    """
-    restart, stop = Restart(max=1, scope="rank"), Stop(linger=0.05)
-    procession.run(program(tmp_path, source), nproc=2, restart=restart, stop=stop, timeout=40)
-    assert lives(tmp_path) == ["0.0", "1.0", "1.1"]
 
 
 def test_ranks_that_keep_failing_do_not_put_off_the_end_of_one_that_hangs_at_its_exit(tmp_path):
@@ -306,16 +229,6 @@ def test_a_rank_that_hangs_at_its_exit_is_not_reported_as_stopped(tmp_path):
     assert "as it exited" in str(failed)
 
 
-def test_a_lost_forkserver_is_no_reason_to_start_again(tmp_path):
-    script = program(tmp_path, "time.sleep(600)")
-    group = procession.start(script, nproc=2, restart=Restart(max=5, scope="rank"))
-    until(lambda: len(lives(tmp_path)) == 2)
-    os.kill(group._supervisor._link.server.pid, signal.SIGKILL)
-    with pytest.raises(GroupFailed, match="its forkserver was lost"):
-        group.wait(30)
-    assert lives(tmp_path) == ["0.0", "1.0"]
-
-
 # -- notice
 
 
@@ -333,13 +246,6 @@ def test_with_notice_ranks_end_by_themselves():
     assert all(10 < value <= 20 for value in result.values)
 
 
-def test_who_does_not_take_notice_is_stopped_in_the_end():
-    group = procession.start(time.sleep, args=(600,), nproc=2)
-    group.stop(notice=0.2)
-    assert group.state is Phase.STOPPED
-    assert kinds(group, "stop_sent") == ["stop_sent"] * 2
-
-
 def test_a_second_request_neither_shortens_nor_prolongs_it_and_a_kill_ends_it():
     group = procession.start(time.sleep, args=(600,), nproc=2)
     group.stop(notice=300, wait=False)
@@ -348,23 +254,6 @@ def test_a_second_request_neither_shortens_nor_prolongs_it_and_a_kill_ends_it():
     assert "stop_sent" not in kinds_now(group)
     group.kill()
     assert group.state is Phase.STOPPED
-
-
-def test_a_failure_within_the_notice_is_a_failure():
-    def work(rank):
-        while not procession.stopping():
-            time.sleep(0.002)
-        if rank == 1:
-            raise ValueError("could not save")
-        time.sleep(600)
-
-    group = procession.start(work, args={0: (0,), 1: (1,)}, nproc=2)
-    group.stop(notice=300, wait=False)
-    next(e for e in group if e.kind == "exited" and e.rank == 1)
-    assert "stop_sent" not in kinds_now(group)
-    group.kill()
-    with pytest.raises(GroupFailed, match="could not save"):
-        group.result()
 
 
 # -- what a restart must not leave, or lose
@@ -391,68 +280,3 @@ def test_restarts_of_a_rank_leave_no_descriptors(tmp_path, more):
     assert len(counts) == 40
     # Some are on their way at any moment; what stays would show in all later counts.
     assert min(counts[30:]) <= max(counts[5:15]) + 3, counts
-
-
-def test_every_life_of_a_rank_is_shown_to_its_end(tmp_path, capfd):
-    command = ["sh", "-c", "echo life $TORCHELASTIC_RESTART_COUNT; printf end; exit 3"]
-    with pytest.raises(GroupFailed):
-        procession.run(
-            command, restart=Restart(max=20, scope="rank"), logs=Logs(tmp_path, tee=Std.ALL)
-        )
-    shown = capfd.readouterr().out.split("\n")
-    assert shown == [line for n in range(21) for line in (f"life {n}", "end")] + [""]
-
-
-def test_a_log_directory_that_was_removed_is_named_when_a_rank_starts_again(tmp_path):
-    logs = tmp_path / "logs"
-
-    def remove(end):
-        shutil.rmtree(logs)
-
-    for scope in ("group", "rank"):
-        with pytest.raises(GroupFailed) as caught:
-            procession.run(
-                ["sh", "-c", "exit 3"],
-                restart=Restart(max=1, scope=scope),
-                logs=Logs(logs, redirect=Std.ALL),
-                on_failure=remove,
-            )
-        said = str(caught.value)
-        assert "could not make its streams: No such file or directory" in said
-        assert "logs, or the temporary directory, is gone: was it removed while" in said
-        assert "check the name of the program" not in said
-
-
-def test_notes_of_many_restarts_take_no_more_room():
-    group = procession.start(["sh", "-c", "exit 3"], restart=Restart(max=30, scope="rank"))
-    with pytest.raises(GroupFailed, match=r"\(27 earlier failures are not shown; a log "):
-        group.wait()
-    assert len(group._supervisor.recovery.notes) == 1 + 3 + 1
-
-
-def test_of_many_events_the_latest_are_kept(monkeypatch):
-    monkeypatch.setattr(journal_module, "KEPT", 50)
-    heard = []
-    group = procession.start(
-        ["sh", "-c", "exit 3"], restart=Restart(max=30, scope="rank"), on_event=heard.append
-    )
-    with pytest.raises(GroupFailed):
-        group.wait()
-    assert len(heard) > 100
-    assert list(group) == heard[-50:]
-    assert group.began == heard[0].at / 1e9
-
-
-@pytest.mark.parametrize("scope", ["group", "rank"])
-def test_a_change_of_the_machines_is_no_restart(tmp_path, scope):
-    """The job had four attempts before: in three a machine came or went, in one ranks failed."""
-    spec = make_spec(
-        program(tmp_path, "sys.exit(life == '1')"),
-        nproc=2,
-        restart=Restart(max=3, backoff=0, scope=scope),
-        node=Node(attempt=4, regrouped=3, restarts=3),
-    )
-    group = procession.Group(spec)
-    group.drive()
-    assert group.result().state is Phase.SUCCEEDED
-    assert {"0.1", "1.1", "0.2", "1.2"} >= {*lives(tmp_path)} > {"0.2", "1.2"}

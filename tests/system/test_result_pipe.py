@@ -7,7 +7,6 @@ import sys
 import pytest
 
 import procession
-from engines.localengine import LocalEngine
 from procession import GroupFailed, Outcome, Script
 from support import OBEDIENT, write
 
@@ -62,13 +61,6 @@ def test_the_pickle_of_a_script_is_not_loaded(script, tmp_path, caplog):
     assert not made.exists()
     (said,) = [r.getMessage() for r in caplog.records]  # once for all ranks
     assert "it sent a pickled value, which only functions may" in said
-
-
-def test_nor_by_the_driver_of_a_job(script, tmp_path):
-    made = tmp_path / "made by the driver"
-    values = procession.run(script(VALUE, str(made)), nproc=1, engine=LocalEngine(2))
-    assert values == [None, None]
-    assert not made.exists()
 
 
 def test_the_exception_of_a_script_is_not_rebuilt(script, tmp_path):

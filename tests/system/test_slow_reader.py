@@ -4,6 +4,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 LINES, WIDTH = 20_000, 100
 PROGRAM = f"""
 import procession, sys
@@ -18,6 +20,7 @@ procession.run(talk, nproc=1, logs=logs)
 LONGER_THAN_A_STALL = 4.0  # seconds; a reader that takes nothing is given up after 2
 
 
+@pytest.mark.long
 def test_a_slow_reader_gets_all(tmp_path):
     (tmp_path / "talk.py").write_text(PROGRAM)
     command = [sys.executable, tmp_path / "talk.py", tmp_path / "logs"]

@@ -2,9 +2,7 @@
 
 import pytest
 
-import procession
 from seams.system import EventLoop
-from support import QUICK, until
 
 SECOND = 1_000_000_000
 
@@ -17,21 +15,6 @@ def loop(monkeypatch):
     yield made
     monkeypatch.undo()
     made.close()
-
-
-def test_a_stop_counts_as_far_as_it_was_after_a_moment(loop):
-    loop.put_off(10.0)
-    assert loop.stopped_since(50 * SECOND) == 10 * SECOND
-    assert loop.stopped_since(94 * SECOND) == 6 * SECOND
-    assert loop.stopped_since(100 * SECOND) == 0
-
-
-def test_stops_add_up(loop, monkeypatch):
-    loop.put_off(10.0)
-    monkeypatch.setattr("time.monotonic_ns", lambda: 120 * SECOND)
-    loop.put_off(5.0)
-    assert loop.stopped_since(50 * SECOND) == 15 * SECOND
-    assert loop.stopped_since(100 * SECOND) == 5 * SECOND
 
 
 class Standing:
@@ -64,9 +47,3 @@ def test_a_stop_in_the_midst_of_a_long_wait_is_noticed(monkeypatch, seconds):
         assert loop.stopped_since(100 * SECOND) / SECOND == pytest.approx(seconds, abs=1.0)
         loop._epoll = epoll
     loop.close()
-
-
-def test_a_group_at_work_has_no_deadline():
-    """With one, its loop would wake each second, to notice that time stood still."""
-    with procession.start(["sleep", "100"], nproc=2, stop=QUICK) as group:
-        until(lambda: not group._supervisor._loop._deadlines)

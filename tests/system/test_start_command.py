@@ -3,8 +3,6 @@ import stat
 import sys
 from pathlib import Path
 
-import pytest
-
 import procession
 from procession import Logs, Std
 from support import shell, write
@@ -17,14 +15,6 @@ def printed(tmp_path, program, nproc=1, **options):
     with group:
         result = group.wait()
     return [Path(r.stdout_log).read_text() for r in result.ranks]
-
-
-def test_list_and_values():
-    assert procession.run(["true"], nproc=3) == [None] * 3
-
-
-def test_program_name():
-    assert procession.run("true", nproc=2) == [None] * 2
 
 
 def test_path_objects(tmp_path):
@@ -57,12 +47,6 @@ def test_program_is_looked_for_on_the_path_of_its_rank(tmp_path):
     assert printed(tmp_path, ["rare-tool-of-a-test"], 2, env={"PATH": path}) == ["found\n"] * 2
 
 
-def test_relative_program_is_that_of_the_directory(tmp_path):
-    tool = write(tmp_path / "d" / "tool", "#!/bin/sh\necho here\n")
-    tool.chmod(0o755)
-    assert printed(tmp_path, ["./tool"], cwd=tmp_path / "d") == ["here\n"]
-
-
 def test_arguments_that_are_not_utf8(tmp_path):
     odd = os.fsdecode(b"\xff\xfe")
     (text,) = printed(
@@ -77,16 +61,6 @@ def test_environment_that_is_not_utf8(tmp_path, monkeypatch):
     program = [sys.executable, "-c", "import os; print(ascii(os.environ['ODD']))"]
     assert printed(tmp_path, program)[0].strip() == ascii(odd)
     assert procession.run(lambda: os.environ["ODD"]) == [odd]
-
-
-def test_python_commands_print_unbuffered(tmp_path):
-    program = [sys.executable, "-c", "import os; print('said', end=''); os._exit(0)"]
-    assert printed(tmp_path, program) == ["said"]
-
-
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_start_methods(start_method):
-    assert procession.run(["true"], nproc=2, start_method=start_method) == [None] * 2
 
 
 def test_process_is_the_program_itself(tmp_path):

@@ -5,14 +5,13 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from rankwork import whoami
 
 import procession
 from procession import GroupFailed, Phase
-from support import OBEDIENT, alive, shell, until
+from support import OBEDIENT, alive, until
 
 
 def test_timeout_leaves_the_group_running():
@@ -63,32 +62,6 @@ def test_waiting_again_gives_the_same():
     assert raised[0] is raised[1]
 
 
-def test_waiting_in_many_threads():
-    group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
-    states = []
-    threads = [threading.Thread(target=lambda: states.append(group.wait().state)) for _ in range(5)]
-    for t in threads:
-        t.start()
-    group.stop()
-    for t in threads:
-        t.join()
-    assert states == [Phase.STOPPED] * 5
-
-
-def test_pids_are_those_of_the_ranks():
-    with procession.start(["sleep", "100"], nproc=3, stop=OBEDIENT) as group:
-        pids = group.pids()
-        assert list(pids) == [0, 1, 2]
-        for rank, pid in pids.items():
-            # Just after its exec, the kernel shows nothing.
-            until(Path(f"/proc/{pid}/environ").read_text, "an environment")
-            assert f"RANK={rank}" in Path(f"/proc/{pid}/environ").read_text().split("\0")
-
-
-def kinds(group, rank):
-    return [e.kind for e in group if e.rank == rank]
-
-
 def test_events_of_a_success():
     group = procession.start(whoami, nproc=3)
     events = list(group)
@@ -111,58 +84,7 @@ def test_events_of_a_success():
     assert events[0].at <= events[-1].at
 
 
-def test_events_of_a_failure(tmp_path):
-    go = tmp_path / "go"
-    program = shell(f"while [ ! -e {go} ]; do :; done; [ $RANK = 1 ] && exit 5; exec sleep 100")
-    group = procession.start(program, nproc=3, stop=OBEDIENT)
-    go.touch()
-    events = list(group)
-    assert [e.kind for e in events if e.rank is None][-3:] == ["stopping", "sweeping", "failed"]
-    order = [(e.kind, e.rank) for e in events]
-    assert order.index(("exited", 1)) < order.index(("stopping", None))
-    for rank in (0, 2):
-        assert kinds(group, rank) == ["spawned", "ready", "stop_sent", "exited"]
-        assert order.index(("stopping", None)) < order.index(("stop_sent", rank))
-    details = {(e.kind, e.rank): e.detail for e in events}
-    assert details["exited", 1] == "exit code 5"
-    assert details["stop_sent", 0] == "SIGTERM"
-    assert details["exited", 2] == "SIGTERM (signal 15)"
-
-
-def test_events_of_a_killed_group():
-    program = shell("trap '' TERM; while :; do sleep 0.02; done")
-    group = procession.start(program, nproc=2)
-    group.kill()
-    for rank in (0, 1):
-        assert kinds(group, rank) == ["spawned", "ready", "kill_sent", "exited"]
-
-
-def test_events_while_the_group_runs():
-    group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
-    seen = []
-    for event in group:
-        seen.append(event.kind)
-        if event.kind == "running":
-            group.stop(wait=False)
-    assert seen[-1] == "stopped"
-    assert list(group) == list(group)
-
-
-def test_state_is_true_to_the_end():
-    group = procession.start(["sleep", "100"], stop=OBEDIENT)
-    assert not group.state.final
-    group.stop()
-    assert group.state.final
-
-
 # -- asyncio
-
-
-def test_await():
-    async def main():
-        return (await procession.start(whoami, nproc=2)).values
-
-    assert asyncio.run(main()) == [0, 1]
 
 
 def test_await_does_not_block_the_loop():
@@ -182,65 +104,6 @@ def test_await_does_not_block_the_loop():
         return beats
 
     assert asyncio.run(main()) > 10
-
-
-def test_await_of_a_failure_and_of_a_group_that_has_ended():
-    async def main():
-        group = procession.start(["false"])
-        for _ in range(2):
-            with pytest.raises(GroupFailed):
-                await group
-        good = procession.start(whoami)
-        await good
-        assert (await good).values == [0]
-
-    asyncio.run(main())
-
-
-def test_cancellation_leaves_the_group_running():
-    async def main():
-        group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
-
-        async def waiter():
-            return await group
-
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(waiter(), 0.05)
-        assert group.state is Phase.RUNNING
-        assert all(alive(p) for p in group.pids().values())
-        await asyncio.to_thread(group.stop)
-        assert (await group).state is Phase.STOPPED
-
-    asyncio.run(main())
-
-
-def test_async_context_manager():
-    async def main():
-        async with procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT) as group:
-            pids = group.pids()
-        assert group.state is Phase.STOPPED
-        assert not any(alive(p) for p in pids.values())
-
-    asyncio.run(main())
-
-
-def test_loop_that_is_closed_before_the_group_ends():
-    holder = []
-
-    async def main():
-        group = procession.start(["sleep", "100"], stop=OBEDIENT)
-        holder.append(group)
-
-        async def waiter():
-            await group
-
-        task = asyncio.create_task(waiter())
-        await asyncio.sleep(0)
-        task.cancel()
-
-    asyncio.run(main())
-    holder[0].stop()
-    assert holder[0].wait().state is Phase.STOPPED
 
 
 def test_group_that_nobody_holds_goes_on_and_ends():
@@ -325,11 +188,3 @@ def test_a_subscriber_that_comes_late_is_told_everything():
     told = []
     group.subscribe(told.append)
     assert told == list(group)
-
-
-@pytest.mark.parametrize(("rank", "number"), [(7, 15), (-1, 15), ("0", 15), (0, 9999), (0, "TERM")])
-def test_a_signal_to_nobody_is_refused(rank, number):
-    with procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT) as group:
-        with pytest.raises(procession.SpecError):
-            group.send_signal(rank, number)
-        assert group.state is Phase.RUNNING
