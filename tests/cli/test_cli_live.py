@@ -11,7 +11,7 @@ import pyte
 import pytest
 from commandline import Terminal, command
 
-from support import PYTHON, alive, until, write
+from support import until, write
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -197,15 +197,6 @@ def test_resize_while_it_runs(tmp_path, work):
     terminal.is_clean()
 
 
-def test_a_terminal_of_few_lines_has_one_for_the_view(tmp_path, work):
-    go = tmp_path / "go"
-    with Screen("run", "-n", 2, "--live", work, go, 10, rows=4, columns=50) as terminal:
-        terminal.until_shown(r"\A(.*\n){3}work.py: 2 RUNNING .*10/20")
-        go.touch()
-        assert terminal.end() == 0
-    terminal.is_clean()
-
-
 def test_a_rank_reads_what_is_typed(tmp_path):
     script = write(
         tmp_path / "ask.py",
@@ -269,25 +260,6 @@ def test_stopped_and_continued_by_the_shell(tmp_path, work):
     terminal.is_clean()
 
 
-def test_no_colours_where_they_are_not_wanted(tmp_path, work, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    go = tmp_path / "go"
-    go.touch()
-    with Screen("run", "-n", 2, "--live", work, go, 5) as terminal:
-        assert terminal.end() == 0
-    assert set(re.findall(rb"\x1b\[[0-9;]*m", bytes(terminal.screen))) <= {b"\x1b[0m"}
-
-
-def test_without_unicode_there_is_none(tmp_path, work, monkeypatch):
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    go = tmp_path / "go"
-    with Screen("run", "-n", 2, "--live", work, go, 5, columns=120) as terminal:
-        terminal.until_shown(r"2 RUNNING #+\.+ 5/10")
-        go.touch()
-        assert terminal.end() == 0
-    assert bytes(terminal.screen).isascii()
-
-
 def test_a_crash_of_the_view_leaves_the_group_alone(tmp_path, work, monkeypatch):
     write(tmp_path / "broken" / "rich" / "__init__.py", 'raise ValueError("it is broken")')
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"))
@@ -299,60 +271,6 @@ def test_a_crash_of_the_view_leaves_the_group_alone(tmp_path, work, monkeypatch)
         assert terminal.end() == 0
         text = terminal.everything()
     assert log_of(0, text) == log_of(1, text) == list(range(1, 11))
-    terminal.is_clean()
-
-
-def test_a_crash_half_way_takes_the_view_off_the_screen(tmp_path):
-    # A view that breaks when a rank beats for the second time.
-    script = write(
-        tmp_path / "launch.py",
-        """
-        import sys
-        from procession.cli import main
-        from procession.view import sight
-        see = sight.see
-        def broken(look, *args):
-            if any(rank["step"] == 2 for rank in look["ranks"]):
-                raise RuntimeError("no more")
-            return see(look, *args)
-        sight.see = broken
-        sys.exit(main(sys.argv[1:]))
-        """,
-    )
-    work = write(
-        tmp_path / "two.py",
-        """
-        import pathlib, sys, time
-        import procession
-        one, two = map(pathlib.Path, sys.argv[1:])
-        procession.beat(1, 2)
-        while not one.exists():
-            time.sleep(0.01)
-        procession.beat(2, 2)
-        while not two.exists():
-            time.sleep(0.01)
-        print("well done")
-        """,
-    )
-    words = ("run", "-n", 2, "--live", work, tmp_path / "one", tmp_path / "two")
-    with Screen(*words, program=(PYTHON, script)) as terminal:
-        terminal.until_shown(r"^1 +RUNNING +1/2 ")
-        (tmp_path / "one").touch()
-        terminal.until_shown(r"^procession: the live view failed and is gone \(RuntimeError: no m")
-        assert not any(line.startswith("RANK ") for line in terminal.display())
-        (tmp_path / "two").touch()
-        assert terminal.end() == 0
-        assert "[1] well done" in terminal.everything()
-    terminal.is_clean()
-
-
-def test_the_launcher_is_stopped_by_a_signal(tmp_path, work):
-    with Screen("run", "-n", 2, "--live", work, tmp_path / "never", 5) as terminal:
-        terminal.until_shown(r"^1 +RUNNING +5/10 ")
-        pids = [pid_of(tmp_path, rank) for rank in range(2)]
-        os.kill(terminal.pid, signal.SIGTERM)
-        assert terminal.end() == 128 + signal.SIGTERM
-    assert not any(map(alive, pids))
     terminal.is_clean()
 
 

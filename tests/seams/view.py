@@ -5,11 +5,9 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.view.draw": "Drawing",
-        "procession.view.pace": "Pace",
-        "procession.view.phrases": "plain",
-        "procession.view.rows": "ODDITIES Row fold oddities",
-        "procession.view.seen": "Seen Usage Whole see",
-        "procession.view.status": "status_line",
-        "procession.view.usage": "Gpus Sampler",
+        "procession.view.rows": "fold oddities",
+        "procession.view.seen": "Pace Seen Sight Whole",
+        "procession.view.usage": "Sampler Usage gpu_memory",
+        "procession.view.words": "ending plain status_line",
     }
 )

@@ -1,9 +1,11 @@
 """Figures, rates, and the line of status."""
 
+import time
+
 import pytest
 
 from seams.values import LONGEST_RANKS, figures, short_ranks
-from seams.view import Pace, Seen, Usage, Whole, plain, see, status_line
+from seams.view import Pace, Seen, Sight, Usage, Whole, plain, status_line
 
 
 @pytest.mark.parametrize(
@@ -50,36 +52,21 @@ def test_sizes_share_a_unit():
     assert figures.sizes([0]) == "0 B"
 
 
+def paced(*beats, now=None):
+    """Give the pace after these beats, each a time and a step."""
+    pace = Pace()
+    rates = [pace.take(0, at, step, at) for at, step in beats]
+    return rates[-1] if now is None else pace.take(0, *beats[-1], now)
+
+
 def test_pace_is_that_of_the_last_beats():
-    pace = Pace()
-    for second in range(100):
-        pace.take(0, float(second), 2 * second if second < 50 else 50 + second)
-    assert pace.rate(0, 99.0) == 1.0
-    assert pace.rate(0, 100.0) == 1.0
-    assert pace.rate(0, 140.0) is None, "it has been silent for too long"
-    assert pace.rate(1, 0.0) is None
-
-
-def test_a_step_in_a_minute_has_a_pace():
-    pace = Pace()
-    pace.take(0, 0.0, 1)
-    pace.take(0, 60.0, 2)
-    assert pace.rate(0, 100.0) == 1 / 60
-
-
-def test_who_begins_anew_has_a_new_pace():
-    pace = Pace()
-    for at, step in ((0.0, 10), (1.0, 20), (2.0, 0), (3.0, 1)):
-        pace.take(0, at, step)
-    assert pace.rate(0, 3.0) == 1.0
-
-
-def test_many_looks_keep_few_samples():
-    pace = Pace()
-    for tick in range(10_000):
-        pace.take(0, tick / 100, tick)
-    assert len(pace._steps[0]) < 70
-    assert pace.rate(0, 100.0) == pytest.approx(100)
+    beats = [(float(at), 2 * at if at < 50 else 50 + at) for at in range(100)]
+    assert paced(*beats) == paced(*beats, now=100.0) == 1.0
+    assert paced(*beats, now=140.0) is None, "it has been silent for too long"
+    assert paced(*((tick / 100, tick) for tick in range(10_000))) == pytest.approx(100)
+    assert paced((0.0, 10), (1.0, 20), (2.0, 0), (3.0, 1)) == 1.0, "it began again"
+    assert paced((0.0, 1), (60.0, 2), now=100.0) == 1 / 60
+    assert paced((0.0, 1)) is paced((None, None)) is None
 
 
 def whole(*ranks, **more):
@@ -93,21 +80,21 @@ def test_status_line():
              usage=Usage(98.75, 1_537_500_000))
         for r in range(8)
     ]  # fmt: skip
-    assert status_line(whole(*ranks), "12:31") == (
-        "procession: 12:31 running for 5 min: 8 RUNNING, step 508-515 of 1000 "
-        "(1.94/s, 4 min left), slowest rank 7; 12.3 GB, 790 % CPU"
+    assert status_line(whole(*ranks))[18:] == (
+        "train.py: 8 RUNNING, 508/1000, 1.94/s, 4:13 left, 5:12, 12.3 GB, 790 % CPU"
     )
 
 
 def test_status_line_of_a_group_that_tells_nothing():
-    said = status_line(whole(Seen(0, "RUNNING"), restarts=3, attempt=1), "00:00")
-    assert said == "procession: 00:00 running for 5 min, attempt 1: 1 RUNNING"
+    said = status_line(whole(Seen(0, "RUNNING"), restarts=3, attempt=1))
+    assert said[18:] == "train.py: 1 RUNNING, attempt 1 of 0-3, 5:12"
 
 
 def test_status_line_names_what_is_odd():
     ranks = [Seen(r, "RUNNING", step=5, quiet=0.1) for r in range(4)]
     ranks[3] = ranks[3].__replace__(quiet=100.0)
-    assert "silent: 3" in status_line(whole(*ranks), "12:31")
+    said = status_line(whole(*ranks, state="STOPPING", cause="rank 0 failed"))
+    assert said.endswith("; silent: 3; rank 0 failed: 4 ranks left, which may end by themselves")
 
 
 def test_texts_of_ranks_are_harmless():
@@ -117,14 +104,14 @@ def test_texts_of_ranks_are_harmless():
     )
 
 
-def test_what_is_seen_of_a_look():
+def test_what_is_seen_of_a_look(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 100.0)
     rank = {"rank": 1, "pid": 7, "state": "RUNNING", "exit": None, "beats": 3, "beat_at": 90.0,
             "step": float("inf"), "total": 10, "fields": {}}  # fmt: skip
     look = {"name": "x", "first": 8, "nproc": 4, "state": "STOPPING", "attempt": 0, "restarts": 0,
             "began": 50.0, "kill_at": 130.0, "cause": None, "ranks": [rank]}  # fmt: skip
-    found = see(look, 100.0, Pace(), {1: Usage(memory=5)})
+    found = Sight(None).see(look)
     assert (found.seconds, found.to_kill, found.cause) == (50.0, 30.0, "")
     (seen,) = found.ranks
     assert (seen.rank, seen.step, seen.total, seen.quiet) == (9, None, 10, 10.0)
-    assert seen.usage.memory == 5
     assert (seen.left, seen.share) == (None, None)

@@ -88,7 +88,6 @@ def _view(group: Group, console: Console) -> Generator[None]:
         def hear(event: Event) -> None:
             if event.rank is None and event.kind in END:
                 view.remember()
-            view.wake()
 
         group.hear(hear)
         yield

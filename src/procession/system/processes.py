@@ -26,12 +26,17 @@ NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Seen(Value):
-    """A process as /proc shows it. start: in clock ticks since the machine started."""
+    """A process as /proc shows it. start: in clock ticks since the machine started.
+
+    ticks: of CPU that it has used, with children that it has reaped. pages: that it holds.
+    """
 
     pid: int
     parent: int
     group: int
     start: int
+    ticks: int = 0
+    pages: int = 0
 
 
 def seen_in(pid: int, fields: list[bytes]) -> Seen | None:
@@ -39,7 +44,8 @@ def seen_in(pid: int, fields: list[bytes]) -> Seen | None:
     # A process whose first thread has ended is shown as a zombie, even if other threads go on.
     if not fields or (fields[0] in DEAD and int(fields[17]) < 2):
         return None
-    return Seen(pid, int(fields[1]), int(fields[2]), int(fields[19]))
+    ticks = sum(map(int, fields[11:15]))
+    return Seen(pid, int(fields[1]), int(fields[2]), int(fields[19]), ticks, int(fields[21]))
 
 
 def processes() -> dict[int, Seen]:

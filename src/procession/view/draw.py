@@ -1,178 +1,146 @@
-"""Draws rows as lines of text for a terminal: which columns fit, how wide they are, and colours.
-
-rich knows how wide characters are, and how a style is written. Its tables would take 20 times as
-long as the columns here, four times a second. `wcwidth` alone takes longer to import (33 ms of CPU,
-rich 21), and the standard library does not know which characters are joined into one.
-"""
+"""Draws a group as lines of text for a terminal, by rich: which columns fit, and colours."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Sequence
 
-from rich.cells import cell_len, set_cell_size
-from rich.color import ColorSystem
-from rich.style import Style
+from rich.cells import cell_len
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
 
 from procession.values import figures
 from procession.values.base import Value
 from procession.values.ranks import short_ranks
-from procession.view.phrases import counted, plain, state_of, step_of, used
-from procession.view.rows import Row
+from procession.view.rows import Row, fold
 from procession.view.seen import Seen, Whole
+from procession.view.words import counted, ending, plain, progress, state_of, step_of, used
 
 GAP = 2
-LEAST_LINE, GOOD_LINE = 14, 30  # columns of a last line of output
-LEAST_BAR, MOST_BAR = 8, 24
+LEAST_LINE = 14  # columns of a last line of output
+BAR, LONG_BAR = 8, 40  # columns of the progress of the group
 MOST_FIELDS = 6
-OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 LONGEST_FIELD = 16
-STYLES = {
-    "title": Style(bold=True, underline=True),
-    "good": Style(color="green"),
-    "busy": Style(color="yellow"),
-    "bad": Style(color="red", bold=True),
-    "quiet": Style(dim=True),
-    "bar": Style(color="cyan"),
-    "strong": Style(bold=True),
-}
+LEAST_ROWS = 5  # of a terminal that has room for more than one line
+LAST = "LAST LINE"
 
 
 class Column(Value):
-    """One column. weight: the smaller, the later it is left out. cells: text and style by row."""
+    """One column. weight: the smaller, the later it is left out."""
 
     title: str
     weight: float
-    cells: list[tuple[str, str]]
-    right: bool = False
-    least: int = 0  # 0: it cannot be cut
+    cells: list[Text]
+    justify: str = "right"
 
     @property
     def width(self) -> int:
-        """How wide it would be."""
-        return max(cell_len(self.title), *(cell_len(text) for text, _ in self.cells))
+        """How wide it must be, with the gap."""
+        most = max(cell_len(self.title), *(cell.cell_len for cell in self.cells))
+        return (LEAST_LINE if self.title == LAST else most) + GAP
 
 
 class Drawing:
     """Draws for one terminal. colour: whether it has any. unicode: or only ASCII."""
 
     def __init__(self, *, colour: bool = True, unicode: bool = True) -> None:
-        self._colour = ColorSystem.STANDARD if colour else None
         self._unicode = unicode
+        self._rich = Console(
+            file=io.StringIO(),
+            force_terminal=True,
+            color_system="standard" if colour else None,
+            no_color=not colour,
+            legacy_windows=False,
+        )
 
-    def lines(self, whole: Whole, rows: Sequence[Row], width: int) -> list[str]:
-        """Draw the table of ranks: a line of titles, and a line for each row."""
-        columns = _fitting(_columns(whole, rows), width)
-        widths = _widths(columns, width)
-        drawn = [
-            "".join(
-                self._styled(self._cell(c.title, w, c.right), "title")
-                for c, w in zip(columns, widths, strict=True)
-            )
-        ]
-        for at, row in enumerate(rows):
-            line = ""
-            for column, size in zip(columns, widths, strict=True):
-                text, style = column.cells[at]
-                if column.title == "PROGRESS":
-                    line += self._bar(row.ranks, size - GAP) + " " * GAP
-                else:
-                    line += self._styled(self._cell(text, size, column.right), style)
-            drawn.append(line)
-        return drawn
+    def lines(self, whole: Whole, size: tuple[int, int], most: int) -> list[str]:
+        """Draw the table of ranks, and the lines of the group below it.
 
-    def summary(self, whole: Whole, width: int) -> str:
+        size: columns and rows of the terminal. most: so many lines at most.
+        """
+        width = max(1, size[0] - 1)  # the last column makes some terminals go to the next line
+        below = [self._summary(whole, width)]
+        if end := ending(whole):
+            below.append(Text(end, "red bold"))
+        if size[1] < LEAST_ROWS:
+            return self._drawn(below[-1], width)
+        room = most - len(below) - 1
+        if room < 1 or not whole.ranks:
+            return self._drawn(Group(*below), width)
+        return self._drawn(Group(self._table(fold(whole.ranks, room), width), *below), width)
+
+    def _drawn(self, what: Text | Group, width: int) -> list[str]:
+        self._rich.width = width
+        with self._rich.capture() as captured:
+            self._rich.print(what, no_wrap=True, overflow="ellipsis")
+        text = captured.get()
+        if not self._unicode:
+            text = text.replace("…", ".").encode("ascii", "replace").decode()
+        return text.removesuffix("\n").split("\n")
+
+    def _table(self, rows: Sequence[Row], width: int) -> Table:
+        kept: list[Column] = []
+        columns = _columns(rows)
+        for column in sorted(columns, key=lambda c: c.weight):
+            if not kept or sum(c.width for c in kept) + column.width <= width + GAP:
+                kept.append(column)
+        columns = [c for c in columns if c in kept]
+        table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
+        for c in columns:
+            alone = c.title == LAST  # the one that is cut where there is no room for all of it
+            table.add_column(_text(c.title), justify=c.justify, no_wrap=not alone)  # pyright: ignore[reportArgumentType]
+        for cells in zip(*(c.cells for c in columns), strict=True):
+            table.add_row(*cells)
+        return table
+
+    def _summary(self, whole: Whole, width: int) -> Text:
         """Draw the line of the group: the progress of its slowest rank, time, what it uses."""
-        slowest = whole.slowest
-        head = f"{plain(whole.name)}: {counted(whole)}"
-        parts: list[str] = []
-        if slowest is not None and slowest.step is not None:
-            parts.append(step_of([slowest]))
-            if slowest.rate is not None and not slowest.gone:
-                parts.append(figures.rate(slowest.rate))
-            if slowest.left is not None:
-                parts.append(f"{figures.clock(slowest.left)} left")
-        if whole.restarts:
-            parts.append(f"attempt {whole.attempt} of 0-{whole.restarts}")
-        parts.append(figures.clock(whole.seconds))
-        also = used(whole)
-        share = None if slowest is None else slowest.share
-        least = 0 if share is None else LEAST_BAR + 1
+        head, parts, also = counted(whole), progress(whole), used(whole)
+        share = None if whole.slowest is None else whole.slowest.share
+        least = BAR + 1 if share is not None else 0
         while also and cell_len(f"{head} {', '.join([*parts, *also])}") + least > width:
             also.pop()  # each rank's is in the table
         text = ", ".join([*parts, *also])
-        space = width - cell_len(f"{head} {text}") - 1
-        if share is None or space < LEAST_BAR:
-            return self._styled(self._cell(f"{head} {text}", width, gap=0), "strong")
-        bar = self._bar([slowest] if slowest else [], min(space, 2 * MOST_BAR))
-        return f"{self._styled(head, 'strong')} {bar} {self._styled(text, 'strong')}"
-
-    def ending(self, whole: Whole, width: int) -> str:
-        """Draw why a group is being ended, and how long until SIGKILL; "" if it is not."""
-        left = sum(not r.gone for r in whole.ranks)
-        still = f"{left} {'rank' if left == 1 else 'ranks'} left"
-        said = ""
-        if whole.state == "STOPPING" and any(r.state == "KILLING" for r in whole.ranks):
-            said = f"killing, {still}"
-        elif whole.state == "STOPPING" and whole.to_kill is not None:
-            said = f"stopping, {still}, {whole.to_kill:.0f} s to SIGKILL"
-        elif whole.state == "SWEEPING" and whole.to_kill is not None:
-            said = f"ending what ranks left behind, {whole.to_kill:.0f} s to SIGKILL"
-        elif whole.state == "STOPPING":
-            said = f"{still}, which may end by themselves"
-        cause = plain(whole.cause) if whole.state not in OVER else ""  # its report says it
-        text = ": ".join(part for part in (cause, said) if part)
-        return self._styled(self._cell(text, width, gap=0), "bad") if text else ""
-
-    def _bar(self, ranks: Sequence[Seen], size: int) -> str:
-        shares = [r.share for r in ranks if r.share is not None]
-        if not shares or size < 1:
-            return " " * max(0, size)
-        done = round(min(shares) * size)
-        full, empty = ("━", "─") if self._unicode else ("#", ".")
-        return self._styled(full * done, "bar") + self._styled(empty * (size - done), "quiet")
-
-    def _cell(self, text: str, size: int, right: bool = False, gap: int = GAP) -> str:
-        """Make a text `size` columns wide, of which the last `gap` are empty."""
-        if not self._unicode:
-            text = text.encode("ascii", "replace").decode()
-        room = max(0, size - gap)
-        if cell_len(text) > room:
-            dots = "…" if self._unicode else "..."
-            text = set_cell_size(text, max(0, room - len(dots))) + dots
-        space = " " * max(0, room - cell_len(text))
-        return set_cell_size(space + text if right else text, size)
-
-    def _styled(self, text: str, style: str) -> str:
-        if not style or self._colour is None:
-            return text
-        return STYLES[style].render(text, color_system=self._colour)
+        room = min(LONG_BAR, width - cell_len(f"{head}  {text}"))
+        line = Text(f"{head} ", "bold")
+        if share is not None and room >= BAR:
+            full, empty, done = *("━─" if self._unicode else "#."), round(share * room)
+            line.append(full * done, "cyan").append(f"{empty * (room - done)} ", "dim")
+        return line.append(text)
 
 
-def _columns(whole: Whole, rows: Sequence[Row]) -> list[Column]:
-    def column(
-        title: str, weight: float, tell: Callable[[Row], str], style: str = "", right: bool = True
-    ) -> Column:
-        return Column(title, weight, [(tell(row), style) for row in rows], right)
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    def column(title: str, weight: float, say: Callable[[Row], str], style: str = "") -> Column:
+        return Column(title, weight, [_text(say(row), style) for row in rows])
 
     def of(
-        values: Callable[[Seen], float | None], write: Callable[[Sequence[float]], str]
+        value: Callable[[Seen], float | None], write: Callable[[list[float]], str]
     ) -> Callable[[Row], str]:
-        def tell(row: Row) -> str:
-            found = [v for v in map(values, row.ranks) if v is not None]
+        def say(row: Row) -> str:
+            found = [v for v in map(value, row.ranks) if v is not None]
             return write(found) if found else ""
 
-        return tell
+        return say
 
-    def sizes(found: Sequence[float]) -> str:
+    def sizes(found: list[float]) -> str:
         return figures.sizes([int(v) for v in found])
 
+    def rates(found: list[float]) -> str:
+        low, high = figures.rate(min(found)), figures.rate(max(found))
+        return low if low == high else f"{low}-{high}"
+
+    def last_line(row: Row) -> str:
+        lines = {r.last_line for r in row.ranks}
+        return plain(lines.pop()) if len(lines) == 1 else ""
+
+    ranks = column("RANK", 0, lambda row: short_ranks([r.rank for r in row.ranks]), "bold")
     found = [
-        column("RANK", 0, lambda row: short_ranks([r.rank for r in row.ranks]), "strong", False),
-        Column("STATE", 1, [_state(row) for row in rows]),
+        ranks.__replace__(justify="left"),
+        Column("STATE", 1, [Text(*_state(row)) for row in rows], "left"),
         column("STEP", 2, lambda row: step_of(row.ranks)),
-        column("PROGRESS", 9, lambda row: " " * LEAST_BAR * any(r.share for r in row.ranks)),
-        column("RATE", 3, of(_rate, _rates)),
+        column("RATE", 3, of(lambda r: r.rate, rates)),
         column("LEFT", 4, of(lambda r: r.left, lambda v: figures.clock(max(v)))),
     ]
     names = dict.fromkeys(name for row in rows for r in row.ranks for name in r.fields or ())
@@ -180,88 +148,39 @@ def _columns(whole: Whole, rows: Sequence[Row]) -> list[Column]:
         title = plain(name)[:LONGEST_FIELD]
         found.append(column(title, 6 + nth / 10, lambda row, name=name: _field(row, name)))
     found += [
-        column("CPU", 8, of(lambda r: r.usage.cpu, lambda v: figures.between(v, _whole) + " %")),
+        column("CPU", 8, of(lambda r: r.usage.cpu, _percent)),
         column("MEMORY", 5, of(lambda r: r.usage.memory, sizes)),
         column("GPU", 5.5, of(lambda r: r.usage.gpu, sizes)),
+        column(LAST, 5.8, last_line, "dim").__replace__(justify="left"),
     ]
-    found = [c for c in found if any(text for text, _ in c.cells)]
-    lines = [(plain(row.ranks[0].last_line) if _one(row) else "", "quiet") for row in rows]
-    if any(text for text, _ in lines):
-        found.append(Column("LAST LINE", 5.8, lines, least=LEAST_LINE))
-    return found
+    return [c for c in found if any(c.cells)]
 
 
-def _one(row: Row) -> bool:
-    """Whether the last lines of all ranks of a row are equal."""
-    return all(r.last_line == row.ranks[0].last_line for r in row.ranks)
+def _text(text: str, style: str = "") -> Text:
+    return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
-def _rate(r: Seen) -> float | None:
-    return None if r.gone else r.rate
-
-
-def _rates(found: Sequence[float]) -> str:
-    low, high = figures.rate(min(found)), figures.rate(max(found))
-    if low == high:
-        return low
-    if low.partition("/")[2] == high.partition("/")[2]:
-        return f"{low.partition('/')[0]}-{high}"
-    return f"{low}-{high}"
-
-
-def _whole(value: float) -> str:
-    return f"{value:.0f}"
+def _percent(found: list[float]) -> str:
+    return f"{figures.between(found, lambda v: f'{v:.0f}')} %"
 
 
 def _field(row: Row, name: str) -> str:
     values = [r.fields[name] for r in row.ranks if r.fields and name in r.fields]
-    numbers = [v for v in values if not isinstance(v, str)]
+    numbers = [v for v in values if not isinstance(v, str) and math.isfinite(v)]
     if len(numbers) == len(values):
-        finite = [v for v in numbers if math.isfinite(v)]
-        return figures.between(finite) if finite else "".join({str(v) for v in numbers[:1]})
-    texts = {str(v) for v in values}
-    return plain(texts.pop())[:LONGEST_FIELD] if len(texts) == 1 else f"{len(texts)} values"
+        return figures.between(numbers) if numbers else ""
+    texts = {plain(str(v))[:LONGEST_FIELD] for v in values}
+    return texts.pop() if len(texts) == 1 else f"{len(texts)} values"
 
 
 def _state(row: Row) -> tuple[str, str]:
-    first = row.ranks[0]
     if row.odd == "failed":
         exits = {r.exit for r in row.ranks}
-        return (f"failed: {exits.pop()}" if len(exits) == 1 and first.exit else "failed", "bad")
+        return f"failed: {exits.pop()}" if len(exits) == 1 and "" not in exits else "failed", "red"
     if row.odd == "silent":
-        return f"silent {figures.clock(max(r.quiet or 0 for r in row.ranks))}", "bad"
+        return f"silent {figures.clock(max(r.quiet or 0 for r in row.ranks))}", "red"
     if row.odd:
-        return {"memory": "much memory"}.get(row.odd, row.odd), "bad"
+        return row.odd, "red"
     states = {state_of(r) for r in row.ranks}
     text = states.pop() if len(states) == 1 else "several"
-    styles = {"RUNNING": "good", "finished": "quiet"}
-    return text, styles.get(text, "busy")
-
-
-def _fitting(columns: list[Column], width: int) -> list[Column]:
-    """Leave out what does not fit, the least important first."""
-    kept: list[Column] = []
-    used = 0
-    for column in sorted(columns, key=lambda c: c.weight):
-        size = (column.least or column.width) + GAP
-        if used + size <= width or not kept:
-            kept.append(column)
-            used += size
-    return [c for c in columns if c in kept]
-
-
-def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """Give each column its width, gap included."""
-    sizes = [(c.least or c.width) + GAP for c in columns]
-    room = width - sum(sizes)
-    for at, column in enumerate(columns):
-        if column.title == "PROGRESS" and room > GOOD_LINE:
-            grown = min(MOST_BAR - column.width, room - GOOD_LINE)
-            sizes[at] += max(0, grown)
-            room -= max(0, grown)
-    for at, column in enumerate(columns):
-        if column.least:
-            sizes[at] += max(0, min(room, column.width - column.least))
-    if sizes:
-        sizes[0] = min(sizes[0], max(1, width))
-    return sizes
+    return text, {"RUNNING": "green", "finished": "dim"}.get(text, "yellow")

@@ -9,9 +9,9 @@ text of ranks, so that neither is torn. To write text thus costs what it costs w
 After a change of size, terminals move lines in different ways. But the pane stood below the
 cursor, so that all below the cursor is erased, and the pane drawn anew.
 
-Rejected: to erase the pane, write text and draw the pane again (each line of text costs a pane, and
-what is typed shifts the pane, which leaves parts of it in the text); an alternate screen (no
-scrollback, and an empty screen afterwards).
+Rejected: `rich.live`, which erases, writes text and draws again (each line of text costs a view, a
+prompt without a newline is erased, and what is typed leaves copies of the view in the text); an
+alternate screen (no scrollback, and an empty screen afterwards).
 """
 
 from __future__ import annotations

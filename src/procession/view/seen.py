@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from procession.values.base import Value
-from procession.view.pace import Pace
+from procession.view.usage import Sampler, Usage
 
 GONE = ("EXITED", "LOST")
+WINDOW = 30.0  # seconds over which a rate is taken
+SPACING = 0.5  # seconds between two samples that are kept
 
-
-class Usage(Value):
-    """What a rank uses, with its children. cpu: percent of one core. memory, gpu: bytes."""
-
-    cpu: float | None = None
-    memory: int | None = None
-    gpu: int | None = None
+Look = Mapping[str, Any]
 
 
 class Seen(Value):
@@ -44,7 +42,7 @@ class Seen(Value):
     @property
     def left(self) -> float | None:
         """Seconds until it has done all its steps, as it goes now."""
-        if self.step is None or not self.total or not self.rate or self.gone:
+        if self.step is None or not self.total or not self.rate:
             return None
         return max(0.0, (self.total - self.step) / self.rate)
 
@@ -80,44 +78,75 @@ class Whole(Value):
         )
 
 
-def see(
-    look: Mapping[str, Any], now: float, pace: Pace, usage: Mapping[int, Usage] | None = None
-) -> Whole:
-    """Put together what is seen. now: seconds since 1970. usage: by local rank."""
-    first = look["first"]
-    ranks: list[Seen] = []
-    for rank in look["ranks"]:
-        local, at = rank["rank"], rank["beat_at"]
-        step, total = _finite(rank["step"]), _finite(rank["total"])
-        pace.take(local, at, step)
-        ranks.append(
-            Seen(
-                rank=first + local,
-                state=rank["state"],
-                exit=rank["exit"] or "",
-                ended=rank.get("ended") or "",
-                failed=bool(rank.get("failed")),
-                step=step,
-                total=total,
-                rate=pace.rate(local, now),
-                quiet=None if at is None else max(0.0, now - at),
-                usage=(usage or {}).get(local, Usage()),
-                fields=rank["fields"],
-                last_line=rank.get("last_line") or "",
-            )
+class Sight:
+    """Sees one group. look: gives what is known of it; see `group.looking.look_at` for the keys."""
+
+    def __init__(self, look: Callable[[], Look]) -> None:
+        self.look = look
+        self._pace = Pace()
+        self._sampler = Sampler()
+
+    def see(self, look: Look | None = None) -> Whole:
+        """See the group as it is now. look: or as it was then, without what its ranks use."""
+        usage: Mapping[int, Usage] = {}
+        if look is None:
+            look = self.look()
+            pids = {r["rank"]: r["pid"] for r in look["ranks"] if r["pid"] and r["exit"] is None}
+            usage = self._sampler.usage(pids) if pids else {}
+        now, kill_at = time.time(), look.get("kill_at")
+        return Whole(
+            name=look["name"],
+            state=look["state"],
+            attempt=look["attempt"],
+            restarts=look["restarts"],
+            seconds=max(0.0, now - look["began"]),
+            ranks=tuple(self._rank(look["first"], r, now, usage) for r in look["ranks"]),
+            cause=look.get("cause") or "",
+            to_kill=None if kill_at is None else max(0.0, kill_at - now),
         )
-    kill_at = look.get("kill_at")
-    return Whole(
-        name=look["name"],
-        state=look["state"],
-        attempt=look["attempt"],
-        restarts=look["restarts"],
-        seconds=max(0.0, now - look["began"]),
-        ranks=tuple(ranks),
-        cause=look.get("cause") or "",
-        to_kill=None if kill_at is None else max(0.0, kill_at - now),
-    )
+
+    def _rank(self, first: int, rank: Look, now: float, usage: Mapping[int, Usage]) -> Seen:
+        local, at, state = rank["rank"], rank["beat_at"], rank["state"]
+        step, total = (
+            v if v is not None and math.isfinite(v) else None for v in (rank["step"], rank["total"])
+        )
+        rate = self._pace.take(local, at, step, now)
+        return Seen(
+            rank=first + local,
+            state=state,
+            exit=rank["exit"] or "",
+            ended=rank.get("ended") or "",
+            failed=bool(rank.get("failed")),
+            step=step,
+            total=total,
+            rate=None if state in GONE else rate,
+            quiet=None if at is None else max(0.0, now - at),
+            usage=usage.get(local, Usage()),
+            fields=rank["fields"],
+            last_line=rank.get("last_line") or "",
+        )
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+class Pace:
+    """The last steps of each rank. Times are in seconds, of any clock."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, deque[tuple[float, float]]] = {}
+
+    def take(self, rank: int, at: float | None, step: float | None, now: float) -> float | None:
+        """Note where a rank was at its last beat; gives its steps per second.
+
+        None where too little was seen, or nothing for too long. A rank that goes back begins again.
+        """
+        steps = self._steps.setdefault(rank, deque())
+        if at is None or step is None or (steps and step < steps[-1][1]):
+            steps.clear()
+        if at is None or step is None:
+            return None
+        if not steps or at - steps[-1][0] >= SPACING:
+            steps.append((at, step))
+        while len(steps) > 2 and steps[1][0] < at - WINDOW:
+            steps.popleft()
+        if len(steps) < 2 or now - at > max(WINDOW, 3 * (at - steps[-2][0])):
+            return None
+        return (step - steps[0][1]) / (at - steps[0][0])
