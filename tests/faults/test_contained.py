@@ -486,7 +486,6 @@ def test_what_cannot_be_is_refused_before_anything_starts(tmp_path):
     assert not started.exists()
     done = run_procession("run", "--contain", "box", "-n", "2", "true")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.endswith("[P003]\n")
 
 
 WITHOUT = """
@@ -509,7 +508,7 @@ def test_where_the_machine_refuses_it_one_line_says_so(tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
         r"procession run: error: contain='pidns' cannot be had here: "
-        r"unshare\(CLONE_NEWPID\): Operation not permitted \[P025\]\n",
+        r"unshare\(CLONE_NEWPID\): Operation not permitted\n",
         done.stderr,
     ), done.stderr
     assert not (tmp_path / "started").exists()

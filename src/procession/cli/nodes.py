@@ -41,7 +41,7 @@ def read_node(s: Settings, *, torchrun: bool = False) -> tuple[Node, list[str]]:
         if node.count > 1 and not (s.said("master_addr") or s.said("rdzv_endpoint")):
             notes.append(
                 f"no --master-addr: ranks of {node.count} machines are to meet at {node.address}, "
-                "which is another machine for each of them"
+                "which is another machine for each of them [P417]"
             )
         return node, notes
     by_hand = any(s.said(name) for name in NUMBERING)
@@ -96,11 +96,11 @@ def _started(s: Settings, started: Started) -> tuple[Node, list[str]]:
     port = port or _started_port(s) or started.port or STATIC_PORT
     role, run_id = s.text("role"), s.text("rdzv_id") or started.job or "none"
     said = f"by the variables of {started.starter} ({started.variable} and others)"
-    meet = f"ranks meet at {address}:{port}"
+    meet = f"ranks meet at {address}:{port}; {OWN} [P414]"
     if not started.per_rank:
         node = Node(started.machine, started.machines, address, port, role, run_id)
         of = f"machine {started.machine} of {started.machines}"
-        return node, [f"this is {of}, {said}; {meet}; {OWN}"]
+        return node, [f"this is {of}, {said}; {meet}"]
     node = Node(
         started.machine,
         started.machines,
@@ -117,7 +117,7 @@ def _started(s: Settings, started: Started) -> tuple[Node, list[str]]:
     if started.local:
         return node, []  # the first process on each machine says it
     here = f", with {started.local_size} on this machine"
-    return node, [f"this is rank {started.rank} of {started.size}{here}, {said}; {meet}; {OWN}"]
+    return node, [f"this is rank {started.rank} of {started.size}{here}, {said}; {meet}"]
 
 
 def _started_port(s: Settings) -> int:

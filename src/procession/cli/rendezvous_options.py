@@ -162,6 +162,6 @@ def _place(s: Settings) -> tuple[str, int]:
         return endpoint(s, PORT)
     s.notes.append(
         f"no --rdzv-endpoint: the launchers meet at {LOOPBACK}:{PORT}, which is another machine "
-        "for each of them"
+        "for each of them [P417]"
     )
     return LOOPBACK, PORT

@@ -172,7 +172,7 @@ class ResultReader:
         return not self.modules and len(self._data) <= HEADER.size + LARGEST_MODULES
 
     def _refuse(self, why: str) -> None:
-        self.refused = f"{why}: what it told is not believed"
+        self.refused = f"{why}: what it told is not believed [P411]"
         self._data = bytearray()
 
     def _take_frames(self) -> None:

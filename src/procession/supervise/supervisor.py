@@ -383,7 +383,7 @@ class Supervisor:
         if unfit:
             self._jobs.no_fork()
             so = "loads for itself" if self.spec.shared is not None else "nothing is preloaded"
-            said = f"{unfit}: each rank gets a fresh interpreter, and {so}"
+            said = f"{unfit}: each rank gets a fresh interpreter, and {so} [P403]"
         elif failed and isinstance(self.spec.preload, tuple):
             from procession.preload.choose import failed_imports
 
@@ -392,11 +392,9 @@ class Supervisor:
             return
         import logging
 
-        from procession.explain.messages import noted
-
         self.notes.append(said)
         log = logging.getLogger("procession")
-        self.journal.handlers.do("logging", lambda: log.warning("procession: %s", noted(said)))
+        self.journal.handlers.do("logging", lambda: log.warning("procession: %s", said))
 
     # -- what happened
 
