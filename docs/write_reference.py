@@ -18,6 +18,7 @@ from procession.engines.contract import DRIVER, JOB
 from procession.forkserver.boot import LAUNCHER
 from procession.group.handle import CONTROL
 from procession.output import rundir
+from procession.supervise.plugins import CHOICE
 from procession.values.environment import Place, rank_environment
 from procession.values.errors import HUNG_CODE
 from procession.values.policy import NEVER_AGAIN
@@ -62,6 +63,7 @@ READ = {
     "PET_<OPTION>": "the same for options that torchrun has, as torchrun reads them",
     CONTROL: "`1`: also groups that programs start can be seen from other terminals; `0`: no run can",
     "PROCESSION_PRELOAD": "as `--preload`, also for the drop-ins: `none`, `auto`, or names of modules",
+    CHOICE: "names of [handlers of events](../events.md) that installed packages bring",
     ADDRESS: "the address at which agents on other machines reach this one",
     "PROCESSION_JOB_KEY": "the secret of those who join [a job](../several-machines.md)",
     "PROCESSION_WARM": "as `--warm`, also for `procession.run` and pytest",
