@@ -4,6 +4,7 @@ reference/commands.md, variables.md, exit-codes.md and files.md, and troubleshoo
 people stand here, facts come from the code; where the two differ, this fails.
 """
 
+import re
 import signal
 import sys
 from pathlib import Path
@@ -14,16 +15,17 @@ from procession.cli.completion import parsers
 from procession.cli.say import LOST
 from procession.engines.addresses import ADDRESS
 from procession.engines.contract import DRIVER, JOB
-from procession.explain.messages import entries
 from procession.forkserver.boot import LAUNCHER
 from procession.group.handle import CONTROL
 from procession.output import rundir
+from procession.supervise.plugins import CHOICE
 from procession.values.environment import Place, rank_environment
 from procession.values.errors import HUNG_CODE
 from procession.values.policy import NEVER_AGAIN
 from procession.worker.board import VARIABLE as BOARD
 
 HERE = Path(__file__).parent
+MESSAGES = HERE.parent / "src" / "procession" / "explain" / "codes.md"
 MARK = "<!-- written by docs/write_reference.py -->\n"
 
 OF_RANKS = {
@@ -61,6 +63,7 @@ READ = {
     "PET_<OPTION>": "the same for options that torchrun has, as torchrun reads them",
     CONTROL: "`1`: also groups that programs start can be seen from other terminals; `0`: no run can",
     "PROCESSION_PRELOAD": "as `--preload`, also for the drop-ins: `none`, `auto`, or names of modules",
+    CHOICE: "names of [handlers of events](../events.md) that installed packages bring",
     ADDRESS: "the address at which agents on other machines reach this one",
     "PROCESSION_JOB_KEY": "the secret of those who join [a job](../several-machines.md)",
     "PROCESSION_WARM": "as `--warm`, also for `procession.run` and pytest",
@@ -186,22 +189,18 @@ def files() -> str:
 
 
 def troubleshooting() -> str:
-    """Write the page of messages, from their entries."""
-    parts = [
-        f"# Messages\n\n{MARK}\nRefusals, notes and the reports of failures carry a code at the end of the "
-        "line that says what there is: `[P005]`. Look it up here, or in a terminal:\n\n"
-        "```sh\nprocession explain P005\nprocession explain \"there is no script 'trian.py'\"\n```\n\n"
-        "Refusals begin with P0; nothing was started then. The end of a rank has P1, jobs on several "
-        "machines P2, runs and their files P3. P4 is for notes: the run goes on, and something is done "
-        "otherwise than you may expect. Answers to a command, and lines that tell what goes on, have no "
-        "code.\n"
-    ]
-    for code, entry in entries().items():
-        said = "".join(f"- `{phrase.strip()}`\n" for phrase in entry.phrases)
-        parts.append(f"\n## {code}: {entry.title} {{ #{code.lower()} }}\n\n")
-        parts.append(f"The message has one of these:\n\n{said}\n" if said else "")
-        parts.append(f"**Why.** {entry.cause}\n\n**What to do.** {entry.cure}\n")
-    return "".join(parts)
+    """Write the page of messages, from the file that `procession explain` reads."""
+    text = MESSAGES.read_text(encoding="utf-8")
+    entries = re.sub(r"^## (P(\d+): .*)", r"## \1 { #p\2 }", text, flags=re.MULTILINE)
+    return (
+        f"# Messages\n\n{MARK}\nReports of failures and notes carry a code: `[P101]`. Look it up "
+        "here, or in a terminal:\n\n```sh\nprocession explain P101\n```\n\n"
+        "P1 is for how a rank ended, P2 for jobs on several machines, P3 for runs and their files, "
+        "P4 for notes: the run goes on, and procession does something otherwise than you may "
+        "expect. Each entry says why the message comes, then what to do. Refusals of a command "
+        "have no code: the message says what to type.\n\n"
+        f"{entries}"
+    )
 
 
 PAGES = {

@@ -4,8 +4,8 @@
     $ procession run --otel -n 4 train.py
 
 It needs opentelemetry-api, and to send anything opentelemetry-sdk: `pip install procession[otel]`.
-A package turns it on for every group by the entry point `procession.telemetry:trace` in the group
-`procession.event_handlers`.
+A package offers it for every group by an entry point `procession.telemetry:trace` in the group
+`procession.event_handlers`, which PROCESSION_EVENT_HANDLERS names.
 
 Theory of operation. A rank must know the number of its span before it is started, to be its parent
 for what it traces itself (TRACEPARENT). OpenTelemetry gives a span its number when it begins. So a

@@ -61,7 +61,7 @@ def test_outside_an_allocation_the_line_that_sends_a_job_is_told(script):
     done = run(*words)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    sent = shlex.split(line.partition("to send a job: ")[2].removesuffix(" [P202]"))
+    sent = shlex.split(line.partition("to send a job: ")[2])
     assert sent[:4] == ["sbatch", "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=1"]
     assert sent[-2:] == ["--wrap", f"exec procession run {shlex.join(words)}"]
 

@@ -201,7 +201,7 @@ def test_a_misspelt_variable_is_noticed(here, monkeypatch, variable, note):
     monkeypatch.setenv(variable, "3")
     done = run("see.py")
     assert done.returncode == 0
-    assert done.stderr == f"procession: {variable} {note} [P002]\n"
+    assert done.stderr == f"procession: {variable} {note}\n"
 
 
 def test_a_launcher_in_a_rank_says_nothing_of_the_variables_of_ranks(here):

@@ -115,6 +115,6 @@ def test_two_leases_are_refused_and_a_port_without_effect_is_noted():
     done = run("--lease", 9, "--rdzv-conf", conf, *line)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "two values for one thing: keep_alive_interval times " in done.stderr
-    assert "is 2, and --lease 9 [P003]" in done.stderr
+    assert "is 2, and --lease 9\n" in done.stderr
     done = run("--master-port", 1234, "--rdzv-conf", "is_host=0,join_timeout=1", *line)
-    assert "--master-port has no effect beside --rdzv-endpoint [P402]" in done.stderr
+    assert "--master-port has no effect beside --rdzv-endpoint\n" in done.stderr

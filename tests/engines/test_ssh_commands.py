@@ -70,19 +70,19 @@ def test_options_that_can_be_used():
             255,
             ["ssh: Could not resolve hostname h9: Name or service not known"],
             "host h9: its name cannot be resolved (Could not resolve hostname h9: "
-            "Name or service not known)",
+            "Name or service not known) [P210]",
         ),
         (
             255,
             ["me@h9: Permission denied (publickey)."],
             "host h9: it refuses the log-in; `ssh h9` must work without a question (a key, an "
-            "agent) (me@h9: Permission denied (publickey).)",
+            "agent) (me@h9: Permission denied (publickey).) [P210]",
         ),
         (
             255,
             ["No ED25519 host key is known for h9", "Host key verification failed."],
             "host h9: its host key is not known, or has changed; run `ssh h9` once by hand "
-            "(Host key verification failed.)",
+            "(Host key verification failed.) [P210]",
         ),
         (
             0,
@@ -93,10 +93,10 @@ def test_options_that_can_be_used():
             127,
             [f"{FAULT} no Python with procession: python3 (which is not there),"],
             "no Python with procession: python3 (which is not there) on h9: install procession "
-            "there, or name the right Python with --remote-python",
+            "there, or name the right Python with --remote-python [P211]",
         ),
-        (-9, [], "the connection to h9 was killed by signal 9"),
-        (255, ["odd"], "the connection to h9 ended with code 255: odd"),
+        (-9, [], "the connection to h9 was killed by signal 9 [P210]"),
+        (255, ["odd"], "the connection to h9 ended with code 255: odd [P210]"),
     ],
 )
 def test_why_a_connection_ended(code, lines, said):
@@ -106,7 +106,7 @@ def test_why_a_connection_ended(code, lines, said):
 def test_why_a_log_in_that_starts_no_agent_ended():
     said = why_ended("h9", 0, ["Welcome"], started=False)
     assert said.startswith("host h9: its log-in ended without starting an agent; see what `ssh h9")
-    assert said.endswith("(Welcome)")
+    assert said.endswith("(Welcome) [P210]")
     assert "reads standard input" in said
 
 

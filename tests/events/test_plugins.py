@@ -1,18 +1,14 @@
-"""Who is told of events: `on_event`, and what installed packages declare."""
+"""Handlers of events: `on_event`, and those of installed packages that the environment chooses."""
 
 import logging
 import os
 import sys
-import time
 
 import pytest
 
 import procession
-from seams.supervise import plugins
 from seams.values import SpecError
-from support import QUICK, run_python, shell, write
-
-OLD = time.time() - 3600
+from support import QUICK, run_procession, run_python, shell, write
 
 
 def test_on_event_has_every_event_of_the_group():
@@ -113,103 +109,55 @@ def none(description):
 def broken(description):
     raise OSError("broken package")
 """
-
-
-def package(directory, name, declared, module=SITE):
-    """Put a package with its metadata there."""
-    write(directory / f"{name}.py", module)
-    metadata = directory / f"{name}-1.0.dist-info"
-    write(metadata / "METADATA", f"Name: {name}\nVersion: 1.0\n")
-    write(metadata / "entry_points.txt", declared)
-    os.utime(directory, (OLD, OLD))
-    return directory
+DECLARED = """
+[console_scripts]
+tool = seen:none
+[procession.event_handlers]
+a = seen:make
+b = seen:none [extra]
+c = seen:broken
+d = seen:missing
+e = no_such_module:make
+f = seen:make
+"""
 
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A directory of packages on `sys.path`."""
-    made = tmp_path / "site"
-    made.mkdir()
-    monkeypatch.syspath_prepend(made)
-    yield made
-    for name in ("seen", "other"):
-        sys.modules.pop(name, None)
+    """A package with entry points, on `sys.path`."""
+    write(tmp_path / "site" / "seen.py", SITE)
+    metadata = tmp_path / "site" / "seen-1.0.dist-info"
+    write(metadata / "METADATA", "Name: seen\nVersion: 1.0\n")
+    write(metadata / "entry_points.txt", DECLARED)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    yield
+    sys.modules.pop("seen", None)
 
 
-def test_entry_points(site, caplog):
-    declared = """
-        [console_scripts]
-        tool = seen:none
-        [procession.event_handlers]
-        a = seen:make
-        b = seen:none [extra]
-        # c = seen:not_this
-        d = seen:broken
-        e = seen:missing
-        f = no_such_module:make
-        [other]
-        g = seen:not_this
-        """
-    package(site, "seen", declared)
+def test_the_entry_points_that_the_environment_names(site, monkeypatch, caplog):
+    monkeypatch.setenv("PROCESSION_EVENT_HANDLERS", "a, b,c,d,e")
     procession.run(["true"], nproc=2)
     import seen
 
     assert seen.heard[0] == ("true", 2)
     assert (seen.heard[1], seen.heard[-1]) == ("starting", "succeeded")
+    assert seen.heard.count("starting") == 1
     messages = [r.getMessage() for r in caplog.records if r.name == "procession"]
     assert [m.partition(" raised ")[2].partition(",")[0] for m in messages] == [
         "OSError", "AttributeError", "ModuleNotFoundError",
     ]  # fmt: skip
 
 
-def test_what_was_found_is_kept_until_the_directory_changes(site, monkeypatch):
-    package(site, "seen", "[procession.event_handlers]\na = seen:make\n")
-    assert plugins.find() == ["seen:make"]
-    scanned = []
-    real = plugins._scan
-    monkeypatch.setattr(plugins, "_scan", lambda path: scanned.append(path) or real(path))
-    assert plugins.find() == ["seen:make"]
-    assert str(site) not in scanned
-    package(site, "other", "[procession.event_handlers]\nz = other:make\n")
-    os.utime(site, (OLD + 5, OLD + 5))
-    assert sorted(plugins.find()) == ["other:make", "seen:make"]
-    assert str(site) in scanned
-
-
-def test_a_directory_that_has_just_changed_is_looked_at_again(site):
-    package(site, "seen", "[procession.event_handlers]\na = seen:make\n")
-    os.utime(site)
-    assert plugins.find() == ["seen:make"]
-    file = site / "seen-1.0.dist-info" / "entry_points.txt"
-    file.write_text("")  # which the directory's own time does not show
-    assert plugins.find() == []
-
-
-def test_garbage_in_the_cache_is_of_no_account(site, tmp_path):
-    cache = os.environ["XDG_CACHE_HOME"]
-    package(site, "seen", "[procession.event_handlers]\na = seen:make\n")
-    for garbage in (b"\xff\xfe\0", b"\t\t\n\n", f"{site}\tmany\tseen:other".encode(), b"x" * 2000):
-        assert plugins.find() == ["seen:make"]
-        file = os.path.join(cache, "procession", "event_handlers", "found")
-        with open(file, "wb") as f:
-            f.write(garbage)
-        assert plugins.find() == ["seen:make"]
-
-
-def test_without_a_cache_directory(site, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    monkeypatch.setenv("HOME", "")
-    package(site, "seen", "[procession.event_handlers]\na = seen:make\n")
-    assert plugins.find() == ["seen:make"]
-
-
-def test_in_a_directory_that_is_gone(tmp_path, monkeypatch):
-    lost = tmp_path / "lost"
-    lost.mkdir()
-    monkeypatch.chdir(lost)
-    lost.rmdir()
-    monkeypatch.syspath_prepend("")
-    assert plugins.find() == []
+def test_an_unknown_name_is_refused_before_a_process_starts(site, monkeypatch):
+    monkeypatch.setenv("PROCESSION_EVENT_HANDLERS", "a,seen")
+    with pytest.raises(
+        SpecError, match="no package has a handler 'seen'; installed: a, b, c, d, e, f"
+    ):
+        procession.start(["true"])
+    assert "seen" not in sys.modules
+    done = run_procession("run", "true")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "PROCESSION_EVENT_HANDLERS: no package has a handler 'a'" in done.stderr
 
 
 def test_a_launch_without_any_imports_no_library_for_it():

@@ -198,7 +198,9 @@ def test_as_an_entry_point(traced, tmp_path, monkeypatch):
     metadata = tmp_path / "site" / "tracing-1.0.dist-info"
     entry = "[procession.event_handlers]\notel = procession.telemetry:trace\n"
     write(metadata / "entry_points.txt", entry)
+    write(metadata / "METADATA", "Name: tracing\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setenv("PROCESSION_EVENT_HANDLERS", "otel")
     values = procession.run(parent_of_rank, nproc=2)
     names = sorted(span.name for span in exporter.get_finished_spans())
     assert names == ["attempt 0", "group parent_of_rank", "rank 0", "rank 1"]

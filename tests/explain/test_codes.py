@@ -1,144 +1,84 @@
-"""The codes of messages: each phrase stands in the code, and each entry can be found."""
+"""The codes of messages: each that is printed is explained, and the other way round."""
 
-import ast
+import re
 from pathlib import Path
 
 import pytest
 
 import procession
-from seams.explain import OUTCOMES, code_of, code_of_end, entries, noted, with_code
-from seams.values import Exit, Outcome, RankEnd
+from seams.explain import CODES, OUT_OF_MEMORY, entries, headline_of
+from seams.values import Exit, GroupEnd, Outcome, RankEnd
 from support import run_procession
 
 SOURCE = Path(procession.__file__).parent
-HOLE = "\0"  # where a value stands in a message
-NOBODY = "could not be started, nor any other rank: 0 of 2 agents came:"
-INSTALL = "install procession there, or name the right Python with --remote-python"
+NOBODY = "could not be started, nor any other rank: 0 of 2 agents came: "
 
 
-def texts():
-    """Give all texts in the source, but for those of the entries themselves."""
-    found = []
-    for path in sorted(SOURCE.rglob("*.py")):
-        if "messages" in path.parts:
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(node.value)
-            elif isinstance(node, ast.JoinedStr):
-                parts = (v.value if isinstance(v, ast.Constant) else HOLE for v in node.values)
-                found.append("".join(map(str, parts)))
-    return found
+def printed():
+    """Give the codes that messages in the source have."""
+    texts = [path.read_text() for path in SOURCE.rglob("*.py")]
+    return {code for text in texts for code in re.findall(r"\[(P\d{3})\]", text)}
 
 
-@pytest.fixture(scope="module")
-def source():
-    return "\n".join(texts())
+def code_of(end):
+    return headline_of(GroupEnd("train", 2, failures=(end,)))[-6:]
 
 
-@pytest.mark.parametrize("entry", entries().values(), ids=list(entries()))
-def test_an_entry(entry, source):
-    missing = [phrase for phrase in entry.phrases if phrase not in source]
-    assert missing == [], "no message has these words any more: change the entry"
-    assert entry.title
-    assert entry.title[-1] != "."
-    assert entry.cause[-1] == entry.cure[-1] == "."
+def test_each_code_that_is_printed_is_explained_and_each_explained_is_printed():
+    text = (SOURCE / "explain" / "codes.md").read_text()
+    titles = re.findall(r"^## (P\d{3}): ", text, re.MULTILINE)
+    assert titles == sorted(set(titles))
+    assert set(titles) == printed() | set(CODES.values()) | {OUT_OF_MEMORY}
+    assert list(entries()) == titles
 
 
-def test_a_phrase_is_no_common_words():
-    """What a note quotes might have them, and would get the code of another message."""
-    common = [
-        phrase
-        for entry in entries().values()
-        for phrase in entry.phrases
-        if phrase[0] == phrase[-1] == " " and len(phrase.split()) < 3
-    ]
-    assert set(common) <= {" must be ", " raised ", " chips, which "}, "say more words"
-
-
-def test_no_code_is_used_twice():
-    from seams.explain import ENDS, MACHINES, NOTES, REQUESTS, RUNS, VALUES
-
-    codes = [entry.code for entry in (*REQUESTS, *VALUES, *ENDS, *MACHINES, *RUNS, *NOTES)]
-    assert len(codes) == len(set(codes))
-
-
-def test_no_phrase_belongs_to_two_entries():
-    phrases = [phrase for entry in entries().values() for phrase in entry.phrases]
-    assert len(phrases) == len(set(phrases))
-
-
-@pytest.mark.parametrize(
-    ("message", "code"),
-    [
-        ("there is no script 'train.py'", "P004"),
-        ("there is no program 'trian' on the PATH", "P005"),
-        ("--nproc-per-node must be a count of 1 or more, not 'x'", "P003"),
-        ("--live and --json cannot go together", "P008"),
-        ("there is no engine 'slrum'; there are ray, slurm, ssh", "P201"),
-        ("something that nobody has written down", ""),
-    ],
-)
-def test_the_code_of_a_message(message, code):
-    assert code_of(message) == code
-
-
-@pytest.mark.parametrize(
-    ("note", "code"),
-    [
-        ("attempt 0 failed: rank 1 of 2 raised ValueError: x must be 3; attempt 1 starts", "P101"),
-        ("early raised OSError: each rank gets a fresh interpreter, and more", "P403"),
-        ("t.py could not be started: no rendezvous at h:1 within 5 s: refused", "P221"),
-    ],
-)
-def test_the_code_of_a_note_that_quotes_others(note, code):
-    assert noted(note) == f"{note} [{code}]"
-
-
-def test_what_nobody_has_written_down_has_no_code():
-    assert noted("logs in runs/t.py_1") == "logs in runs/t.py_1"
-
-
-def test_a_refusal_always_has_a_code():
-    assert with_code("something else").endswith(" [P001]")
+def test_each_entry_has_a_title_a_reason_and_a_remedy():
+    assert {len(entry) for entry in entries().values()} == {3}
+    assert [title for title, _, _ in entries().values() if title[-1] == "."] == []
+    assert [part for _, *parts in entries().values() for part in parts if part[-1] != "."] == []
 
 
 def test_every_failure_has_a_code():
-    """Outcomes that are no failures have none: nobody asks for a reason."""
-    assert set(Outcome) - OUTCOMES.keys() == {Outcome.RETURNED, Outcome.CANCELLED}
-    assert set(OUTCOMES.values()) <= entries().keys()
+    """Outcomes that are no failures have none: there is no reason to ask for."""
+    assert set(Outcome) - CODES.keys() == {Outcome.RETURNED, Outcome.CANCELLED}
     killed = RankEnd(0, 1, Outcome.SIGNALLED, exit=Exit(signal=9), out_of_memory=True)
-    assert entries()[code_of_end(killed)].title == "A rank was killed, likely out of memory"
-    assert code_of_end(RankEnd(0, 1, Outcome.RETURNED)) == ""
+    assert code_of(killed) == "[P104]"
+    assert code_of(killed.__replace__(out_of_memory=False)) == "[P103]"
+    assert "[" not in code_of(RankEnd(0, 1, Outcome.RETURNED))
 
 
 @pytest.mark.parametrize(
     ("message", "code"),
     [
         ("could not start its program: No such file: './it cannot be reached'", "P106"),
-        ("could not be started, nor any other rank: Too many open files", "P106"),
-        (f"{NOBODY} host h1: its name cannot be resolved (Could not resolve it)", "P210"),
-        (f"{NOBODY} host h1: ssh does not take its options (h1: Bad option)", "P210"),
-        (f"{NOBODY} the connection to h1 ended with code 255: Can't open user config file", "P210"),
-        (f"{NOBODY} no Python with procession: /p (which is not there) on h1: {INSTALL}", "P211"),
-        (f"{NOBODY[:-1]} (of h1) within 5 s", "P106"),
+        (f"{NOBODY}host h1: its name cannot be resolved (no such name) [P210]", "P210"),
+        (f"{NOBODY}no Python with procession: {'/p, ' * 90} on h1: install it [P211]", "P211"),
     ],
 )
 def test_machines_that_do_not_come_have_the_code_of_why(message, code):
-    assert code_of_end(RankEnd(0, None, Outcome.NOT_STARTED, message=message)) == code
+    said = headline_of(
+        GroupEnd("train", 2, failures=(RankEnd(0, None, Outcome.NOT_STARTED, message=message),))
+    )
+    assert re.findall(r"\[P\d+\]", said) == [f"[{code}]"]
+    assert said.endswith("]")
 
 
 def test_the_command(tmp_path):
-    refused = run_procession("run", "nosuch.py", cwd=tmp_path)
-    line = refused.stderr.strip()
-    assert line.endswith("there is no script 'nosuch.py' [P004]")
-    told = run_procession("explain", "P004").stdout
-    assert told.startswith("P004: There is no such script\n\nwhy:\n")
-    assert "\n\nwhat to do:\n" in told
+    failed = run_procession("run", "false", cwd=tmp_path).stderr
+    line = failed.splitlines()[0]
+    assert line.endswith("[P102]")
+    told = run_procession("explain", "P102").stdout
+    assert told.startswith("P102: A rank exited with a code that is not 0\n\nwhy:\n  ")
+    assert "\n\nwhat to do:\n  " in told
     assert run_procession("explain", line).stdout == told
-    assert run_procession("explain", "[p004]").stdout == told
+    assert run_procession("explain", "[p102]").stdout == told
     listed = run_procession("explain").stdout
     assert [row.split()[0] for row in listed.splitlines()] == list(entries())
     unknown = run_procession("explain", "no such thing")
     assert (unknown.returncode, unknown.stdout) == (1, "")
-    assert "nothing is known about 'no such thing'" in unknown.stderr
+    assert "no known code in 'no such thing'" in unknown.stderr
+
+
+def test_a_refusal_of_the_command_line_says_what_to_do_and_has_no_code(tmp_path):
+    refused = run_procession("run", "nosuch.py", cwd=tmp_path)
+    assert refused.stderr == "procession run: error: there is no script 'nosuch.py'\n"

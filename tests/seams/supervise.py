@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.supervise": (
-            "conclusion deciding exits hangs journal lastlook limits link plugins ranks supervisor"
+            "conclusion deciding exits hangs journal lastlook limits link ranks supervisor"
         ),
         "procession.explain.records": "CRASHES Sources",
         "procession.supervise.exits": "Exits",

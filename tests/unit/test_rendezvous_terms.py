@@ -154,7 +154,7 @@ def test_why_a_launcher_was_not_believed_is_told_instead_of_a_guess():
 
     roll = Roll(TERMS.__replace__(together=("n0", "n1")))
     roll.came.add(0)
-    assert roll.absent() == "nothing came from n1: is procession installed there?"
+    assert roll.absent() == "nothing came from n1: is procession installed there? [P211]"
     with pytest.raises(EngineError):
         roll.asking(admit)(b"words")
     assert roll.absent() == (

@@ -446,7 +446,8 @@ def test_ranks_of_several_machines_have_their_numbers_in_the_job():
     assert text.startswith("train failed on node 3 of 4: rank 7 of 8 (pid 101) raised ValueError")
     assert "\n  rank 6 (pid 100) was ended by SIGTERM" in text
     group = GroupEnd("x", 2, failures=(raised(1), killed(0)), node=1, nodes=2, first=2, world=4)
-    assert headline_of(group) == ("rank 3 of 4 (pid 101) raised ValueError: bad batch after 2.35 s")
+    said = "rank 3 of 4 (pid 101) raised ValueError: bad batch after 2.35 s [P101]"
+    assert headline_of(group) == said
     assert format_report(group).startswith("x failed on node 1 of 2: rank 3 of 4")
 
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
+from importlib.resources import files
 
 from procession.cli.commands import COMMANDS
 from procession.cli.say import say
 from procession.cli.words import Parser
-from procession.explain.messages import code_of, entries
-from procession.explain.messages.entry import Entry
 
 PARSER = Parser(
     "procession explain",
     usage="procession explain [CODE | MESSAGE ...]",
     description=f"{COMMANDS['explain'].capitalize()}.\n\n"
-    "CODE stands in brackets at the end of a message: [P005]. The message itself will do, too.\n"
+    "CODE is in brackets at the end of a message: [P101]. A message with its code will do, too.\n"
     "Without a word, all codes are listed.",
-    epilog="exit codes: 0; 1 if nothing is known about it; 2 for a wrong command line.",
+    epilog="exit codes: 0; 1 for an unknown code; 2 for a wrong command line.",
 )
 
 
@@ -27,26 +27,27 @@ def main(words: list[str]) -> int:
     _, rest = PARSER.read(words)
     known = entries()
     if not rest:
-        say("".join(f"{code}  {entry.title}\n" for code, entry in known.items()), sys.stdout)
+        say("".join(f"{code}  {entry[0]}\n" for code, entry in known.items()), sys.stdout)
         return 0
     text = " ".join(rest)
-    code = text.strip("[]").upper()
-    if code not in known:
-        code = next((c for c in known if f"[{c}]" in text), "") or code_of(text)
+    code = next((c for c in re.findall(r"\bP\d{3}\b", text.upper()) if c in known), "")
     if not code:
-        say(f"procession explain: nothing is known about {text!r}; without a word, all codes are "
+        say(f"procession explain: no known code in {text!r}; without a word, all codes are "
             "listed\n", sys.stderr)  # fmt: skip
         return 1
-    say(told(known[code], min(shutil.get_terminal_size().columns, 100)), sys.stdout)
+    title, why, cure = known[code]
+    say(f"{code}: {title}\n\nwhy:\n{_filled(why)}\n\nwhat to do:\n{_filled(cure)}\n", sys.stdout)
     return 0
 
 
-def told(entry: Entry, width: int) -> str:
-    """Write an entry for a terminal of that width."""
-    parts = [f"{entry.code}: {entry.title}"]
-    for name, text in (("why", entry.cause), ("what to do", entry.cure)):
-        body = textwrap.fill(
-            text, width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-        )
-        parts.append(f"{name}:\n{body}")
-    return "\n\n".join(parts) + "\n"
+def entries() -> dict[str, list[str]]:
+    """Give what `explain/codes.md` has by code: a title, why it happens, and what to do."""
+    text = files("procession.explain").joinpath("codes.md").read_text("utf-8")
+    parts = (each.strip().partition(": ") for each in f"\n{text}".split("\n## ")[1:])
+    return {code: entry.split("\n\n") for code, _, entry in parts}
+
+
+def _filled(text: str) -> str:
+    """Fill the lines of a paragraph, for this terminal."""
+    width = min(shutil.get_terminal_size().columns, 100)
+    return textwrap.indent(textwrap.fill(text, width - 2, break_on_hyphens=False), "  ")

@@ -96,7 +96,7 @@ def _made(prog: str, request: Request, on: EngineRequest, on_event: OnEvent | No
     except (SpecError, EngineError) as e:
         refuse(prog, str(e))
     except OSError as e:
-        refuse(prog, f"cannot prepare the run: {e}")
+        refuse(prog, f"cannot prepare the run: {e} [P305]")
 
 
 def refuse_outside(prog: str, request: Request, on: EngineRequest, words: list[str]) -> NoReturn:

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 
 from procession.cli.request import Request
 from procession.cli.signals import handled
-from procession.explain.messages import noted
 from procession.group.group import Group
 from procession.output.console import Console
 from procession.rules.tables import Phase
@@ -40,8 +39,8 @@ def shown(group: Group, request: Request, note: Callable[[str], None]) -> Genera
             console, why = find_terminal()
             if console is None:
                 every = every or EVERY
-                said = f"no live view: {why}; a line of status comes every {every:g} s"
-                note(f"procession: {noted(said)}")
+                said = f"no live view: {why}; a line of status comes every {every:g} s [P413]"
+                note(f"procession: {said}")
             else:
                 open_.callback(console.close)
         group.lead_through(console)
@@ -111,7 +110,7 @@ def viewing(
     def crashed(e: Exception) -> None:
         what = (str(e).splitlines() or [""])[0]
         failed = f"the live view failed and is gone ({type(e).__name__}: {what})"
-        say(f"procession: {noted(f'{failed}; the group goes on')}")
+        say(f"procession: {failed}; the group goes on [P413]")
 
     encoding = str(getattr(sys.stdout, "encoding", "")).lower().replace("-", "")
     view = View(look, console, on_crash=crashed, unicode=encoding == "utf8")

@@ -136,7 +136,7 @@ def _found(s: Settings, least: int, most: int) -> Location:
         host, port = LOOPBACK, PORT
         s.notes.append(
             f"no --rdzv-endpoint: the launchers meet at {host}:{port}, which is another machine "
-            "for each of them"
+            "for each of them [P417]"
         )
     run_id, local = s.text("rdzv_id") or "none", s.text("local_addr").strip("[]")
     terms = Terms(host, port, run_id, least, most, local_addr=local, **_conf(s, static=False))
@@ -159,7 +159,7 @@ def _numbered(s: Settings, count: int, backend: str, pod: str | None, torchrun: 
         address = LOOPBACK
         s.notes.append(
             f"no --master-addr: ranks of {count} machines are to meet at {address}, which is "
-            "another machine for each of them"
+            "another machine for each of them [P417]"
         )
     if not address and pod is not None:
         raise SpecError(
@@ -293,7 +293,7 @@ def _node_of(s: Settings, started: Started, address: str, port: int | None) -> N
     if not started.local:  # the first process on each machine says it
         s.notes.append(
             f"this is {which}, by the variables of {started.starter} ({started.variable} and "
-            f"others); ranks meet at {address}:{port}; {OWN}"
+            f"others); ranks meet at {address}:{port}; {OWN} [P414]"
         )
     return node
 

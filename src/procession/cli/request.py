@@ -234,7 +234,7 @@ def _other_environment(spec: Spec) -> list[str]:
         return []
     return [
         f"ranks run in {sys.prefix}, not in the active environment {where}: install procession "
-        f"there, and type {python} -m procession run"
+        f"there, and type {python} -m procession run [P428]"
     ]
 
 

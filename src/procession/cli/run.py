@@ -56,7 +56,7 @@ def run_group(
         return e.exit_code, None
     except OSError as e:
         where = f"{request.logs_from} {spec.logs.dir!r}: " if spec.logs.dir else ""
-        refuse(prog, f"{where}cannot prepare the run: {e}")
+        refuse(prog, f"{where}cannot prepare the run: {e} [P305]")
     if threads := _threads(spec, group.placed) if not request.json else "":
         say_line(f"procession: {threads}")
     for note in group.notes:
@@ -149,10 +149,10 @@ def exit_code(run: Handle, received: list[int]) -> int:
         return 128 + received[0]
     if stopped and run.stopped_by:
         name = signal.Signals(run.stopped_by).name
-        say_note(f"{run.spec.name} was stopped from another terminal ({name})")
+        say_note(f"{run.spec.name} was stopped from another terminal ({name}) [P412]")
         return 128 + run.stopped_by
     if stopped and run.unread:
         run.stopper = "its launcher: nobody reads the standard output any more"
-        say_note("nobody reads the standard output any more; the group was stopped")
+        say_note("nobody reads the standard output any more; the group was stopped [P306]")
         return 128 + signal.SIGPIPE
     return LOST if run.losses else 0

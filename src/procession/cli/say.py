@@ -39,22 +39,16 @@ def say_line(text: str, patience: float | None = None) -> None:
 
 
 def say_note(text: str, patience: float | None = None) -> None:
-    """Write a line with the code by which `procession explain` knows it. patience: see `say`."""
-    from procession.explain.messages import noted
-
-    say_line(f"procession: {noted(text)}", patience)
+    """Write a line that begins with our name. patience: see `say`."""
+    say_line(f"procession: {text}", patience)
 
 
 def refuse(command: str, text: str) -> NoReturn:
-    """Say in one line what is wrong with the command line, and exit with code 2.
-
-    The line ends with the code by which `procession explain` knows it.
-    """
+    """Say in one line what is wrong with the command line, and exit with code 2."""
     import sys
 
-    from procession.explain.messages import with_code
     from procession.output.escape import shown
 
-    line = with_code(" ".join(text.splitlines()))
-    say(f"{command}: error: {shown(line)}\n", sys.stderr)
+    line = shown(" ".join(text.splitlines()))
+    say(f"{command}: error: {line}\n", sys.stderr)
     raise SystemExit(2)

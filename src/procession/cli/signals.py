@@ -180,7 +180,7 @@ class RunSignals:
                 self._say(f"{who} got {name}, which does nothing here: see --forward, --preempt")
             return
         if self._take(number, who, again):
-            self._say_line(f"procession: {who} got {name} [P412]")
+            self._say(f"{who} got {name}")
 
     def _take(self, number: int, who: str, again: bool = False) -> bool:
         """Obey a signal; gives whether it was new."""
@@ -252,6 +252,4 @@ class RunSignals:
         self._say(f"{name}: waiting for ranks to end; {how}")
 
     def _say(self, text: str) -> None:
-        from procession.explain.messages import noted
-
-        self._say_line(f"procession: {noted(text)}")
+        self._say_line(f"procession: {text} [P412]")

@@ -37,7 +37,7 @@ OURS, TORCHRUNS = "PROCESSION_", "PET_"
 OTHERS = frozenset(
     f"{OURS}{name}"
     for name in (
-        "RUN", "BOARD", "LAUNCHER", "CONTROL", "TOLD", "DRIVER_ADDRESS",
+        "RUN", "BOARD", "LAUNCHER", "CONTROL", "TOLD", "DRIVER_ADDRESS", "EVENT_HANDLERS",
         "AGENT", "AGENT_KEY", "AGENT_SLOT", "AGENT_STDIN",
         "WARM_MOST", "WARM_MEMORY",
     )

@@ -120,7 +120,7 @@ def pass_pmi(env: Mapping[str, str], passed: Sequence[int]) -> tuple[tuple[int, 
         os.fstat(int(text))
     except (ValueError, OverflowError, OSError):
         why = f"PMI_FD={text} is no open descriptor: MPI_Init in the rank cannot find the others"
-        return tuple(passed), [f"{why}; let mpiexec or srun start procession itself"]
+        return tuple(passed), [f"{why}; let mpiexec or srun start procession itself [P427]"]
     return (*passed, int(text)), []
 
 

@@ -102,7 +102,7 @@ def _run(
         if waiting.door is None:
             return joined
         door, terms = waiting.door, terms.__replace__(join=waiting.left)
-        _say(f"this machine hosts the rendezvous now, at {terms.at}: its port is free")
+        _say(f"this machine hosts the rendezvous now, at {terms.at}: its port is free [P419]")
     roll = Roll(terms)
     try:
         at = terms.__replace__(port=door.getsockname()[1], further=())
@@ -161,7 +161,7 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
                     _say(trust.note)  # perhaps the others trust each other by something else
                 return verdict.code, agent.last_words.get("result") if terms.tells else ANOTHERS
             if agent.joined:
-                _say(f"{say_lost(agent, at)}; the machines that are left go on without it")
+                _say(f"{say_lost(agent, at)}; the machines that are left go on without it [P419]")
             elders = succession.elders
             if not elders:
                 break
@@ -171,7 +171,7 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
                 own, at, trust, hosts=False, signals=signals, ending=ending, say=_say, also=also
             )
         at, door = succession.take_over()
-        _say(f"this machine hosts the rendezvous now, at {at.at}")
+        _say(f"this machine hosts the rendezvous now, at {at.at} [P419]")
         return _host(part, at, door, succession)
 
 
@@ -236,7 +236,7 @@ def _host(
     except (SpecError, EngineError) as e:
         refuse(part.prog, str(e))
     except OSError as e:
-        refuse(part.prog, f"cannot prepare the run: {e}")
+        refuse(part.prog, f"cannot prepare the run: {e} [P305]")
     signals = job_signals(job, request)
     with ExitStack() as open_:
         if request.status is not None:

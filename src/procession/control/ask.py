@@ -52,7 +52,7 @@ class Connection:
         try:
             self.socket.sendall(encode({"ask": ask, **given}))
         except OSError as e:
-            raise Ended(f"the run does not listen any more ({e.strerror})") from None
+            raise Ended(f"the run does not listen any more ({e.strerror}) [P313]") from None
 
     def ask(self, ask: str, **given: Any) -> Any:
         """Ask, and give the answer; events that come before it are kept. Raises NotAnswered."""
@@ -69,7 +69,7 @@ class Connection:
                 if said is None:
                     raise NotAnswered(
                         f"the run did not answer within {self._patience:g} s; if Ctrl-Z "
-                        f"has stopped it, type fg there, or kill -CONT {self.peer}"
+                        f"has stopped it, type fg there, or kill -CONT {self.peer} [P313]"
                     )
                 if "error" in said:
                     raise NotAnswered(str(said["error"]))
@@ -77,7 +77,7 @@ class Connection:
                     return said.get("value")
                 if said.get("event") == "end":
                     self.end = said
-                    raise Ended("the run has just ended")
+                    raise Ended("the run has just ended [P313]")
                 kept.append(said)
         finally:
             self._heard[:0] = kept
@@ -113,11 +113,11 @@ class Connection:
                 data = b""
             if not data:
                 self.closed = True
-                raise Ended("the run has ended, or its launcher was killed")
+                raise Ended("the run has ended, or its launcher was killed [P313]")
             try:
                 self._heard += [decode(line) for line in self._lines.feed(data)]
             except ValueError as e:
-                raise NotAnswered(f"it is of another version of procession ({e})") from None
+                raise NotAnswered(f"it is of another version of procession ({e}) [P313]") from None
         return self._heard.pop(0)
 
     def fileno(self) -> int:

@@ -300,6 +300,6 @@ def connect(run: Run) -> Connection:
     try:
         return Connection(directory, run.socket)
     except OSError as e:
-        raise NotAnswered(f"{run.id} cannot be reached ({e.strerror or e})") from None
+        raise NotAnswered(f"{run.id} cannot be reached ({e.strerror or e}) [P313]") from None
     finally:
         os.close(directory)

@@ -197,7 +197,7 @@ class Agent:
             over = "the job is over, or " if self._late else ""
             self._say(
                 f"cannot reach the driver ({fault}); {over}is a firewall between the nodes, or is "
-                "another version of procession here?"
+                "another version of procession here? [P213]"
             )
         return False
 
@@ -275,7 +275,7 @@ class Agent:
         if self._attempt is None:
             self._over = True
         else:
-            self._say(f"{self._lost}; its ranks are ended")
+            self._say(f"{self._lost}; its ranks are ended [P419]")
             self._attempt.stop(None if self._last else LAST_GRACE)
 
     def _watch_stdin(self) -> None:
@@ -327,7 +327,7 @@ class Agent:
     def _explain(self, number: int) -> None:
         if self._attempt is not None:
             name = signal.Signals(number).name
-            self._say(f"{name}: waiting for ranks to end; once more kills them")
+            self._say(f"{name}: waiting for ranks to end; once more kills them [P412]")
 
     def _take(self, message: Message) -> None:
         fields = message.fields

@@ -419,7 +419,7 @@ class Driver:
         self._farewell(doubtful)
         patience = LAST_WORDS if self._cut else self._drain_seconds
         if not self.printer.close(patience, hurry=self._cut):
-            note = "the console did not take all output in time; the rest was cut off"
+            note = "the console did not take all output in time; the rest was cut off [P407]"
             self.end = self.end.__replace__(notes=(*self.end.notes, note))
 
     def _farewell(self, doubtful: bool) -> None:

@@ -15,7 +15,6 @@ from procession.engines.reception import Reception
 from procession.engines.sigterm import orderly_sigterm
 from procession.engines.tunnel import check
 from procession.engines.work import Work
-from procession.explain.messages import noted
 from procession.forkserver.boot import check_python
 from procession.group.handle import Handle
 from procession.group.result import MARGIN, failed_by
@@ -78,7 +77,7 @@ class Job(Handle):
         try:
             check(link_encryption)
         except ValueError as e:
-            raise SpecError(f"link encryption {e}") from None
+            raise SpecError(f"link encryption {e} [P215]") from None
         try:
             check_python()  # of which agents are started
         except OSError as e:
@@ -99,7 +98,7 @@ class Job(Handle):
                 on_failure=on_failure,
                 directory=directory if directory.kept else None,
                 reception=reception,
-                say=lambda text: self.say(f"procession: {noted(text)}"),
+                say=lambda text: self.say(f"procession: {text}"),
             )
         except BaseException:
             directory.close()

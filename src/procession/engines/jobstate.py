@@ -149,7 +149,7 @@ class JobState:
         spec, work = self.work.spec, self.work
         attempt = self.life.attempt
         if self.life.isolated:
-            notes = (*notes, f"it does not go on here: {self._apart()}")
+            notes = (*notes, f"it does not go on here: {self._apart()} [P419]")
         end = job_end(spec.name, work.world, attempt, self.parts, notes, self.place)
         # The change that ended this attempt is counted already, if it is over.
         return end.__replace__(regrouped=min(attempt, self.life.regrouped))

@@ -138,7 +138,7 @@ def ended_unasked(end: GroupEnd) -> GroupEnd:
     """
     if end.failures or not end.ended:
         return end
-    note = "its ranks were ended on that node, and not by this job"
+    note = "its ranks were ended on that node, and not by this job [P419]"
     return end.__replace__(failures=end.ended, ended=(), notes=(*end.notes, note))
 
 

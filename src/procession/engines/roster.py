@@ -263,13 +263,13 @@ class Roster:
         if agent.version != __version__:
             return (
                 f"{agent.host} has procession {agent.version}, and here is {__version__}: install "
-                "the same on all nodes"
+                "the same on all nodes [P212]"
             )
         if self._encrypted and not agent.link.encryption:
             return (
                 "links must be encrypted (--link-encryption required), which Python "
                 f"{agent.python} on {agent.host} cannot do: it takes 3.13 or later, and OpenSSL "
-                "with TLS-PSK"
+                "with TLS-PSK [P215]"
             )
         return ""
 

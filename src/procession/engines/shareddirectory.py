@@ -49,5 +49,5 @@ class SharedDirectory:
         whose = "their own disks" if len(hosts) > 1 else "its own disk"
         return (
             f"logs in {self._path}; those of {named} are on {whose}, at the same path: name a "
-            "directory that all machines share (--log-dir) to have them in one place"
+            "directory that all machines share (--log-dir) to have them in one place [P418]"
         )

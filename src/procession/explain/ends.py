@@ -296,9 +296,7 @@ def not_started(message: str, note: str = "") -> RankEnd:
 
 def none_started(why: str, note: str = "") -> RankEnd:
     """The same, where the reason is one of the whole group or job."""
-    from procession.explain.messages import NONE_STARTED
-
-    return not_started(f"{NONE_STARTED}{why}", note)
+    return not_started(f"could not be started, nor any other rank: {why}", note)
 
 
 def start_failed(spec: Spec, e: OSError) -> StartFailed:

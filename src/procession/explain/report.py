@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from procession.explain.messages import code_of_end, noted
 from procession.values.errors import GroupEnd, Outcome, RankEnd
 from procession.values.exit import UNKNOWN_EXIT, signal_name
 from procession.values.figures import duration, size
@@ -12,6 +11,22 @@ from procession.values.ranks import format_ranks
 
 FOLD_ABOVE = 40  # lines of other ranks; beyond, those that ended alike share one
 FULL_TRACEBACKS = 8  # of simultaneous failures
+CODES = {
+    Outcome.RAISED: "P101",
+    Outcome.EXITED: "P102",
+    Outcome.SIGNALLED: "P103",
+    Outcome.HUNG: "P105",
+    Outcome.NOT_STARTED: "P106",
+    Outcome.UNPICKLABLE: "P107",
+    Outcome.NO_VALUE: "P108",
+    Outcome.TORN_VALUE: "P109",
+    Outcome.INTERRUPTED: "P110",
+    Outcome.LOST: "P111",
+    Outcome.NODE_LOST: "P112",
+    Outcome.ORPHANED: "P113",
+    Outcome.UNKNOWN: "P114",
+}  # of how a rank failed, see `procession explain`
+OUT_OF_MEMORY = "P104"
 PLURAL = {"was": "were", "it": "they", "its": "their"}
 
 
@@ -24,9 +39,7 @@ def format_report(end: GroupEnd) -> str:
     cause = end.failures[0]
     together = end.together[1:]
     later = [f for f in end.failures[1:] if f not in together]
-    code = code_of_end(cause)
-    first = f"{end.name} failed{where}: {headline(cause, end.nproc)}"
-    lines = [f"{first} [{code}]" if code else first, *details(cause)]
+    lines = [f"{end.name} failed{where}: {_coded_headline(cause, end.nproc)}", *details(cause)]
     if together:
         lines += ["", "at the same time, as far as can be told:"]
         for failure in together[:FULL_TRACEBACKS]:
@@ -43,7 +56,7 @@ def format_report(end: GroupEnd) -> str:
     lines += _others("finished", end.finished, cause, _finish)
     if end.attempt:
         lines += ["", f"this was attempt {end.attempt}, after {_before(end)}"]
-    lines += ["", *(f"note: {noted(note)}" for note in end.notes)] if end.notes else []
+    lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
     if end.run_dir:
         lines += ["", f"run directory: {end.run_dir}"]
     return "\n".join(lines)
@@ -93,7 +106,16 @@ def headline_of(end: GroupEnd) -> str:
     """Say in one line what failed first in a group, by its number in the whole job."""
     end = end.__replace__(failures=end.failures[:1], ended=(), finished=())
     end = _numbered_globally(end)
-    return headline(end.failures[0], end.nproc)
+    return _coded_headline(end.failures[0], end.nproc)
+
+
+def _coded_headline(end: RankEnd, nproc: int) -> str:
+    """Say the headline, with a code at its end. Why machines did not come has one already."""
+    said = headline(end, nproc)
+    code = OUT_OF_MEMORY if end.out_of_memory else CODES.get(end.outcome)
+    if code is None or (end.outcome is Outcome.NOT_STARTED and said[-6:-4] == "[P"):
+        return said
+    return f"{said} [{code}]"
 
 
 def details(end: RankEnd) -> list[str]:
@@ -258,4 +280,4 @@ def _first_line(text: str) -> str:
 
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= 300 else line[:297] + "..."
+    return line if len(line) <= 300 else f"{line[:200]} ... {line[-95:]}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from procession.explain.ends import harmless_report
-from procession.explain.messages import noted
 from procession.explain.report import FULL_TRACEBACKS, of_all, traceback_of, what_happened
 from procession.output.escape import harmless_text
 from procession.rules.tables import Phase
@@ -108,7 +107,7 @@ def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
         if group[0].outcome is Outcome.RAISED and shown < FULL_TRACEBACKS:
             lines += [f"    {line}".rstrip() for line in traceback_of(group[0])]
             shown += 1
-    lines += ["", *(f"note: {noted(note)}" for note in end.notes)] if end.notes else []
+    lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
     lines += ["", f"run directory: {end.run_dir}"] if end.run_dir else []
     return harmless_text("\n".join(lines))
 

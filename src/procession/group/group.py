@@ -13,7 +13,7 @@ from procession.prepare.jobs import RankJobs
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Placed
 from procession.rules.tables import Phase, Worker
-from procession.supervise.plugins import Environment, handlers_of, harmless_environment
+from procession.supervise.plugins import Environment, chosen, handlers_of, harmless_environment
 from procession.supervise.supervisor import Supervisor
 from procession.values.errors import RankEnd
 from procession.values.events import Event
@@ -52,6 +52,8 @@ class Group(Handle):
         control: bool | None = None,
         payload: Callable[[], Payload] | None = None,
     ) -> None:
+        # A fork of the caller (start method "fork") is not kept waiting for them.
+        plugins = chosen() if server is None else ()
         super().__init__(spec, control)
         try:
             jobs = RankJobs(spec, output, payload)
@@ -60,7 +62,6 @@ class Group(Handle):
                 raise  # the request is at fault, not a shortage
             raise start_failed(spec, e) from e
         resources = self._resources = jobs.resources
-        forked = server is not None
         try:
             server = server or jobs.lease()
             self._supervisor = Supervisor(spec, jobs, server)
@@ -73,9 +74,8 @@ class Group(Handle):
         self._take(self._supervisor, resources.streams, resources.run_dir, resources.run_id)
         if on_event is not None:
             self._tell(on_event)
-        if not forked:  # a fork of the caller (start method "fork") is not kept waiting for it
-            for handler in handlers_of(resources.asked):
-                self._tell(handler)
+        for handler in handlers_of(plugins, resources.asked):
+            self._tell(handler)
 
     def _tell(self, handler: Callable[[Event], object]) -> None:
         """Have a handler called with each event; it may also have variables for the ranks."""

@@ -107,9 +107,7 @@ class Handle(Waiting):
             for each in self.losses:
                 import logging
 
-                from procession.explain.messages import noted
-
-                logging.getLogger("procession").warning("procession: %s", noted(each))
+                logging.getLogger("procession").warning("procession: %s", each)
         except Exception as e:
             self._crash = self._crash or e
 

@@ -42,7 +42,7 @@ def start_spec(
         try:
             group = _made_by(making)
         except OSError as e:
-            raise SpecError(f"cannot prepare the run: {e}") from e
+            raise SpecError(f"cannot prepare the run: {e} [P305]") from e
         group.wait_started()
         return group
     except BaseException:
@@ -181,10 +181,8 @@ class _Making:
         if group.notes:
             import logging
 
-            from procession.explain.messages import noted
-
             for note in group.notes:
-                logging.getLogger("procession").warning("procession: %s", noted(note))
+                logging.getLogger("procession").warning("procession: %s", note)
         if self._unwanted:
             group.kill(wait=False)
         group.drive(self._made.set)

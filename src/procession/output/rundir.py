@@ -234,14 +234,14 @@ class RunDir(Files):
         if not os.path.isdir(self.path):
             self.fault = (
                 f"the run's directory {self.path} is gone, with what was written to it: was it "
-                "removed while ranks ran?"
+                "removed while ranks ran? [P407]"
             )
         elif self._ranks_write and disk_is_full(self.path):
-            self.fault = f"what ranks wrote to {self.path} may be cut off: {FULL}"
+            self.fault = f"what ranks wrote to {self.path} may be cut off: {FULL} [P407]"
 
     def _note(self, e: OSError) -> None:
         if not self.fault:
-            self.fault = f"cannot write to the run's directory {self.path}: {e.strerror}"
+            self.fault = f"cannot write to the run's directory {self.path}: {e.strerror} [P407]"
 
     def close(self) -> None:
         """Close its files; a scratch directory is removed."""

@@ -185,7 +185,7 @@ class Wiring:
         if room < _SCARCE:
             copy = self._open_copy(attempt, rank, stream) if room else -1
             if copy < 0:
-                self._faults[f"files of ranks are not kept: {FULL}"] = None
+                self._faults[f"files of ranks are not kept: {FULL} [P407]"] = None
                 return self._pipe(rank, stream, opened)
             fd = self._pipe(rank, stream, opened, copy)
         else:
@@ -288,11 +288,11 @@ class Wiring:
 
             self._faults.update(dict.fromkeys(lost_on(*self._consoles)))
         if self._follower is not None and self._follower.cut:
-            self._faults[f"log files of ranks are cut off: {FULL}; {_SHOWN}"] = None
+            self._faults[f"log files of ranks are cut off: {FULL}; {_SHOWN} [P407]"] = None
         fault = None if self._follower is None else self._follower.fault
         if fault is not None:
             said = f"an error in procession's own thread for it ({type(fault).__name__}: {fault})"
-            self._faults[f"the output of the ranks was not shown to its end: {said}"] = None
+            self._faults[f"the output of the ranks was not shown to its end: {said} [P407]"] = None
         return list(self._faults)
 
     def _close_consoles(self) -> None:

@@ -81,7 +81,8 @@ def failed_imports(failed: Sequence[str]) -> str:
         top = each.partition(" ")[0].partition(".")[0]
         meant = difflib.get_close_matches(top, known, 1, 0.75) if top not in known else []
         hint = hint or (f"; did you mean {meant[0]}?" if meant else "")
-    return f"preload: {', '.join(failed)} could not be imported, and is left to the ranks{hint}"
+    names = ", ".join(failed)
+    return f"preload: {names} could not be imported, and is left to the ranks{hint} [P403]"
 
 
 def _heavy() -> bool:

@@ -113,7 +113,7 @@ class RankJobs:
         if spec.shared is not None and not self._common_start:
             self.resources.places.notes.append(
                 "each rank loads for itself: they differ in variables that a starting "
-                "interpreter reads"
+                "interpreter reads [P403]"
             )
         try:
             if spec.is_python:

@@ -72,7 +72,7 @@ def place(spec: Spec, env: Mapping[str, str], root: str = "/") -> Placed:
                 there = len({cpu.node for cpu in cpus})
                 notes = (
                     f"numa {wanted.numa}: the ranks' GPUs are not known; ranks are dealt in turn "
-                    f"over {there} NUMA {'node' if there == 1 else 'nodes'}",
+                    f"over {there} NUMA {'node' if there == 1 else 'nodes'} [P405]",
                 )
             sets = cpusets.bind(cpus, wanted.numa, nodes)
     except ValueError as e:
@@ -104,7 +104,7 @@ class Places:
         how = "for each process by RLIMIT_DATA; no cgroup can be made here"
         if self._groups is not None:
             how = "for each rank by a cgroup of its own"
-        self.notes.append(f"memory limit: {self._wanted.memory_limit} {how}")
+        self.notes.append(f"memory limit: {self._wanted.memory_limit} {how} [P404]")
 
     def of(self, attempt: int, rank: int) -> dict[str, Any]:
         """Say what is a rank's own, for `worker.setup.take_place`. Raises OSError."""

@@ -165,7 +165,7 @@ class ResultReader:
         return self.report is not None and self.report.kind != FAILED
 
     def _refuse(self, why: str) -> None:
-        self.refused = f"{why}: what it told is not believed"
+        self.refused = f"{why}: what it told is not believed [P411]"
         self._data = bytearray()
 
     def _take_frames(self) -> None:

@@ -76,16 +76,17 @@ class Conclusion(Record):
         self._journal.publish()
         notes = list(notes)
         if not self._drain():
-            notes.append("the console did not take all output in time; the rest was cut off")
+            notes.append("the console did not take all output in time; the rest was cut off [P407]")
         nothing = bool(self._link.lost) and self._outcomes.none_started
         if self._link.lost and not nothing:
             notes.append(
                 f"the forkserver (pid {self._link.server.pid}) was lost ({self._link.lost}); its "
-                "ranks were killed with it, and the launcher ended what they had started"
+                "ranks were killed with it, and the launcher ended what they had started [P113]"
             )
         if self._life.left_behind:
             notes.append(
-                f"something did not go within {self._spec.stop.reap:g} s of SIGKILL, and was left"
+                f"something did not go within {self._spec.stop.reap:g} s of SIGKILL, and was left "
+                "[P408]"
             )
         notes += self._journal.settle()
         if self._resources.run_dir.kept:

@@ -95,7 +95,7 @@ class Decider:
         failures = "failure is" if left_out == 1 else "failures are"
         said = f"({left_out} earlier {failures} not shown; a log directory's events.jsonl has all)"
         more = [said] if left_out > 0 else []
-        why = [f"not started again: {self._why}"] if self._why else []
+        why = [f"not started again: {self._why} [P409]"] if self._why else []
         return [*more, *self._before, *why]
 
     def _refusal(self, end: GroupEnd) -> str:

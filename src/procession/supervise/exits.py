@@ -212,10 +212,8 @@ class Exits:
         self._refused_one = True
         import logging
 
-        from procession.explain.messages import noted
-
         number = self._spec.node.first(self._spec.nproc) + rank
-        logging.getLogger("procession").warning("procession: rank %d: %s", number, noted(why))
+        logging.getLogger("procession").warning("procession: rank %d: %s", number, why)
 
     def _one_fails(self, rank: int) -> None:
         """Look at who lives: it fails later than this one. At the first ones before anything else.

@@ -157,18 +157,19 @@ class Journal:
         if not self.handlers.settle(LATE_SECONDS):
             said.append(
                 f"{self.handlers.current or 'a handler of events'} did not come to its end within "
-                f"{LATE_SECONDS:g} s after the group, which did not wait for it any longer"
+                f"{LATE_SECONDS:g} s after the group, which did not wait for it any longer [P410]"
             )
         if self._directory is not None:
             path = self._directory.path
             if not self.on_disk("writing events.jsonl", _nothing):
                 self.late = (
                     f"{path} did not answer for {LATE_SECONDS:g} s: what is written there may lack "
-                    "its end, and nothing was read there; does its file system hang?"
+                    "its end, and nothing was read there; does its file system hang? [P407]"
                 )
         if self.lost:
             said.append(
-                f"{self.lost} events were not written down, or not passed on: too many waited"
+                f"{self.lost} events were not written down, or not passed on: too many waited "
+                "[P407]"
             )
         return said
 

@@ -73,7 +73,7 @@ class Recovery:
     def notes(self) -> list[str]:
         """What the report says about attempts before the last one, and why there is no other."""
         notes = self._decider.notes if self._decider is not None else []
-        return [*notes, f"not started again: {self._why}"] if self._why else notes
+        return [*notes, f"not started again: {self._why} [P409]"] if self._why else notes
 
     @property
     def decides(self) -> bool:

@@ -382,7 +382,7 @@ class Supervisor:
         """Take note of what came of preloading: why ranks cannot be forked, what is missing."""
         if unfit:
             so = "loads for itself" if self.spec.shared is not None else "nothing is preloaded"
-            said = f"{unfit}: each rank gets a fresh interpreter, and {so}"
+            said = f"{unfit}: each rank gets a fresh interpreter, and {so} [P403]"
         elif failed and isinstance(self.spec.preload, tuple):
             from procession.preload.choose import failed_imports
 
@@ -391,11 +391,9 @@ class Supervisor:
             return
         import logging
 
-        from procession.explain.messages import noted
-
         self.notes.append(said)
         log = logging.getLogger("procession")
-        self.journal.handlers.do("logging", lambda: log.warning("procession: %s", noted(said)))
+        self.journal.handlers.do("logging", lambda: log.warning("procession: %s", said))
 
     # -- what happened
 

@@ -173,7 +173,7 @@ class Warm:
     @property
     def note(self) -> str:
         """One line about a run that starts cold, "" for others."""
-        return f"warm: this run starts cold: {self.why}" if self.why else ""
+        return f"warm: this run starts cold: {self.why} [P406]" if self.why else ""
 
     # -- after the run
 

@@ -11,7 +11,6 @@ from procession.cli.steer.elsewhere import go_elsewhere, look_elsewhere
 from procession.cli.words import Given, Option, Parser
 from procession.control.processes import read_processes
 from procession.control.runs import NotFound, Run, find_run
-from procession.explain.messages import with_code
 from procession.values.masking import masked_words
 
 WHICH = """\
@@ -64,7 +63,7 @@ def read_alone(parser: Parser, words: Sequence[str]) -> Given:
 
 def failed(command: str, why: str) -> int:
     """Say why a command failed; gives its exit code."""
-    say_line(f"procession {command}: error: {with_code(why)}")
+    say_line(f"procession {command}: error: {why}")
     return 1
 
 

@@ -116,7 +116,7 @@ def _live(
             PARSER.error(
                 f"{run.id} keeps no files, and its lines do not say of which rank they are"
             )
-        say(f"procession: {run.id} keeps no files: this is what it shows now [P304]\n", sys.stderr)
+        say(f"procession: {run.id} keeps no files: this is what it shows now\n", sys.stderr)
         live = Live(rank, streams, told["prefixes"])
         for said in connection.events():
             if said.get("event") == "log_end":

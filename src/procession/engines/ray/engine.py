@@ -173,7 +173,7 @@ class RayEngine:
             waited = time.monotonic() - begun
             lack = self._cluster.lacks(self._bundle, self.slots)
             if waited > self._wait or self._closing.is_set():
-                raise EngineError(f"Ray did not give {wanted} within {waited:.0f} s: {lack}")
+                raise EngineError(f"Ray did not give {wanted} within {waited:.0f} s: {lack} [P208]")
             if waited > SPEAKS and not said_so:
                 self._tell(Said(f"waiting for {wanted}: {lack}"))
                 said_so = True
@@ -193,7 +193,8 @@ class RayEngine:
                 lack = self._cluster.lacks(self._bundle, self.slots)
                 raise EngineError(
                     f"Ray found no node for slot {slot} within {self._patience:g} s: it needs "
-                    f"{self.slots} with {asked(self._bundle)} each, and {lack}; have one spare node"
+                    f"{self.slots} with {asked(self._bundle)} each, and {lack}; have one spare "
+                    "node [P208]"
                 )
             if not said_so:
                 self._tell(Said(f"waiting for a node in place of that of slot {slot}"))

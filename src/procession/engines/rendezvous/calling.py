@@ -60,7 +60,7 @@ def run_together(
     try:
         check(link_encryption or "auto")
     except ValueError as e:
-        raise SpecError(f"link encryption {e}") from None
+        raise SpecError(f"link encryption {e} [P215]") from None
     spec = make_spec(program, **given)
     if spec.shared is not None or spec.warm is not None:
         raise SpecError("shared and warm are for the ranks of one machine")

@@ -120,7 +120,7 @@ class Roll:
         who = f"{', '.join(names[:SHOWN])}{more}"
         if self.refusal:
             return f"{who} did not get in; who came last was not believed: {self.refusal}"
-        return f"nothing came from {who}: is procession installed there?"
+        return f"nothing came from {who}: is procession installed there? [P211]"
 
 
 def make_hosted_job(

@@ -20,7 +20,6 @@ from procession.engines.rendezvous.hosting import is_own, open_door, own_name
 from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import Terms
 from procession.engines.slurm.allocation import is_in_job
-from procession.explain.messages import noted
 from procession.values.base import Value
 from procession.values.errors import SpecError
 from procession.values.spec import Spec
@@ -82,7 +81,7 @@ class Waiting:
         left = self._terms.join - waited
         self._say(
             f"waiting for the rendezvous at {self._terms.at}, for {max(0.0, left):.0f} s more: "
-            f"{explained(fault, self._terms)}"
+            f"{explained(fault, self._terms)} [P417]"
         )
 
 
@@ -172,10 +171,10 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
     if words and not terms.tells:
         return Verdict("", 0)  # the first launcher says it, and its exit code counts
     if words.get("why"):
-        return Verdict(f"procession: {noted(words['why'])}", 1, found=False)
+        return Verdict(f"procession: {words['why']}", 1, found=False)
     if words.get("left"):
         how = signal.Signals(agent.signalled).name if agent.signalled else "the host's word"
-        said = noted(f"this machine left {name} after {how}; the others go on")
+        said = f"this machine left {name} after {how}; the others go on [P419]"
         return Verdict(f"procession: {said}", 128 + agent.signalled)
     if words:
         spare = say_spare(agent, name)
@@ -183,16 +182,16 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
         return Verdict("\n".join(said), int(words.get("code", 0)), spare=bool(spare))
     if agent.signalled and not agent.joined:
         how = signal.Signals(agent.signalled).name
-        said = noted(f"{name} was not started: {how} came while it waited for {terms.places}")
+        said = f"{name} was not started: {how} came while it waited for {terms.places} [P412]"
         said = f"procession: {said}" if terms.tells else ""
         return Verdict(said, 128 + agent.signalled, found=False)
     if not agent.joined:
-        said = noted(
+        said = (
             f"{name} could not be started: no rendezvous at {terms.places} within "
-            f"{terms.join:g} s: {why_none(agent.sent_away, agent.lost, terms)}"
+            f"{terms.join:g} s: {why_none(agent.sent_away, agent.lost, terms)} [P221]"
         )
         return Verdict(f"procession: {said}", 1, found=False)
-    said = noted(f"{name} was ended here: {say_lost(agent, terms)}")
+    said = f"{name} was ended here: {say_lost(agent, terms)} [P419]"
     return Verdict(f"procession: {said}", 128 + agent.signalled if agent.signalled else 1)
 
 
@@ -212,8 +211,7 @@ def say_spare(agent: Agent, name: str) -> str:
     """
     if not agent.last_words.get("spare"):
         return ""
-    said = noted(f"this machine was not needed: {name} has ended without it")
-    return f"procession: {said}"
+    return f"procession: this machine was not needed: {name} has ended without it [P419]"
 
 
 def number_of(greeting: Any) -> int:

@@ -53,7 +53,7 @@ class Munge:
         """
         said = self.open(credential)
         if (said.get("kind"), said.get("job")) != (KIND, job):
-            raise EngineError("a credential of another job")
+            raise EngineError("a credential of another job [P224]")
         return bytes.fromhex(str(said.get("secret")))
 
     def seal(self, facts: Mapping[str, object]) -> bytes:
@@ -68,13 +68,13 @@ class Munge:
         head, _, payload = said.partition("\n\n")
         uid = UID.search(head)
         if uid is None or int(uid[1]) != self._uid:
-            raise EngineError("a credential of another user")
+            raise EngineError("a credential of another user [P224]")
         try:
             facts = json.loads(payload)
         except ValueError:
-            raise EngineError("a credential of another kind") from None
+            raise EngineError("a credential of another kind [P224]") from None
         if not isinstance(facts, dict):
-            raise EngineError("a credential of another kind")
+            raise EngineError("a credential of another kind [P224]")
         return cast("dict[str, object]", facts)
 
 

@@ -141,5 +141,5 @@ def say_who_may_join(secret: bytes, terms: Terms) -> str:
         return ""
     return (
         f"no secret is set: whoever reaches {terms.at} and knows the id {terms.run_id!r} could "
-        f"join this job; {HOW}"
+        f"join this job; {HOW} [P416]"
     )

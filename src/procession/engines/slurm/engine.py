@@ -214,7 +214,7 @@ class Slurm:
                     step,
                     slot,
                     f"node {self._nodes[slot]} has no {node}: the Python of this command must be "
-                    "at the same place on all nodes",
+                    "at the same place on all nodes [P211]",
                 )
             else:
                 step.words[slot] = text

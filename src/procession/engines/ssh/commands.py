@@ -41,7 +41,7 @@ FIND_PYTHON = (
     'else tried="$tried $python (which is not there),"; fi; done; '
     f'echo "{FAULT} no Python with procession:$tried"; exit 127'
 )
-INSTALL = "install procession there, or name the right Python with --remote-python"
+INSTALL = "install procession there, or name the right Python with --remote-python [P211]"
 CAUSES = (
     (
         re.compile(r"Permission denied \((.*)\)"),
@@ -95,12 +95,12 @@ def why_ended(host: str, code: int, lines: Sequence[str], *, started: bool = Tru
     said = next((line.removeprefix("ssh: ") for line in reversed(lines) if line.strip()), "")
     for pattern, why in CAUSES:
         if any(pattern.search(line) for line in lines):
-            return f"host {host}: {why.format(host=host)}{f' ({said})' if said else ''}"
+            return f"host {host}: {why.format(host=host)}{f' ({said})' if said else ''} [P210]"
     if code == 0 and not started:
         return (
             f"host {host}: its log-in ended without starting an agent; see what `ssh {host} true` "
             "prints, whether a profile there exits or reads standard input, and whether "
-            f"--remote-python, if given, is a Python{f' ({said})' if said else ''}"
+            f"--remote-python, if given, is a Python{f' ({said})' if said else ''} [P210]"
         )
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    return f"the connection to {host} {how}{f': {said}' if said else ''}"
+    return f"the connection to {host} {how}{f': {said}' if said else ''} [P210]"
