@@ -157,7 +157,7 @@ def test_a_program_that_closed_all_descriptors_long_ago_dies_when_it_dies(tmp_pa
     assert failed.cause.seconds >= 1.2
 
 
-@pytest.mark.parametrize("gap", [0.001, 0.005, 0.02])
+@pytest.mark.parametrize("gap", [0.001, pytest.param(0.005, marks=pytest.mark.long), 0.02])
 def test_of_two_failures_a_wrong_one_is_never_named_alone(tmp_path, gap):
     """All ways to fail, one after another; `failurepairs.py` measures more of them."""
     counts = collections.Counter()
