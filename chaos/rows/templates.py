@@ -1,4 +1,7 @@
-"""Warm runs: the keeper is killed or stopped, files change, what is kept reaches its limits."""
+"""Warm runs: the keeper is killed or stopped, files change, what is kept reaches its limits.
+
+What is kept has imported an installed package of the list: a stand-in for one, which changes.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from chaos.launchers import COMMAND
 from chaos.row import SLOW, Row, Trial
 
 NPROC = 2
+PACKAGE = "einops"
 STEPS = (
     *("nothing", "nothing", "a file changed", "a file changed", "changed in the same tick"),
     *("keeper killed", "keeper stopped", "kept killed", "socket removed", "no memory", "none kept"),
@@ -24,11 +28,12 @@ NEW = ("a file changed", "changed in the same tick", "module hidden", "script ch
 
 
 class _Tree:
-    """A program with a module, which gives the numbers that are in both."""
+    """A program, and a package that it imports; it prints the numbers that are in both."""
 
     def __init__(self, work: Path) -> None:
-        self.work, self.number = work, 0
-        self.module, self.script = work / "helper.py", work / "script.py"
+        self.installed, self.number = work / "site-packages", 0
+        self.installed.mkdir()
+        self.module, self.script = self.installed / f"{PACKAGE}.py", work / "script.py"
         self.of_script = self.of_module = 0
         self.write_module()
         self.write_script()
@@ -41,13 +46,15 @@ class _Tree:
     def write_script(self) -> None:
         self.number += 1
         self.of_script = self.number
-        self.script.write_text(f"import helper\nprint('numbers', helper.NUMBER, {self.number})\n")
+        self.script.write_text(
+            f"import {PACKAGE}\nprint('numbers', {PACKAGE}.NUMBER, {self.number})\n"
+        )
 
     def hide(self) -> None:
         """Put a package before the module."""
         self.number += 1
         self.of_module = self.number
-        package = self.work / "helper"
+        package = self.installed / PACKAGE
         shutil.rmtree(package, ignore_errors=True)
         package.mkdir()
         (package / "__init__.py").write_text(f"NUMBER = 1{self.number:05}\n")
@@ -109,8 +116,8 @@ def _run(trial: Trial, tree: _Tree, what: str, seen: set[int]) -> None:
         for path in (trial.place / "runtime").glob("procession/.keeper"):
             path.unlink()
     began = time.monotonic()
-    words = ("--preload", "helper", str(tree.script))
-    done = _procession("run", "--warm", "-n", str(NPROC), *words, PYTHONPATH=str(tree.work), **env)
+    words = ("--warm", "-n", str(NPROC), "--preload", PACKAGE, str(tree.script))
+    done = _procession("run", *words, PYTHONPATH=str(tree.installed), **env)
     trial.took("a run", time.monotonic() - began, 5.0)
     lines = [line[4:] for line in done.stdout.splitlines() if line[4:].startswith("numbers")]
     right = done.returncode == 0 and lines == [tree.wanted()] * NPROC
@@ -141,9 +148,10 @@ def _kept() -> tuple[int, list[int]]:
 
 
 ROW = Row(
-    fault="3 to 6 warm runs in a row; before each, a file of the program is changed (also within "
-    "a tick of the clock), replaced or hidden, or the keeper is killed or stopped, or what it "
-    "keeps is killed, or its socket is removed, or the limit of memory or of number is reached",
+    fault="3 to 6 warm runs in a row; before each, the script or a file of a package that it "
+    "imports is changed (also within a tick of the clock) or hidden, or the keeper is killed or "
+    "stopped, or what it keeps is killed, or its socket is removed, or the limit of memory or of "
+    "number is reached",
     holds="never old code: each run gives what is in the files then; each run works",
     full=200,
     trials=33,

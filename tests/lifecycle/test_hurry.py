@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from seams.rules import Cancel, End, Ended, Phase, Signal, Sweep, Worker
+from seams.rules import Ended, Signal, Sweep, Worker
 
-from .script import GRACE, LINGER, REAP, Script, arm
+from .script import GRACE, REAP, Script, arm
 
 
 def test_who_was_asked_to_stop_is_asked_again():
@@ -18,28 +18,6 @@ def test_who_was_asked_to_stop_is_asked_again():
     assert group("stop wanted", hurry=True) == [Signal((0, 2)), arm(GRACE)]
 
 
-def test_without_hurry_nobody_is_asked_twice():
-    group = Script(2).running()
-    group("stop wanted")
-    assert group("stop wanted") == []
-
-
-def test_a_failed_group_that_is_being_ended_may_be_hurried():
-    group = Script(2, restarts=1).running()
-    group("exited", 0, ok=False)
-    assert group("stop wanted", hurry=True) == [Signal((1,)), arm(GRACE)]
-    group("stop sent", 1)
-    group("exited", 1, ok=False)
-    assert group("swept") == [End(Phase.FAILED)]  # and not another attempt
-
-
-@pytest.mark.parametrize("hurry", [False, True])
-def test_a_first_wish_to_stop_is_the_same_with_and_without_hurry(hurry):
-    group = Script(2)
-    group("spawned", 0)
-    assert group("stop wanted", hurry=hurry) == [Cancel(), Signal((0,)), arm(GRACE)]
-
-
 def test_who_told_its_outcome_still_lingers():
     group = Script(3).running()
     group("reported", 0)
@@ -47,13 +25,6 @@ def test_who_told_its_outcome_still_lingers():
     assert group("stop wanted", hurry=True) == [Signal((1, 2)), arm(GRACE)]
     assert group("linger deadline") == [Signal((0,))]
     assert group("stop wanted", hurry=True) == [Signal((0, 1, 2)), arm(GRACE)]
-
-
-def test_the_grace_period_begins_anew_although_nobody_was_asked_yet():
-    group = Script(1).running()
-    group("reported", 0)
-    assert group("stop wanted") == [arm(LINGER), arm(GRACE)]
-    assert group("stop wanted", hurry=True) == [arm(GRACE)]
 
 
 def test_what_ranks_left_behind_is_asked_again():
@@ -74,15 +45,6 @@ def test_a_kill_is_not_hurried(swept):
     assert group("stop wanted", hurry=True) == []
     assert group("stop wanted", hurry=True, kill=True) == []
     assert group.life == before
-
-
-def test_a_kill_in_a_hurry_is_a_kill():
-    group = Script(2).running()
-    group("stop wanted")
-    assert group("stop wanted", hurry=True, kill=True) == [Signal((0, 1), kill=True), arm(REAP)]
-    left = Script(1).running()
-    left("exited", 0)
-    assert left("stop wanted", hurry=True, kill=True) == [Sweep(kill=True), arm(REAP)]
 
 
 def test_the_first_signal_says_whether_a_rank_was_ended_by_the_group():

@@ -38,20 +38,6 @@ from .script import (
 # -- a good life
 
 
-def test_begin_asks_for_processes_and_bounds_the_start():
-    assert Script(2).first == [Spawn(0), arm(START)]
-
-
-def test_a_group_runs_when_every_rank_reached_its_program():
-    group = Script(2)
-    assert group("spawned", 0) == []
-    assert group("spawned", 1) == []
-    assert group("ready", 1) == []
-    assert group.phase is Phase.STARTING
-    assert group("ready", 0) == []
-    assert group.phase is Phase.RUNNING
-
-
 def test_a_good_life():
     group = Script(2).running()
     assert group("reported", 0) == []
@@ -114,20 +100,6 @@ def test_a_signal_that_waited_goes_to_all_that_still_work():
     assert group.life.after_waiting(waits) == [arm(LINGER)]
 
 
-def test_a_good_report_does_not_excuse_a_bad_exit():
-    group = Script(2).running()
-    group("reported", 0, ok=True)
-    assert group("exited", 0, ok=False) == [Signal((1,)), arm(GRACE)]
-    assert group.endings[0] is Ended.FAILED
-
-
-def test_a_bad_report_is_not_excused_by_a_good_exit():
-    group = Script(1).running()
-    group("reported", 0, ok=False)
-    group("exited", 0, ok=True)
-    assert group("swept") == [End(Phase.FAILED)]
-
-
 def test_only_the_first_report_counts():
     group = Script(1).running()
     group("reported", 0, ok=True)
@@ -183,16 +155,6 @@ def test_failures_are_ordered_by_happening_not_by_hearing(heard, order):
     for rank, at in heard:
         group("reported", rank, at=at, ok=False)
     assert group.life.failures == order
-
-
-def test_a_failure_heard_after_the_signal_but_before_it_in_time_counts():
-    group = Script(2).running()
-    group("exited", 0, at=500, ok=False)
-    group("stop sent", 1, at=600)
-    group("reported", 1, at=400, ok=False)
-    group("exited", 1, at=700, ok=False)
-    assert group.life.failures == [1, 0]
-    assert group.endings == [Ended.FAILED, Ended.FAILED]
 
 
 def test_an_exit_is_the_failure_of_a_rank_that_did_not_report():
@@ -282,14 +244,6 @@ def test_a_rank_that_had_finished_and_was_signalled_has_finished():
     assert group("swept") == [End(Phase.STOPPED)]
 
 
-def test_all_ranks_finished_although_a_stop_was_wanted():
-    group = Script(1).running()
-    group("reported", 0)
-    group("stop wanted")
-    group("exited", 0)
-    assert group("swept") == [End(Phase.SUCCEEDED)]
-
-
 # -- linger
 
 
@@ -301,15 +255,6 @@ def test_a_rank_that_told_its_outcome_is_signalled_after_linger():
     assert group("linger deadline") == []
 
 
-def test_a_rank_that_goes_in_time_is_not_signalled_after_linger():
-    group = Script(3).running()
-    group("reported", 0, ok=True)
-    group("exited", 1, ok=False)
-    group("exited", 0)
-    assert group("linger deadline") == []
-    assert group.endings[0] is Ended.FINISHED
-
-
 def test_who_told_its_outcome_before_the_news_of_its_process_may_linger_too():
     group = Script(2)
     group("spawned", 0)
@@ -318,14 +263,6 @@ def test_who_told_its_outcome_before_the_news_of_its_process_may_linger_too():
     assert not any(isinstance(action, Signal) for action in actions)
     assert arm(LINGER) in actions
     assert group("linger deadline") == [Signal((1,))]
-
-
-def test_nobody_lingers_when_the_group_is_killed():
-    group = Script(2)
-    group("spawned", 0)
-    group("reported", 1, ok=True)
-    group("stop wanted", kill=True)
-    assert group("spawned", 1) == [Signal((1,), kill=True)]
 
 
 # -- grace, kill, reap, lost
@@ -346,16 +283,6 @@ def test_grace_then_kill_then_reap_then_lost():
     assert group.states == [Worker.EXITED, Worker.LOST]
     assert group.endings == [Ended.STOPPED, Ended.LOST]
     assert group.life.left_behind
-
-
-def test_a_lost_rank_forbids_a_restart_and_says_no_more():
-    group = Script(2, restarts=3).running()
-    group("exited", 0, ok=False)
-    group("grace deadline")
-    assert group("reap deadline") == [End(Phase.FAILED)]
-    assert group.life.attempt == 0
-    assert group("exited", 1, ok=False) == []
-    assert group.states[1] is Worker.LOST
 
 
 def test_ranks_that_the_forkserver_never_told_of_are_given_up():
@@ -380,31 +307,7 @@ def test_a_request_to_kill_after_one_to_stop():
     assert group("stop wanted", kill=True) == []
 
 
-def test_reap_does_nothing_before_a_kill():
-    group = Script(1).running()
-    group("stop wanted")
-    assert group("reap deadline") == []
-    assert group.states == [Worker.RUNNING]
-
-
 # -- the start
-
-
-def test_a_missed_start_is_the_failure_of_the_late():
-    group = Script(3)
-    group("spawned", 0)
-    group("ready", 0)
-    group("spawned", 1)
-    actions = group("start deadline", at=1000)
-    assert actions == [Cancel(), Signal((0, 1)), arm(GRACE)]
-    assert group.life.failures == [1, 2]
-    assert [rank.failed_at for rank in group.life.ranks] == [None, 1000, 1000]
-
-
-def test_the_start_deadline_does_nothing_when_all_are_ready():
-    group = Script(2).running()
-    assert group("start deadline") == []
-    assert group.life.failures == []
 
 
 def test_a_failed_spawn_cancels_the_others():
@@ -440,24 +343,7 @@ def test_who_is_started_while_the_group_ends_is_signalled_at_once(kill):
     assert group("spawned", 1) == [Signal((1,), kill=kill)]
 
 
-def test_a_stop_before_anything_was_started():
-    group = Script(2)
-    assert group("stop wanted") == [Cancel(), arm(GRACE)]
-    group("cancelled", 0)
-    assert group("cancelled", 1) == [Sweep(kill=False)]
-    assert group("swept") == [End(Phase.STOPPED)]
-    assert group.endings == [Ended.NEVER_STARTED, Ended.NEVER_STARTED]
-
-
 # -- what ranks leave behind
-
-
-def test_what_outlives_its_grace_is_swept_by_kill():
-    group = Script(1).running()
-    assert group("exited", 0) == [Sweep(kill=False), arm(GRACE)]
-    assert group("grace deadline") == [Sweep(kill=True), arm(REAP)]
-    assert group("swept") == [End(Phase.SUCCEEDED)]
-    assert not group.life.left_behind
 
 
 def test_what_outlives_a_kill_is_left_behind():
@@ -466,19 +352,6 @@ def test_what_outlives_a_kill_is_left_behind():
     group("grace deadline")
     assert group("reap deadline") == [End(Phase.SUCCEEDED)]
     assert group.life.left_behind
-
-
-def test_one_grace_for_ranks_and_for_what_they_leave():
-    group = Script(2).running()
-    group("exited", 0, ok=False)
-    group("stop sent", 1)
-    assert group("exited", 1, ok=False) == [Sweep(kill=False)]  # GRACE runs already
-
-
-def test_the_sweep_after_a_kill_is_a_kill():
-    group = Script(1).running()
-    group("stop wanted", kill=True)
-    assert group("exited", 0, ok=False) == [Sweep(kill=True)]
 
 
 def test_a_kill_during_a_sweep():
@@ -516,13 +389,6 @@ def test_a_failed_group_starts_again_with_new_ranks():
     assert group.life.failures == []
     assert failing_once(group.running()) == [Spawn(2), arm(START, 2)]
     assert failing_once(group.running()) == [End(Phase.FAILED)]
-
-
-def test_a_restart_may_succeed():
-    group = Script(1, restarts=1).running()
-    failing_once(group)
-    group.running()("exited", 0)
-    assert group("swept") == [End(Phase.SUCCEEDED)]
 
 
 def test_a_restart_gives_the_stop_signal_and_grace_anew():
@@ -570,12 +436,6 @@ def test_a_single_rank_that_fails_starts_again_and_the_others_go_on():
     assert group.states == [Worker.RUNNING, Worker.PENDING, Worker.RUNNING]
     assert group.phase is Phase.RUNNING
     assert group.life.failures == []
-
-
-def test_a_single_rank_that_is_not_to_start_again_ends_the_group():
-    group = single(2)
-    assert fails(group, 1, again=False) == [Signal((0,)), arm(GRACE)]
-    assert group.life.failures == [1]
 
 
 def test_a_single_rank_that_fails_and_stays_is_killed_and_starts_again():
@@ -701,16 +561,6 @@ def test_neither_success_nor_a_stop_restarts():
     assert stopped("swept") == [End(Phase.STOPPED)]
 
 
-@pytest.mark.parametrize("name", ["start", "linger", "grace", "reap"])
-def test_deadlines_of_an_earlier_attempt_do_nothing(name):
-    group = Script(2, restarts=1).running()
-    failing_once(group)
-    group("spawned", 0)
-    before = copy.deepcopy(group.life)
-    assert group(f"{name} deadline", attempt=0) == []
-    assert group.life == before
-
-
 def test_a_sweep_of_an_earlier_attempt_does_nothing():
     group = Script(2, restarts=1).running()
     failing_once(group)
@@ -720,34 +570,6 @@ def test_a_sweep_of_an_earlier_attempt_does_nothing():
 
 
 # -- illegal events
-
-
-@pytest.mark.parametrize(
-    ("script", "event"),
-    [
-        ([], ("ready", 0)),
-        ([], ("exited", 0)),
-        ([], ("stop sent", 0)),
-        ([], ("swept",)),
-        ([("spawned", 0)], ("spawned", 0)),
-        ([("spawned", 0)], ("cancelled", 0)),
-        ([("spawned", 0), ("ready", 0)], ("ready", 0)),
-        ([("spawned", 0), ("ready", 0)], ("spawn failed", 0)),
-        ([("spawned", 0), ("exited", 0)], ("exited", 0)),
-        ([("spawned", 0), ("exited", 0)], ("reported", 0)),
-        ([("spawned", 0), ("exited", 0)], ("spawned", 0)),
-        ([("spawned", 0), ("exited", 0)], ("kill sent", 0)),
-        ([("spawned", 0), ("exited", 0)], ("stop sent", 0)),
-    ],
-)
-def test_illegal_events_raise_and_change_nothing(script, event):
-    group = Script(2)
-    for words in script:
-        group(*words)
-    before = copy.deepcopy(group.life)
-    with pytest.raises(IllegalEvent):
-        group(*event)
-    assert group.life == before
 
 
 def test_an_illegal_event_says_what_was_told_to_whom():

@@ -1,9 +1,12 @@
-"""An exhaustive walk over all joint states of three ranks and two restarts, patient or not.
+"""Exhaustive walks over all joint states of a few ranks, patient or not.
 
 From each state every event that may really come (see `world.World.events`) is told to a copy; the
 states that follow are visited once. States that differ only in what no later step can tell apart
-are one (see `key_of`), and ranks are interchangeable: 46,000 states, 780,000 steps.
+are one (see `key_of`), and ranks are interchangeable. The long walk, of three ranks and two
+restarts, has 46,000 states and 780,000 steps: pytest -m long.
 """
+
+from typing import NamedTuple
 
 import pytest
 
@@ -30,15 +33,34 @@ from seams.rules import lifecycle as rules
 
 from .world import ALIVE, KEPT, NOT_THERE_YET, World
 
-# A walk goes on until no new state is found. MOST bounds it, not a clock: more states fail it. All
-# take 100 s on two cores, and the limit is for each: a slow, busy machine finishes them, too.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+# A walk goes on until no new state is found. The number of states bounds it, not a clock. The limit
+# is for each walk on a slow, busy machine.
+pytestmark = [pytest.mark.timeout(1200)]
 
-RESTARTS = 2
-MOST = {3: 80_000, 2: 20_000}  # states; a rule that makes more of them is to be thought about
-RANKS = {"three": (3, False), "two that may hang": (2, False), "two single ones": (2, True)}
-# What a walk in which no rank hangs, and no notice is given, does not see.
-UNSEEN = {WorkerEvent.HUNG, GroupEvent.HUNG, GroupEvent.NOTICE_WANTED, Stage.NOTICE}
+
+class Size(NamedTuple):
+    """What is walked. least, most: states; a rule that makes more of them is to be thought about.
+
+    unseen: what does not happen in it.
+    """
+
+    nproc: int
+    restarts: int
+    single: bool
+    least: int
+    most: int
+    unseen: set = frozenset()
+
+
+# With three ranks that may hang, or are given notice, it would take too long. Single ranks start
+# again each by itself.
+NO_HANGS = {WorkerEvent.HUNG, GroupEvent.HUNG, GroupEvent.NOTICE_WANTED, Stage.NOTICE}
+NO_RESTARTS = {GroupEvent.RETRY, DeadlineKind.BACKOFF, Stage.BACKOFF}
+SIZES = [
+    pytest.param(Size(2, 1, False, 1_000, 20_000), id="two"),
+    pytest.param(Size(2, 0, True, 1_000, 20_000, NO_RESTARTS), id="two single ones"),
+    pytest.param(Size(3, 2, False, 20_000, 80_000, NO_HANGS), id="three", marks=pytest.mark.long),
+]
 BEFORE_CAUSE, AFTER_CAUSE, NOW, LATER = 5, 50, 1000, 2000
 KINDS = [kind for kind in DeadlineKind if kind not in tables.OF_A_RANK]
 WORKERS, STAGES, ENDINGS = list(Worker), list(Stage), [None, *Ended]
@@ -84,10 +106,11 @@ def key_of(world):
         ranks.append((NUMBER[state], *told, 0, again, own))
     doomed = life.stop_wanted or start_failed
     may_fail = life.phase in (Phase.STARTING, Phase.RUNNING) or (
-        life.attempt < RESTARTS and not doomed and not life.phase.final
+        life.attempt < life.restarts and not doomed and not life.phase.final
     )
     return (
         NUMBER[life.stage],
+        life.restarts,
         0 if doomed else life.attempt,
         life.stop_wanted,
         start_failed,
@@ -121,9 +144,9 @@ def _may_pass(world, kind, rank):
 
 def world_of(key):
     """Make the world again from its key."""
-    stage, attempt, stop_wanted, start_failed, left, cancel, sweep, *rest = key
+    stage, restarts, attempt, stop_wanted, start_failed, left, cancel, sweep, *rest = key
     patient, single, armed, ranks = rest
-    world = World(len(ranks), RESTARTS, patient, hangs=may_hang(len(ranks)), single=single)
+    world = World(len(ranks), restarts, patient, hangs=may_hang(len(ranks)), single=single)
     life = world.life
     life.stage, life.attempt = STAGES[stage], attempt
     life.stop_wanted, life.left_behind = stop_wanted, left
@@ -201,13 +224,13 @@ class Watched(dict):
 class Walk:
     """All states, the steps between them that a clock alone makes, and what was broken."""
 
-    def __init__(self, nproc, single):
-        todo = []
+    def __init__(self, size):
+        todo, nproc, single = [], size.nproc, size.single
         for patient in (False, True):
-            world = World(nproc, RESTARTS, patient, hangs=may_hang(nproc), single=single)
+            world = World(nproc, size.restarts, patient, hangs=may_hang(nproc), single=single)
             world.begin()
             todo.append(key_of(world))
-        self.nproc, self.single = nproc, single
+        self.nproc, self.single, self.size = nproc, single, size
         self.came_from = dict.fromkeys(todo)  # state -> the state before, and the event
         self.by_clock = {}  # state -> the states that follow when a deadline passes
         self.by_stop = {}  # state -> the state that follows when a stop is requested
@@ -221,7 +244,7 @@ class Walk:
             patch.setattr(tables, "TABLES", watched)
             while todo:
                 todo += self._visit(todo.pop())
-                assert len(self.came_from) <= MOST[nproc], "the walk would take too long"
+                assert len(self.came_from) <= size.most, "the walk would take too long"
 
     def _visit(self, key):
         before = world_of(key)
@@ -274,12 +297,12 @@ def checked(check):
 
 @checked
 def all_states_are_visited(walk):
-    least = {3: 20_000, 2: 2_000}[walk.nproc]
-    assert len(walk.came_from) > least
-    assert walk.steps > 10 * least
-    assert {STAGES[key[0]] for key in walk.came_from} == set(Stage) - unseen(walk)
-    attempts = {key[1] for key in walk.came_from}
-    assert attempts == set(range(RESTARTS + 1))
+    size = walk.size
+    assert len(walk.came_from) > size.least
+    assert walk.steps > 10 * size.least
+    assert {STAGES[key[0]] for key in walk.came_from} == set(Stage) - size.unseen
+    attempts = {key[2] for key in walk.came_from}
+    assert attempts == set(range(size.restarts + 1))
 
 
 @checked
@@ -352,14 +375,10 @@ def a_request_to_stop_is_always_taken(walk):
     assert len(walk.by_stop) == len(open_ones)
 
 
-def unseen(walk):
-    return set() if may_hang(walk.nproc) else UNSEEN
-
-
 @checked
 def every_entry_of_the_tables_fires(walk):
     entries = {*WORKER_TABLE, *TABLES[False, walk.single], *TABLES[True, walk.single]}
-    assert {key for key in entries - walk.fired if unseen(walk).isdisjoint(key)} == set()
+    assert {key for key in entries - walk.fired if walk.size.unseen.isdisjoint(key)} == set()
 
 
 @checked
@@ -437,10 +456,10 @@ def illegal_events_raise_and_change_nothing(walk):
     assert raised > 500
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-def test_walk(ranks):
+@pytest.mark.parametrize("size", SIZES)
+def test_walk(size):
     """One test, because the walk is long: two workers that share its checks would each walk."""
-    walk, failed = Walk(*RANKS[ranks]), []
+    walk, failed = Walk(size), []
     for check in CHECKS:
         try:
             check(walk)

@@ -65,11 +65,7 @@ class Layers:
 
         env: the variables that the imports would find now.
         """
-        for each in self.records:
-            reason = reason_against(each, env)
-            if reason:
-                return reason
-        return ""
+        return next(filter(None, (reason_against(each, env) for each in self.records)), "")
 
 
 def forget_searches() -> None:

@@ -318,12 +318,9 @@ class Lifecycle(Record):
         A rank that has reported its outcome meanwhile is on its way out: it gets the signal only
         after `linger`, as one that had reported it before.
         """
-        reported = {r for r in waited.ranks if self.ranks[r].reported and not waited.kill}
-        for r in reported:
+        for r in waited.ranks:
             self.ranks[r].asked = False
-        rest = tuple(r for r in waited.ranks if r not in reported)
-        lingers: list[Action] = [self._arm(DeadlineKind.LINGER)] if reported else []
-        return [*([Signal(rest, kill=waited.kill)] if rest else []), *lingers]
+        return self._ask([(r, self.ranks[r]) for r in waited.ranks])
 
 
 class Rank(Record):

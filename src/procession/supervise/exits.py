@@ -243,7 +243,7 @@ class Exits:
             pid = record.pid if self.sources[rank].pidfd >= 0 and self.lives(rank) else None
             # While it is not reaped, its number is no other process's.
             caught = caught_alive(pid) if pid is not None else -1
-            if caught >= 0 and not self._is_reaped(rank):
+            if caught >= 0 and not self.is_reaped(rank):
                 self.sources[rank].lived_at, self.sources[rank].caught = at, caught
 
     # -- source 2: the pidfd
@@ -276,7 +276,7 @@ class Exits:
         if not self.lives(rank) or pid is None:
             return
         found = status_of_zombie(pid)
-        if found is not None and self._is_reaped(rank):
+        if found is not None and self.is_reaped(rank):
             found = None  # of another process, which has got its number
         if self.server.lost and found is not None and found[0] == signal.SIGKILL:
             found = None  # the parent-death signal, which says nothing of the rank
@@ -289,7 +289,8 @@ class Exits:
         else:
             self._find_out_in(REAPED_SECONDS, [rank], at, last=True)
 
-    def _is_reaped(self, rank: int) -> bool:
+    def is_reaped(self, rank: int) -> bool:
+        """Whether a rank's process is reaped, so that its pid may be another's. It has a pidfd."""
         try:
             signal.pidfd_send_signal(self.sources[rank].pidfd, 0)
         except ProcessLookupError:

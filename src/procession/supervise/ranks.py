@@ -108,17 +108,10 @@ class Ranks:
 
     def _keeps_its_number(self, rank: int, pid: int) -> bool:
         """Whether a rank is not reaped yet, so that its pid is no other process's."""
-        pidfd = self.sources[rank].pidfd
-        if pidfd < 0:
-            seen = look_at(pid)
-            return seen is not None and seen.parent == self._exits.server.pid
-        try:
-            signal.pidfd_send_signal(pidfd, 0)
-        except ProcessLookupError:
-            return False
-        except OSError:  # the call is refused
-            pass
-        return True
+        if self.sources[rank].pidfd >= 0:
+            return not self._exits.is_reaped(rank)
+        seen = look_at(pid)
+        return seen is not None and seen.parent == self._exits.server.pid
 
     def catches(self, rank: int, number: int) -> bool:
         """Whether a rank's process has a handler for a signal."""
