@@ -36,12 +36,14 @@ def row(benchmark: str, figure: Figure) -> tuple[str, ...]:
     )
 
 
-def table(told: Iterable[Mapping[str, Any]]) -> str:
+def table(told: Iterable[Mapping[str, Any]], *, goals: bool = True) -> str:
     """Write what benchmarks told as one table: Markdown that is aligned for a terminal, too."""
     rows = [HEAD]
     for each in told:
         rows += [row(each["benchmark"], Figure.from_dict(f)) for f in each["figures"]]
-    widths = [max(len(r[k]) for r in rows) for k in range(len(HEAD))]
+    if not goals:
+        rows = [cells[:-2] for cells in rows]
+    widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
     lines = [
         "| " + " | ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) + " |" for r in rows
     ]
@@ -49,7 +51,7 @@ def table(told: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def tables(results: Mapping[str, Any]) -> str:
+def tables(results: Mapping[str, Any], *, goals: bool = True) -> str:
     """Write a table for each machine on which benchmarks were run, below what it is."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for told in results["benchmarks"].values():
@@ -57,7 +59,7 @@ def tables(results: Mapping[str, Any]) -> str:
         groups.setdefault(json.dumps(machine, sort_keys=True), []).append(told)
     return "\n\n".join(
         f"{machine_line(json.loads(machine), told[-1].get('versions', results['versions']))}"
-        f"\n\n{table(told)}"
+        f"\n\n{table(told, goals=goals)}"
         for machine, told in groups.items()
     )
 
@@ -83,7 +85,7 @@ def put(text: str, name: str, content: str) -> str:
 
 def written(text: str, results: Mapping[str, Any]) -> str:
     """Give a page with the results between its markers."""
-    return put(text, "results", tables(results))
+    return put(text, "results", tables(results, goals=False))
 
 
 def main(arguments: list[str] | None = None) -> int:

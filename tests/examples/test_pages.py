@@ -20,13 +20,11 @@ def needs(module):
 RUN = [
     "tutorial/five-minutes.md",
     "tutorial/twenty-minutes.md",
-    "howto/test-in-ranks.md",
+    "testing-functions.md",
     "frameworks/notebooks.md",
     pytest.param("frameworks/jax.md", marks=[pytest.mark.jax, needs("jax")]),
 ]
-PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *DOCS.rglob("*.md"), DOCS / "llms.txt"]
-)
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *DOCS.glob("*/*.md"), DOCS / "llms.txt"])
 CRASH = """
 import os, pathlib, time
 rank = os.environ["RANK"]
