@@ -24,7 +24,8 @@ From the forkserver (`at` is in nanoseconds of the monotonic clock):
     ("reports", [message]) + descriptors   several of these, in order:
     ("contained", errno, text, pid, group)   0 and "", its own number, its cgroup's directory or "";
                                    or why not: then it is of no use any more
-    ("preloaded", fault, [module]) why ranks are not forked, or ""; what could not be imported
+    ("preloaded", fault, [module], module)   why ranks are not forked, or ""; what could not be
+                                   imported; whose import was at fault, or ""
     ("sharing", name)              the shared set-up begins: nothing is heard until it has ended
     ("shared", fault)              it has ended; fault as above
     ("spawned", rank, pid, at, -1 unless its pidfd is the next of the descriptors)

@@ -273,7 +273,7 @@ class Server:
         self._do_at_length(lambda: preloaded.add(**words))
         if len(sys.modules) > before:
             self._idle.loaded()
-        self._report("preloaded", preloaded.fault, preloaded.failed)
+        self._report("preloaded", preloaded.fault, preloaded.failed, preloaded.culprit)
 
     def _contain(self, kind: str, place: str, mark: str) -> None:
         """Have this process go on inside, with `successor` there."""

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from procession.preload import safe
 from procession.preload.find import Found, Kind, Search, with_packages
 from procession.preload.later import later
-from procession.preload.plan import Plan, StoppedAt
+from procession.preload.plan import AFTER, Plan, StoppedAt
 from procession.preload.source import Unreadable, base_of, parse
 
 LONGEST = 200  # characters of a line that is shown
@@ -169,7 +169,7 @@ class _Reader:
                 e.at = e.at or StoppedAt(path, node.lineno, text, str(e))
                 where = f"{os.path.basename(e.at.file)}:{e.at.line}"
                 for later in (name for each in tree.body[i:] for name in _imports(each)):
-                    self._skipped.setdefault(later, f"it comes after {where}")
+                    self._skipped.setdefault(later, f"{AFTER} {where}")
                 raise
 
     def _statement(self, file: _File, node: ast.stmt, *, sure: bool = True) -> None:

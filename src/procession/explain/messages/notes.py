@@ -24,8 +24,9 @@ NOTES = (
     ),
     Entry(
         "P403",
-        "Nothing is imported early",
+        "Imports that each rank makes",
         (
+            "each rank imports ",
             ": each rank gets a fresh interpreter, and ",
             "each rank loads for itself: they differ",
             ", and is left to the ranks",
@@ -33,9 +34,10 @@ NOTES = (
         "What ranks import or load first is loaded once, and the ranks are forked from the process "
         "that did. Here that is not sound: the message names what would not survive a fork (a "
         "thread, a connection, a device in use), or what could not be imported. Ranks start more "
-        "slowly, and are otherwise the same.",
+        "slowly, and are otherwise the same. On a terminal, the first run of a script says which "
+        "packages each rank imports because procession does not know them.",
         "Let the module do that later (in a function that ranks call), correct the name, or say "
-        "`--preload none`.",
+        "`--preload none`. Name further packages yourself: `--preload torch,albumentations`.",
     ),
     Entry(
         "P404",
