@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from procession.system.directories import read_cached, write_cached
+from procession.values.spec import Spec
 
 CACHE, FILE = "preload", "started.json"
 LARGEST = 64 << 10  # bytes
@@ -35,6 +36,20 @@ def leave_out(package: str, why: str) -> None:
         file = spec.origin or "" if spec is not None else ""
         known[name] = [reason, file, _changed(file)]
     write_cached(CACHE, FILE, json.dumps(known).encode())
+
+
+def told_of(spec: Spec, unfit: str, culprit: str) -> str:
+    """Say that ranks are not forked, and leave out the package whose import is at fault.
+
+    unfit: why they are not. culprit: the module, "" if that is not known.
+    """
+    so = "loads for itself" if spec.shared is not None else "nothing is preloaded"
+    said = f"{unfit}: each rank gets a fresh interpreter, and {so}"
+    if not culprit or spec.preload != "auto":
+        return said
+    package = culprit.partition(".")[0]
+    leave_out(package, unfit.removeprefix(f"importing {culprit} "))
+    return f"{said}; later runs leave out {package} and what needs it"
 
 
 def _changed(file: str) -> int:

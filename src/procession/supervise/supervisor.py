@@ -379,19 +379,11 @@ class Supervisor:
         self.recovery.decide_for_group(lambda again: self._handle(Swept(attempt, again)))
 
     def _preloaded(self, unfit: str, failed: list[str], culprit: str) -> None:
-        """Take note of what came of preloading: why ranks cannot be forked, what is missing.
-
-        culprit: the module whose import keeps them from being forked, "" if that is not known.
-        """
+        """Note why ranks cannot be forked, by which module's import, and what is missing."""
         if unfit:
-            so = "loads for itself" if self.spec.shared is not None else "nothing is preloaded"
-            said = f"{unfit}: each rank gets a fresh interpreter, and {so}"
-            if culprit and self.spec.preload == "auto":
-                from procession.preload.started import leave_out
+            from procession.preload.started import told_of
 
-                package = culprit.partition(".")[0]
-                leave_out(package, unfit.removeprefix(f"importing {culprit} "))
-                said += f"; later runs leave out {package} and what needs it"
+            said = told_of(self.spec, unfit, culprit)
         elif failed and isinstance(self.spec.preload, tuple):
             from procession.preload.choose import failed_imports
 
