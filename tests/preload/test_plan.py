@@ -89,33 +89,6 @@ def test_reading_goes_on_after_what_runs_nothing(programs, name):
     assert plan.stopped_at is None
 
 
-ENDS = {
-    "a call": "f()",
-    "a default that is called": "def f(x=g()): pass",
-    "a class that calls": "class C:\n  x = g()",
-    "a class with a loop": "class C:\n  for x in y: pass",
-    "a base that is called": "class C(g()): pass",
-    "a decorator that is called": "@g()\ndef f(): pass",
-    "a condition that calls": "if f(): pass",
-    "the main program": "if __name__ == '__main__':\n  import csv",
-    "the environment": "os.environ['OMP_NUM_THREADS'] = '1'",
-    "the search path": "sys.path.insert(0, 'x')",
-    "an attribute": "torch.backends.x = 1",
-    "an assignment within another": "x = (y := 1)",
-    "a loop": "for x in y: pass",
-    "how modules are found": "def __getattr__(name): pass",
-    "an error": "raise ValueError",
-}
-
-
-@pytest.mark.parametrize("name", ENDS)
-def test_reading_ends_where_something_could_change_what_an_import_sees(programs, name):
-    plan = programs.script(f"import torch\n{ENDS[name]}\nimport json")
-    assert plan.modules == ("torch",)
-    assert plan.stopped_at.line in (2, 3)  # of a decorator, the definition
-    assert dict(plan.skipped)["json"].startswith("it comes after main.py:")
-
-
 @pytest.mark.parametrize(
     ("text", "modules", "left"),
     [

@@ -1,10 +1,18 @@
 """What a program leaves to its end is done by a rank's quick end as by an interpreter."""
 
+import textwrap
+
 import pytest
 
 import procession
 from support import run_procession, write
 
+LAST = """
+class Last:
+    def __del__(self, open=open):
+        with open("out", "a") as f:
+            f.write("gone\\n")
+"""
 # Each program leaves something in the file `out`. What is held by `sys` outlives all modules.
 PROGRAMS = {
     "a file of the script": """
@@ -65,18 +73,10 @@ PROGRAMS = {
         sys.held = tempfile.TemporaryDirectory(dir=".", prefix="temporary-")
     """,
     "a destructor in the script": """
-        class Last:
-            def __del__(self, open=open):
-                with open("out", "a") as f:
-                    f.write("gone\\n")
         last = Last()
     """,
     "a destructor that sys holds": """
         import sys
-        class Last:
-            def __del__(self, open=open):
-                with open("out", "a") as f:
-                    f.write("gone\\n")
         sys.held = Last()
     """,
     "a destructor that the collector does not know": """
@@ -89,35 +89,19 @@ PROGRAMS = {
     """,
     "a destructor in a list of the library's": """
         import string
-        class Last:
-            def __del__(self, open=open):
-                with open("out", "a") as f:
-                    f.write("gone\\n")
         string.held = [Last()]
     """,
     "a destructor in a list of a preloaded module": """
         import colorsys
-        class Last:
-            def __del__(self, open=open):
-                with open("out", "a") as f:
-                    f.write("gone\\n")
         colorsys.held = [Last()]
     """,
     "a destructor in a cycle": """
-        class Last:
-            def __del__(self, open=open):
-                with open("out", "a") as f:
-                    f.write("gone\\n")
         last = Last()
         last.self = last
         del last
     """,
     "an object among the modules": """
         import sys
-        class Last:
-            def __del__(self, open=open):
-                with open("out", "a") as f:
-                    f.write("gone\\n")
         sys.modules["own"] = Last()
     """,
     "a module that replaced itself": """
@@ -197,20 +181,12 @@ PROGRAMS = {
     """,
     "a thread's own": """
         import threading
-        class Last:
-            def __del__(self, open=open):
-                with open("out", "a") as f:
-                    f.write("gone\\n")
         import sys
         sys.held = threading.local()
         sys.held.last = Last()
     """,
     "a context variable": """
         import contextvars, sys
-        class Last:
-            def __del__(self, open=open):
-                with open("out", "a") as f:
-                    f.write("gone\\n")
         sys.variable = contextvars.ContextVar("v")
         sys.variable.set(Last())
     """,
@@ -237,10 +213,6 @@ PROGRAMS = {
     """,
     "objects that are frozen": """
         import gc
-        class Last:
-            def __del__(self, open=open):
-                with open("out", "a") as f:
-                    f.write("gone\\n")
         import sys
         sys.held = Last()
         gc.freeze()
@@ -259,9 +231,10 @@ def left(directory, source, **options):
 
 @pytest.mark.parametrize("what", PROGRAMS)
 def test_the_end_of_a_program(tmp_path, what):
-    slow = left(tmp_path / "slow", PROGRAMS[what], start_method="spawn")
-    quick = left(tmp_path / "quick", PROGRAMS[what], preload=["colorsys"])
-    nothing = left(tmp_path / "nothing", PROGRAMS[what], preload=None)
+    source = LAST + textwrap.dedent(PROGRAMS[what])
+    slow = left(tmp_path / "slow", source, start_method="spawn")
+    quick = left(tmp_path / "quick", source, preload=["colorsys"])
+    nothing = left(tmp_path / "nothing", source, preload=None)
     assert quick == slow
     assert nothing == slow
     temporary = what in ("a temporary file", "a temporary directory")

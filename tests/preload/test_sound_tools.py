@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from sides import ranks, same, script, sides
+from sides import ranks, script
 
 import procession
 from support import failure_of, run_procession, run_python, write
@@ -144,42 +144,3 @@ def test_a_failure_is_told_in_the_same_words(tmp_path):
     # Python 3.10 prints the name without its module where nobody looks at it.
     alone = run_python(tmp_path / "main.py").stderr
     assert told[0][2].replace("__main__.", "") == alone.replace("__main__.", "")
-
-
-TRACED = """
-import cProfile
-import json
-import linecache
-import inspect
-import sys
-import trace
-import tracemalloc
-import traceback
-import io
-
-
-def work():
-    return sum(range(10))
-
-
-tracer = trace.Trace(count=1, trace=0)
-total = tracer.runfunc(work)
-profile = cProfile.Profile()
-profile.runcall(work)
-tracemalloc.start()
-kept = [bytes(1000) for _ in range(10)]
-top = tracemalloc.take_snapshot().statistics("lineno")
-seen = {
-    "total": total,
-    "counts": sorted(n for (f, n) in tracer.results().counts if f.endswith("main.py")),
-    "profiled": len(profile.getstats()),
-    "traced": any(s.traceback[0].filename == __file__ for s in top),
-    "source": inspect.getsource(work),
-    "stack": [f.name for f in traceback.extract_stack() if f.filename == __file__],
-    "left": [sys.gettrace(), sys.getprofile()],
-}
-"""
-
-
-def test_tracers(tmp_path):
-    same(sides(tmp_path, TRACED, nproc=1))

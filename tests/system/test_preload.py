@@ -96,7 +96,7 @@ def test_a_module_that_cannot_be_imported_is_left_to_the_rank(tmp_path, modules)
     [
         (
             "import threading as t; t.Thread(target=t.Event().wait, daemon=True).start()",
-            "an import started a thread",
+            "importing early started a thread",
         ),
         ("import socket; kept = socket.socketpair()", "an import opened a connection"),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -18,6 +19,7 @@ from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, SpecError
 from procession.values.events import Event
 from procession.values.policy import Route
+from procession.values.program import Script
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -59,7 +61,7 @@ def run_group(
         refuse(prog, f"{where}cannot prepare the run: {e} [P305]")
     if threads := _threads(spec, group.placed) if not request.json else "":
         say_line(f"procession: {threads}")
-    for note in group.notes:
+    for note in (*group.notes, *([] if request.json else _advice(spec))):
         say_note(note)
     if group.run_dir and output is None and waiter is None:
         what = "logs" if _keeps_output(spec) else "no logs (see -t, -r), but events and report,"
@@ -101,6 +103,18 @@ def run_group(
 
         abort_others(os.environ, code)
     return code, group
+
+
+def _advice(spec: Spec) -> list[str]:
+    """Say on a terminal, once for each script, which of its imports could be made once."""
+    if spec.preload != "auto" or not isinstance(spec.program, Script) or not sys.stderr.isatty():
+        return []
+    from procession.preload.advice import advice
+    from procession.preload.choose import plan_of
+
+    plan = plan_of(spec)
+    said = advice(plan, os.path.join(spec.cwd, spec.program.path)) if plan is not None else ""
+    return [said] if said else []
 
 
 def _keeps_output(spec: Spec) -> bool:

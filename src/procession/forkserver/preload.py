@@ -36,13 +36,14 @@ _NOT_SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 class Preloaded:
     """What this process has imported before it forks ranks.
 
-    fault: why no rank may be forked from this process, "" if ranks may. failed: modules that could
+    fault: why no rank may be forked from this process, "" if ranks may. culprit: the module whose
+    import that was, "" if that is not known. failed: modules that could
     not be imported. printed: what the imports wrote to stdout and to stderr. variables: those of
     the environment that the imports have set. layers: if the imports are observed, see `layers`.
     """
 
     def __init__(self) -> None:
-        self.fault = ""
+        self.fault = self.culprit = ""
         self.failed: list[str] = []
         self.printed: tuple[bytes, bytes] = (b"", b"")
         self.variables: dict[str, str] = {}
@@ -76,6 +77,7 @@ class Preloaded:
 
             self.layers = Layers(watched, late=self._imported)
         self.failed = []
+        threads = 1
         before = sockets()  # those of ranks that are still to be forked are among them
         surroundings = Surroundings(env, path, cwd)
         wanted = [name for name in modules if name not in sys.modules]
@@ -84,10 +86,18 @@ class Preloaded:
             with surroundings, self.layers or Unobserved(), Uncollected():
                 for name in wanted:
                     self._import(name)
+                    # An observer would take the fork of this check for one of the import.
+                    if not self.culprit and self.layers is None and _threads() > threads:
+                        self.culprit = name if fault_of("", before) else ""
+                        threads = _threads()
             printed, variables = surroundings.printed, surroundings.variables
             self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
             self.variables.update((n, v) for n, v in variables.items() if n not in unset)
-            self.fault = self.fault or surroundings.fault or fault_of("an import", before)
+            self.fault = (
+                self.fault
+                or surroundings.fault
+                or fault_of(f"importing {self.culprit}" if self.culprit else "an import", before)
+            )
             if "__warningregistry__" in self._importer:
                 why = "an import warned, and the warning names the line that imports"
                 self.fault = self.fault or why

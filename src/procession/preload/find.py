@@ -18,6 +18,7 @@ from importlib.machinery import (
     SourcelessFileLoader,
 )
 
+from procession.preload.started import left_out
 from procession.values.base import Value
 
 # In the order in which Python looks.
@@ -34,10 +35,10 @@ _LOADED_AT_START = (
 )
 # Packages of the list try to import modules of these names.
 _IMPORTED_IF_THERE = (
-    "backports bottleneck brotli chardet ck4inductor colorama cuda cython dill flint gmpy gmpy2 "
-    "isal lz4 onnx onnxruntime pydot pynvml pytz pyzstd redis scikits simplejson sksparse snappy "
-    "socks tabulate tensorflow tensorrt torchcomms torchgen triton tvm uarray xarray "
-    "zstandard"
+    "accimage anyio backports bottleneck brotli chardet ck4inductor colorama cuda cython dill "
+    "flint gmpy gmpy2 h11 httpcore2 httpx2 isal lz4 onnx onnxruntime pydot pynvml pytz pyzstd "
+    "redis scikits sentencepiece simplejson sksparse snappy socks tabulate tensorflow tensorrt "
+    "torchaudio torchcomms torchgen triton truststore tvm uarray xarray zstandard"
 )
 # Modules of the standard library that no listed package imports, nor another of these.
 _NOBODYS = (
@@ -85,12 +86,16 @@ def with_packages(module: str) -> list[str]:
 
 
 class Search:
-    """Looks for modules along a path, as an interpreter with this `sys.path` would."""
+    """Looks for modules along a path, as an interpreter with this `sys.path` would.
+
+    left_out: packages that are not preloaded though they are on the list, each with the reason.
+    """
 
     def __init__(self, sys_path: Iterable[str]) -> None:
         self._path = tuple(os.path.abspath(p or os.curdir) for p in sys_path if "\0" not in p)
         self._finders: dict[str, FileFinder] = {}
         self._found: dict[str, Found] = {}
+        self.left_out = left_out()
 
     def find(self, module: str) -> Found:
         """Tell where the module of this dotted name lies; never raises OSError."""

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from procession.preload import safe
 from procession.preload.find import Found, Kind, Search, with_packages
 from procession.preload.later import later
-from procession.preload.plan import Plan, StoppedAt
+from procession.preload.plan import AFTER, Plan, StoppedAt
 from procession.preload.source import Unreadable, base_of, parse
 
 LONGEST = 200  # characters of a line that is shown
@@ -168,8 +168,10 @@ class _Reader:
                 text = line.decode("utf-8", "replace").strip()[:LONGEST]
                 e.at = e.at or StoppedAt(path, node.lineno, text, str(e))
                 where = f"{os.path.basename(e.at.file)}:{e.at.line}"
-                for later in (name for each in tree.body[i:] for name in _imports(each)):
-                    self._skipped.setdefault(later, f"it comes after {where}")
+                for after in (name for each in tree.body[i:] for name in _imports(each)):
+                    is_missing = self._search.find(after).kind is Kind.MISSING
+                    reason = "it is not found" if is_missing else f"{AFTER} {where}"
+                    self._skipped.setdefault(after, reason)
                 raise
 
     def _statement(self, file: _File, node: ast.stmt, *, sure: bool = True) -> None:
@@ -241,6 +243,8 @@ class _Reader:
         self._import(base, sure=sure)
         is_package = bool(self._search.find(base).search)
         for alias in node.names:
+            if alias.name in _OF_IMPORTS and base in ("sys", "warnings", "logging"):
+                raise _Stopped(_OTHER)  # by this name, what was imported is looked at
             if alias.name == "*":
                 if is_package:
                     raise _Stopped(f"a star import may import any submodule of {base}")
@@ -315,6 +319,10 @@ def _is_inert(node: ast.AST | None) -> bool:
             return False
     if isinstance(node, ast.Lambda):
         return _is_inert(node.args)  # its body is not run
+    if isinstance(node, ast.comprehension):
+        bound = {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
+        if bound & {*_HARMLESS.split()}:
+            return False  # what is called by this name is something else there
     if isinstance(node, ast.Attribute) and node.attr in _OF_IMPORTS:
         return False  # it may show what was imported
     if node is None or isinstance(node, _ACTS):

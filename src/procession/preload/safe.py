@@ -205,7 +205,35 @@ _LIST: dict[str, _Entry] = {
         "1.15",
         f"ACCELERATE_* USE_TORCH_XLA COLUMNS LINES {_COMPILER}",
         needs="torch huggingface_hub safetensors packaging psutil rich yaml",
-        unless="deepspeed torch_xla torch_npu torch_mlu torch_musa wandb comet_ml mlflow",
+        unless="deepspeed torch_xla torch_npu torch_mlu torch_musa comet_ml mlflow",
+    ),
+    # Without a GPU, and with the operators of its native part declared, not loaded.
+    "torchvision": _Entry(
+        "0.28",
+        f"TORCHVISION_* XDG_CACHE_HOME {_COMPILER}",
+        sets="TORCHINDUCTOR_CACHE_DIR",
+        needs="torch PIL",
+    ),
+    "timm": _Entry(
+        "1.0",
+        "TIMM_*",
+        needs="torchvision huggingface_hub safetensors yaml",
+        unless="wandb apex inplace_abn",
+    ),
+    "transformers": _Entry(
+        "5.24",
+        f"TRANSFORMERS_* CI COLUMNS LINES USE_TORCH_XLA ACCELERATE_* SM_HP_MP_PARAMETERS "
+        f"SAGEMAKER_JOB_NAME {_HUB}",
+        needs="torch numpy scipy PIL huggingface_hub tokenizers safetensors regex jinja2 rich "
+        "accelerate",
+        apart={"transformers.trainer": "it imports datasets, which starts threads"},
+        later=dict.fromkeys(
+            _words(
+                "AutoConfig AutoTokenizer AutoModel AutoModelForCausalLM "
+                "AutoModelForSequenceClassification"
+            ),
+            "transformers.models.auto.modeling_auto",
+        ),
     ),
     "procession": _Entry(),
 }
@@ -221,12 +249,13 @@ _NOT: dict[str, str] = {
     **dict.fromkeys(_words("cupy pycuda pyopencl cudf cuml numba apex triton"), _DEVICES),
     **dict.fromkeys(_words("bitsandbytes flash_attn vllm xformers envpool"), _DEVICES),
     **dict.fromkeys(_words("pyarrow datasets polars numexpr ray zmq grpc"), _THREADS),
+    "wandb": "it makes temporary directories when it is imported",
     "matplotlib": "it reads a file in the working directory, and may keep a temporary directory",
     "h5py": "it runs a program when it is imported",
     "loguru": "it keeps the standard error stream of the process that imports it",
     "pkg_resources": "it reads all of sys.path when it is imported",
     "cv2": "it loads libraries by a path that it sets, and starts threads when it is used",
-    **dict.fromkeys(_words("absl transformers"), _FINDER),
+    "absl": _FINDER,
 }
 
 _MPI = "it starts MPI when it is imported"
@@ -243,6 +272,7 @@ _FIRST: dict[str, str] = {
     "setuptools": "it changes sys.path and puts its own distutils before the standard library's",
 }
 
+UNKNOWN = "nothing is known of it"
 _WARNS = "it warns when it is imported"
 _STANDARD_NOT: dict[str, str] = {
     **dict.fromkeys(
@@ -298,7 +328,7 @@ def verdict(module: str) -> Verdict:
         return Verdict(False, reason)
     entry = _LIST.get(top)
     if entry is None:
-        return Verdict(False, "nothing is known of it")
+        return Verdict(False, UNKNOWN)
     above = with_packages(module)
     for name in above:
         if name in entry.apart:
@@ -328,6 +358,8 @@ def why_not(module: str, search: Search) -> str:
     kind = search.find(module).kind
     if module.partition(".")[0] in sys.stdlib_module_names and kind in (Kind.INSTALLED, Kind.LOCAL):
         return "it is not the standard library's"
+    for each in {*search.left_out} & {module.partition(".")[0], *its.needs}:
+        return f"importing {each} {search.left_out[each]}"
     for other in its.unless:
         if search.find(other).kind is not Kind.MISSING:
             return f"it imports {other}, which is not known to be safe"

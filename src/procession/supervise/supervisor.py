@@ -378,11 +378,12 @@ class Supervisor:
         self._resources.streams.drain(DRAIN_SECONDS)  # a failure is also explained by it
         self.recovery.decide_for_group(lambda again: self._handle(Swept(attempt, again)))
 
-    def _preloaded(self, unfit: str, failed: list[str]) -> None:
-        """Take note of what came of preloading: why ranks cannot be forked, what is missing."""
+    def _preloaded(self, unfit: str, failed: list[str], culprit: str) -> None:
+        """Note why ranks cannot be forked, by which module's import, and what is missing."""
         if unfit:
-            so = "loads for itself" if self.spec.shared is not None else "nothing is preloaded"
-            said = f"{unfit}: each rank gets a fresh interpreter, and {so} [P403]"
+            from procession.preload.started import told_of
+
+            said = told_of(self.spec, unfit, culprit)
         elif failed and isinstance(self.spec.preload, tuple):
             from procession.preload.choose import failed_imports
 
