@@ -51,7 +51,6 @@ LONGEST = 450  # lines of a file, at most
 IN_EVERY_RANK = (
     "worker/",
     "forkserver/children",
-    "forkserver/contained",
     "forkserver/forked",
     "forkserver/kept",
     "forkserver/main",
@@ -73,9 +72,7 @@ IN_EVERY_RANK = (
     "system/files",
     "system/hugepages",
     "system/identity",
-    "system/killgroup",
     "system/libraries",
-    "system/namespaces",
     "system/inherited",
     "system/prctl",
     "system/signals",

@@ -58,7 +58,7 @@ def test_json():
     for name in ("pidfd_open", "pidfd_send_signal", "waitid", *needed):
         found = data["groups"]["kernel"][name]
         assert (found["mark"], found["data"], found["needed"]) == ("ok", True, name in needed)
-    assert {"close_range", "inotify", "proc_children", "oom_kill", "namespaces", "cgroup",
+    assert {"close_range", "inotify", "proc_children", "oom_kill", "cgroup",
             "rank_cgroups"} <= data["groups"]["kernel"].keys()  # fmt: skip
     assert {"open_files", "processes", "pid_max", "core", "core_pattern", "memory", "shm", "tmp",
             "memory_available", "cgroup_memory"} <= data["groups"]["limits"].keys()  # fmt: skip
@@ -111,7 +111,7 @@ def test_exit_code_1_without_what_is_needed(name, monkeypatch, capsys):
     assert len(json.loads(text)["missing"]) == 1
 
 
-@pytest.mark.parametrize("name", ["inotify", "close_range", "proc_children", "namespaces"])
+@pytest.mark.parametrize("name", ["inotify", "close_range", "proc_children"])
 def test_exit_code_0_without_what_has_a_substitute(name, monkeypatch, capsys):
     whole = probe.try_feature
     refused = probe.Tried(False, "Operation not permitted")
@@ -119,7 +119,7 @@ def test_exit_code_0_without_what_has_a_substitute(name, monkeypatch, capsys):
     monkeypatch.setattr(memory_groups, "obstacle", str)  # as on a machine that has cgroups
     code, text = call(capsys)
     assert code == 0
-    assert ("falls back" in text) == (name != "namespaces")
+    assert "falls back" in text
 
 
 def test_a_machine_without_proc_and_sys(monkeypatch, tmp_path, capsys):

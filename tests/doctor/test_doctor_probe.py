@@ -10,7 +10,7 @@ import pytest
 from seams.system import directories, probe
 
 FEATURES = [*probe.HERE, *probe.IN_CHILD]
-NEEDED = [f for f in FEATURES if f not in ("namespaces", "close_range", "proc_children")]
+NEEDED = [f for f in FEATURES if f not in ("close_range", "proc_children")]
 
 
 @pytest.mark.parametrize("name", NEEDED)
@@ -41,9 +41,6 @@ def test_this_process_is_no_subreaper_and_has_its_signal_still():
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_kernel_or_filter_that_refuses(name, monkeypatch):
-    if name == "kill_group" and not probe.try_feature(name).works:
-        pytest.skip("no cgroup (v2) here below which this user may make one")
-
     def refuse(*_args, **_more):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
@@ -56,15 +53,6 @@ def test_a_kernel_or_filter_that_refuses(name, monkeypatch):
         for attribute in names:
             monkeypatch.setattr(owner, attribute, refuse)
     assert probe.try_feature(name) == probe.Tried(False, "Function not implemented")
-
-
-@pytest.mark.parametrize("name", ["namespaces", "kill_group"])
-def test_ranks_are_contained_only_where_the_launcher_can_be_watched(name, monkeypatch):
-    def refuse(_pid):
-        raise OSError(errno.EPERM, "no pidfd")
-
-    monkeypatch.setattr(os, "pidfd_open", refuse)
-    assert probe.try_feature(name) == probe.Tried(False, "no pidfd")
 
 
 def test_a_directory_for_sockets_that_others_may_enter(monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """A forkserver that does not answer, or is killed: the launcher ends the group all the same."""
 
 import contextlib
+import fcntl
 import os
 import resource
 import signal
@@ -11,7 +12,7 @@ import time
 import pytest
 
 import procession
-from procession import GroupFailed, Hang, Outcome, Phase, Stop
+from procession import GroupFailed, Hang, Outcome, Phase, Restart, Stop
 from support import (
     OBEDIENT,
     PYTHON,
@@ -636,3 +637,29 @@ def test_a_program_that_closes_all_descriptors(tmp_path):
     path.write_text(CLOSES_ALL)
     done = subprocess.run([PYTHON, path], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "no child is left\n"), done.stderr
+
+
+def test_what_a_rank_has_left_ends_when_it_starts_again(tmp_path):
+    """Its sleep holds a lock, for which the rank waits in its next life."""
+
+    def work():
+        if os.environ["RANK"] == "1":
+            until((tmp_path / "done").exists, "rank 0 in its second life")
+            return
+        with open(tmp_path / "lock", "w") as lock:
+            if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                subprocess.Popen(["sleep", "1000"], pass_fds=[lock.fileno()])
+                os._exit(3)
+
+            def free():
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return False
+                return True
+
+            until(free, "the lock")
+        (tmp_path / "done").touch()
+
+    procession.run(work, nproc=2, restart=Restart(max=1, backoff=0.01, scope="rank"))

@@ -45,7 +45,7 @@ OPTION = st.sampled_from(
      "--max-restarts", "--rdzv-conf", "--rdzv-endpoint", "--rdzv-backend", "--env", "--stdin",
      "--local-ranks-filter", "--shutdown-timeout", "--hang-timeout", "--prefix", "--devices",
      "--backoff", "--memory", "--cpu-bind", "--master-port", "--name", "--role", "--lease",
-     "--forward-signals", "--warm", "--preemption-signals", "--never-restart", "--contain",
+     "--forward-signals", "--warm", "--preemption-signals", "--never-restart",
      "--start-method", "-m", "--detach", "--live", "--json", "--status", "--dry-run", "--", ":",
      "--nonsense", "-x", "-n3"]
 )  # fmt: skip

@@ -87,7 +87,7 @@ class Scripted:
         self.process.on_zombie = self._died
         self.socket = File(kernel, "socket")
         self.pid, self.began = self.process.pid, self.process.start
-        self.page, self.above, self.guards = 0, (), ()
+        self.page, self.above = 0, ()
         self.importing, self.sharing, self.lasting, self.waiting = (), "", False, False
         self.crash = ""
         self.lost = self.silent = self._ended = False

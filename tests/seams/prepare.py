@@ -6,7 +6,6 @@ __getattr__ = lazily(
     {
         "procession.prepare": "jobs results",
         "procession.prepare.resources": "Beat Board",
-        "procession.prepare.containing": "contained_here",
         "procession.prepare.jobs": "fresh_interpreter",
         "procession.prepare.placing": "Places place",
         "procession.prepare.results": "OF_COMMAND OF_FUNCTION OF_SCRIPT Report ResultReader",

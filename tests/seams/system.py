@@ -5,11 +5,11 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.system": (
-            "accelerators directories eventloop files hugepages inotify killgroup "
+            "accelerators directories eventloop files hugepages inotify "
             "memory_groups numa probe processes remains signals tree"
         ),
         "procession.system.accelerators": "Accelerators",
-        "procession.system.cgroups": "Cgroups KILLS_OF_ALL OomWatch cgroups own_place",
+        "procession.system.cgroups": "Cgroups KILLS_OF_ALL OomWatch cgroups",
         "procession.system.eventloop": "EventLoop",
         "procession.system.identity": "own_mark start_of",
         "procession.system.inotify": "Inotify",

@@ -54,7 +54,6 @@ def start(
     learn: bool = True,
     shared: Callable[[], Any] | str | None = None,
     warm: bool | float | None = None,
-    contain: str | None = None,
     pass_fds: Sequence[int] = (),
     control: bool | None = None,
     on_failure: Callable[[GroupEnd], object] | None = None,
@@ -93,12 +92,6 @@ def start(
     warm: keep the forkserver, with what it has imported, for the next run of this user that makes
         the same imports, also one of another process, and take one that is kept: True (for 600 s)
         or seconds. None: what PROCESSION_WARM in the environment says. See docs/warm.md.
-    contain: where ranks live, so that whatever they start can be ended together, even if this
-        process and its forkserver are killed at the same moment: "forkserver" (below it, as far as
-        that goes), "pidns" (a namespace of pids of their own: there, ranks have other pids, and see
-        each other only), "cgroup" (one of their own, where this user may make one), or "auto"
-        ("cgroup" where that can be had, otherwise "forkserver"). None: what PROCESSION_CONTAIN in
-        the environment says. See docs/reliability.md.
     pass_fds: descriptors of this process that ranks inherit under the same numbers, 3 or more.
     control: whether the group can be seen and steered from other terminals (`procession ps`), by
         this user and root. None: if PROCESSION_CONTROL=1 is in the environment.
@@ -137,7 +130,6 @@ def run(
     learn: bool = True,
     shared: Callable[[], Any] | str | None = None,
     warm: bool | float | None = None,
-    contain: str | None = None,
     pass_fds: Sequence[int] = (),
     control: bool | None = None,
     on_failure: Callable[[GroupEnd], object] | None = None,

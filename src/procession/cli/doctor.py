@@ -31,7 +31,6 @@ FDS_BESIDE = 32
 MIB, GIB = 1 << 20, 1 << 30
 UNKNOWN = "unknown"
 UNABLE = "cannot launch anything"
-CONTAINED = "ranks can be put there, so that whatever is killed, nothing is left"
 ALONE = "a cgroup for it alone: systemd-run --user --scope -p Delegate=yes procession run ..."
 DEVICES = "the device files' group (render, video) for this user, or a container's --device, --gpus"
 
@@ -122,10 +121,6 @@ def kernel() -> list[Finding]:
     for name in ("max_user_instances", "max_user_watches"):
         value = files.number(f"/proc/sys/fs/inotify/{name}")
         found.append(fact(f"inotify_{name}", f"fs.inotify.{name}", value))
-    for key, thing in (("namespaces", "--contain pidns"), ("kill_group", "--contain cgroup")):
-        tried = probe.try_feature(key)
-        text = f"works: {CONTAINED}" if tried.works else f"no: {tried.why}"
-        found.append(fact(key, thing, text, tried.works))
     groups = cgroups()
     found.append(fact("cgroup", "cgroup version", groups.version))
     why = memory_groups.obstacle()

@@ -19,7 +19,7 @@ from procession.cli.words import (
     Option,
     for_engines,
 )
-from procession.values.placement import CONTAINMENTS, MODES
+from procession.values.placement import MODES
 from procession.values.policy import DEFAULT_STOP
 from procession.values.spec import START_METHODS
 
@@ -234,11 +234,6 @@ LIFE = (
         "interpreter each); fork is forkserver here",
         default="forkserver", read=readers.start_method, target="spec.start_method",
         torchrun=True, words=START_METHODS),
-    Option(("--contain",), "WHERE",
-        "where ranks live, so that all they start can be ended together, whatever is killed: "
-        "forkserver (below it, the default), pidns (a namespace of pids of their own), cgroup, or "
-        "auto (cgroup where that can be had, otherwise forkserver)",
-        default="forkserver", read=readers.contain, target="spec.contain", words=CONTAINMENTS),
     Option(("--pass-fds",), "NUMBERS",
         "descriptors of this command that ranks inherit under the same numbers: numbers with "
         "commas between them",

@@ -178,13 +178,6 @@ def start_method(text: str, where: str) -> str:
     return "forkserver" if read(text, where) == "fork" else text
 
 
-def contain(text: str, where: str) -> str:
-    """Read where ranks live."""
-    from procession.values.placement import check_contain
-
-    return check_contain(text, where)
-
-
 def modules(text: str, where: str) -> Literal["auto"] | list[str] | None:
     """Read the names of modules to preload, or none, or auto."""
     if text == "auto":

@@ -19,8 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from procession.control.ask import Connection
 from procession.control.processes import Process, ancestors, below, read_processes
 from procession.control.runs import remove_hidden, remove_socket
-from procession.system import killgroup
-from procession.system.cgroups import highest_place
 from procession.system.directories import Refused, inside, open_runtime
 from procession.system.identity import lives, pid_of, start_of
 from procession.system.processes import Seen, send
@@ -113,19 +111,6 @@ def dead_sockets(*, remove: bool) -> list[str]:
                 continue
     finally:
         os.close(directory)
-    return found
-
-
-def dead_groups(*, remove: bool) -> list[str]:
-    """Find the cgroups of dead launchers, and maybe remove them, with all that is in them.
-
-    As a rule a group's guard does that; it stays where the guard was killed as well.
-    """
-    top = highest_place()
-    found = [path for path, mark in killgroup.find(top) if lives(mark) is False] if top else []
-    found = [path for path in found if os.access(path, os.W_OK)]
-    if remove:
-        return [path for path in found if killgroup.end(path)]
     return found
 
 

@@ -7,20 +7,17 @@ takes it, so that launcher and forkserver cannot wait for each other.
 from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
-import errno
 import os
-import select
 import signal
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 
 from procession.forkserver import boot, protocol
 from procession.system.child import Child
 from procession.system.descriptors import fill_standard
-from procession.system.identity import own_mark, start_of
+from procession.system.identity import start_of
 from procession.system.processes import parents
 from procession.system.remains import page_file
 from procession.system.signals import Bell, Held, plain
@@ -31,14 +28,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 # In one message: the forkserver begins with the first while others are sent.
-CONTAIN_TIME = 20.0  # seconds that it may take to begin, and to go inside of something
-WAKE_EVERY = 1.0  # seconds until that is continued, if it was stopped
 GOING_TIME = 10.0  # seconds that a forkserver may take to end what is below it, and go
 DYING_TIME = 1.0  # seconds that it may take to die of SIGKILL; one that is frozen dies later
-
-
-class NotContained(OSError):
-    """A forkserver could not contain itself, and why."""
 
 
 class _Waiting(Record):
@@ -59,13 +50,11 @@ class ForkServer:
     """A running forkserver. `start` or `fork` make one.
 
     importing: the modules that it is to import, until it reports that it has. sharing: the name of
-    the shared set-up that it runs, "" if none. containing: it was told to contain itself, and has
-    not said yet that it has. silent: it did not answer in time, and its launcher does its work.
-    stuck: something below it does not go at SIGKILL. began: in clock ticks since the machine
-    did. page: the number of the page of memory of one that is a fork, and of its forks, 0 where
-    there is none; see `system.remains`. above: its ancestors, if another process has started it.
-    lasting: somebody uses it for one group after the other, and ends it himself. guards: the pid of
-    its guard, if it has one; see `contained`.
+    the shared set-up that it runs, "" if none. silent: it did not answer in time, and its launcher
+    does its work. stuck: something below it does not go at SIGKILL. began: in clock ticks since the
+    machine did. page: the number of the page of memory of one that is a fork, and of its forks, 0
+    where there is none; see `system.remains`. above: its ancestors, if another process has started
+    it. lasting: somebody uses it for one group after the other, and ends it himself.
     """
 
     def __init__(self, pid: int, sock: socket.socket, *, own: bool = True) -> None:
@@ -77,11 +66,7 @@ class ForkServer:
         self._receiver = protocol.Receiver(sock)
         self._queue: deque[_Waiting] = deque()
         self._process = Child(pid, own=own)  # the one to be reaped
-        self._inside: Child | None = None  # itself, where that is its guard
         self._bell = Bell()  # for a fork that was stopped before it has begun
-        self._group = ""  # its cgroup
-        self._obstacle: OSError | None = None  # to its going there
-        self.containing = False
         self.lost, self.crash = False, ""  # what it reported of its own failure
         self.silent = self.stuck = False
         self.importing: tuple[str, ...] = ()
@@ -89,7 +74,6 @@ class ForkServer:
         self.page = 0
         self.above: tuple[int, ...] = () if own else tuple(parents(pid) or ())
         self.lasting = False
-        self.guards: tuple[int, ...] = ()
         _known[pid] = None
 
     @classmethod
@@ -171,53 +155,6 @@ class ForkServer:
         server.page, server._bell = number, bell
         return server
 
-    # -- going inside of something
-
-    def contain(self, kind: str) -> None:
-        """Have it contain itself, before it is sent anything else; then `await_contained`."""
-        place = ""
-        try:
-            if kind == "cgroup":
-                from procession.system.cgroups import own_place
-
-                place = own_place()
-        except OSError as e:
-            self._obstacle = e
-        self.containing = True
-        if self._obstacle is None:
-            self.send(("contain", kind, place, own_mark()), [], [])
-
-    def await_contained(self) -> None:
-        """Wait until it has, if that is not known yet. Raises NotContained."""
-        if not self.containing:
-            return
-        if self._obstacle is not None:
-            raise NotContained(self._obstacle.errno, self._obstacle.strerror)
-        number, text, pid, group = self._first_answer()
-        if number:
-            raise NotContained(number, text)
-        self.containing = False
-        self.guards = (self._process.pid,)
-        self.pid, self.began = pid, start_of(pid)
-        self._inside, self._group = Child(pid, own=False), group
-
-    def _first_answer(self) -> tuple[int, str, int, str]:
-        poll = select.poll()
-        poll.register(self._sock.fileno(), select.POLLIN)
-        until = time.monotonic() + CONTAIN_TIME
-        while not self.lost and (left := until - time.monotonic()) > 0:
-            self.flush()
-            came = poll.poll(min(left, WAKE_EVERY) * 1000)
-            if not came:
-                self.wake()  # it may have been stopped (SIGSTOP)
-            for messages, _ in self.receive() if came else ():
-                for kind, *words in messages:
-                    if kind == "contained":
-                        number, text, pid, group = words
-                        return number, text, pid, group
-        text = "its forkserver ended" if self.lost else "its forkserver does not answer"
-        raise NotContained(errno.EIO, text)
-
     # -- talk
 
     def ending(self, seconds: float = DYING_TIME) -> str:
@@ -283,18 +220,12 @@ class ForkServer:
     def wake(self) -> None:
         """Let it go on if it was stopped (SIGSTOP): it has something to do."""
         self._process.signal(signal.SIGCONT)
-        if self._inside is not None:
-            self._inside.signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill one that does not answer; it is lost then. Its ranks must be gone by now."""
         self.lost = True
         self.drop_unsent()
-        if self._inside is None:
-            self._process.signal(signal.SIGKILL)
-        else:
-            self._inside.signal(signal.SIGKILL)
-            self._process.signal(signal.SIGCONT)  # its guard has work to do, and goes
+        self._process.signal(signal.SIGKILL)
 
     @property
     def intact(self) -> bool:
@@ -316,18 +247,11 @@ class ForkServer:
             self._bell.forget_descriptors()
             self._sock.detach()
             self._process.forget_descriptor()
-            if self._inside is not None:
-                self._inside.forget_descriptor()
 
     def abandon(self) -> None:
         """Close this process's descriptors and forget it: after a fork, in the child."""
         self._hang_up()
         self._process.close()
-        self._close_inside()
-
-    def _close_inside(self) -> None:
-        if self._inside is not None:
-            self._inside.close()
 
     def shut(self) -> None:
         """Shut the connection, also for those who have its socket besides, or will get it."""
@@ -340,7 +264,6 @@ class ForkServer:
     def let_go(self) -> None:
         """Close this process's end: another one has the socket. Who has started it reaps it."""
         self._hang_up()
-        self._close_inside()
         _known.pop(self._process.pid, None)
         if self._process.own:
             _dying.append(self._process)
@@ -358,28 +281,18 @@ class ForkServer:
         gone = not self.silent and self._process.reaped(DYING_TIME if self.stuck else timeout)
         if not gone:
             self.kill()
-        self._close_inside()
         if not gone and not self._process.reaped(DYING_TIME):
             _dying.append(self._process)
             return False
         _known.pop(self._process.pid, None)
         self._process.close()
-        if self._group:
-            from procession.system import killgroup
-
-            killgroup.end(self._group)  # if its guard was killed
         return gone
-
-    @property
-    def process(self) -> int:
-        """The pid of the process that was started: its own, or that of its guard."""
-        return self._process.pid
 
 
 def others_than(server: ForkServer) -> list[int]:
     """Give the pids of this process's other forkservers. To be used while `starting` is held."""
     early = [each.pid for each in boot.early]
-    return [pid for pid in (*_known, *early) if pid != server.process]
+    return [pid for pid in (*_known, *early) if pid != server.pid]
 
 
 def starting() -> threading.Lock:

@@ -47,9 +47,6 @@ def main() -> None:
         if os.getpid() == here:
             tell_crash(sock, e)
         raise
-    while server.successor is not None:  # this process is a fork, inside of something
-        server = server.successor
-        job = server.serve()
     server.sock.close()
     if job is not None:
         from procession.worker.bootstrap import run_in_fork

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 class Owner:
     """The owner. pidfd: its, -1 where there is none; then the parent-death signal shows its end."""
 
-    def __init__(self, parent: int, pidfd: int = -1) -> None:
-        """parent: its pid, if it has started this process; otherwise 0, and its pidfd is needed."""
+    def __init__(self, parent: int) -> None:
+        """parent: its pid; it has started this process, see `replace`."""
         self._parent = parent
-        self.pidfd = pidfd if pidfd >= 0 else _pidfd_of(parent)
+        self.pidfd = _pidfd_of(parent)
 
     @property
     def is_parent(self) -> bool:

@@ -32,8 +32,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.values.placement import Contain
-
     Key = tuple[Any, ...]
 
 MOST_IDLE = 2
@@ -134,10 +132,10 @@ def _early(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(i for i in env.items() if is_early(i[0])))
 
 
-def key(env: Mapping[str, str], contain: Contain = "forkserver", passed: Sequence[int] = ()) -> Key:
+def key(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
     """Say what an interpreter that is started now with `env`, by this thread, would be like.
 
-    contain: what it is inside of. passed: descriptors that its ranks inherit.
+    passed: descriptors that its ranks inherit.
     """
     limits = tuple(resource.getrlimit(limit) for limit in LIMITS)
     flags = tuple(boot.interpreter_flags())
@@ -156,27 +154,21 @@ def key(env: Mapping[str, str], contain: Contain = "forkserver", passed: Sequenc
         ignored,
         around,
         tuple(passed),
-        contain,
         rights(),
     )
 
 
 def _new(env: Mapping[str, str], wanted: Key) -> ForkServer:
-    """Start one, which contains itself if the key says so. Raises OSError."""
-    server = ForkServer.start(env, passed=wanted[-3])
-    if wanted[-2] != "forkserver":
-        server.contain(wanted[-2])
-    return server
+    """Start one. Raises OSError."""
+    return ForkServer.start(env, passed=wanted[-2])
 
 
-def prepare(
-    env: Mapping[str, str], contain: Contain = "forkserver", passed: Sequence[int] = ()
-) -> Key:
+def prepare(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
     """Start a forkserver that `lease` can take, if there is no idle one; gives its key.
 
     It boots while the caller goes on. Nothing is raised: if none can be started, `lease` says so.
     """
-    wanted = key(env, contain, passed)
+    wanted = key(env, passed)
     with _lock:
         _take_early(wanted)
         surplus = _without_rights(wanted)
@@ -210,11 +202,8 @@ def _take_early(wanted: Key) -> None:
     """Take what the command started early; of its key, only variables may have changed since."""
     while boot.early:
         started = boot.early[-1]
-        its_own = (*wanted[:2], _early(started.env), *wanted[3:-3], (), *wanted[-2:])
-        server = ForkServer.of(started)
-        if wanted[-2] != "forkserver":
-            server.contain(wanted[-2])
-        _idle.append(Lease(its_own, NOTHING, server))
+        its_own = (*wanted[:2], _early(started.env), *wanted[3:-2], (), wanted[-1])
+        _idle.append(Lease(its_own, NOTHING, ForkServer.of(started)))
         boot.early.pop()  # not before: each one is known all the time, see `others_than`
 
 
@@ -229,16 +218,10 @@ def end_untaken(started: boot.Started) -> None:
 def lease(env: Mapping[str, str], wanted: Key, preload: Preload = NOTHING) -> Lease:
     """Take an idle forkserver, or start one, with this environment and these imports.
 
-    wanted: its key, from `prepare`. Raises OSError, NotContained if it cannot contain itself.
+    wanted: its key, from `prepare`. Raises OSError.
     """
     taken = _take(wanted, preload)
     server = taken.server if taken is not None else _new(env, wanted)
-    if wanted[-2] != "forkserver":
-        try:
-            server.await_contained()
-        except OSError:
-            server.close(IDLE_GOING_TIME)
-            raise
     return work(server, wanted, preload)
 
 
@@ -284,7 +267,7 @@ def _ended() -> list[Lease]:
     One that was killed gives its memory back before its socket is closed, which takes milliseconds.
     """
     for entry in _idle:
-        if entry.server.intact and not entry.server.containing:
+        if entry.server.intact:
             entry.server.receive()  # notices that
     seen = proc_is_ours()
     ended = [e for e in _idle if e.server.lost or (seen and is_dying(e.server.pid))]
@@ -304,7 +287,7 @@ def release(lease: Lease) -> None:
 
     The numbers of descriptors that were passed to it may mean other files by then.
     """
-    if lease.preload.own or lease.server.lost or lease.server.waiting or lease.key[-3]:
+    if lease.preload.own or lease.server.lost or lease.server.waiting or lease.key[-2]:
         discard(lease.server)
         return
     with _lock:

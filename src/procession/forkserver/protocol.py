@@ -7,7 +7,6 @@ takes at most 253 of them at once (SCM_MAX_FD in include/net/scm.h), a frame wit
 several pieces. Descriptors keep their order, so a frame owns the next ones that arrive.
 
 From the launcher:
-    ("contain", kind, place, mark) go on inside, see `contained`; nothing is sent until the answer
     ("preload", dict)              import modules, once, before the first attempt
     ("begin", dict)                what is common to the ranks of an attempt, see `worker.setup`
     ("spawn", [dict]) + descriptors   start ranks; they share the descriptors
@@ -22,8 +21,6 @@ From the launcher:
     ("take", dict) + pidfd         work for another launcher from now on
 From the forkserver (`at` is in nanoseconds of the monotonic clock):
     ("reports", [message]) + descriptors   several of these, in order:
-    ("contained", errno, text, pid, group)   0 and "", its own number, its cgroup's directory or "";
-                                   or why not: then it is of no use any more
     ("preloaded", fault, [module]) why ranks are not forked, or ""; what could not be imported
     ("sharing", name)              the shared set-up begins: nothing is heard until it has ended
     ("shared", fault)              it has ended; fault as above

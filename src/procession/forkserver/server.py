@@ -24,7 +24,6 @@ Rejected: a thread that waits (a fork in a process with threads is not sound).
 from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
-import errno
 import os
 import select
 import sys
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from procession.forkserver.contained import Contained
     from procession.forkserver.preload import Preloaded
 
     Job = dict[str, Any]
@@ -60,29 +58,17 @@ IDLE_SECONDS = 300.0
 class Server:
     """The loop. Made in the forkserver only."""
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        launcher: int,
-        preloaded: Preloaded | None = None,
-        pidfd: int = -1,
-        contained: Contained | None = None,
-    ) -> None:
-        """launcher, pidfd: see `owner.Owner`. preloaded: what this process has imported.
-
-        contained: what it knows of outside, if it is inside of something.
-        """
+    def __init__(self, sock: socket.socket, launcher: int) -> None:
+        """launcher: its pid; it has started this process."""
         self.sock = sock
         self._receiver = protocol.Receiver(sock)
         self._heard: list[tuple[protocol.Message, list[int]]] = []  # and not carried out yet
-        self._owner = Owner(launcher, pidfd)
+        self._owner = Owner(launcher)
         self._pid = os.getpid()
         self._common: Job = {}
         self._patience: float | None = IDLE_SECONDS  # until something comes
         self._idle = Idle()
-        self._preloaded = preloaded
-        self._contained = contained
-        self.successor: Server | None = None  # in a fork that goes on as the forkserver
+        self._preloaded: Preloaded | None = None  # what this process has imported
         self._outgoing: list[protocol.Message] = []  # that are still to be sent
         self._outgoing_fds: list[int] = []
         self._send_by = 0  # when the first of them is due
@@ -163,8 +149,6 @@ class Server:
                 self._heard += self._receiver.receive()
                 while self._heard:
                     self._obey(*self._heard.pop(0))
-                    if self.successor is not None:
-                        return None
                 if self._receiver.ended:
                     return None
             if forking.due:
@@ -241,8 +225,6 @@ class Server:
             self._common = {}
             self._forking.end()
             self._idle.begin()
-        elif kind == "contain":
-            self._contain(*message[1:])
         elif kind in ("keep", "take"):
             self._go_over(kind, message[1], fds)
 
@@ -275,28 +257,6 @@ class Server:
             self._idle.loaded()
         self._report("preloaded", preloaded.fault, preloaded.failed)
 
-    def _contain(self, kind: str, place: str, mark: str) -> None:
-        """Have this process go on inside, with `successor` there."""
-        from procession.forkserver import contained
-
-        self._send()
-        try:
-            if self._owner.pidfd < 0:
-                raise OSError(errno.ENOSYS, "there is no pidfd of the launcher")
-            came = contained.contain(kind, place, mark)
-        except OSError as e:
-            self._report("contained", e.errno or errno.EIO, e.strerror or str(e), 0, "")
-            return
-        sock = socket.socket(fileno=os.dup(self.sock.fileno()))
-        os.set_inheritable(sock.fileno(), False)
-        pidfd = os.dup(self._owner.pidfd)
-        signal.set_wakeup_fd(-1)
-        self._forking.restore_handlers()
-        self._leave()
-        inside = Server(sock, 0, self._preloaded, pidfd, came)
-        inside._report("contained", 0, "", came.pid, came.group)
-        self.successor = inside
-
     def _do_at_length(self, call: Callable[[], None]) -> None:
         """Call what may take for ever; the loop does not notice meanwhile who is gone."""
         before = signal.signal(signal.SIGCONT, self._go_with_launcher)
@@ -327,8 +287,6 @@ class Server:
             if message[0] == "spawned":
                 _, rank, pid, at, pidfd = message
                 self._children.add(rank, pid, at)
-                if self._contained is not None:
-                    pid = self._contained.number(pid, pidfd)
                 if pidfd >= 0:
                     self._outgoing_fds.append(pidfd)
                 self._report("spawned", rank, pid, at, pidfd)
@@ -358,7 +316,6 @@ class Server:
         self._send()
         own = {self.sock.fileno(), self._epoll.fileno(), self._woken, self._wake}
         own.add(self._owner.pidfd)
-        own.update(self._contained.fds if self._contained is not None else ())
         for fd in descriptors() - own - self._forking.status.keys():
             if fd > 2:
                 os.dup2(0, fd, inheritable=False)
@@ -386,8 +343,6 @@ class Server:
         self.sock.close()
         self._epoll.close()
         close_all([self._woken, self._wake, self._owner.pidfd, *self._outgoing_fds])
-        if self._contained is not None:
-            close_all(self._contained.fds)
 
 
 def tell_crash(sock: socket.socket, e: Exception) -> None:

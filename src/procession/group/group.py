@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable, Iterator
 
 from procession.explain.ends import announced_by, start_failed
-from procession.forkserver.client import ForkServer, NotContained
+from procession.forkserver.client import ForkServer
 from procession.group.handle import Handle
 from procession.output.wiring import Output
 from procession.prepare.jobs import RankJobs
@@ -15,7 +15,7 @@ from procession.prepare.placing import Placed
 from procession.rules.tables import Phase, Worker
 from procession.supervise.plugins import Environment, handlers_of, harmless_environment
 from procession.supervise.supervisor import Supervisor
-from procession.values.errors import RankEnd, SpecError
+from procession.values.errors import RankEnd
 from procession.values.events import Event
 from procession.values.exit import Exit
 from procession.values.program import Program
@@ -52,10 +52,6 @@ class Group(Handle):
         control: bool | None = None,
         payload: Callable[[], Payload] | None = None,
     ) -> None:
-        if spec.contain == "auto":
-            from procession.prepare.containing import contained_here
-
-            spec = contained_here(spec)
         super().__init__(spec, control)
         try:
             jobs = RankJobs(spec, output, payload)
@@ -68,9 +64,6 @@ class Group(Handle):
         try:
             server = server or jobs.lease()
             self._supervisor = Supervisor(spec, jobs, server)
-        except NotContained as e:
-            jobs.close(server, clean=False)
-            raise SpecError(f"contain={spec.contain!r} cannot be had here: {e.strerror}") from e
         except OSError as e:
             jobs.close(server, clean=False)
             raise start_failed(spec, e) from e

@@ -47,7 +47,6 @@ def asked_of_group(spec: Spec, run_id: str) -> dict[str, object]:
         "node": vars(spec.node),
         "env": [masked(e) for e in spec.env],
         "start_method": spec.start_method,
-        "contain": spec.contain,
     }
 
 

@@ -106,7 +106,7 @@ class RankJobs:
 
                 self._warm = Warm(spec.warm or 0.0, self._server_env())
             else:
-                self._key = pool.prepare(self._server_env(), spec.contain, spec.pass_fds)
+                self._key = pool.prepare(self._server_env(), spec.pass_fds)
         try:
             self.resources = Resources(spec, places, output, payload)
         except BaseException:
@@ -170,7 +170,7 @@ class RankJobs:
     def _may_be_warm(self) -> bool:
         """Whether its forkserver may come from an earlier run, and be kept for a later one."""
         spec = self._spec
-        asked = spec.warm is not None and spec.is_python and spec.contain == "forkserver"
+        asked = spec.warm is not None and spec.is_python
         alike = spec.start_method == "forkserver" and self._common_start
         return asked and alike and not spec.pass_fds
 

@@ -328,13 +328,7 @@ class Link:
         spared = [r.pid for r in records if r.group_signalled and r.pid is not None]
         if self._remains is None:
             self._remains = Remains(
-                server.pid,
-                server.began,
-                own_mark(),
-                server.page,
-                spared,
-                server.above,
-                server.guards,
+                server.pid, server.began, own_mark(), server.page, spared, server.above
             )
         else:
             hurry = number != signal.SIGKILL

@@ -7,9 +7,6 @@ another machine.
 
 from __future__ import annotations
 
-import errno
-import os
-
 from procession.system.files import field, read
 from procession.values.base import Value
 
@@ -83,26 +80,6 @@ def cgroups(root: str = "/") -> Cgroups:
             paths[controller] = _upwards(mounted, below or "")
     real = {"2" if c == "" else "1" for c in paths if not c.startswith("name=")}
     return Cgroups(" and ".join(sorted(real)) or None, paths, root, frozenset(hidden))
-
-
-def own_place(root: str = "/") -> str:
-    """Give the directory of this process's cgroup of version 2, for `killgroup`. Raises OSError."""
-    found = cgroups(root)
-    paths = found.paths.get("")
-    if not paths:
-        what = "there is no cgroup of version 2"
-        if found.version == "1":
-            what += ", and version 1 cannot kill at once"
-        raise OSError(errno.ENOTSUP, what)
-    if "" in found.hidden:
-        raise OSError(errno.ENOTSUP, "the cgroup of this process is not visible")
-    return os.path.join(root, paths[0].lstrip("/"))
-
-
-def highest_place() -> str:
-    """Give the highest directory of version 2 that is visible, "" if there is none."""
-    paths = cgroups().paths.get("")
-    return paths[-1] if paths else ""
 
 
 def _below(path: str, top: str) -> str | None:

@@ -19,8 +19,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from procession.system import killgroup
-from procession.system.cgroups import own_place
 from procession.system.directories import (
     Refused,
     inside,
@@ -29,7 +27,6 @@ from procession.system.directories import (
     state_directory,
 )
 from procession.system.inotify import Inotify
-from procession.system.namespaces import Outside, enter, part
 from procession.system.prctl import become_subreaper, die_with_parent
 
 SECONDS = 2  # that a trial may take; each of its processes has an alarm for this
@@ -181,41 +178,6 @@ def _parent_death_signal() -> str:
     return "the process lived on"
 
 
-def _watch_parent() -> None:
-    """Do what a forkserver does before it goes inside of something: watch its launcher."""
-    os.close(os.pidfd_open(os.getppid()))
-
-
-def _namespaces() -> str:
-    _watch_parent()
-    of_user = part()
-    outside = Outside()
-    read_end, write_end = os.pipe()
-    pid = _fork()
-    if not pid:
-        try:
-            die_with_parent(0)  # the alarm does not end the first process of a namespace
-            tried = _try(lambda: enter(of_user=of_user) or (not outside.own() and "unseen"))
-            os.write(write_end, tried.why.encode()[:4000])
-        finally:
-            os._exit(0)
-    os.close(write_end)
-    why = os.read(read_end, 4096).decode(errors="replace")
-    return why if os.waitpid(pid, 0)[1] == 0 else "the first process in it ended"
-
-
-def _kill_group() -> str:
-    _watch_parent()
-    path = killgroup.make(own_place())
-    try:
-        killgroup.kill(path)
-    except OSError as e:
-        return os.strerror(e.errno or 0)
-    finally:
-        os.rmdir(path)
-    return ""
-
-
 def _door() -> None:
     """Make a socket in the user's directory for runs, as a launch does."""
     directory = -1
@@ -298,8 +260,6 @@ IN_CHILD: dict[str, Callable[[], object]] = {
     "waitid": _waitid,
     "subreaper": _subreaper,
     "parent_death_signal": _parent_death_signal,
-    "namespaces": _namespaces,
-    "kill_group": _kill_group,
 }
 
 

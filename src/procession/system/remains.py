@@ -133,8 +133,7 @@ class Remains:
     server: the pid of its forkserver. start: when that began, in clock ticks since the machine
     started, 0 if not known. mark: of its launcher. page: the number of the page of its forks, 0 for
     none. spared: process groups that got the stop signal already. above: the ancestors of the
-    forkserver, if they are not this process and its own. guards: processes that belong to the
-    forkserver, and not to the group.
+    forkserver, if they are not this process and its own.
     """
 
     def __init__(
@@ -145,14 +144,12 @@ class Remains:
         page: int = 0,
         spared: Iterable[int] = (),
         above: Iterable[int] = (),
-        guards: Iterable[int] = (),
     ) -> None:
         self._pid = server
         self._start = start
         self._mark = mark
         self._page = page
         self._above = frozenset(above)
-        self._guards = frozenset(guards)
         self._spared = set[int](spared)
         self._signalled: set[tuple[int, int]] = set()  # pid, start
         self._found: set[tuple[int, int]] = set()  # by the last look
@@ -185,7 +182,7 @@ class Remains:
 
     def _find(self, others: Collection[int]) -> list[Seen]:
         seen = processes()
-        not_ours = below(others, seen) | {os.getpid(), *others, *self._guards}
+        not_ours = below(others, seen) | {os.getpid(), *others}
         found = {each.pid for each in seen.values() if (each.pid, each.start) in self._found}
         server = seen.get(self._pid)
         if server is not None and server.start == self._start:

@@ -1,20 +1,14 @@
-"""Where ranks run, and with how much of the machine: a policy like those of `policy`.
-
-Also where they live, so that all that they started can be ended together, as people write it.
-"""
+"""Where ranks run, and with how much of the machine: a policy like those of `policy`."""
 
 from __future__ import annotations
 
 import os
 
 from procession.values.base import Value
-from procession.values.errors import SpecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal
-
-    Contain = Literal["forkserver", "pidns", "cgroup", "auto"]
+    from typing import Any
 
 MODES = ("node", "socket", "exclusive", "core-complex")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -115,35 +109,3 @@ def _may_hurry(nice: int) -> bool:
 
     allowed = resource.getrlimit(resource.RLIMIT_NICE)[0]
     return allowed == resource.RLIM_INFINITY or 20 - target <= allowed
-
-
-VARIABLE = "PROCESSION_CONTAIN"
-CONTAINMENTS: tuple[Contain, ...] = ("forkserver", "pidns", "cgroup", "auto")
-
-
-def check_contain(contain: object, where: str = "contain") -> Contain:
-    """Check what a caller gave; None: what the environment says. Raises SpecError."""
-    if contain is None:
-        where, contain = VARIABLE, os.environ.get(VARIABLE) or "forkserver"
-    for name in CONTAINMENTS:
-        if contain == name:
-            return name
-    raise SpecError(f"{where} must be one of {', '.join(CONTAINMENTS)}, not {contain!r}")
-
-
-def check_contained(contain: Contain, start_method: str, memory_limit: object) -> Contain:
-    """Check what does not go together. start_method, memory_limit: of the same ranks.
-
-    Raises SpecError.
-    """
-    if contain in ("pidns", "cgroup") and start_method == "fork":
-        raise SpecError(
-            f"contain={contain!r} does not go with start_method='fork': forks of this process are "
-            "where this process is"
-        )
-    if contain == "cgroup" and memory_limit is not None:
-        raise SpecError(
-            "contain='cgroup' does not go with memory_limit, which may give each rank a cgroup of "
-            "its own"
-        )
-    return contain

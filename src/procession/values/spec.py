@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from procession.values.base import Value, cast
 from procession.values.environment import ALONE, Node
 from procession.values.errors import GroupEnd, SpecError
-from procession.values.placement import NO_PLACEMENT, Placement, check_contain, check_contained
+from procession.values.placement import NO_PLACEMENT, Placement
 from procession.values.policy import (
     DEFAULT_HANG,
     DEFAULT_LOGS,
@@ -33,7 +33,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from procession.values.placement import Contain
     from procession.values.shared import SharedCall
 
     StartMethod = Literal["forkserver", "spawn", "fork"]
@@ -52,8 +51,8 @@ class Spec(Value):
     what earlier runs of the program imported later, and note what this run imports. node: the
     group's place among those of other machines. placement: the ranks' CPUs, priority and memory.
     on_failure: called with each failure; see `start`. shared: what the ranks load once. warm: for
-    how many seconds the forkserver is kept for a later run, None: not at all. contain: where ranks
-    live, so that they can be ended together. pass_fds: descriptors that they inherit.
+    how many seconds the forkserver is kept for a later run, None: not at all. pass_fds: descriptors
+    that ranks inherit.
     numbered: whether ${rank} and ${world_size} in arguments stand for a rank's numbers.
     """
 
@@ -80,7 +79,6 @@ class Spec(Value):
     placement: Placement = NO_PLACEMENT
     shared: Callable[[], Any] | SharedCall | None = None
     warm: float | None = None
-    contain: Contain = "forkserver"
     pass_fds: tuple[int, ...] = ()
 
     def filled(self, words: Iterable[str], rank: int) -> list[str]:
@@ -128,14 +126,12 @@ def make_spec(
     placement: Placement | None = None,
     shared: Callable[[], Any] | SharedCall | str | None = None,
     warm: bool | float | None = None,
-    contain: str | None = None,
     pass_fds: Sequence[int] = (),
     numbered: bool = False,
 ) -> Spec:
     """Check everything that can be checked before a process is started.
 
     program: what `as_program` reads, or a mapping from rank to commands, scripts and modules.
-    contain: None: what PROCESSION_CONTAIN in the environment says.
     Raises SpecError with one line that says what is wrong.
     """
     if not isinstance(nproc, int) or isinstance(nproc, bool) or nproc < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -208,7 +204,6 @@ def make_spec(
         node=node,
         on_failure=on_failure,
         placement=placement,
-        contain=check_contained(check_contain(contain), start_method, placement.memory_limit),
         shared=_shared(shared, targets, start_method),
         warm=_warm(warm),
         pass_fds=_descriptors(pass_fds),

@@ -8,7 +8,6 @@ from procession.cli.say import say
 from procession.cli.steer.finding import command_line, parser_of, read_alone
 from procession.cli.words import Option
 from procession.control.leftover import (
-    dead_groups,
     dead_scratch,
     dead_sockets,
     end_processes,
@@ -20,7 +19,7 @@ from procession.output.escape import shown
 EPILOG = """\
 A run's processes are known by their environment, which names the launcher. Only what belongs to a
 launcher that is gone is touched: its processes get SIGTERM, and SIGKILL three seconds later; its
-socket, its scratch directory and its cgroup are removed. What runs is left alone. Nothing is asked.
+socket and its scratch directory are removed. What runs is left alone. Nothing is asked.
 
 exit codes: 0; 1 if something did not go; 2 for a wrong command line.
 """
@@ -39,7 +38,6 @@ def main(words: list[str]) -> int:
     left = [] if dry else end_processes(processes)
     lines = [f"{ended} {_described(p)}" for p in processes if p not in left]
     lines += [f"did not go: {_described(p)}" for p in left]
-    lines += [f"{removed} {path}" for path in dead_groups(remove=not dry)]
     lines += [f"{removed} the socket of {name}" for name in dead_sockets(remove=not dry)]
     lines += [f"{removed} {path}" for path in dead_scratch(remove=not dry)]
     say("".join(f"{line}\n" for line in lines or ["there was nothing to clean"]), sys.stdout)

@@ -290,21 +290,4 @@ REQUESTS = (
         "The first word after `procession` is one of its commands.",
         "To run a program write `procession run PROGRAM`. `procession --help` lists the commands.",
     ),
-    Entry(
-        "P025",
-        "Ranks cannot be contained this way",
-        (
-            "cannot be had here",
-            "does not go with start_method='fork': forks of this process",
-            "does not go with memory_limit",
-        ),
-        "`--contain` and `contain=` put the ranks where whatever they start is ended with them. "
-        "`pidns` takes a namespace of pids: root with CAP_SYS_ADMIN, or an ordinary user where "
-        "namespaces of users are allowed; containers often refuse both. `cgroup` takes a cgroup "
-        "of version 2 below which this user may make one.",
-        "`procession doctor` tells which of them work here. Without the option ranks live below "
-        "the forkserver, which ends all that they leave unless it is killed together with the "
-        "launcher. A cgroup of one's own: `systemd-run --user --scope -p Delegate=yes procession "
-        "run ...`.",
-    ),
 )
