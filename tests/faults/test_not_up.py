@@ -1,0 +1,73 @@
+"""A process that a hook of the program keeps from coming up is given up, and nothing is left."""
+
+import os
+import signal
+
+import procession
+from support import Launcher, failure_of, gone, marked, run_procession, run_python, until, write
+
+HOOK = "import os, threading\nos.register_at_fork(after_in_child=threading.Event().wait)\n"
+
+
+def test_the_fork_of_a_launcher(tmp_path):
+    script = write(
+        tmp_path / "main.py",
+        f"""
+        import sys, procession
+        {HOOK.replace(chr(10), chr(10) + " " * 8)}
+        if sys.argv[1:]:
+            sys.modules["pydevd"] = sys  # as under a debugger
+        hang = procession.Hang(start=0.5)
+        try:
+            procession.run(lambda: None, start_method="fork", hang=hang)
+        except procession.StartFailed as e:
+            print(e)
+        """,
+    )
+    said = run_python(script, timeout=60).stdout
+    assert "did not reach its program in time: if a hook of os.register_at_fork waits" in said
+    assert "the forkserver (pid" in said
+    assert '"subProcess": false' in run_python(script, "debugged", timeout=60).stdout
+    until(lambda: not marked(f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"), "the end of all")
+
+
+def test_ranks_are_killed_at_once(tmp_path, monkeypatch):
+    """They have nothing to save: the grace period is not for them."""
+    write(tmp_path / "hooked.py", HOOK)
+    monkeypatch.syspath_prepend(tmp_path)
+    hang = procession.Hang(start=0.5)
+    failed = failure_of(
+        int, procession.StartFailed, nproc=2, preload=["hooked"], hang=hang,
+        env={"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert [rank.sent for rank in failed.end.failures] == [(signal.SIGKILL,)] * 2
+    gone([rank.pid for rank in failed.end.failures])
+
+
+def test_a_launcher_that_is_killed_takes_its_fork_along(tmp_path):
+    script = write(
+        tmp_path / "main.py",
+        """
+        import os, procession, threading
+
+        def wait():
+            print("forked", os.getpid(), flush=True)
+            threading.Event().wait()
+
+        os.register_at_fork(after_in_child=wait)
+        procession.run(int, nproc=1, start_method="fork")
+        """,
+    )
+    with Launcher(script) as launcher:
+        fork = int(launcher.said("forked"))
+        launcher.signal(signal.SIGKILL)
+        gone([fork])
+
+
+def test_a_keeper(tmp_path):
+    write(tmp_path / "sitecustomize.py", HOOK)
+    script = write(tmp_path / "main.py", "")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = run_procession("run", "--warm", "--start-timeout", "1", script, env=env, timeout=60)
+    assert "the keeper cannot be used: it does not start" in done.stderr
+    until(lambda: not marked(f"PYTHONPATH={tmp_path}"), "the end of all")
