@@ -3,8 +3,7 @@
 import os
 import signal
 
-import procession
-from support import Launcher, failure_of, gone, marked, run_procession, run_python, until, write
+from support import Launcher, gone, marked, run_procession, run_python, until, write
 
 HOOK = "import os, threading\nos.register_at_fork(after_in_child=threading.Event().wait)\n"
 
@@ -31,31 +30,20 @@ def test_the_fork_of_a_launcher(tmp_path):
     until(lambda: not marked(f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"), "the end of all")
 
 
-def test_ranks_are_killed_at_once(tmp_path, monkeypatch):
-    """They have nothing to save: the grace period is not for them."""
-    write(tmp_path / "hooked.py", HOOK)
-    monkeypatch.syspath_prepend(tmp_path)
-    hang = procession.Hang(start=0.5)
-    failed = failure_of(
-        int, procession.StartFailed, nproc=2, preload=["hooked"], hang=hang,
-        env={"PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
-    assert [rank.sent for rank in failed.end.failures] == [(signal.SIGKILL,)] * 2
-    gone([rank.pid for rank in failed.end.failures])
-
-
 def test_a_launcher_that_is_killed_takes_its_fork_along(tmp_path):
     script = write(
         tmp_path / "main.py",
         """
-        import os, procession, threading
+        import os, threading
+        from procession.forkserver.client import ForkServer
 
         def wait():
             print("forked", os.getpid(), flush=True)
             threading.Event().wait()
 
         os.register_at_fork(after_in_child=wait)
-        procession.run(int, nproc=1, start_method="fork")
+        ForkServer.fork(None)
+        threading.Event().wait()
         """,
     )
     with Launcher(script) as launcher:

@@ -242,9 +242,9 @@ class Lifecycle(Record):
                 self.ranks = [Rank() if r == rank else each for r, each in ranks]
                 return [Spawn(self.attempt, rank)]
             case Do.FAIL_LATE:
-                late = [r for r, k in ranks if k.state in NOT_THERE_YET and not k.awaited]
-                killed = self._signal(late, kill=True)  # they have nothing to save yet
-                return [*killed, *self._fail(late, at)]
+                return self._fail(
+                    [r for r, k in ranks if k.state in NOT_THERE_YET and not k.awaited], at
+                )
             case Do.CANCEL:
                 return [Cancel()] if any(k.state is Worker.PENDING for _, k in ranks) else []
             case Do.ASK:
