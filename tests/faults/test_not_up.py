@@ -37,12 +37,9 @@ def test_a_launcher_that_is_killed_takes_its_fork_along(tmp_path):
         import os, threading
         from procession.forkserver.client import ForkServer
 
-        def wait():
-            print("forked", os.getpid(), flush=True)
-            threading.Event().wait()
-
-        os.register_at_fork(after_in_child=wait)
-        ForkServer.fork(None)
+        os.register_at_fork(after_in_child=threading.Event().wait)
+        server = ForkServer.fork(None)
+        print("forked", server.pid, flush=True)
         threading.Event().wait()
         """,
     )
