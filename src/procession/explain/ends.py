@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -44,6 +45,8 @@ START_HINTS = {
     errno.EMFILE: "the limit of open files is reached: see ulimit -n",
     errno.ENFILE: "the whole machine has too many open files: see fs.file-max",
 }
+HOOKED = 'if a hook of os.register_at_fork waits, use the start method "spawn"'
+DEBUGGED = 'a debugger follows what is started here: set "subProcess": false in its configuration'
 LACKS_MEMORY = ("MemoryError", "allocate memory", "bad_alloc", "Cannot allocate")
 REPORTED = {
     "raised": Outcome.RAISED,
@@ -282,7 +285,8 @@ def _children(record: RankRecord, outcome: Outcome) -> str:
 
 def _start_hint(record: RankRecord) -> str:
     if record.start_fault is None:
-        return "it did not reach its program in time"
+        debugged = "pydevd" in sys.modules
+        return f"it did not reach its program in time: {DEBUGGED if debugged else HOOKED}"
     stage, number, _ = record.start_fault
     hints = {**START_HINTS, **OWN_HINTS} if stage in OWN_STAGES else START_HINTS
     return hints.get(number, "")

@@ -283,7 +283,7 @@ def release(lease: Lease) -> None:
 
     The numbers of descriptors that were passed to it may mean other files by then.
     """
-    if lease.preload.own or lease.server.lost or lease.server.waiting or lease.key[-3]:
+    if lease.preload.own or lease.server.lost or lease.server.waiting or lease.key[-2]:
         discard(lease.server)
         return
     with _lock:

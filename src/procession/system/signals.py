@@ -1,6 +1,6 @@
 """Signals that wait, or are for a group, and the `signal` module below its enumerations.
 
-And SIGCONT for a process when something happens to a socket, above all when it is closed. Standard
+And one for a process when something happens to a socket, above all when it is closed. Standard
 library only.
 
 `signal` itself imports `enum` and much with it, which is felt where a forkserver starts. And its
@@ -84,33 +84,37 @@ def _signal_leader(pid: int, number: int) -> None:
 _F_SETSIG = 10
 
 
-def wake(fd: int, pid: int) -> None:
-    """Send SIGCONT to a process when something happens to a socket. Raises OSError."""
+def wake(fd: int, pid: int, number: int = plain.SIGCONT) -> None:
+    """Send a signal to a process when something happens to a socket. Raises OSError."""
     fcntl.fcntl(fd, fcntl.F_SETOWN, pid)
-    fcntl.fcntl(fd, _F_SETSIG, int(plain.SIGCONT))
+    fcntl.fcntl(fd, _F_SETSIG, int(number))
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 class Bell:
-    """Sends SIGCONT to a process when it is closed, as by the end of this process.
+    """Kills a process when this one ends, until it is closed here.
 
-    For a fork of this process, which holds copies of all descriptors that were open before. So
-    these two sockets are made after the fork: at the end of this process one of them is closed
-    first, which the other one tells.
+    For a fork of this process that has not begun to work: a hook of the program may hold it, or it
+    is stopped. The fork has copies of all descriptors that were open before. So these two sockets
+    are made after it: at the end of this process one of them is closed first, which the other one
+    tells.
     """
 
     def __init__(self, pid: int = 0) -> None:
         """pid: 0 for nobody. Where no descriptor is left, it rings for nobody either."""
+        self._owner = os.getpid()
         self._sockets: tuple[socket.socket, ...] = ()
         try:
             self._sockets = socket.socketpair() if pid else ()
             for each in self._sockets:
-                wake(each.fileno(), pid)
+                wake(each.fileno(), pid, plain.SIGKILL)
         except OSError:
             self.close()
 
     def close(self) -> None:
-        """Ring it, and close it."""
+        """Close it; nobody is killed. A fork of this process only closes its own copies."""
+        for each in self._sockets if os.getpid() == self._owner else ():
+            wake_no_more(each.fileno())
         for each in self._sockets:
             each.close()
         self._sockets = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 from collections.abc import Mapping
 from typing import Any, cast
@@ -129,6 +130,7 @@ class Starting:
                     (os.POSIX_SPAWN_DUP2, writer, 1),
                     (os.POSIX_SPAWN_DUP2, 0, 2),
                 ],
+                setpgroup=0,  # what it forks is there until it is the keeper
             )
         except BaseException:
             os.close(reader)
@@ -150,16 +152,17 @@ class Starting:
         return "" if said == READY else said.decode(errors="replace") or "it does not start"
 
     def close(self) -> None:
-        """Stop waiting, and reap the process that was started; the keeper is a fork of it."""
+        """Stop waiting, and end what was started, but for the keeper, which is a fork of it."""
         if self._reader >= 0:
             os.close(self._reader)
             self._reader = -1
         if self._pid:
             try:
-                if os.waitpid(self._pid, os.WNOHANG)[0] == self._pid:
-                    self._pid = 0
-            except ChildProcessError:
-                self._pid = 0  # the program has reaped it
+                os.killpg(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass  # the program has reaped it
+            self._pid = 0
 
 
 __all__ = ["Connection", "NoKeeper", "Starting", "Unusable"]
