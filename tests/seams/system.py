@@ -6,7 +6,7 @@ __getattr__ = lazily(
     {
         "procession.system": (
             "accelerators directories eventloop files hugepages inotify "
-            "memory_groups numa probe processes remains signals tree"
+            "memory_groups numa processes remains signals tree"
         ),
         "procession.system.accelerators": "Accelerators",
         "procession.system.cgroups": "Cgroups KILLS_OF_ALL OomWatch cgroups",
@@ -18,6 +18,7 @@ __getattr__ = lazily(
         "procession.system.numa": "read_cpus",
         "procession.system.origin": "same_session slurm_ids",
         "procession.system.ports": "free_port",
+        "procession.system.probe": "TRIALS why_not",
         "procession.system.processes": "Seen state_of",
         "procession.system.remains": "Remains",
         "procession.system.threads": "Latch",

@@ -14,8 +14,12 @@ have most of Slurm's variables, too, but no step with several tasks.
 from __future__ import annotations
 
 import os
+import stat
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from fcntl import ioctl
+from termios import FIONREAD
 from zlib import crc32
 
 from procession.engines.contract import EngineError
@@ -30,6 +34,7 @@ OWN = "for a group of its own, write --nnodes 1"
 OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
             "OMPI_COMM_WORLD_LOCAL_SIZE")  # fmt: skip
 HYDRA = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+READ_WITHIN = 2.0  # seconds for Hydra to read the report
 PORTS = 8  # at which the launchers of one job may meet
 
 
@@ -127,11 +132,24 @@ def pass_pmi(env: Mapping[str, str], passed: Sequence[int]) -> tuple[tuple[int, 
 def abort_others(env: Mapping[str, str], code: int) -> None:
     """Have Hydra end the other processes of its job: one rank's failure ends all of them.
 
-    By itself it does so only for a rank that has called MPI_Init. code: what mpiexec exits with.
+    By itself it does so only for a rank that has called MPI_Init. It then drops what it has not
+    read yet of our output, so that is waited for. code: what mpiexec exits with.
     """
-    if "MPI_LOCALNRANKS" in env:
-        with suppress(OSError, ValueError, OverflowError):
-            os.write(int(env["PMI_FD"]), b"cmd=abort exitcode=%d\n" % code)
+    if HYDRA[3] not in env:
+        return
+    until = time.monotonic() + READ_WITHIN
+    while any(map(_unread, (1, 2))) and time.monotonic() < until:
+        time.sleep(0.005)
+    with suppress(OSError, ValueError, OverflowError):
+        os.write(int(env["PMI_FD"]), b"cmd=abort exitcode=%d\n" % code)
+
+
+def _unread(fd: int) -> bool:
+    """Tell whether a pipe has something that its reader has not taken yet."""
+    try:
+        return stat.S_ISFIFO(os.fstat(fd).st_mode) and any(ioctl(fd, FIONREAD, bytes(4)))
+    except OSError:
+        return False
 
 
 def _slurm(env: Mapping[str, str]) -> Started | None:
