@@ -9,7 +9,7 @@ from pathlib import Path
 from measure import HERE, PYTHON, program, run
 
 TESTS, QUICK_TESTS = 1000, 100
-LOOKS = (0.1, 0.4, 0.7, 0.999)  # parts of the session; after the last test no ranks wait any more
+LOOKS = (0.1, 0.4, 0.7, 0.999)  # parts of the session
 ROW = "| {test:>5,} | {processes:>9} | {descriptors:>11} | {own_mb:>14.0f} | {others_mb:>17.0f} |"
 
 
