@@ -20,7 +20,7 @@ WORK = Path(__file__).with_name("leakwork.py")
 MOST = {"resident kB": 4.0, "blocks": 2.0}
 MOST_OBJECTS = 0.5
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(200 + 2 * GROUPS)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(200 + 2 * GROUPS)]
 
 
 @pytest.mark.parametrize("kind", ["script", "failure", "fork"])

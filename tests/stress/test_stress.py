@@ -21,7 +21,7 @@ GROUPS = int(os.environ.get("PROCESSION_STRESS_GROUPS", "100"))
 KILLS = int(os.environ.get("PROCESSION_STRESS_KILLS", "10"))
 SEED = int(os.environ.get("PROCESSION_STRESS_SEED", str(random.SystemRandom().randrange(10**9))))
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(30 + GROUPS + 10 * KILLS)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(30 + GROUPS + 10 * KILLS)]
 
 EXPECTED = {
     "exception": (Outcome.RAISED, 1),
