@@ -44,6 +44,7 @@ def fuzz(name, number):
     return tried[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TARGETS)
 def test_whatever_comes(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -49,7 +49,13 @@ TESTS = """
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.mark.parametrize("how", [[], ["-s", "--pdbcls=pdb:Pdb"]], ids=["captured", "not captured"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param([], id="captured"),
+        pytest.param(["-s", "--pdbcls=pdb:Pdb"], id="not captured", marks=pytest.mark.long),
+    ],
+)
 def test_the_rank_that_failed_first_is_debugged_on_the_terminal(tmp_path, how):
     (tmp_path / "test_a.py").write_text(textwrap.dedent(TESTS))
     (tmp_path / "pytest.ini").touch()

@@ -95,7 +95,7 @@ def session(tmp_path):
 
 def test_ctrl_c_says_where_the_ranks_were(tmp_path, session):
     pytest_ = session(ENDLESS)
-    until(lambda: len(list(tmp_path.glob("notes?"))) == 2, 60)
+    until(lambda: len(list(tmp_path.glob("notes?"))) == 2, patience=90)
     pytest_.send_signal(signal.SIGINT)
     said, _ = pytest_.communicate(timeout=60)
     assert pytest_.returncode == pytest.ExitCode.INTERRUPTED
@@ -111,24 +111,27 @@ def test_a_launcher_that_is_stopped_costs_one_test(session):
 
 def test_ctrl_c_in_a_shared_fixture(tmp_path, session):
     pytest_, notes = session(IN_A_FIXTURE), tmp_path / "notes"
-    until(lambda: notes.exists() and notes.read_text().endswith(" "), 60)
+    until(lambda: notes.exists() and notes.read_text().endswith(" "), patience=90)
     pytest_.send_signal(signal.SIGINT)
-    said, _ = pytest_.communicate(timeout=20)
+    said, _ = pytest_.communicate(timeout=90)
     assert pytest_.returncode == pytest.ExitCode.INTERRUPTED
     assert "the shared fixture endless was being made" in said
 
 
+@pytest.mark.long
 def test_a_process_that_waits_and_is_stopped_does_not_keep_the_session(session):
     said, _ = session(STOPPED + STOPS_STEM).communicate(timeout=90)
     assert "1 failed, 2 passed" in said, said
 
 
-@pytest.mark.parametrize("whose", ["pytest", "the process that waits"])
+@pytest.mark.parametrize(
+    "whose", [pytest.param("pytest", marks=pytest.mark.long), "the process that waits"]
+)
 def test_nothing_is_left_of_a_session_in_a_shared_fixture(tmp_path, session, whose):
     pytest_, notes = session(IN_A_FIXTURE), tmp_path / "notes"
-    until(lambda: notes.exists() and notes.read_text().endswith(" "), 60)
+    until(lambda: notes.exists() and notes.read_text().endswith(" "), patience=90)
     template, stem = map(int, notes.read_text().split())
     assert alive(template)
     os.kill(pytest_.pid if whose == "pytest" else stem, signal.SIGKILL)
-    until(lambda: not alive(template), 60)
+    until(lambda: not alive(template), patience=90)
     pytest_.communicate(timeout=60)

@@ -1,7 +1,5 @@
 """What ranks say, made one verdict: plain data in, plain data out."""
 
-import pytest
-
 from seams.pytest_plugin import merged
 
 
@@ -20,15 +18,6 @@ def rank(*reports, done=True, **more):
 def verdict(*ranks, limit=9, **more):
     came = {"ranks": ranks, "timeout": False, "lingered": False, "left": [], "stopped": False}
     return merged({**came, **more}, limit)
-
-
-def skipped(reason):
-    return rank(report("skipped", longrepr=["test_x.py", 3, f"Skipped: {reason}"]))
-
-
-def test_all_pass():
-    found = verdict(rank(report(duration=1.5)), rank(report()))
-    assert (found.outcome, found.seconds, found.others) == ("passed", 1.5, ())
 
 
 def test_the_first_failure_is_the_one_that_happened_first():
@@ -91,51 +80,10 @@ def test_a_crash_that_came_first():
     assert found.others == ("rank 0: assert 1 == 2 (test_x.py:5)",)
 
 
-@pytest.mark.parametrize("when", ["setup", "teardown"])
-def test_the_phase_that_failed(when):
-    found = verdict(rank(report("failed", when=when)), rank(report()))
-    assert found.when == when
-    assert found.headline == f"rank 0 of 2 failed first in {when}: assert 1 == 2"
-
-
-def test_all_skip():
-    found = verdict(skipped("no GPU"), skipped("no GPU"))
-    assert (found.outcome, found.reason) == ("skipped", "no GPU")
-
-
-def test_all_fail_as_expected():
-    expected = rank(report("skipped", wasxfail="known"))
-    found = verdict(expected, expected)
-    assert (found.outcome, found.reason) == ("xfailed", "known")
-
-
-def test_an_unexpected_success_is_for_the_session_to_judge():
-    strict = rank(report("failed", longrepr="[XPASS(strict)] known"))
-    assert verdict(strict, strict).outcome == "passed"
-
-
 def test_an_error_of_syntax_is_named():
     said = 'File "made", line 1\n    def\n       ^\nSyntaxError: invalid syntax'
     found = verdict(rank(report("failed", message=said)))
     assert found.headline == "rank 0 failed: SyntaxError: invalid syntax"
-
-
-def test_ranks_that_do_not_agree():
-    expected = rank(report("skipped", wasxfail="known"))
-    found = verdict(skipped("no GPU"), rank(report()), rank(report()), expected)
-    assert (found.outcome, found.certain) == ("failed", True)
-    assert found.headline == (
-        "the ranks do not agree: rank 0 skipped it (no GPU); ranks 1-2 passed; "
-        "rank 3 failed as expected (known)"
-    )
-
-
-def test_time_is_over():
-    waiting = rank(done=False, where="waits in recv (a.py:7)")
-    found = verdict(rank(report()), waiting, waiting, timeout=True, stacks="where all are")
-    assert found.headline == "the test had not ended after 9 s"
-    assert found.others == ("rank 0: passed", "ranks 1-2: ended while waiting in recv (a.py:7)")
-    assert found.stacks == "where all are"
 
 
 def test_what_was_left_behind_fails_a_test_that_passed():
@@ -148,14 +96,6 @@ def test_what_was_left_behind_fails_a_test_that_passed():
     assert both.others[-3:] == (
         "the test left 2 processes behind, ended now:", "  pid 7 (sleep)", "  pid 8 (x)"
     )  # fmt: skip
-
-
-def test_a_thread_that_went_on():
-    found = verdict(
-        rank(report()), rank(report(), where="is in _shutdown", threads=["late"]), lingered=True
-    )
-    said = "the test was over, but rank 1 had not ended: its thread late went on"
-    assert found.headline == said
 
 
 def test_output_of_others_is_cut():

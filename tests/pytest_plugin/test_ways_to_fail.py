@@ -119,38 +119,6 @@ def test_each_way_to_fail_is_one_failed_test(tmp_path):
     assert os.listdir(os.environ["TMPDIR"]) == []
 
 
-def test_a_helper_of_multiprocessing_that_ends_after_its_rank_is_not_left_behind(tmp_path):
-    found = run(
-        tmp_path,
-        test_a="""
-        import os
-
-        import pytest
-
-        def parent_of(pid):
-            try:
-                with open(f"/proc/{pid}/stat") as f:
-                    return int(f.read().rpartition(")")[2].split()[1])
-            except OSError:
-                return 0
-
-        @pytest.mark.ranks(2)
-        @pytest.mark.parametrize("again", range(3))
-        def test_helper(again, rank, gather):
-            if rank == 0:
-                from multiprocessing import resource_tracker
-                resource_tracker.ensure_running()
-                gather((os.getpid(), resource_tracker._resource_tracker._pid))
-            else:
-                first, helper = gather(None)[0]
-                while parent_of(helper) == first:
-                    pass
-        """,
-    )
-    assert len(found.outcomes) == 3
-    assert set(found.outcomes.values()) == {"passed"}, found.text
-
-
 def test_a_rank_that_stops_the_session_does_not_wait_for_the_others(tmp_path):
     text = """
         import time
@@ -170,7 +138,7 @@ def test_a_rank_that_stops_the_session_does_not_wait_for_the_others(tmp_path):
     assert found.code == 9
 
 
-def test_a_file_outside_the_root_directory(tmp_path):
+def test_a_file_outside_the_root_directory_and_fresh_interpreters(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     words = ("--rootdir", elsewhere, "-c", os.devnull, "-o", "junit_logging=all")
@@ -184,8 +152,15 @@ def test_a_file_outside_the_root_directory(tmp_path):
 
         import pytest
 
+        seen = []
+
         @pytest.mark.ranks(2, method="spawn")
-        def test_daemon_of_a_fresh_interpreter(rank):
+        @pytest.mark.parametrize("x", ["a"])
+        def test_fresh_interpreters(rank, x, gather, tmp_path):
+            seen.append(1)
+            assert seen == [1]
+            assert gather((rank, x)) == [(0, "a"), (1, "a")]
+            assert gather(str(tmp_path)) == [str(tmp_path)] * 2
             print("said by", rank)
             if rank == 1:
                 subprocess.run(["sh", "-c", "setsid sleep 603 & echo"], check=True)
@@ -202,9 +177,9 @@ def test_a_file_outside_the_root_directory(tmp_path):
             gather(rank)
         """,
     )
-    expected = {"test_daemon_of_a_fresh_interpreter": "failure", "test_no_word": "failure"}
+    expected = {"test_fresh_interpreters[a]": "failure", "test_no_word": "failure"}
     expected |= dict.fromkeys(["test_kept[0]", "test_kept[1]"], "passed")
     assert found.outcomes == expected, found.text
-    assert "sleep 603" in found.message("test_daemon_of_a_fresh_interpreter")
+    assert "sleep 603" in found.message("test_fresh_interpreters[a]")
     assert found.message("test_no_word").startswith("rank 1 of 2 "), found.text
     assert "said by 1" in (tmp_path / "report.xml").read_text().partition("<system-out>")[2]

@@ -7,20 +7,27 @@ from pytestruns import run
 
 import procession.pytest
 
-STATE = """
+TESTS = """
+    import concurrent.futures
+    import multiprocessing
     import os
     import random
     import socket
     import stat
+    import subprocess
+    import threading
+    import time
 
     import pytest
+
+    import procession.pytest
 
     random.seed(7)
     first = random.Random(7).random()
 
     @pytest.mark.ranks(3)
-    @pytest.mark.parametrize("time", [1, 2])
-    def test_random_goes_on_from_the_import(time, gather):
+    @pytest.mark.parametrize("again", [1, 2])
+    def test_random_goes_on_from_the_import(again, gather):
         assert gather(random.random()) == [first] * 3
 
     @pytest.mark.ranks(2)
@@ -46,17 +53,6 @@ STATE = """
     @pytest.mark.ranks(n=2)
     def test_number_by_its_name(world_size):
         assert world_size == 2
-"""
-LEFT = """
-    import concurrent.futures
-    import multiprocessing
-    import subprocess
-    import threading
-    import time
-
-    import pytest
-
-    import procession.pytest
 
     fork = multiprocessing.get_context("fork")
     kept = []
@@ -95,6 +91,25 @@ LEFT = """
         if rank:
             breakpoint()
 
+    def parent_of(pid):
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                return int(f.read().rpartition(")")[2].split()[1])
+        except OSError:
+            return 0
+
+    @pytest.mark.ranks(2)
+    @pytest.mark.parametrize("again", range(3))
+    def test_helper_of_multiprocessing_that_ends_after_its_rank(again, rank, gather):
+        if rank == 0:
+            from multiprocessing import resource_tracker
+            resource_tracker.ensure_running()
+            gather((os.getpid(), resource_tracker._resource_tracker._pid))
+        else:
+            first, helper = gather(None)[0]
+            while parent_of(helper) == first:
+                pass
+
     @pytest.mark.ranks(2, timeout=2)
     def test_over_time(gather):
         gather(1)
@@ -106,18 +121,13 @@ LEFT = """
 """
 
 
-def test_state_and_descriptors(tmp_path):
-    done = run(tmp_path, test_a=STATE)
-    assert [n for n, o in done.outcomes.items() if o != "passed"] == ["test_reads_from_each_socket"]
-    assert "on purpose" in done.message("test_reads_from_each_socket")
-
-
 def test_what_is_left_and_said(tmp_path):
-    done = run(tmp_path, "--durations=1", test_a=LEFT)
+    done = run(tmp_path, "--durations=1", test_a=TESTS)
     failed = {n for n, o in done.outcomes.items() if o != "passed"}
-    bad = ("fixture_that_starts_a_process", "fixture_that_starts_a_thread", "twice", "breakpoint",
-           "over_time", "wrong")  # fmt: skip
+    bad = ("reads_from_each_socket", "fixture_that_starts_a_process", "twice", "breakpoint",
+           "fixture_that_starts_a_thread", "over_time", "wrong")  # fmt: skip
     assert failed == {f"test_{n}" for n in bad}
+    assert "on purpose" in done.message("test_reads_from_each_socket")
     said = done.message("test_fixture_that_starts_a_thread")
     assert "the shared fixture going_on has started the thread endless" in said
     assert "a count of ranks is given twice: [2, 2]" in done.message("test_twice")

@@ -1,4 +1,4 @@
-"""Fresh interpreters as ranks, processes from the template, and other plugins of pytest."""
+"""Processes from the template, and other plugins of pytest."""
 
 import importlib.util
 import os
@@ -7,27 +7,6 @@ import re
 import pytest
 from pytestruns import run
 
-PLAIN = """
-    import os
-    import time
-
-    import pytest
-
-    seen = []
-
-    @pytest.mark.ranks(2, method="spawn")
-    @pytest.mark.parametrize("x", ["a"])
-    def test_spawn(rank, x, gather, tmp_path):
-        seen.append(1)
-        assert seen == [1]
-        assert gather((rank, x)) == [(0, "a"), (1, "a")]
-        assert gather(str(tmp_path)) == [str(tmp_path)] * 2
-
-    @pytest.mark.ranks(2, method="spawn")
-    def test_spawn_fails(rank):
-        print("said by", rank)
-        assert rank == 0, "only one"
-"""
 PROCESSES = """
     import multiprocessing
     import os
@@ -113,14 +92,6 @@ MANY = """
 """
 
 pytestmark = pytest.mark.timeout(180)
-
-
-def test_ranks_that_are_fresh_interpreters(tmp_path):
-    found = run(tmp_path, test_a=PLAIN)
-    assert found.outcomes == {"test_spawn[a]": "passed", "test_spawn_fails": "failure"}, found.text
-    said = found.part("test_spawn_fails")
-    assert "rank 1 of 2 failed first: AssertionError: only one" in said
-    assert "said by 1" in said
 
 
 def test_processes_of_tests_come_from_the_template(tmp_path):

@@ -105,7 +105,10 @@ def test_sys_exit_is_a_failure_too():
     assert failed.exit_code == 1
 
 
-@pytest.mark.parametrize("nproc", [RANKS, 80])  # and more than are asked for at once
+@pytest.mark.parametrize(
+    "nproc",
+    [RANKS, pytest.param(80, marks=pytest.mark.long)],  # more than are asked for at once
+)
 @pytest.mark.parametrize("scope", ["group", "rank"])
 def test_a_restart_tries_again(tmp_path, scope, nproc):
     def load():

@@ -138,29 +138,30 @@ class Parent(Reporting):
 
     def _stop(self, test: str) -> None:
         """Have the ranks of a test ended, and wait until they are."""
+        came = self._exchange("stop")
         if self._making and self._line is not None:
             self._interrupted = (test, f"the shared fixture {self._making} was being made")
             self._line.kill()  # it cannot hear us
-            self._drop()
-            return
-        came = self._exchange("stop")
-        if "stacks" in came:
+        elif "stacks" in came:
             self._interrupted = (test, came["stacks"])
         self._drop()
 
     def _exchange(self, message: str) -> Told:
-        """Say something to the template; gives what came of it, if it is there."""
+        """Say something to the template; gives what came of it, if it is there and can hear."""
         if self._line is None:
             return {}
         self._line.sock.settimeout(ENDING)
         try:
             self._line.send(message)
-            while True:
+            while not self._making:
                 kind, value = self._line.receive()
                 if kind == "came":
                     return value
+                if kind == "making":
+                    self._making = value
         except (EOFError, OSError):
-            return {}
+            pass
+        return {}
 
     # -- hooks
 

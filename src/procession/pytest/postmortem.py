@@ -1,6 +1,6 @@
 """`--pdb` in the rank that failed first: pytest's own post-mortem, on the terminal of the session.
 
-All ranks that fail ask for the terminal; one gets it (`conversation`). It stays as it was when it
+All ranks that fail ask for the terminal; one gets it (`grouptalk`). It stays as it was when it
 failed; its peers go on or wait, and no time limit counts until the debugger is left.
 """
 
