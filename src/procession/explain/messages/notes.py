@@ -71,7 +71,6 @@ NOTES = (
             "log files of ranks are cut off",
             "what ranks wrote to ",
             "cannot write to the run's directory",
-            "files of ranks are not kept",
             "what is written there may lack",
             "events were not written down, or not passed on",
             "the output of the ranks is not shown any more",
