@@ -131,7 +131,7 @@ def test_a_tee_shows_what_a_full_disk_cannot_keep(tmp_path):
     for rank in (0, 1):
         shown = [line for line in done.stdout.splitlines() if line.startswith(f"[{rank}] line ")]
         assert len(shown) == 1000
-    assert "files of ranks are not kept: no space is left on the disk" in done.stderr
+    assert "log files of ranks are cut off: no space is left on the disk" in done.stderr
 
 
 def test_disk_that_is_full_from_the_start(tmp_path):

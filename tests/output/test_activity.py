@@ -94,14 +94,6 @@ def test_another_machine_stamps_files_by_another_clock(world, skew):
     assert world.silence() == 5
 
 
-def test_a_little_apart_counts_as_so_much(world):
-    world.skew = -2 * SECOND
-    world.pass_(60)
-    world.write()
-    world.pass_(1)
-    assert world.silence() == 3
-
-
 def test_whole_seconds(world):
     """Some file systems keep no more: a file may have been written to a second later."""
     world.pass_(10)
@@ -113,17 +105,6 @@ def test_whole_seconds(world):
     world.write(keeps=SECOND)  # so its time is before that look
     world.pass_(0.1)
     assert world.silence() <= 0.1
-
-
-def test_a_file_that_is_stamped_by_its_writer(world):
-    """As `cp -p` does: it has changed since the last look all the same."""
-    world.pass_(60)
-    world.write()
-    assert world.silence() == 0
-    world.pass_(60)
-    world.write()
-    os.utime(world.path, ns=(EPOCH, EPOCH))
-    assert world.silence() == 0
 
 
 def test_a_file_that_is_written_over_and_stamped(world):
@@ -152,15 +133,6 @@ def test_a_file_that_is_made_empty_after_each_write(world):
         assert world.silence() == 0
         world.pass_(3)
         assert world.silence() == 3
-
-
-def test_a_file_that_was_taken_away_is_as_old_as_it_was(world):
-    world.pass_(60)
-    world.write()
-    assert world.silence() == 0
-    world.path.unlink()
-    world.pass_(5)
-    assert world.silence() == 5
 
 
 def test_the_file_of_another_life(world, tmp_path):

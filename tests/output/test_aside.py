@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from seams.output import Console, Follower, Source, Tail, last_line, last_line_of, uncoloured
+from seams.output import Console, Follower, Source, Tail, last_line, last_line_of
 from support import until
 
 
@@ -55,17 +55,6 @@ def test_what_is_not_taken_comes_before_what_is_written_next(pipe):
     reader.join()
     assert seen == [frame + b"end\n"]
     assert not console.owes
-
-
-def test_aside_of_a_console_that_has_no_reader():
-    read_end, write_end = os.pipe()
-    with os.fdopen(write_end, "w") as stream:
-        console = Console(stream)
-        os.close(read_end)
-        console.aside(b"frame")
-        assert console.quiet
-        assert not console.owes
-        console.close()
 
 
 def test_lines_of_our_own_stand_between_lines(pipe):
@@ -124,7 +113,3 @@ def test_the_last_line_of_a_file(tmp_path):
     path.write_bytes(b"line\n" * 10_000 + b"the last\n")
     assert last_line_of(str(path))[1] == b"the last"
     assert last_line_of(str(tmp_path / "none")) == (0.0, b"")
-
-
-def test_without_colours():
-    assert uncoloured(b"a \x1b[1;31mred\x1b[0m one") == b"a red one"

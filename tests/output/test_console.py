@@ -110,16 +110,6 @@ def test_shared_description_stays_blocking_and_all_arrives(make):
         assert not console.midline
 
 
-def test_reader_gone():
-    r, w = os.pipe()
-    with os.fdopen(w, "w") as stream:
-        console = Console(stream)
-        os.close(r)
-        assert console.write(b"nobody\n") and console.quiet
-        assert console.write(b"nobody\n")
-        console.close()
-
-
 @pytest.mark.parametrize("kind", ["pipe", "socket"])
 def test_reader_gone_is_told_once(kind):
     ours, theirs = os.pipe() if kind == "pipe" else (s.detach() for s in socket.socketpair())
@@ -140,15 +130,7 @@ def test_full_disk_is_not_a_reader_that_has_gone():
         console = Console(stream, lambda: told.append(1))
         assert console.write(b"lost\n")
         assert not told
-        console.close()
-
-
-def test_reader_gone_before():
-    r, w = os.pipe()
-    os.close(r)
-    with os.fdopen(w, "w") as stream:
-        console = Console(stream)
-        assert console.write(b"nobody\n") and console.quiet
+        assert not console.quiet
         console.close()
 
 
@@ -169,14 +151,6 @@ def test_regular_file_shares_its_offset(tmp_path):
         stream.write("after\n")
         console.close()
     assert (tmp_path / "log").read_bytes() == b"before\nbetween\nafter\n"
-
-
-def test_full_disk_is_not_the_end():
-    with open("/dev/full", "w") as stream:
-        console = Console(stream)
-        assert console.write(b"lost\n")
-        assert not console.quiet
-        console.close()
 
 
 @pytest.mark.parametrize("stream", [None, object()])
@@ -202,14 +176,6 @@ def test_replaced_streams():
         console.close()
     assert text.getvalue() == "é\n\ufffd\n"
     assert raw.getvalue() == "é\n".encode() + b"\xff\n"
-
-
-def test_captured_by_pytest(capsys):
-    import sys
-
-    console = Console(sys.stdout)
-    console.write(b"captured\n")
-    assert capsys.readouterr().out == "captured\n"
 
 
 def test_captured_descriptor(capfd):
@@ -288,15 +254,6 @@ def test_colour(environment, on_terminal, on_pipe, monkeypatch):
         assert console.colour is on_terminal
     with piped() as (console, _):
         assert console.colour is on_pipe
-
-
-def test_place():
-    with piped() as (a, _), piped() as (b, _):
-        assert a.place != b.place
-        again = Console(os.fdopen(os.dup(a._fd), "w"))
-        assert again.place == a.place
-        again._stream.close()
-        again.close()
 
 
 def test_close_while_another_thread_writes():

@@ -47,15 +47,6 @@ def test_drain_shows_everything(console, file):
         assert follower.drain(5)
 
 
-def test_file_that_has_lines_already(console, tmp_path):
-    path = tmp_path / "log"
-    path.write_bytes(b"before\n" * 100_000)
-    with following(console) as follower, Rank(follower, 0, file=path, prefix=b"") as rank:
-        rank.write(b"after\n")
-        until(lambda: console.viewer.look().endswith(b"after\n"))
-        assert console.viewer.seen == b"before\n" * 100_000 + b"after\n"
-
-
 def test_a_drained_follower_follows_the_next_attempt(console):
     with following(console) as follower:
         for attempt in range(3):
@@ -103,15 +94,6 @@ def test_partial_line_waits_for_its_end(console):
         until(lambda: follower.tail(0, "out") == ["hel"])
         rank.write(b"lo\n")
         assert console.viewer.until(b"\n") == b"[0] hello\n"
-
-
-def test_partial_line_at_the_drain(console):
-    with following(console, partial_after=0.01) as follower:
-        with Rank(follower, 0) as rank:
-            rank.write(b"half")
-            console.viewer.until(b"half")
-            assert follower.drain(5)
-        assert console.viewer.look() == b"[0] half\n"
 
 
 def test_characters_and_colours_arrive_in_one_piece(console):
@@ -198,19 +180,6 @@ def test_text_that_becomes_progress(console):
         seen = console.viewer.look()
         assert seen.startswith(b"[0] 10%\n[0] 20%\n")
         assert seen.endswith(b"[0] 20% done\n")
-
-
-def test_dos_line_ends(console):
-    with following(console) as follower, Rank(follower, 0) as rank:
-        rank.write(b"a\r\nb\r\n")
-        assert console.viewer.until(b"b\n") == b"[0] a\n[0] b\n"
-
-
-def test_non_utf8_passes(console):
-    with following(console) as follower, Rank(follower, 0) as rank:
-        rank.write(b"\xff\xfe caf\xe9\n")
-        assert console.viewer.until(b"\n") == b"[0] \xff\xfe caf\xe9\n"
-        assert follower.tail(0, "out") == ["\ufffd\ufffd caf\ufffd"]
 
 
 def test_prefixes_have_colours_on_a_terminal(monkeypatch):

@@ -87,20 +87,6 @@ def test_console_that_does_not_read_stalls_no_file(tmp_path):
         assert b"[0] xxx" in viewer.look()
 
 
-def test_reader_gone(tmp_path):
-    r, w = os.pipe()
-    with os.fdopen(w, "w") as stream:
-        console = Console(stream)
-        with following(console) as follower, Rank(follower, 0) as rank:
-            os.close(r)
-            rank.write(b"nobody\n" * 100_000)  # more than all pipes hold
-            rank.write(b"end\n")
-            until(lambda: follower.tail(0, "out")[-1:] == ["end"])
-            assert follower.drain(5)
-        assert console.quiet
-        console.close()
-
-
 def test_replaced_stream_that_hangs():
     """The thread is given up, and ends when it can."""
     release, entered = threading.Event(), threading.Event()
@@ -118,17 +104,6 @@ def test_replaced_stream_that_hangs():
         assert not follower.drain(0.05)
         assert time.monotonic() - begun < 8
         release.set()
-
-
-def test_captured_by_pytest(capsys):
-    import sys
-
-    with following(Console(sys.stdout), Console(sys.stderr)) as follower:
-        with Rank(follower, 0) as out, Rank(follower, 0, "err") as err:
-            out.write("é\n".encode())
-            err.write(b"\xff\n")
-        assert follower.drain(5)
-    assert capsys.readouterr() == ("[0] é\n", "[0] \ufffd\n")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "file"])
@@ -250,29 +225,6 @@ def test_truncated_file(console, tmp_path):
         assert console.viewer.until(b"after\n") == b"[0] long line before\n[0] after\n"
 
 
-def test_zeros_that_were_written_are_shown(console, tmp_path):
-    with following(console) as follower, Rank(follower, 0, file=tmp_path / "log") as rank:
-        rank.write(b"\0" * 20_000)
-        assert follower.drain(5)
-        assert console.viewer.look() == b"[0] " + b"^@" * 20_000 + b"\n"
-
-
-def _feed(follower):
-    (feed,) = follower._loop._feeds.values()
-    return feed
-
-
-def test_missing_file(console, tmp_path):
-    with following(console) as follower, pytest.raises(FileNotFoundError):
-        Rank(follower, 0, file=tmp_path / "no" / "log")
-
-
-def test_null_device_as_a_file(console):
-    with following(console) as follower:
-        Rank(follower, 0, file="/dev/null").close()
-        assert follower.drain(5)
-
-
 def test_no_wake_ups_while_nothing_happens(console, tmp_path, monkeypatch):
     rounds = []
     wait = loop.Loop._wait
@@ -319,12 +271,6 @@ def test_close_is_idempotent_and_leaves_nothing(console):
     assert not [t for t in threading.enumerate() if t.name == "procession-output"]
 
 
-def test_no_source_no_thread(console):
-    with following(console):
-        assert threading.active_count() == len(threading.enumerate())
-        assert not [t for t in threading.enumerate() if t.name == "procession-output"]
-
-
 def test_finish_says_when_everything_is_shown(console, tmp_path):
     ended = threading.Event()
     with following(console) as follower:
@@ -348,20 +294,6 @@ def test_finish_can_be_cut_off(console, tmp_path):
         assert not ended.is_set()
         assert not follower.drain(0)
         assert ended.wait(5)
-
-
-def test_finish_without_sources(console):
-    ended = threading.Event()
-    with following(console) as follower:
-        follower.finish(ended.set)
-        assert ended.is_set()
-        with Rank(follower, 0) as rank:
-            rank.write(b"said\n")
-            console.viewer.until(b"said\n")
-        assert follower.drain(5)
-        ended.clear()
-        follower.finish(ended.set)
-        assert ended.is_set()
 
 
 def test_interrupted_drain_gives_the_thread_up(tmp_path, monkeypatch):

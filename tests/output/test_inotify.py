@@ -42,19 +42,6 @@ def test_news(watcher, tmp_path):
         file.close()
 
 
-def test_names_of_a_directory_are_passed_over(watcher, tmp_path):
-    wd = watcher.add(tmp_path)
-    with open(tmp_path / "a-name-of-some-length", "wb", buffering=0) as file:
-        file.write(b"1")
-        file.write(b"2")
-    assert watcher.read() == {wd}
-
-
-def test_descriptor_is_ours_alone(watcher):
-    assert not os.get_inheritable(watcher.fileno())
-    assert not os.get_blocking(watcher.fileno())
-
-
 def test_overflow(watcher, monkeypatch):
     overflow = b"\xff\xff\xff\xff\x00\x40\0\0" + b"\0" * 8
     monkeypatch.setattr(os, "read", lambda *_: overflow)

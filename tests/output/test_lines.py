@@ -105,16 +105,6 @@ def test_a_long_line_costs_no_more_than_its_length(filler):
     assert len(line) == (160 * len(block) if filler == b"x" else 0) + len(b"end\n")
 
 
-def test_mixed_long_line_is_not_quadratic():
-    """A line without \\r in a block that has one elsewhere."""
-    splitter = LineSplitter()
-    splitter.feed(b"x" * (8 << 20))
-    begun = time.process_time()
-    lines = splitter.feed(b"y\n1\r2\n" + b"\r" * 60000 + b"z\n")
-    assert time.process_time() - begun < 1
-    assert lines.endswith(b"xy\n2\nz\n")
-
-
 def test_memory_is_bounded():
     splitter = LineSplitter(longest=1 << 20)
     block = b"x" * (64 << 10)
@@ -176,13 +166,6 @@ def test_what_continues_a_line_and_what_replaces_it():
     splitter.feed(b"ab")
     splitter.take()
     assert (splitter.feed(b"c\rd\n"), splitter.continued) == (b"d\n", 0)
-
-
-def test_no_other_character_is_taken_for_a_return():
-    splitter = LineSplitter()
-    assert splitter.feed(b"a\r\n?\n") == b"a\n?\n"
-    assert (splitter.feed(b"a\rb?"), splitter.progress) == (b"", True)
-    assert (splitter.feed(b"?\r"), splitter.pending) == (b"", b"b??")
 
 
 def test_the_whole_incomplete_line_can_be_had_again():

@@ -59,11 +59,6 @@ def test_our_own_frames_are_never_blamed(ours):
     assert merge.odd_one([stack(0, *ours, OWN), stack(1, ours[1], OWN), stack(2, OWN)]) is None
 
 
-def test_a_users_file_of_the_same_name_is_the_users():
-    frames = ("/home/me/board.py", 79, "_write"), ("/home/me/procession/train.py", 3, "train")
-    assert merge.said_of(stack(0, *frames)) == "is in _write (board.py:79)"
-
-
 def test_the_odd_one_out_comes_first():
     stacks = [dumped(r, "sleep" if r == 3 else "all_reduce") for r in range(8)]
     assert merge.lines_of(stacks) == [
@@ -100,13 +95,6 @@ def test_who_waits_in_a_loop_is_not_odd_wherever_it_is_within(name):
     assert merge.odd_one([hangs, *waiting, stack(4, main)]) is None
 
 
-def test_the_odd_one_where_the_functions_are_not_known():
-    one, two = merge.Together("is in f (a.py:4)", (2,)), merge.Together("runs", (0, 1))
-    assert merge.odd_of([one, two]) is one
-    assert merge.odd_of([one, one.__replace__(ranks=(3,)), two]) is None
-    assert merge.odd_of([two]) is merge.odd_of([]) is None
-
-
 @pytest.mark.parametrize("letter", "DTt")
 def test_who_is_held_from_outside_is_the_odd_one(letter):
     held = stack(1, state="is held", letter=letter)
@@ -129,21 +117,6 @@ def test_a_program_that_is_an_installed_package():
         (f"{SITE}/mine/__main__.py", 2, "<module>"),
     )
     assert merge.said_of(stack(0, *frames)) == "waits in all_reduce (train.py:7)"
-
-
-def test_a_program_of_the_standard_library_that_calls_the_user():
-    frames = (
-        ("/home/me/work.py", 7, "step"),
-        ("/usr/lib/python3.12/timeit.py", 180, "timeit"),
-    )
-    assert merge.said_of(stack(0, *frames)) == "is in step (work.py:7)"
-    frames = (("/usr/lib/python3.12/timeit.py", 180, "timeit"),)
-    assert merge.said_of(stack(0, *frames)) == "is in timeit (timeit.py:180)"
-
-
-def test_code_at_the_top_and_lines_that_are_not_known():
-    assert merge.said_of(stack(0, ("/a/b.py", 7, "<module>"))) == "is at b.py:7"
-    assert merge.said_of(stack(0, ("/a/b.py", 0, "f"))) == "is in f (b.py)"
 
 
 def test_ranks_without_a_stack():
@@ -180,14 +153,6 @@ def test_the_tree_parts_where_ranks_do():
         "  [1]",
         "  g (/a.py:6)",
     ]
-
-
-def test_the_whole_has_each_rank_with_all_its_threads():
-    stacks = [dumped(0, "sleep"), dumped(1, "dataloader")]
-    text = merge.whole(stacks)
-    assert "rank 1 (pid 101) waits in _try_get_data (train.py:10)" in text
-    assert "in _feed" in text  # of another thread
-    assert text.startswith("rank 0 is in load_batch (train.py:4)\n")
 
 
 FRAMES = st.lists(

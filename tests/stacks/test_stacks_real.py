@@ -273,7 +273,9 @@ def test_without_stacks(tmp_path):
     assert e.end.stacks == ()
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k != "child"])
+@pytest.mark.parametrize(
+    "kind", ["sleep", "hold_the_lock", "stop", "block", "handle", "ignore", "close_all", "exhaust"]
+)
 def test_every_kind_of_rank_is_ended_as_ever(kind, tmp_path):
     """By the stop signal or SIGKILL; none of ours wakes, ends or harms it before."""
     e = failure([kind, "wait"], tmp_path)
@@ -407,19 +409,6 @@ def test_a_rank_that_fails_meanwhile_is_on_its_way_out(tmp_path, monkeypatch):
             group.wait(20)
     assert [(end.rank, end.exit.code) for end in caught.value.failures[:2]] == [(1, 1), (2, 1)]
     assert [e.rank for e in group if e.kind == "stop_sent"] == [3]
-
-
-def test_a_patient_group_is_looked_at_when_its_patience_ends(tmp_path):
-    stop = procession.Stop(grace=0.3, linger=0.2, patience=0.2)
-    e = failure(["sleep"], tmp_path, stop=stop)
-    assert [plain(line) for line in e.end.stacks] == ["rank 0 is in sleep (stackwork.py:N)"]
-
-
-def test_a_stop_that_was_asked_for_takes_no_stacks(tmp_path):
-    logs = procession.Logs(dir=tmp_path)
-    with procession.start(stackwork.do, args=(["sleep"],), nproc=1, logs=logs) as group:
-        group.stop()
-    assert not os.path.exists(os.path.join(group.run_dir, "attempt_0", "stacks.txt"))
 
 
 def test_commands_are_not_waited_for(tmp_path):

@@ -61,13 +61,6 @@ def test_of_more_than_a_hundred_threads_the_one_that_wrote_counts():
     assert stack(text).frames[0][2] == "main"
 
 
-def test_a_stack_that_is_cut_off():
-    text = HEAD + frame() * 100 + "  ...\n"
-    (thread,) = read_dump(text)
-    assert thread.cut
-    assert len(stack(text).frames) == 100
-
-
 def test_the_last_of_several_dumps_counts():
     first = OTHER + frame(function="a") + "\n" + HEAD + frame(function="b")
     second = OTHER + frame(function="c") + "\n" + HEAD + frame(function="d")

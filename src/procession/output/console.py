@@ -7,7 +7,7 @@ the waiting can be given up. O_NONBLOCK belongs to the open file description, wh
 shares with its shell and its ranks: setting it on descriptor 1 would make their writes fail.
 Hence an open file description of our own, by opening /proc/self/fd/N again. What cannot be opened
 again is written in a way that fits it: a regular file never blocks for long and must share its
-offset, a socket has MSG_DONTWAIT, and the rest gets small writes after poll(2) has found room.
+offset, and the rest (sockets) gets small writes after poll(2) has found room.
 
 An object that replaced `sys.stdout` (a test's capture, a notebook) wants to be called, even if it
 has a `fileno()`: a notebook's leads to the terminal in which its server was started.
@@ -32,11 +32,10 @@ from procession.system.files import NO_ROOM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
     from typing import Any
 
-# poll(2) finds a terminal or pipe writable if at least so many bytes fit.
-_CAUTIOUS = 512
+# poll(2) finds a terminal, or something else, writable if at least so many bytes fit.
+_CAUTIOUS, _FIT = 512, 4096
 # The master side of pseudo-terminals: to open it again makes a new terminal.
 _PTMX = os.makedev(5, 2)
 # A terminal can have room for one byte and refuse the two of a line end; look again after this.
@@ -77,7 +76,6 @@ class Console:
         self.fault = ""
         self._stream: Any = stream
         self._fd = -1
-        self._socket: socket.socket | None = None
         self._closing = False
         self.taken = 0
         self._owed = b""  # of what `aside` was given
@@ -97,8 +95,6 @@ class Console:
         try:
             found = os.fstat(fd)
             self.place = (found.st_dev, found.st_ino)
-            if stat.S_ISSOCK(found.st_mode) and self._open_socket(fd):
-                return
             if stat.S_ISREG(found.st_mode):
                 self._fd = os.dup(fd)
                 self._put = self._write
@@ -111,29 +107,13 @@ class Console:
         except OSError:
             self.quiet = True
 
-    def _open_socket(self, fd: int) -> bool:
-        import socket
-
-        if socket.getdefaulttimeout() is not None:
-            return False  # this class would make the shared description non-blocking
-        self._socket = socket.socket(fileno=os.dup(fd))
-        self._fd = self._socket.fileno()
-        self._put = self._send
-        return True
-
     def _write(self, data: memoryview) -> int:
         return os.write(self._fd, data)
 
     def _write_little(self, data: memoryview) -> int:
         if not _wait((self._fd, select.POLLOUT), timeout=0):
             raise BlockingIOError
-        return os.write(self._fd, data[:_CAUTIOUS])
-
-    def _send(self, data: memoryview) -> int:
-        import socket
-
-        assert self._socket is not None
-        return self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        return os.write(self._fd, data[: _CAUTIOUS if os.isatty(self._fd) else _FIT])
 
     def write(
         self, data: bytes, *, abandon: int | None = None, timeout: float | None = None
@@ -256,11 +236,8 @@ class Console:
         if not self._lock.acquire(blocking=False):
             return  # the writer looks at _closing when it is done
         try:
-            if self._socket is not None:
-                self._socket.close()
-            elif self._fd >= 0:
+            if self._fd >= 0:
                 os.close(self._fd)
-            self._socket = None
             self._fd = -1
         finally:
             self._lock.release()

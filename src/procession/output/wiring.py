@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from procession.output.recent import Recent
 
 _SCARCE = 1 << 30  # bytes: a disk with less room may be full soon
-_SHOWN = "what a tee's file did not take was shown on the console"
+_CUT = (
+    f"log files of ranks are cut off: {FULL}; "
+    "what a tee's file did not take was shown on the console [P407]"
+)
 
 
 class Streams(Record):
@@ -181,28 +184,22 @@ class Wiring:
     def _tee(self, attempt: int, rank: int, stream: str, opened: list[int]) -> int:
         """Open what a teed stream leads to: its file, or a pipe to us if the disk may be full."""
         path = self._run.log_file(attempt, rank, stream)
-        room = room_on_disk(os.path.dirname(path))
-        if room < _SCARCE:
-            copy = self._open_copy(attempt, rank, stream) if room else -1
-            if copy < 0:
-                self._faults[f"files of ranks are not kept: {FULL} [P407]"] = None
-                return self._pipe(rank, stream, opened)
-            fd = self._pipe(rank, stream, opened, copy)
-        else:
+        if room_on_disk(os.path.dirname(path)) >= _SCARCE:
             fd = self._run.open_log(attempt, rank, stream)
             opened.append(fd)
             self._follow().add_file(path, self._source(rank, stream))
+        else:
+            try:
+                copy = self._run.open_log(attempt, rank, stream)
+            except OSError as e:
+                if e.errno not in NO_ROOM:
+                    raise
+                self._faults[_CUT] = None
+                return self._pipe(rank, stream, opened)
+            fd = self._pipe(rank, stream, opened, copy)
         if self._duplicates is not None:
             self._duplicates.follow(attempt, stream, path, self._source(rank, stream))
         return fd
-
-    def _open_copy(self, attempt: int, rank: int, stream: str) -> int:
-        try:
-            return self._run.open_log(attempt, rank, stream)
-        except OSError as e:
-            if e.errno not in NO_ROOM:
-                raise
-            return -1
 
     def _source(self, rank: int, stream: str) -> Source:
         from procession.output.feed import Source
@@ -288,7 +285,7 @@ class Wiring:
 
             self._faults.update(dict.fromkeys(lost_on(*self._consoles)))
         if self._follower is not None and self._follower.cut:
-            self._faults[f"log files of ranks are cut off: {FULL}; {_SHOWN} [P407]"] = None
+            self._faults[_CUT] = None
         fault = None if self._follower is None else self._follower.fault
         if fault is not None:
             said = f"an error in procession's own thread for it ({type(fault).__name__}: {fault})"

@@ -245,7 +245,7 @@ def run_in_fork(job: Job) -> None:
         from procession.worker.renewal import after_fork
 
         after_fork(*job["imports"])
-    ending.begin()
+    born: list[None] = []
     code = 0
     try:
         run(job)
@@ -257,5 +257,5 @@ def run_in_fork(job: Job) -> None:
         code = _exit_code(e)
     except BaseException:
         code = 1  # it was reported
-    ending.leave(code)
+    ending.leave(code, born)
     sys.exit(code)

@@ -35,14 +35,10 @@ def for_peers() -> None:
     if not _is_connected():
         return
     for number in OF_PROGRAMS:
-        signal.signal(number, _take)  # the program is over: a timer of it would end this rank
+        signal.signal(number, signal.SIG_IGN)  # the program is over: its timer would end this rank
     ends = time.monotonic() + LONGEST
     while not board.all_returned() and time.monotonic() < ends:
         time.sleep(LOOK)
-
-
-def _take(*_: object) -> None:
-    pass
 
 
 def _is_connected() -> bool:
