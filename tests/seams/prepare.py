@@ -4,10 +4,9 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.prepare": "jobs results",
+        "procession.prepare": "results",
         "procession.prepare.resources": "Beat Board",
         "procession.prepare.containing": "contained_here",
-        "procession.prepare.jobs": "fresh_interpreter",
         "procession.prepare.placing": "Places place",
         "procession.prepare.results": "OF_COMMAND OF_FUNCTION OF_SCRIPT Report ResultReader",
     }

@@ -5,13 +5,13 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.system": (
-            "accelerators directories eventloop files hugepages inotify killgroup "
+            "accelerators directories eventloop files inotify killgroup "
             "memory_groups numa probe processes remains signals tree"
         ),
         "procession.system.accelerators": "Accelerators",
         "procession.system.cgroups": "Cgroups KILLS_OF_ALL OomWatch cgroups own_place",
         "procession.system.eventloop": "EventLoop",
-        "procession.system.identity": "own_mark start_of",
+        "procession.system.identity": "own_mark",
         "procession.system.inotify": "Inotify",
         "procession.system.localities": "Gpu gpus",
         "procession.system.memory_groups": "MemoryGroups obstacle",
@@ -19,7 +19,6 @@ __getattr__ = lazily(
         "procession.system.origin": "same_session slurm_ids",
         "procession.system.ports": "free_port",
         "procession.system.processes": "Seen state_of",
-        "procession.system.remains": "Remains",
         "procession.system.threads": "Latch",
         "procession.system.vfork": "Chain",
     }
