@@ -90,7 +90,7 @@ def test_sentinels(method, tmp_path):
 
 
 def test_the_exit_code_is_known_when_the_sentinel_says_so():
-    for _ in range(20):
+    for _ in range(8):
         group = start(facework.exit_in, 0, 3, nprocs=1, start_method="fork")
         connection.wait(group.sentinels)
         assert group.processes[0].exitcode == 3

@@ -8,7 +8,6 @@ __getattr__ = lazily(
         "procession.forkserver.children": "Children",
         "procession.forkserver.observing": "Observer",
         "procession.forkserver.record": "record",
-        "procession.forkserver.idle": "Idle",
         "procession.system.facts": "read_facts",
         "procession.forkserver.unchanged": "reason_against",
         "procession.forkserver.stamps": "clock is_sure",

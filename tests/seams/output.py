@@ -14,7 +14,6 @@ __getattr__ = lazily(
         "procession.output.lines": "LineSplitter",
         "procession.output.recent": "Recent",
         "procession.output.rankfiles": "open_regular read_error_file",
-        "procession.output.screen": "Screen",
         "procession.output.tail": "Tail last_line last_line_of",
     }
 )

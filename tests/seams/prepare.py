@@ -4,7 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.prepare": "jobs results",
+        "procession.prepare": "results",
         "procession.prepare.resources": "Beat Board",
         "procession.prepare.jobs": "fresh_interpreter",
         "procession.prepare.placing": "Places place",

@@ -8,8 +8,6 @@ __getattr__ = lazily(
             "conclusion deciding exits hangs journal lastlook limits link ranks supervisor"
         ),
         "procession.explain.records": "CRASHES Sources",
-        "procession.supervise.exits": "Exits",
-        "procession.supervise.journal": "LATE_SECONDS",
         "procession.supervise.ranks": "Ranks",
         "procession.supervise.supervisor": "Supervisor",
     }

@@ -11,7 +11,7 @@ __getattr__ = lazily(
         "procession.system.accelerators": "Accelerators",
         "procession.system.cgroups": "Cgroups KILLS_OF_ALL OomWatch cgroups",
         "procession.system.eventloop": "EventLoop",
-        "procession.system.identity": "own_mark start_of",
+        "procession.system.identity": "own_mark",
         "procession.system.inotify": "Inotify",
         "procession.system.localities": "Gpu gpus",
         "procession.system.memory_groups": "MemoryGroups obstacle",
@@ -20,7 +20,6 @@ __getattr__ = lazily(
         "procession.system.ports": "free_port",
         "procession.system.probe": "TRIALS why_not",
         "procession.system.processes": "Seen state_of",
-        "procession.system.remains": "Remains",
         "procession.system.threads": "Latch",
         "procession.system.vfork": "Chain",
     }

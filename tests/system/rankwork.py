@@ -1,8 +1,6 @@
 """Functions that ranks import by name; nothing heavy is imported here."""
 
 import os
-import sys
-import time
 
 
 def double(x):
@@ -33,14 +31,6 @@ class Scale:
     def method(self, x):
         return self.by * x
 
-    @classmethod
-    def of_class(cls, x):
-        return cls.__name__, x
-
-    @staticmethod
-    def static(x):
-        return "static", x
-
 
 class Refuses:
     """Does not let itself be pickled."""
@@ -68,13 +58,6 @@ def _only_there(launcher):
     return OnlyThere(launcher)
 
 
-class Peculiar(Exception):
-    """Pickles, and does not unpickle: its constructor wants two arguments."""
-
-    def __init__(self, left, right):
-        super().__init__(f"{left} and {right}")
-
-
 class Mute(Exception):
     """Its text cannot be had."""
 
@@ -84,12 +67,3 @@ class Mute(Exception):
 
 def fail_with(kind, *args):
     raise kind(*args)
-
-
-def wait_for(path, seconds=20.0):
-    """Wait in a rank until a file exists."""
-    deadline = time.monotonic() + seconds
-    while not os.path.exists(path):
-        if time.monotonic() > deadline:
-            sys.exit(f"{path} did not appear")
-        time.sleep(0.001)

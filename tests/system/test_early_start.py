@@ -1,36 +1,15 @@
-"""The first launch of a process: its forkserver starts before the rest is imported."""
-
-import pytest
+"""The first launch of a process: its forkserver starts while the rest is imported."""
 
 from support import run_python
 
-CHILDREN = "open(f'/proc/self/task/{os.getpid()}/children').read().split()"
+SEVERAL = """
+import threading
+import procession
 
-pytestmark = pytest.mark.timeout(60)
-
-
-def first(text):
-    """Run this in a process that has launched nothing; gives what it says."""
-    done = run_python("-c", f"import os\nimport threading\nimport procession\n{text}")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split("\n")[:-1]
-
-
-def test_bad_input_starts_nothing():
-    said = first(f"""
-try:
-    procession.run(['true'], nproc=0)
-except procession.SpecError:
-    print({CHILDREN})
-""")
-    assert said == ["[]"]
-
-
-def test_the_first_launch_may_be_that_of_several_threads():
-    said = first("""
 def launch():
-    procession.run(['true'], nproc=2)
+    procession.run(["true"], nproc=2)
     done.append(1)
+
 done = []
 threads = [threading.Thread(target=launch) for _ in range(3)]
 for each in threads:
@@ -38,7 +17,11 @@ for each in threads:
 launch()
 for each in threads:
     each.join()
-procession.run(['true'])
+procession.run(["true"])
 print(len(done))
-""")
-    assert said == ["4"]
+"""
+
+
+def test_the_first_launch_may_be_that_of_several_threads():
+    done = run_python("-c", SEVERAL)
+    assert (done.stdout, done.stderr) == ("4\n", "")

@@ -74,8 +74,13 @@ def mark():
     return f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_killed_launcher(tmp_path, method):
+KILLS = [(method, signal.SIGKILL) for method in ("forkserver", "spawn", "fork")]
+OTHERS = [("forkserver", signal.SIGTERM), ("spawn", signal.SIGHUP), ("fork", signal.SIGQUIT)]
+
+
+@pytest.mark.parametrize(("method", "number"), [*KILLS, *OTHERS])
+def test_killed_launcher(tmp_path, method, number):
+    """The library installs no handlers: the launcher dies at once, and all of the group with it."""
     source = f"""
         group = launch(start_method={method!r})
         print("started", flush=True)
@@ -84,21 +89,6 @@ def test_killed_launcher(tmp_path, method):
     with Family(tmp_path, source) as family:
         family.launcher.said("started")
         assert len(family.pids()) == 6
-        family.launcher.signal(signal.SIGKILL)
-        assert family.launcher.process.wait(10) == -signal.SIGKILL
-        until(lambda: not marked(mark()), "the end of all processes")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-def test_launcher_that_dies_of_another_signal(tmp_path, number):
-    """The library installs no handlers: the launcher dies at once, and all of the group with it."""
-    source = """
-        group = launch()
-        print("started", flush=True)
-        group.wait()
-    """
-    with Family(tmp_path, source) as family:
-        family.launcher.said("started")
         family.launcher.signal(number)
         assert family.launcher.process.wait(10) == -number
         until(lambda: not marked(mark()), "the end of all processes")

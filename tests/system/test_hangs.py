@@ -175,7 +175,7 @@ def test_a_single_rank_that_hangs_starts_again_alone(tmp_path):
 SEEN_BY_NOBODY = """
 import sys, procession
 from hangwork import beat_until
-group = procession.start(beat_until, args=(None,), nproc=2, hang=procession.Hang(timeout=1.5),
+group = procession.start(beat_until, args=(None,), nproc=2, hang=procession.Hang(timeout=5),
                          control=False)
 while not all(each["step"] for each in group.look()["ranks"]):
     pass
@@ -194,12 +194,12 @@ def test_ranks_that_were_stopped_with_their_launcher_do_not_hang(tmp_path):
     path = write(tmp_path / "launcher.py", SEEN_BY_NOBODY)
     env = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
     with subprocess.Popen(
-        [sys.executable, str(path), "4"], env=env, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(path), "8"], env=env, stdout=subprocess.PIPE, text=True
     ) as launcher:
         pids = [launcher.pid, *map(int, launcher.stdout.readline().split())]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        for pid, seconds in zip(pids, (2.5, 0.3, 0.0), strict=True):  # no beat comes meanwhile
+        for pid, seconds in zip(pids, (7, 0.3, 0.0), strict=True):  # no beat comes meanwhile
             later = time.monotonic() + seconds
             until(lambda later=later: time.monotonic() > later)
             os.kill(pid, signal.SIGCONT)

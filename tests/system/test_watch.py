@@ -167,21 +167,6 @@ def test_a_subscriber_may_stop_the_group():
     assert stopped.is_set()
 
 
-def test_a_subscriber_cannot_wait_for_the_group():
-    raised = []
-
-    def take(event):
-        if event.kind == "running":
-            try:
-                group.wait()
-            except procession.ProcessionError as e:
-                raised.append(str(e))
-
-    with procession.start(["sleep", "100"], nproc=1, stop=OBEDIENT) as group:
-        group.subscribe(take)
-        until(lambda: raised)
-
-
 def test_a_subscriber_that_comes_late_is_told_everything():
     group = procession.start(["true"], nproc=2)
     group.wait()
