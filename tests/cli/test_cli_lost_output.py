@@ -31,7 +31,7 @@ def test_output_of_ranks(tmp_path):
     assert done.returncode == LOST
     (line,) = done.stderr.splitlines()
     assert line == (
-        "procession: output of ranks is lost: the standard output did not take all of it "
+        "procession: output of ranks is lost: the standard output did not take all "
         "(No space left on device) [P407]"
     )
 

@@ -26,48 +26,10 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 
-if TYPE_CHECKING:
+class _Names(enum.Enum):
+    """The members of a class below, each there once."""
 
-    class _Names(enum.Enum):
-        """The members of a class below, each there once."""
-
-else:
-
-    class _Members(type):
-        """Makes what stands in a class its members, as `enum` does.
-
-        `enum` takes 15 µs for each of them, and there are 70: a launch would take a millisecond
-        longer. And the hash of its members is computed in Python, several times for each event.
-        """
-
-        def __new__(meta, name, bases, space):
-            own = {n: v for n, v in space.items() if n.isupper()}
-            cls = super().__new__(meta, name, bases, {n: space[n] for n in space.keys() - own})
-            cls._members = []
-            for each, value in own.items():
-                member = object.__new__(cls)
-                member.name, member.value = each, value
-                cls._members.append(member)
-                setattr(cls, each, member)
-                if isinstance(value, tuple):
-                    member.__init__(*value)
-            return cls
-
-        def __iter__(cls):
-            return iter(cls._members)
-
-        def __len__(cls):
-            return len(cls._members)
-
-        def __getitem__(cls, name):
-            return next(member for member in cls if member.name == name)
-
-    class _Names(metaclass=_Members):
-        def __repr__(self):
-            return f"<{type(self).__name__}.{self.name}>"
-
-        def __reduce__(self):  # so that a copy is the member itself
-            return getattr, (type(self), self.name)
+    __hash__ = object.__hash__  # that of `Enum` is Python code, and each event looks several up
 
 
 class Worker(_Names):
