@@ -220,5 +220,5 @@ def test_what_a_launcher_for_itself_says(monkeypatch):
     words = f"--master-port {free_port()}"
     (said,) = located(monkeypatch, words, srun(2, 4, 0, 1)).notes
     assert said.startswith("this is rank 2 of 4, with 2 on this machine, by the variables of srun ")
-    assert said.endswith(f"; ranks meet at n1:{words.split()[1]}; {OWN}")
+    assert said.endswith(f"; ranks meet at n1:{words.split()[1]}; {OWN} [P414]")
     assert located(monkeypatch, words, RANK).notes == []

@@ -130,7 +130,7 @@ def family(place):
 
 def start_family(place, nproc=2, **options):
     os.makedirs(place, exist_ok=True)
-    group = procession.start(family, args=(str(place),), **options)
+    group = procession.start(family, args=(str(place),), nproc=nproc, **options)
     until(lambda: len(list(place.glob("*.pid"))) == 3 * nproc, "all processes")
     return group
 

@@ -217,7 +217,7 @@ def test_the_end_is_quick_where_something_was_preloaded(tmp_path, monkeypatch, p
     """What was preloaded is taken apart by the interpreter alone, what the script holds is not."""
     write(tmp_path / "path" / "marked.py", MARKED)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
-    source = f"        import marked\n{PROGRAMS['a destructor in the script']}"
+    source = "import marked\n" + LAST + textwrap.dedent(PROGRAMS["a destructor in the script"])
     told = left(tmp_path / "here", source, preload=preload)
     assert told.pop("out") == b"gone\n"
     assert bool(told) is (preload is None)

@@ -160,7 +160,7 @@ def test_other_plugins(tmp_path):
     """
     words = ("-p", "no:asyncio", "-p", "no:cacheprovider")
     found = run(tmp_path, "--count=2", "--reruns=1", "--cov=lib", "--cov-report=term-missing",
-                "-k", "not long", quiet=words, test_a=tests, lib=lib)  # fmt: skip
+                "-k", "not slow", quiet=words, test_a=tests, lib=lib)  # fmt: skip
     assert set(found.outcomes.values()) == {"passed"}, found.text
     assert len(found.outcomes) == 6
     assert re.search(r"lib\.py +\d+ +0 +100%", found.text), found.text

@@ -234,7 +234,7 @@ def test_a_keeper_that_nobody_needs_goes(kept):
 def entry(number, most=2, most_memory=1000, seconds=10):
     texts = {"key": "k", "seen": "s", "cwd": "/"}
     lists = {"modules": [], "reads": [], "path": None, "facts": {}}
-    numbers = {"pid": number, "began": 1, "late": 0, "uses": 1}
+    numbers = {"pid": number, "began": 1, "uses": 1}
     limits = {"most": most, "most_memory": most_memory, "seconds": seconds}
     return {**texts, **lists, **numbers, **limits}
 

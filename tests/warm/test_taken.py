@@ -16,11 +16,10 @@ def program(tmp_path):
     write(tmp_path / "upper.py", "import lowmodule, os\nos.environ.get('UPPER_READS')\n")
     return {
         "modules": ["lowmodule"],
-        "late": [],
         "env": {"PATH": os.environ["PATH"]},
         "path": [str(tmp_path), *filter(None, sys.path)],
         "cwd": str(tmp_path),
-        "sets": [],
+        "unset": [],
         "listed": False,
         "watched": [],
         "reads": [],
@@ -33,7 +32,7 @@ def server(program):
     link = Link.start(dict(os.environ))
     for modules in (["lowmodule"], ["lowmodule", "upper"]):
         link.tell("preload", {**program, "modules": modules})
-        assert link.hear("preloaded") == ("", [])
+        assert link.hear("preloaded") == ("", [], "")
     yield link
     link.close(child=True)
 
@@ -55,9 +54,9 @@ def test_variables_that_a_module_has_read(server, program):
 def test_what_was_imported_unobserved_is_not_taken(program):
     link = Link.start(dict(os.environ))
     link.tell("preload", {**program, "watched": None})
-    assert link.hear("preloaded") == ("", [])
+    assert link.hear("preloaded") == ("", [], "")
     assert link.take(program["env"]) == "nobody observed its imports"
     link.tell("preload", {**program, "modules": ["lowmodule", "upper"]})
-    assert link.hear("preloaded") == ("", [])
+    assert link.hear("preloaded") == ("", [], "")
     assert link.take(program["env"]) == "it was not observed from the beginning"
     link.close(child=True)

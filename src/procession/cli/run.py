@@ -107,7 +107,9 @@ def run_group(
 
 def _advice(spec: Spec) -> list[str]:
     """Say on a terminal, once for each script, which of its imports could be made once."""
-    if spec.preload != "auto" or not isinstance(spec.program, Script) or not sys.stderr.isatty():
+    if spec.preload != "auto" or not isinstance(spec.program, Script):
+        return []
+    if sys.stderr is None or not sys.stderr.isatty():
         return []
     from procession.preload.advice import advice
     from procession.preload.choose import plan_of

@@ -17,7 +17,6 @@ from procession.values.errors import GroupEnd, Outcome, RankEnd, StartFailed
 from procession.values.exit import signal_name
 from procession.values.program import Function
 from procession.values.spec import Spec
-from procession.worker.description import shared_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -279,6 +278,8 @@ def _children(record: RankRecord, outcome: Outcome) -> str:
     elif said and record.child_killed and record.out_of_memory is False:
         said += " (the kernel reports no out-of-memory kill)"
     elif outcome is Outcome.SIGNALLED and record.exit.signal == signal.SIGBUS:
+        from procession.worker.description import shared_memory
+
         return "".join(shared_memory())
     return said
 

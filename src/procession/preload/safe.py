@@ -207,19 +207,6 @@ _LIST: dict[str, _Entry] = {
         needs="torch huggingface_hub safetensors packaging psutil rich yaml",
         unless="deepspeed torch_xla torch_npu torch_mlu torch_musa comet_ml mlflow",
     ),
-    # Without a GPU, and with the operators of its native part declared, not loaded.
-    "torchvision": _Entry(
-        "0.28",
-        f"TORCHVISION_* XDG_CACHE_HOME {_COMPILER}",
-        sets="TORCHINDUCTOR_CACHE_DIR",
-        needs="torch PIL",
-    ),
-    "timm": _Entry(
-        "1.0",
-        "TIMM_*",
-        needs="torchvision huggingface_hub safetensors yaml",
-        unless="wandb apex inplace_abn",
-    ),
     "transformers": _Entry(
         "5.24",
         f"TRANSFORMERS_* CI COLUMNS LINES USE_TORCH_XLA ACCELERATE_* SM_HP_MP_PARAMETERS "

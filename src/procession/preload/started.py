@@ -5,7 +5,6 @@ One file in the user's cache directory has them. A package counts until its file
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -19,8 +18,12 @@ LARGEST = 64 << 10  # bytes
 def left_out() -> dict[str, str]:
     """Give the packages that are left out, each with the reason."""
     text = read_cached(CACHE, FILE, LARGEST)
+    if not text:
+        return {}
+    import json
+
     try:
-        known: dict[str, Any] = json.loads(text) if text else {}
+        known: dict[str, Any] = json.loads(text)
         return {top: str(why) for top, (why, file, at) in known.items() if _changed(file) == at}
     except (ValueError, TypeError, AttributeError):
         return {}  # it is damaged
@@ -28,6 +31,7 @@ def left_out() -> dict[str, str]:
 
 def leave_out(package: str, why: str) -> None:
     """Leave a package out of later runs. Where nothing can be written, nothing is kept."""
+    import json
     from importlib.util import find_spec
 
     known: dict[str, Any] = {package: why, **left_out()}

@@ -5,7 +5,7 @@ whether it fits:
 
     pid, began       the process
     key              how its interpreter was started, as a text
-    modules, late    what it has imported, in order; how many of them, at the end, come late
+    modules          what it has imported, in order
     reads, seen      the variables that these read; a digest of the values that they had
     path, cwd        where modules were looked for
     facts            what it has inherited, see `system.facts`
