@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from commandline import command
 
+from seams.cli import make_parser
 from support import run_python
 
 
@@ -18,8 +19,17 @@ def test_help_of_all():
         assert word in done.stdout
 
 
-def test_help_of_run():
+def test_help_of_run_is_a_screen_of_options_that_there_are():
     done = command("run", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) < 40
+    named = set(re.findall(r"--[a-z-]+", done.stdout))
+    assert 20 <= len(named) <= 30
+    assert named - set(make_parser()._named) == set()
+
+
+def test_help_of_all_options():
+    done = command("run", "--help-all")
     assert (done.returncode, done.stderr) == (0, "")
     text = " ".join(done.stdout.split())
     for word in (
@@ -32,14 +42,18 @@ def test_help_of_run():
         assert word in text, word
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["run", "--help-all"], ["run", "-h"], ["doctor", "--help"]]
+)
 def test_help_shows_options_with_dashes_only(words):
     text = command(*words).stdout
     assert not re.search(r"--\w+_\w+", text)
     assert "==SUPPRESS==" not in text
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["run", "--help-all"], ["run", "-h"], ["doctor", "--help"]]
+)
 def test_help_fits_a_terminal(words, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     assert max(map(len, command(*words).stdout.splitlines())) <= 100

@@ -18,7 +18,7 @@ from procession.cli import process
 from procession.forkserver.boot import end_early, start_early
 
 # With one of these words, this process launches no group.
-TELLING = {"-h", "--help", "--version", "--dry-run", "--dry_run", "--detach"}
+TELLING = {"-h", "--help", "--help-all", "--version", "--dry-run", "--dry_run", "--detach"}
 
 WARM = "PROCESSION_WARM"
 PMI_FD = "PMI_FD"  # see `request`

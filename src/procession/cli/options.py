@@ -32,6 +32,42 @@ a report says which rank failed first, and why. Every rank finds its place in
 RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as under torchrun, and
 torchrun's options are all here."""
 
+BRIEF = """\
+usage: procession run [-n N] [options] PROGRAM [ARGS ...]
+
+Run PROGRAM as a group of N ranks. The first failure ends all, and a report says which rank failed
+first, and why. Ranks find RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as under
+torchrun.
+
+what runs
+  -n, --nproc-per-node N   how many ranks: a number, cpu, gpu or auto (default: 1)
+  -m, --module             PROGRAM is a Python module
+  -x, --env NAME=VALUE     a variable for the ranks; may be given several times
+  --devices KIND           give each rank one device of its own: cuda, rocm, auto, ...
+  --preload MODULES        import these once for all ranks (default: auto, what is known to be safe)
+  --warm[=SECONDS]         keep what was imported for the next command
+  --dry-run                show what would be run, and start nothing
+output
+  --log-dir DIR            make a directory for this run in DIR
+  -t, --tee STREAMS        write to files and to the console: 1 stdout, 2 stderr, 3 both
+  -r, --redirects STREAMS  write to files, not to the console
+  --live                   show a table of the ranks below their output
+  --status SECONDS         say how the run is, so often
+  --detach                 go on without this terminal; see procession ps, logs, attach, stop
+when something goes wrong
+  --max-restarts N         start again after a failure, so often (default: 0)
+  --restart-scope SCOPE    what starts again: group or rank (default: group)
+  --hang-timeout SECONDS   a rank without procession.beat() for so long has hung
+  --silence-timeout SECONDS  the group has hung if no rank writes for so long
+  --shutdown-timeout SECONDS  from the stop signal to SIGKILL (default: 30)
+several machines
+  --nnodes N               how many machines; N or MIN:MAX
+  --rdzv-endpoint HOST:PORT  where the launchers meet, with --rdzv-backend c10d
+  --engine NAME            start on machines by slurm, ray or ssh (--hosts h1,h2)
+
+--help-all shows all options, where else they can be set, and exit codes.
+"""
+
 EPILOG = """\
 PROGRAM is a Python script, or, if it is none, a program: a path, or a name on the PATH.
 Options of procession stand before it; all that follows belongs to it. In its arguments,

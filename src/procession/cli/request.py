@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from procession.cli.options import (
+    BRIEF,
     DESCRIPTION,
     EPILOG,
     OPTIONS,
@@ -105,6 +106,7 @@ def make_parser(*, torchrun: bool = False, engine: Sequence[Option] = (), name: 
         usage=usage,
         description=DESCRIPTION,
         epilog=EPILOG,
+        brief="" if torchrun or engine else BRIEF,
         shown=(lambda option: option.torchrun or option is HELP) if torchrun else None,
     )
 

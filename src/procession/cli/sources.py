@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from procession.cli.settings import Settings
-from procession.cli.words import HELP, Given, Option, near
+from procession.cli.words import HELP, HELP_ALL, Given, Option, near
 from procession.values.base import cast, is_count
 from procession.values.errors import SpecError
 
@@ -42,7 +42,7 @@ OTHERS = frozenset(
         "WARM_MOST", "WARM_MEMORY",
     )
 )  # fmt: skip
-NOT_ELSEWHERE = (HELP.key, "config", "print_completion")  # what a file cannot say
+NOT_ELSEWHERE = (HELP.key, HELP_ALL.key, "config", "print_completion")  # what a file cannot say
 TABLE = "tool.procession"
 # The ranks of sources, see `Settings.add`.
 RANKS = {OURS: 1, TORCHRUNS: 2}
@@ -110,7 +110,7 @@ def _strangers(said: Iterable[str], options: Options) -> list[str]:
         known = [k for k, each in options.items() if prefix == OURS or each.torchrun]
         if key in known or variable in OTHERS or not _may_resemble(key, known):
             continue
-        meant = near(key, [each for each in known if each != HELP.key])
+        meant = near(key, [each for each in known if each not in NOT_ELSEWHERE])
         if meant:
             notes.append(f"{variable} sets nothing; did you mean {prefix}{meant.upper()}?")
     return notes

@@ -117,6 +117,7 @@ class Option(Value):
 
 
 HELP = Option(("-h", "--help"), "", "show this help message and exit")
+HELP_ALL = Option(("--help-all",), "", "show all options, by their subjects, and exit")
 
 
 class Given:
@@ -138,7 +139,8 @@ class Given:
 class Parser:
     """Reads the options of one command.
 
-    table: the rows by their headings in the help. usage, description, epilog: for the help.
+    table: the rows by their headings in the help. usage, description, epilog: for the help. brief:
+    what --help shows where it fits one screen; --help-all then shows all.
     hint: what else to say about an unknown option that resembles none of ours. shown: tells which
     options stand in the help, and may be abbreviated as far as it is clear which is meant, as
     torchrun's may; None: all stand there, and none may be abbreviated.
@@ -154,14 +156,16 @@ class Parser:
         usage: str = "",
         description: str = "",
         epilog: str = "",
+        brief: str = "",
         hint: str = "",
         shown: Callable[[Option], bool] | None = None,
     ) -> None:
         self.prog = prog
         self._table: Table = table if isinstance(table, Mapping) else {"": table}
         self._usage, self._description, self._epilog = usage, description, epilog
-        self._hint, self._shown = hint, shown
-        rows = [HELP, *(option for rows in self._table.values() for option in rows)]
+        self._brief, self._hint, self._shown = brief, hint, shown
+        rows = [HELP, *([HELP_ALL] if brief else [])]
+        rows += [option for rows in self._table.values() for option in rows]
         self.options = {option.key: option for option in rows}
         self._named = {name: option for option in rows for name in option.names}
 
@@ -212,8 +216,11 @@ class Parser:
             self.error(str(e))
 
     def _given(self, found: Mapping[str, object]) -> Given:
-        if HELP.key in found:
-            self.print_help()
+        if HELP.key in found or HELP_ALL.key in found:
+            if HELP_ALL.key in found:
+                say(self.help_text(), sys.stdout)
+            else:
+                self.print_help()
             raise SystemExit(0)
         return Given(found)
 
@@ -262,7 +269,7 @@ class Parser:
 
     def print_help(self) -> None:
         """Print the help on the standard output."""
-        say(self.help_text(), sys.stdout)
+        say(self._brief or self.help_text(), sys.stdout)
 
     def help_text(self) -> str:
         """Write the help."""

@@ -14,6 +14,7 @@ complete -c procession -n __fish_use_subcommand -a explain -d 'tell what a messa
 complete -c procession -n __fish_use_subcommand -a doctor -d 'tell what this machine offers, and what falls back'
 complete -c procession -n __fish_use_subcommand -a completion -d 'print a script by which bash, zsh, fish or tcsh completes this command'
 complete -c procession -n '__fish_seen_subcommand_from run' -s h -l help -d 'show this help message and exit'
+complete -c procession -n '__fish_seen_subcommand_from run' -l help-all -d 'show all options, by their subjects, and exit'
 complete -c procession -n '__fish_seen_subcommand_from run' -s n -l nproc-per-node -x -a 'auto cpu gpu xpu' -d 'how many ranks: a number, cpu (as many as cores), gpu, xpu, or auto: as many as accelerators, or cores where there are none (default: 1)'
 complete -c procession -n '__fish_seen_subcommand_from run' -l name -x -d 'what the run is called by ps, in its id and in reports (default: after PROGRAM)'
 complete -c procession -n '__fish_seen_subcommand_from run' -s x -l env -x -d 'a variable for the ranks of this PROGRAM; may be given several times'
