@@ -105,7 +105,8 @@ def commands() -> str:
     """Write the page of all commands, from their parsers."""
     known = parsers()
     parts = [
-        f"# Commands\n\n{MARK}\nEvery command has `--help`. `procession run` has a page of "
+        f"# Commands\n\n{MARK}\nEvery command has `--help`; that of `procession run` is one screen, and "
+        "`--help-all` shows all its options. It has a page of "
         "[options](../options.md) of its own.\n"
     ]
     for name, what in COMMANDS.items():

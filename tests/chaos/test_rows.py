@@ -15,6 +15,7 @@ from chaos.rows import NAMES
 from support import marked, run_python, until
 
 ROOT = Path(__file__).parent.parent.parent
+FEW = ("ranks_end", "launcher_killed")  # the others take long together
 LIMITS = {
     "slurm": 150,  # a cluster starts
 }
@@ -28,7 +29,8 @@ def run_chaos(name):
 
 
 def limited(name):
-    return pytest.param(name, marks=[pytest.mark.timeout(LIMITS[name])] if name in LIMITS else [])
+    marks = [pytest.mark.timeout(LIMITS[name])] if name in LIMITS else []
+    return pytest.param(name, marks=marks if name in FEW else [*marks, pytest.mark.long])
 
 
 @pytest.mark.parametrize("name", [limited(name) for name in NAMES])

@@ -176,6 +176,7 @@ LEAVE = """
 """
 
 
+@pytest.mark.long
 def test_clean_ends_what_a_killed_launcher_and_forkserver_left(tmp_path, waiting):
     leave = write(tmp_path / "leave.py", LEAVE)
     living = detached("-n", 2, *waiting)

@@ -145,6 +145,7 @@ def test_four_processes_of_mpirun_reduce(tmp_path):
     assert len(said) == 1
 
 
+@pytest.mark.long
 @needs_mpirun
 def test_a_rank_that_fails_under_mpirun_ends_them_all(tmp_path):
     source = """

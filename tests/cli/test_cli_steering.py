@@ -266,6 +266,7 @@ def test_last_is_refused_where_no_run_is_of_this_terminal_or_directory(waiting, 
         assert alive(launcher.pid)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("logs", [(), ("--log-dir", "logs")], ids=["no files", "files"])
 def test_last_and_ps_know_a_run_that_is_suspended(logs, waiting, tmp_path):
     """An older run of this terminal must not be stopped in place of a suspended one."""

@@ -282,6 +282,7 @@ def test_machines_that_are_numbered_by_hand(tmp_path):
     assert twice.out == b""
 
 
+@pytest.mark.long
 def test_a_numbered_machine_whose_others_do_not_come(tmp_path):
     script = write(tmp_path / "never.py", "print('here')")
     port = free_port()
@@ -378,6 +379,7 @@ except procession.GroupFailed as e:
 """
 
 
+@pytest.mark.long
 def test_ranks_have_the_grace_of_their_own_launcher_if_it_is_longer_than_the_hosts(tmp_path):
     script, port = write(tmp_path / "longer.py", LONGER), free_port()
     (tmp_path / "there").mkdir()
@@ -447,6 +449,7 @@ def test_a_port_that_is_taken_at_first():
         assert sorted(said) == [False, True]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_to_a_launcher_that_leaves_is_not_for_the_others(tmp_path, number):
     """Its own ranks are killed; an elastic job goes on without it."""

@@ -106,6 +106,7 @@ def test_a_spare_task_and_one_that_comes_too_late(tmp_path):
     assert spare.err == late.err == b""
 
 
+@pytest.mark.long
 def test_a_task_that_does_not_come_is_named(tmp_path):
     script = write(tmp_path / "never.py", "print('here')")
     line = ["--rdzv-conf", "timeout=6", script]
@@ -131,6 +132,7 @@ def test_a_task_of_another_version_ends_the_wait_for_it(tmp_path):
     assert b"has procession 0.0.7, and here is " in first.err
 
 
+@pytest.mark.long
 def test_a_task_that_the_first_one_does_not_believe(tmp_path):
     """As where the clocks of the machines differ."""
     script = write(tmp_path / "never.py", "print('here')")
@@ -168,6 +170,7 @@ def test_an_elastic_job_of_tasks_and_a_stop_before_all_have_come(tmp_path):
             assert time.monotonic() - began < 40, "it waited for task 1"
 
 
+@pytest.mark.long
 def test_a_machine_that_is_lost_does_not_come_again(tmp_path):
     """Under srun, the job ends at once, although restarts are left; a spare one takes its place."""
     script, go = write(tmp_path / "wait.py", WAITS), tmp_path / "go"

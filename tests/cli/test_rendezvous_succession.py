@@ -101,6 +101,7 @@ def test_the_host_is_killed(machines, training):
     assert b"hosts the rendezvous now" not in third.err
 
 
+@pytest.mark.long
 def test_the_network_is_cut(machines, training):
     """The side of the host has one machine of three, and ends; the other has two, and goes on."""
     script, log = training

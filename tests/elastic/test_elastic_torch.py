@@ -140,6 +140,7 @@ DDP = """
 """
 
 
+@pytest.mark.long
 def test_ddp(tmp_path):
     """The process layer of a training: tensors and queues of torch as arguments and values."""
     done = run(tmp_path, DDP)
@@ -163,6 +164,7 @@ OURS = "procession.elastic"
 TORCHS = "torch.distributed.elastic.multiprocessing"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("launcher", "script"), [(OURS, TORCHS), (TORCHS, OURS)], ids=["torch's", "torch"]
 )

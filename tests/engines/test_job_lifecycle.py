@@ -295,10 +295,10 @@ def copied(life):
     [
         (1, 1, {"replaces": False}),
         (1, 1, {"replaces": True}),
-        (2, 2, {"replaces": True}),
+        pytest.param(2, 2, {"replaces": True}, marks=pytest.mark.long),
         (1, 2, {"replaces": False}),
-        (2, 2, {"open": True}),
-        (2, 2, {"open": True, "least": 1}),
+        pytest.param(2, 2, {"open": True}, marks=pytest.mark.long),
+        pytest.param(2, 2, {"open": True, "least": 1}, marks=pytest.mark.long),
         (1, 2, {"open": True, "sealed": True}),
         pytest.param(2, 3, {"replaces": False}, marks=pytest.mark.long),
         pytest.param(2, 3, {"open": True, "sealed": True}, marks=pytest.mark.long),

@@ -174,6 +174,7 @@ def test_an_agent_that_says_nothing_any_more(tmp_path):
     gone(pids)  # the engine's kill has ended the agent, and its forkserver the ranks
 
 
+@pytest.mark.long
 def test_a_driver_that_is_stopped_for_a_while_loses_nobody(tmp_path):
     script = write(
         tmp_path / "main.py",
@@ -537,6 +538,7 @@ def test_a_hang_is_blamed_on_the_odd_one_of_all_nodes(tmp_path):
     assert any("[0-1,3-5]" in line for line in failed.end.stacks), failed.end.stacks
 
 
+@pytest.mark.long
 def test_a_job_in_which_nobody_says_anything(tmp_path):
     hang = procession.Hang(silence=1.5)
     job, _ = start(talk, LocalEngine(2), args=(str(tmp_path), 4), hang=hang, lease=1.0)
@@ -590,6 +592,7 @@ print(job.state.name, len(job.end.failures), took < 8, file=sys.stderr)
 """
 
 
+@pytest.mark.long
 def test_a_kill_does_not_wait_for_a_console_that_does_not_read(tmp_path):
     """Agents have ended their ranks, and are not taken for lost because nobody reads."""
     read_end, write_end = os.pipe()

@@ -30,6 +30,7 @@ def large(size):
     return os.environ["RANK"].encode() * size
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("load")
 def test_large_values_lose_no_node():

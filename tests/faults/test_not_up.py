@@ -3,6 +3,8 @@
 import os
 import signal
 
+import pytest
+
 from support import Launcher, gone, marked, run_procession, run_python, until, write
 
 HOOK = "import os, threading\nos.register_at_fork(after_in_child=threading.Event().wait)\n"
@@ -49,6 +51,7 @@ def test_a_launcher_that_is_killed_takes_its_fork_along(tmp_path):
         gone([fork])
 
 
+@pytest.mark.long
 def test_a_keeper(tmp_path):
     write(tmp_path / "sitecustomize.py", HOOK)
     script = write(tmp_path / "main.py", "")

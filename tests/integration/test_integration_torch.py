@@ -100,6 +100,7 @@ FUNCTIONS = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_functions_with_tensors(tmp_path, method):
     script = write(tmp_path / "functions.py", FUNCTIONS.replace("METHOD", f'"{method}"'))

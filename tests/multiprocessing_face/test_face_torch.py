@@ -26,6 +26,7 @@ def said(tmp_path, source):
     return sorted(done.stdout.splitlines())
 
 
+@pytest.mark.long
 def test_data_parallel_training(tmp_path):
     """Of the notes on DistributedDataParallel: address and port in the launcher's environment."""
     source = f"""

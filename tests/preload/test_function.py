@@ -52,8 +52,14 @@ def planned(tmp_path, code, call, **modules):
         ("import torch\ndef f():\n    import torch", "f, nproc=1", "torch"),
         ("import torch\ndef g():\n    import torch\nf = lambda: g()", "f, nproc=1", "torch"),
         ("import torch\nfrom torch import nn\nf = lambda: nn", "f, nproc=1", "torch torch.nn"),
-        ("import torch\nf = lambda x: 1", "f, nproc=1, args=(torch.ones(1),)", "torch"),
-        ("import numpy, torch\nf = lambda x: 1", "f, nproc=1, args=([numpy.ones(1)],)", "numpy"),
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in (
+                ("import torch\nf = lambda x: 1", "f, nproc=1, args=(torch.ones(1),)", "torch"),
+                ("import numpy, torch\nf = lambda x: 1", "f, nproc=1, args=([numpy.ones(1)],)",
+                 "numpy"),
+            )
+        ),
         ("import numpy, os\nf = os.getpid", "f, nproc=1", ""),
         ("import functools, numpy\ndef g(x):\n    numpy\nf = functools.partial(g, 1)",
          "f, nproc=1", "numpy"),

@@ -77,7 +77,9 @@ LOCAL = {
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize(
+    "name", [n if n == "local" else pytest.param(n, marks=pytest.mark.long) for n in REAL]
+)
 def test_the_plan_has_the_order_in_which_python_imports(programs, tmp_path, name):
     plan = programs.script(REAL[name], **LOCAL)
     assert plan.stopped_at is None

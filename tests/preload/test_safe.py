@@ -39,6 +39,7 @@ DEEPER = [
     "hydra.utils",
 ]
 
+FEW = ("numpy", "rich", "torch", "torch._dynamo", "yaml")  # the others take long together
 # Prints what the import of a module did to its process, and what it read.
 PROBE = """
 import json, os, signal, sys, warnings
@@ -120,7 +121,10 @@ def seen_by(name, tmp_path):
     return json.loads(result.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("name", [*INSTALLED, *DEEPER])
+@pytest.mark.parametrize(
+    "name",
+    [n if n in FEW else pytest.param(n, marks=pytest.mark.long) for n in [*INSTALLED, *DEEPER]],
+)
 @pytest.mark.timeout(180)
 def test_an_import_does_nothing_that_a_fork_would_not_survive(name, tmp_path):
     pytest.importorskip(name.partition(".")[0])

@@ -111,6 +111,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_processes_of_a_rank(tmp_path):
     program = procession.Script(str(script(tmp_path, PROCESSES)))
@@ -186,6 +187,7 @@ del model, optimizer, loss
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_training_whose_later_imports_are_early(tmp_path):
     (tmp_path / "temporary").mkdir()

@@ -148,6 +148,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_nothing_of_one_process(tmp_path):
     every = [*STANDARD, *sorted(safe.packages() - {"procession"}), *DEEPER]

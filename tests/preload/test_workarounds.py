@@ -65,6 +65,7 @@ def test_without_torch_nothing_is_done(monkeypatch):
     assert workarounds.MODULE not in sys.modules
 
 
+@pytest.mark.long
 @pytest.mark.torch
 @pytest.mark.timeout(300)
 def test_a_training_ends_though_its_model_outlives_the_process_group(tmp_path, monkeypatch):

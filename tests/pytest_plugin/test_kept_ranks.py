@@ -192,6 +192,7 @@ def test_a_session_that_is_left_early_tears_down(tmp_path):
     assert (tmp_path / "notes").read_text().split() == ["fails"] * 2 + ["module"] * 2
 
 
+@pytest.mark.long
 @pytest.mark.torch
 @pytest.mark.timeout(300)  # torch's import alone may take a minute on a busy machine
 def test_a_process_group_lives_as_long_as_its_ranks(tmp_path):

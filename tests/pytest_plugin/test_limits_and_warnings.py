@@ -79,6 +79,7 @@ def test_a_limit_may_be_long_and_must_be_a_number_of_seconds(tmp_path):
     assert "the ini option ranks_timeout must be" in found.message("test_usual")
 
 
+@pytest.mark.long
 def test_each_warning_of_ranks_is_in_the_summary_once(tmp_path):
     found = run(tmp_path, "-n", "2", test_a=WARNINGS)
     assert len(found.outcomes) == 5

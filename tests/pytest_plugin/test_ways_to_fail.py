@@ -138,6 +138,7 @@ def test_a_rank_that_stops_the_session_does_not_wait_for_the_others(tmp_path):
     assert found.code == 9
 
 
+@pytest.mark.long
 def test_a_file_outside_the_root_directory_and_fresh_interpreters(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

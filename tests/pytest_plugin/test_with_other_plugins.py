@@ -119,6 +119,7 @@ def installed(*names):
     return all(importlib.util.find_spec(name) is not None for name in names)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not installed("pytest_cov", "pytest_randomly", "pytest_repeat", "pytest_rerunfailures"),
     reason="needs pytest-cov, pytest-randomly, pytest-repeat and pytest-rerunfailures",
