@@ -146,9 +146,7 @@ class Starting:
         """
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
-        said = b""
-        if poll.poll(START_SECONDS * 1000):
-            said = os.read(self._reader, 400)
+        said = os.read(self._reader, 400) if poll.poll(START_SECONDS * 1000) else b""
         return "" if said == READY else said.decode(errors="replace") or "it does not start"
 
     def close(self) -> None:
