@@ -53,6 +53,7 @@ def test_the_rules(tmp_path, options, code, count):
     ("options", "words"),
     [
         (["--restart-backoff", "x"], "--restart-backoff must be seconds, 0 or more, not 'x'"),
+        (["--restart-backoff", "5:1"], "the most, 1, is less than the first wait, 5"),
         (["--restart-backoff", "1:x"], "--restart-backoff must be seconds, 0 or more, not 'x'"),
         (["--restart-window", "-1"], "--restart-window must be seconds"),
         (["--min-uptime", "nan"], "--min-uptime must be seconds, 0 or more, not 'nan'"),

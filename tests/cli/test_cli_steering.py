@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from commandline import Watched, command, only
+from commandline import Terminal, Watched, command, only
 
-from support import alive, until, write
+from support import PROCESSION, alive, until, write
 
 TICKS = """
     import os, sys, time
@@ -287,26 +287,34 @@ def test_last_and_ps_know_a_run_that_is_suspended(logs, waiting, tmp_path):
         assert alive(older.pid)
 
 
-@pytest.mark.parametrize("way", ["directory", "session"])
-def test_stop_last_means_a_run_of_this_directory_or_terminal(way, waiting, tmp_path):
+def test_stop_last_means_a_run_of_this_directory(waiting, tmp_path):
+    """In a session without a terminal, as in a job of CI, another directory's run is not meant."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    own = {"start_new_session": True} if way == "directory" else {"cwd": elsewhere}
-    with Watched("run", waiting, **own) as launcher:
+    with Watched("run", waiting, start_new_session=True) as launcher:
         launcher.shows(b"ready")
-        with Watched("run", waiting, cwd=elsewhere, start_new_session=True) as other:
+        with Watched("run", waiting, cwd=elsewhere) as other:
             other.shows(b"ready")
             assert command("stop", "last").returncode == 0
             assert launcher.end() == 143
+            assert command("stop", "last").returncode == 2
             assert alive(other.pid)
             other.signal(signal.SIGTERM)
             assert other.end() == 143
 
 
-# What goes on in a shell: a run, and as soon as that is ready, a stop of it.
+STOP_LAST = """
+cd "$1"; {0} run -n 1 "$2" &
+until {0} ps | grep -q RUNNING; do :; done
+cd /; {0} stop last; echo "stop: $?"; wait
+"""
 
 
-# A session whose first process ends at once, as some runners of jobs do.
+def test_stop_last_means_a_run_of_this_terminal(waiting, tmp_path):
+    script = STOP_LAST.format(*PROCESSION)
+    with Terminal("/bin/sh", "-c", script, "sh", tmp_path, waiting, program=()) as shell:
+        shell.shows(b"stop: 0")
+        assert shell.process.wait(30) == 0
 
 
 @pytest.mark.parametrize("way", ["signal", "stop"])

@@ -160,6 +160,23 @@ def test_reading_stops(programs, statement):
         assert plan.modules[-1] in ("torch", "math")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from local import getLogger\nx = getLogger(__name__)",
+        "from local import getLogger as g\nx = g.join('a')",
+        "import local as os\nx = os.path.join('a', 'b')",
+        "import local as logging\nx = logging.getLogger()",
+        "from unknown_package import Path\nx = Path(__file__)",
+        "import unknown_package\nx = unknown_package.get('a')",
+    ],
+)
+def test_a_harmless_name_of_what_is_not_known_is_any_call(programs, statement):
+    local = "import os\ndef getLogger(name): os.environ['A'] = '1'"
+    plan = programs.script(f"{KNOWN}{statement}\nimport numpy\n", local=local)
+    assert "numpy" not in plan.modules
+
+
 @pytest.mark.parametrize("statement", [s for kind in GIVEN_UP.values() for s in kind])
 def test_what_the_page_gives_up_is_read_over(programs, statement):
     assert "numpy" in programs.script(f"{KNOWN}{statement}\nimport numpy\n").modules

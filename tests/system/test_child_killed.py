@@ -2,9 +2,10 @@
 
 import os
 import signal
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from multiprocessing import Process
+from multiprocessing import Pipe, Process
 
 import pytest
 
@@ -23,6 +24,22 @@ def lose_a_child(number):
     raise RuntimeError(child.pid)
 
 
+def hear_the_end_of_a_child(number):
+    """Its pipe closes a moment before it can be waited for."""
+    ours, theirs = Pipe()
+    child = Process(target=die, args=(number,))
+    child.start()
+    theirs.close()
+    ours.recv()
+
+
+def exit_for_a_child(number):
+    child = Process(target=die, args=(number,))
+    child.start()
+    child.join()
+    sys.exit(3)
+
+
 def lose_one_of_a_pool():
     with ProcessPoolExecutor(1) as pool:
         pool.submit(signal.raise_signal, signal.SIGKILL).result()
@@ -36,6 +53,12 @@ def test_the_signal_is_named(name, monkeypatch):
     assert cause.note == (
         "" if own_way else f"its child (pid {cause.message}) was killed by {name}"
     )
+
+
+@pytest.mark.parametrize("program", [hear_the_end_of_a_child, exit_for_a_child])
+def test_however_the_rank_ends(program, monkeypatch):
+    monkeypatch.setattr(OomWatch, "verdict", lambda *_: None)
+    assert failure_of(program, args=(signal.SIGSEGV,)).cause.note.endswith("was killed by SIGSEGV")
 
 
 @pytest.mark.parametrize("counted", [True, False])

@@ -136,6 +136,7 @@ def test_logs_that_can_be(tmp_path):
     [
         (Stop(signal=0), "there is no signal 0"),
         (Stop(signal=99), "there is no signal 99"),
+        (Stop(signal=signal.SIGSTOP), "SIGSTOP ends no program"),
         (Stop(signal="SIGTERM"), "there is no signal 'SIGTERM'"),
         (Stop(grace=-1), "grace must be seconds, 0 or more, not -1"),
         (Stop(grace=math.inf), "grace must be seconds, 0 or more, not inf"),

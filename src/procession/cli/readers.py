@@ -101,7 +101,12 @@ def backoff(text: str, where: str) -> dict[str, object]:
     """Read SECONDS[:MOST]; gives fields of the policy for restarts."""
     first, _, most = text.partition(":")
     found = {"backoff": SECONDS(first, where)}
-    return {**found, "longest": SECONDS(most, where)} if most else found
+    if not most:
+        return found
+    found["longest"] = SECONDS(most, where)
+    if float(most) < float(first):
+        raise SpecError(f"{where}: the most, {most}, is less than the first wait, {first}")
+    return found
 
 
 def exit_codes(text: str, where: str) -> tuple[int, ...]:

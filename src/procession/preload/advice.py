@@ -28,8 +28,8 @@ def advice(plan: Plan, script: str) -> str:
     planned = [top for top in map(_top, plan.modules) if top not in sys.stdlib_module_names]
     all_of_it = dict.fromkeys([*planned, *plan.later, *names])
     return (
-        f"each rank imports {', '.join(names)}: --preload {','.join(all_of_it)} imports once for "
-        "all ranks what starts no thread [P403]"
+        f"each rank imports {', '.join(names)}: --preload {','.join(all_of_it)} imports all of it "
+        "once, if none of them starts a thread [P403]"
     )
 
 

@@ -88,22 +88,22 @@ class _File:
         self.is_main = name == "__main__"
         self.package = package  # where relative imports begin
         self.names: set[str] = set()
-        self.own: set[str] = set()  # of those that are usually harmless
+        self.own: set[str] = set()  # those behind whose harmless names may be anything
 
     def bind(
-        self, name: str, *, sure: bool = True, false: bool = False, imported: bool = False
+        self, name: str, *, sure: bool = True, false: bool = False, known: bool | None = False
     ) -> None:
         """Note that a statement binds a name; it may not be one that reading relies on.
 
-        sure, false: whether it is known to be bound, and to `False`. imported: it has this name
-        where it comes from, too.
+        sure, false: whether it is known to be bound, and to `False`. known: whether it is imported
+        by its own name from a module that is known; None: from one that is not.
         """
         if name.startswith("__") and name.endswith("__") and name not in _OF_ITSELF:
             raise _Stopped(f"{name} steers how modules are imported")
         if name == "TYPE_CHECKING" and not false:
             raise _Stopped("TYPE_CHECKING may be true")
         self.names.add(name if sure else f"{name}?")
-        if name in _HARMLESS.split() and not imported:
+        if known is None or (name in _HARMLESS.split() and not known):
             self.own.add(name)
 
 
@@ -178,14 +178,15 @@ class _Reader:
         """Follow the imports of a statement. sure: it is run, and comes to its end."""
         is_definition = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
         if file.own and not is_definition:
-            called = (getattr(each, "func", None) for each in ast.walk(node))
-            if any(getattr(each, "id", "") in file.own for each in called):
+            called = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+            if any(_root(each) in file.own for each in called):
                 raise _Stopped(_OTHER)
         if isinstance(node, ast.Import):
             for alias in node.names:
                 self._import(alias.name, sure=sure)
                 bound = alias.asname or alias.name.partition(".")[0]
-                file.bind(bound, sure=sure, imported=not alias.asname)
+                known = not alias.asname if self._knows(alias.name) else None
+                file.bind(bound, sure=sure, known=known)
         elif isinstance(node, ast.ImportFrom):
             self._import_from(file, node, sure=sure)
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
@@ -253,8 +254,15 @@ class _Reader:
             if is_package:
                 self._import_submodule(base, alias.name, sure=sure)
             false = base in ("typing", "typing_extensions") and alias.name == "TYPE_CHECKING"
-            same = alias.asname in (None, alias.name)
-            file.bind(alias.asname or alias.name, sure=sure, false=false, imported=same)
+            known = alias.asname in (None, alias.name) if self._knows(base) else None
+            file.bind(alias.asname or alias.name, sure=sure, false=false, known=known)
+
+    def _knows(self, module: str) -> bool:
+        """Tell whether a module is on the list: what its functions do is known by their names."""
+        found = self._search.find(module)
+        if found.kind in (Kind.LOCAL, Kind.MISSING):
+            return False
+        return not safe.why_not(module.partition(".")[0], self._search)
 
     def _import_submodule(self, package: str, name: str, *, sure: bool) -> None:
         """Follow `from PACKAGE import NAME` where it imports a submodule of this name."""
@@ -308,6 +316,13 @@ class _Reader:
         branches = [*(clause.body for clause in node.handlers), node.orelse, node.finalbody]
         for each in (each for body in branches for each in body):
             self._statement(file, each, sure=False)
+
+
+def _root(node: ast.expr) -> str:
+    """Give the name with which what is called begins, "" if it begins otherwise."""
+    while isinstance(node, (ast.Attribute, ast.Call)):
+        node = node.value if isinstance(node, ast.Attribute) else node.func
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_inert(node: ast.AST | None) -> bool:

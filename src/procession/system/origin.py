@@ -1,12 +1,12 @@
-"""Where a run was started: in which session of processes (that of a terminal), and directory.
+"""Where a run was started: at which terminal (a session of processes), and in which directory.
 
 A session has the mark of its first process as its name, in most cases that of a login shell: the
 kernel reuses numbers of terminals, but marks are unique. The first process may have ended while
 others of its session go on (a runner of jobs that forked and exited); the start in the mark is 0
 then. Or it is in a namespace of pids around ours (a container's command, `unshare --pid`), where
 the kernel gives 0 as its number; the start in the mark is the number of the controlling terminal
-then, 0 for none. A detached launcher has a new session, and gets the name of the one that it comes
-from.
+then. A session without a terminal (a job of CI, cron) has no name. A detached launcher has a new
+session, and gets the name of the one that it comes from.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ def own_session() -> str:
 
 
 def session_of(pid: int | str) -> str:
-    """Give the session that a process belongs to; "" if it is not visible."""
+    """Give the session that a process belongs to; "" if it has no terminal, or is not visible."""
     try:
         _, _, _, first, terminal, *_ = map(bytes.decode, process_fields(pid))
+        if terminal == "0":
+            return ""
         start = start_of(int(first)) if first != "0" else terminal  # 0: of a namespace around ours
         return f"{first}-{start}-{namespace()}"
     except (OSError, ValueError):

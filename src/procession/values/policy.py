@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
+ENDS_NOTHING = (signals.SIGSTOP, signals.SIGCONT, signals.SIGCHLD, signals.SIGWINCH, signals.SIGURG)
 NEVER_AGAIN = 78  # EX_CONFIG of sysexits.h: something was found in an unconfigured state
 
 
@@ -184,6 +185,8 @@ class Stop(Value):
         number: Any = self.signal
         if not isinstance(number, int) or not is_signal(number):
             raise ValueError(f"stop signal: there is no signal {self.signal!r}")
+        if number in ENDS_NOTHING:
+            raise ValueError(f"stop signal: {signals.Signals(number).name} ends no program")
         _check_numbers(self, "stop", "seconds, 0 or more", "grace", "reap", "notice")
         _check_numbers(self, "stop", "seconds, 0 or more", "patience", "linger", none=True)
 

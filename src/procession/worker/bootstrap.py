@@ -153,7 +153,7 @@ class _Undisturbed:
 
 
 def _report_exit(channel: outcome.OutcomeChannel, e: SystemExit) -> None:
-    from procession.worker.description import text_of
+    from procession.worker.description import killed_children, text_of
 
     code = _exit_code(e)
     if code == 0:
@@ -162,7 +162,8 @@ def _report_exit(channel: outcome.OutcomeChannel, e: SystemExit) -> None:
     with _Undisturbed():
         channel.failing("exit", "SystemExit", code)
         message = "" if isinstance(e.code, int) else text_of(e.code)
-        channel.error({"kind": "exit", "type": "SystemExit", "code": code, "message": message})
+        told = {"kind": "exit", "type": "SystemExit", "code": code, "message": message}
+        channel.error({**told, "children": killed_children("")})
 
 
 def _exit_code(e: SystemExit) -> int:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 KEPT = 30_000  # characters of each end of a text that is too long; JSON may need 12 bytes for one
 LITTLE = 1000  # MB of shared memory
+DYING = 0.1  # seconds in which a child that closed its pipes can be waited for
 ENLARGE = "if it was full, make it larger (docker run --shm-size=8g) or set num_workers=0"
 MOST = 100  # exceptions in one description: causes, contexts, members of groups
 # The bootstrap, and what it starts a program with (a file in Python 3.10, frozen since).
@@ -108,32 +109,45 @@ def describe(error: BaseException, *, rebuildable: bool) -> Record:
             record["errno"] = int(error.errno)
         if rebuildable:
             record["exceptions"] = _parts(error)
-        record["children"] = _children(record["traceback"])
+        record["children"] = killed_children(record["traceback"])
     except BaseException:
         pass  # then there is only the text
     return record
 
 
-def _children(text: str) -> str:
+def killed_children(text: str) -> str:
     """Say which children a signal has ended, and how full /dev/shm is where that may be why.
 
     text: the traceback. The children are those of `multiprocessing`: also workers of torch's
     DataLoader, and of a pool that is not shut down yet. SIGTERM does not count: it is how the
-    program itself ends them.
+    program itself ends them. The pipes of a child that is killed close a moment before it can be
+    waited for: one that still lives is looked at again for `DYING` seconds.
     """
     process: Any = sys.modules.get("multiprocessing.process")
+    ours = [c for c in getattr(process, "_dangling", ()) if c._parent_pid == os.getpid()]
+    until = time.monotonic() + DYING
+    while not (said := _killed(ours)) and any(map(_lives, ours)) and time.monotonic() < until:
+        time.sleep(0.005)
+    if "SIGBUS" in str(said) or "shared memory" in text:
+        said += shared_memory()
+    return "; ".join(said)
+
+
+def _lives(child: Any) -> bool:
+    return getattr(getattr(child, "_popen", None), "returncode", 0) is None
+
+
+def _killed(children: list[Any]) -> list[str]:
     said: list[str] = []
-    for child in list(getattr(process, "_dangling", ())):
+    for child in children:
         try:
             code = int(child.exitcode or 0)
-            if code < 0 and -code != signal.SIGTERM and child._parent_pid == os.getpid():
+            if code < 0 and -code != signal.SIGTERM:
                 name = signal.Signals(-code).name
                 said.append(f"its child (pid {child.pid}) was killed by {name}")
         except (ValueError, AttributeError):
             continue  # it was closed, or the signal has no name
-    if "SIGBUS" in str(said) or "shared memory" in text:
-        said += shared_memory()
-    return "; ".join(said)
+    return said
 
 
 def shared_memory() -> list[str]:
