@@ -50,6 +50,9 @@ def test_programs_of_all_kinds(place):
     assert adopt("--", sys.executable, "-c", "import main", "-E").stdout == "-c -E ours\n"
     env = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "PYTHONPATH": str(place)}
     assert adopt("--", "tool", "b", env=env).stdout == "tool b ours\n"
+    (place / "elsewhere" / "tool").mkdir(parents=True)  # a clone of its sources, say
+    told = adopt("--", "tool", "b", env=env, cwd=place / "elsewhere")
+    assert told.stdout == "tool b ours\n"
 
 
 def test_children_only_where_asked(place):

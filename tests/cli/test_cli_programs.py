@@ -75,6 +75,11 @@ def test_script_hides_no_program_and_program_no_script(here):
     assert good("./echo") == "the script\n"
 
 
+def test_a_directory_without_a_program_hides_none(here):
+    (here / "printf").mkdir()
+    assert good("printf", "hello") == "hello"
+
+
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_module(here, method):
     write(here / "tell.py", TELL)

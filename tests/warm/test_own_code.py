@@ -120,7 +120,7 @@ def test_a_module_of_the_user_is_kept_for_no_other_command(tmp_path, kept):
     own = write(tmp_path / "own" / "ownmodule.py", "WHAT = 1\n")
     script = write(tmp_path / "a.py", "import ownmodule\nprint(ownmodule.WHAT)\n")
     env = {**os.environ, "PYTHONPATH": str(own.parent)}
-    why = "it has imported ownmodule, which is not an installed package of the list"
+    why = "it has imported ownmodule, which is not on the list of packages that may be kept"
     for what in "12":
         write(own, f"WHAT = {what}{' ' * int(what)}\n")  # its compiled file is told by its size
         said = warm(script, "--preload", "decimal,ownmodule", env=env)
@@ -163,7 +163,7 @@ def test_limits_of_a_launch_are_its_own(tmp_path, monkeypatch, change, options):
         (
             ("--preload", "decimal,reads_limits"),
             "nothing is kept yet",
-            "it has imported reads_limits, which is not an installed package of the list",
+            "it has imported reads_limits, which is not on the list of packages that may be kept",
         ),
         (
             ("--preload", "decimal", "--shared", "reads_limits:load"),

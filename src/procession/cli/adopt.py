@@ -17,7 +17,7 @@ from procession.adoption import children
 from procession.cli.commands import COMMANDS
 from procession.cli.say import refuse
 from procession.cli.words import Option, Parser
-from procession.values.program import program_problem
+from procession.values.program import hides_nothing, program_problem
 
 PROG = "procession adopt"
 OPTIONS = (
@@ -88,7 +88,8 @@ def _command(words: list[str], *, module: bool) -> list[str]:
         if PathFinder.find_spec(word.partition(".")[0], ["", *sys.path]) is None:
             refuse(PROG, f"there is no module {word!r}")
         return [sys.executable, "-m", *words]
-    if word.endswith((".py", ".pyc", ".pyz", ".pyw")) or os.path.isdir(word):
+    is_directory = os.path.isdir(word) and not hides_nothing(word)
+    if word.endswith((".py", ".pyc", ".pyz", ".pyw")) or is_directory:
         if not os.path.exists(word):
             refuse(PROG, f"there is no script {word!r}")
         return [sys.executable, *words]

@@ -22,6 +22,7 @@ from procession.values.program import (
     Module,
     Program,
     Script,
+    hides_nothing,
     is_on_path,
     may_run,
     program_problem,
@@ -227,7 +228,8 @@ def choose_program(word: str, *, module: bool, no_python: bool) -> Program:
     """Decide what PROGRAM is. Raises SpecError for what cannot be run.
 
     A path that exists is a script if it ends in .py, or is not executable, or is a directory or an
-    archive with a `__main__.py`; everything else is a program.
+    archive with a `__main__.py`; everything else is a program. Another directory does not hide a
+    program of its name on the PATH.
     """
     if module:
         problem = module_problem(word)
@@ -235,7 +237,7 @@ def choose_program(word: str, *, module: bool, no_python: bool) -> Program:
             hint = f"; to run the file {word}, leave out -m" if os.path.isfile(word) else ""
             raise SpecError(problem + hint)
         return Module(word)
-    if not no_python:
+    if not no_python and not hides_nothing(word):
         if os.path.isdir(word):
             if not may_run(word):
                 raise SpecError(f"the directory {word!r} cannot be read (permission denied)")

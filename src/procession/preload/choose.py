@@ -158,7 +158,7 @@ def why_not_kept(spec: Spec, preload: Preload) -> str:
     for name in preload.modules:
         installed = search.find(name).kind in (Kind.STANDARD, Kind.INSTALLED)
         if not installed or safe.why_not(name, search):
-            return f"it has imported {name}, which is not an installed package of the list"
+            return f"it has imported {name}, which is not on the list of packages that may be kept"
     return ""
 
 

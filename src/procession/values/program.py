@@ -165,6 +165,12 @@ def is_on_path(word: str, path: str | None = None) -> bool:
     return any(may_run(place) and not os.path.isdir(place) for place in places)
 
 
+def hides_nothing(word: str) -> bool:
+    """Tell whether this is a directory without a program, and the name of one on the PATH."""
+    main = os.path.join(word, "__main__.py")
+    return os.path.isdir(word) and not os.path.exists(main) and is_on_path(word)
+
+
 def may_run(path: str) -> bool:
     """Tell whether this process may execute a file, or search a directory.
 
