@@ -127,7 +127,7 @@ def test_too_few_nodes(ray_cluster, ray_agents):
         (why,) = until(ear.over, "its word")
     assert re.fullmatch(
         r"Ray did not give 4 nodes with 2 CPU each within [45] s: of its 4 nodes "
-        r"\(([02] CPU(; )?){4}\) 3 would do",
+        r"\(([02] CPU(; )?){4}\) 3 would do \[P208\]",
         why,
     )
     assert ear.said().startswith("waiting for 4 nodes with 2 CPU each: of its 4 nodes (")
