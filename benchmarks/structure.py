@@ -4,24 +4,28 @@ With `--check`, what is larger than its budget in `benchmarks/budgets.json` is a
 makes the budgets as small as what is there now. No budget is ever raised.
 
 DIRECTORY: a checkout, or what `git archive REVISION` has unpacked; by default this one. Lines are
-lines of code as pygount counts them, without comments, docstrings and blank lines. A room is a
-package directly below `procession`, or a module beside them; its floor is one above the highest
-room that it imports, where cycles count as one room. Imports inside functions and for types count.
+lines of code: no comments, docstrings and blank lines, and none of brackets or texts alone. A room
+is a package directly below `procession`, or a module beside them; its floor is one above the
+highest room that it imports, where cycles count as one room. Imports inside functions and for types
+count.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import json
-import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
+import tokenize
 from pathlib import Path
 from statistics import median
 
-from pygount import SourceAnalysis
-
 BUDGETS = "benchmarks/budgets.json"
+LAYOUT = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+    tokenize.ENDMARKER,
+}
+NO_CODE = {"pass", *"(),:;[]{}"}
 
 
 def measure(root: Path) -> dict[str, object]:
@@ -123,8 +127,7 @@ def size(root: Path) -> dict[str, int]:
     }
     files = {part: [p for d in where for p in d.rglob("*.py")] for part, where in parts.items()}
     every = [path for some in files.values() for path in some]
-    with ProcessPoolExecutor() as pool:  # the tokenizer is slow
-        lines = dict(zip(every, pool.map(lines_of, every, chunksize=20), strict=True))
+    lines = {path: lines_of(path) for path in every}
     found: dict[str, int] = {}
     for part, some in files.items():
         found[f"{part}: lines"] = sum(lines[path] for path in some)
@@ -141,10 +144,18 @@ def size(root: Path) -> dict[str, int]:
 
 def lines_of(path: Path) -> int:
     """Count lines of code of a file."""
-    analysis = SourceAnalysis.from_file(  # pyright: ignore[reportUnknownMemberType]
-        str(path), "procession", encoding="utf-8"
-    )
-    return analysis.code_count
+    code: set[int] = set()
+    begins = True  # of a line: a text that stands alone is no code
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
+        if token.type in LAYOUT:
+            begins = begins or token.type != tokenize.COMMENT
+        elif token.type == tokenize.STRING and begins:
+            begins = False
+        else:
+            begins = False
+            if token.string not in NO_CODE:
+                code.add(token.start[0])
+    return len(code)
 
 
 def statements_of(path: Path) -> int:
@@ -177,9 +188,6 @@ def lower(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":  # pygount guesses the language by a set's order
-        os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [sys.executable, *sys.argv])
     words = [each for each in sys.argv[1:] if not each.startswith("--")]
     top = Path(words[0]) if words else Path(__file__).parents[1]
     if "--check" in sys.argv:
