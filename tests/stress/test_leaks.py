@@ -1,6 +1,6 @@
 """A process that launches group after group does not grow.
 
-PROCESSION_STRESS_LEAKS (120): groups in a row, after those that fill the caches.
+PROCESSION_STRESS_LEAKS (480): groups in a row, after those that fill the caches.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import pytest
 
 from support import run_python
 
-GROUPS = int(os.environ.get("PROCESSION_STRESS_LEAKS", "120"))
+GROUPS = int(os.environ.get("PROCESSION_STRESS_LEAKS", "480"))
 QUARTER = GROUPS // 4
 WORK = Path(__file__).with_name("leakwork.py")
 # A group, and more of it is a leak: of what the collector sees, each object counts. Blocks are also
