@@ -26,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.cli.detached import Waiter
     from procession.group.handle import Handle
+    from procession.preload.plan import Plan
 
     OnEvent = Callable[[Event], object]
 
@@ -61,7 +62,7 @@ def run_group(
         refuse(prog, f"{where}cannot prepare the run: {e} [P305]")
     if threads := _threads(spec, group.placed) if not request.json else "":
         say_line(f"procession: {threads}")
-    for note in (*group.notes, *([] if request.json else _advice(spec))):
+    for note in (*group.notes, *([] if request.json else _advice(spec, group.plan))):
         say_note(note)
     if group.run_dir and output is None and waiter is None:
         what = "logs" if _keeps_output(spec) else "no logs (see -t, -r), but events and report,"
@@ -105,17 +106,15 @@ def run_group(
     return code, group
 
 
-def _advice(spec: Spec) -> list[str]:
+def _advice(spec: Spec, plan: Plan | None) -> list[str]:
     """Say on a terminal, once for each script, which of its imports could be made once."""
-    if spec.preload != "auto" or not isinstance(spec.program, Script):
+    if plan is None or spec.preload != "auto" or not isinstance(spec.program, Script):
         return []
     if sys.stderr is None or not sys.stderr.isatty():
         return []
     from procession.preload.advice import advice
-    from procession.preload.choose import plan_of
 
-    plan = plan_of(spec)
-    said = advice(plan, os.path.join(spec.cwd, spec.program.path)) if plan is not None else ""
+    said = advice(plan, os.path.join(spec.cwd, spec.program.path))
     return [said] if said else []
 
 

@@ -62,14 +62,14 @@ class Group(Handle):
                 raise  # the request is at fault, not a shortage
             raise start_failed(spec, e) from e
         resources = self._resources = jobs.resources
+        self.plan = jobs.plan  # of what is imported before the ranks are forked
         try:
             server = server or jobs.lease()
             self._supervisor = Supervisor(spec, jobs, server)
-        except OSError as e:
+        except BaseException as e:
             jobs.close(server, clean=False)
-            raise start_failed(spec, e) from e
-        except BaseException:
-            jobs.close(server, clean=False)
+            if isinstance(e, OSError):
+                raise start_failed(spec, e) from e
             raise
         self._take(self._supervisor, resources.streams, resources.run_dir, resources.run_id)
         if on_event is not None:

@@ -90,7 +90,7 @@ class RankJobs:
         self._lease: pool.Lease | None = None
         self._warm: Warm | None = None
         self._request = SpawnRequest()  # that is still to be sent
-        self._plan: Plan | None = None
+        self.plan: Plan | None = None
         early = [self._early(rank) for rank in range(spec.nproc)]
         # Whether one interpreter can stand at the beginning of all ranks.
         self._common_start = all(e == early[0] for e in early)
@@ -127,9 +127,9 @@ class RankJobs:
 
         named = self.resources.payload.named
         if named is None:
-            self._plan = plan_of(spec)
+            self.plan = plan_of(spec)
         else:
-            self._plan = plan_of(spec, named.modules, named.functions)
+            self.plan = plan_of(spec, named.modules, named.functions)
 
     # -- its forkserver
 
@@ -138,12 +138,12 @@ class RankJobs:
         if self._forks_launcher:
             return fork_server(self._spec)
         preload = pool.NOTHING
-        if self._common_start and self._plan is not None and self._plan.modules:
+        if self._common_start and self.plan is not None and self.plan.modules:
             from procession.preload.choose import preload_of
 
             by_rank = variables_of(self._spec, self._env, self.resources.places.placed)
             path = self.resources.payload.description(self._spec.program).get("sys_path")
-            preload = preload_of(self._spec, self._plan, by_rank, path)
+            preload = preload_of(self._spec, self.plan, by_rank, path)
         if self._spec.is_python:
             from procession.preload.choose import why_not_kept
 

@@ -124,7 +124,7 @@ def killed_children(text: str) -> str:
     waited for: one that still lives is looked at again for `DYING` seconds.
     """
     process: Any = sys.modules.get("multiprocessing.process")
-    ours = [c for c in getattr(process, "_dangling", ()) if c._parent_pid == os.getpid()]
+    ours = [c for c in list(getattr(process, "_dangling", ())) if c._parent_pid == os.getpid()]
     until = time.monotonic() + DYING
     while not (said := _killed(ours)) and any(map(_lives, ours)) and time.monotonic() < until:
         time.sleep(0.005)
