@@ -266,7 +266,6 @@ def test_last_is_refused_where_no_run_is_of_this_terminal_or_directory(waiting, 
         assert alive(launcher.pid)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("logs", [(), ("--log-dir", "logs")], ids=["no files", "files"])
 def test_last_and_ps_know_a_run_that_is_suspended(logs, waiting, tmp_path):
     """An older run of this terminal must not be stopped in place of a suspended one."""
@@ -279,7 +278,10 @@ def test_last_and_ps_know_a_run_that_is_suspended(logs, waiting, tmp_path):
             assert sorted(found) == sorted([older.pid, launcher.pid])
             done = command("stop", "last", cwd=tmp_path)
             assert (done.returncode, done.stdout) == (1, "")
-            assert f"kill -CONT {launcher.pid}" in done.stderr
+            assert (
+                f"is suspended (by Ctrl-Z, or SIGSTOP); type fg there, or kill -CONT {launcher.pid}"
+                in done.stderr
+            )
             assert alive(older.pid)
             launcher.signal(signal.SIGTERM)
             launcher.signal(signal.SIGCONT)

@@ -10,9 +10,11 @@ from typing import Any
 
 from procession.control.protocol import Lines, decode, encode
 from procession.system.directories import inside
+from procession.system.processes import is_stopped
 
 PEER = socket.SOL_SOCKET, socket.SO_PEERCRED
-PATIENCE = 10.0  # seconds for an answer: the launcher may be busy, or stopped
+PATIENCE = 10.0  # seconds for an answer: the launcher may be busy
+MOMENT = 0.2  # seconds without an answer, after which it is looked whether the launcher is stopped
 MOST_LINE = 64 << 20  # bytes of an answer: a look at very many ranks
 
 
@@ -60,17 +62,21 @@ class Connection:
         return self.answer(ask)
 
     def answer(self, ask: str) -> Any:
-        """Wait for the answer to what was asked. Raises NotAnswered."""
+        """Wait for the answer to what was asked. Raises NotAnswered, soon if it is suspended."""
         until = time.monotonic() + self._patience
         kept: list[dict[str, Any]] = []
         try:
             while True:
-                said = self._next(until)
+                said = self._next(min(until, time.monotonic() + MOMENT))
                 if said is None:
-                    raise NotAnswered(
-                        f"the run did not answer within {self._patience:g} s; if Ctrl-Z "
-                        f"has stopped it, type fg there, or kill -CONT {self.peer} [P313]"
-                    )
+                    if is_stopped(self.peer):
+                        raise NotAnswered(
+                            "the run is suspended (by Ctrl-Z, or SIGSTOP); type fg there, or "
+                            f"kill -CONT {self.peer} [P313]"
+                        )
+                    if time.monotonic() < until:
+                        continue
+                    raise NotAnswered(f"the run did not answer within {self._patience:g} s [P313]")
                 if "error" in said:
                     raise NotAnswered(str(said["error"]))
                 if said.get("to") == ask:
