@@ -1,6 +1,5 @@
 """`system.vfork`: a program is started without a copy of its parent, with all that a rank needs."""
 
-import ctypes
 import errno
 import os
 import signal
@@ -8,7 +7,6 @@ import tempfile
 
 import pytest
 
-from conftest import until
 from seams.system import Chain
 
 HANDLERS = dict.fromkeys((signal.SIGPIPE, signal.SIGXFSZ), signal.SIG_DFL)
@@ -74,16 +72,6 @@ def test_program_that_cannot_be_started(chain, path, expected):
     assert start(chain, ["/bin/true"])[1] == 0  # nothing of it sticks
 
 
-def test_no_process(chain, monkeypatch):
-    def refuse(*_):
-        ctypes.c_int.from_address(chain._errno).value = errno.EAGAIN
-        return -1
-
-    monkeypatch.setattr(chain, "_clone", refuse)
-    with pytest.raises(OSError, match="Resource temporarily unavailable"):
-        start(chain, ["/bin/true"])
-
-
 def test_a_child_whose_parent_is_gone_does_not_begin(chain):
     os.close(chain._reader)  # as the kernel does when the parent ends
     try:
@@ -91,38 +79,3 @@ def test_a_child_whose_parent_is_gone_does_not_begin(chain):
         assert (ended(pid), said) == (-signal.SIGPIPE, b"")
     finally:
         chain._reader = os.open(os.devnull, os.O_RDONLY)
-
-
-def test_it_dies_with_its_parent(chain):
-    read_end, write_end = os.pipe()
-    parent = os.fork()
-    if not parent:
-        null = os.open(os.devnull, os.O_RDWR)
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        pid, _ = chain.start("/bin/sleep", [b"sleep", b"1000"], [], (null, null, null))
-        os.write(write_end, str(pid).encode())
-        while True:
-            signal.pause()
-    os.close(write_end)
-    pidfd = os.pidfd_open(int(os.read(read_end, 20)))
-    os.close(read_end)
-    os.kill(parent, signal.SIGKILL)
-    os.waitpid(parent, 0)
-    until(lambda: _gone(pidfd))
-    os.close(pidfd)
-
-
-def _gone(pidfd):
-    try:
-        signal.pidfd_send_signal(pidfd, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
-def test_there_is_none_for_another_machine(monkeypatch):
-    class Other:
-        machine = "riscv64"
-
-    monkeypatch.setattr(os, "uname", Other)
-    assert Chain.make({}, ()) is None

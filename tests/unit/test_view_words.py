@@ -4,25 +4,8 @@ import time
 
 import pytest
 
-from seams.values import LONGEST_RANKS, figures, short_ranks
+from seams.values import LONGEST_RANKS, short_ranks
 from seams.view import Pace, Seen, Sight, Usage, Whole, plain, status_line
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [([512], "512"), ([515, 512], "512-515"), ([0.1, 0.25], "0.1-0.25"), ([-2, 3], "-2..3"),
-     ([1e20], "1e+20"), ([float("inf")], "inf")],
-)  # fmt: skip
-def test_ranges(values, text):
-    assert figures.between(values) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0:00"), (59.9, "0:59"), (3600, "1:00:00"), (86400 * 2.5, "2d 12h"), (-1, "0:00")],
-)
-def test_clock(seconds, text):
-    assert figures.clock(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -37,19 +20,6 @@ def test_clock(seconds, text):
 def test_ranks(ranks, text):
     assert short_ranks(list(ranks)) == text
     assert len(text) <= LONGEST_RANKS
-
-
-@pytest.mark.parametrize(
-    ("rate", "text"),
-    [(1.94, "1.94/s"), (12345.6, "12346/s"), (0.5, "30/min"), (0.001, "3.6/h"), (0, "0/s")],
-)
-def test_rates(rate, text):
-    assert figures.rate(rate) == text
-
-
-def test_sizes_share_a_unit():
-    assert figures.sizes([900_000_000, 1_400_000_000]) == "0.9-1.4 GB"
-    assert figures.sizes([0]) == "0 B"
 
 
 def paced(*beats, now=None):
@@ -83,11 +53,6 @@ def test_status_line():
     assert status_line(whole(*ranks))[18:] == (
         "train.py: 8 RUNNING, 508/1000, 1.94/s, 4:13 left, 5:12, 12.3 GB, 790 % CPU"
     )
-
-
-def test_status_line_of_a_group_that_tells_nothing():
-    said = status_line(whole(Seen(0, "RUNNING"), restarts=3, attempt=1))
-    assert said[18:] == "train.py: 1 RUNNING, attempt 1 of 0-3, 5:12"
 
 
 def test_status_line_names_what_is_odd():
