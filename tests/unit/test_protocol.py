@@ -4,7 +4,6 @@ import contextlib
 import os
 import select
 import socket
-from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,29 +54,6 @@ def everything(receiver):
     while not receiver.ended and select.select([receiver._sock], [], [], 0)[0]:
         frames += receiver.receive()
     return frames
-
-
-MESSAGES = st.tuples(
-    st.text(max_size=10),
-    st.dictionaries(st.text(max_size=5), st.integers() | st.none() | st.lists(st.binary())),
-    st.integers(-(2**63), 2**64),
-)
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    messages=st.lists(MESSAGES, min_size=1, max_size=3),
-    cuts=st.lists(st.integers(0, 500), max_size=20),
-)
-def test_messages_may_be_cut_at_any_byte(messages, cuts):
-    stream = b"".join(encode(message, []) for message in messages)
-    places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
-    with sockets() as (sock, receiver):
-        frames = []
-        for start, end in pairwise(places):
-            sock.sendall(stream[start:end])
-            frames += everything(receiver)
-        assert [message for message, _ in frames] == messages
 
 
 @settings(deadline=None, max_examples=60)

@@ -5,11 +5,6 @@ from hypothesis import strategies as st
 from seams.values import by_rank, fold_ranks, parse_ranks
 
 
-def test_a_mapping_is_by_rank_and_the_default_fills_it():
-    assert by_rank({0: "a", 2: "c"}, 3, "what", "-") == ["a", "-", "c"]
-    assert by_rank({1: "b", 0: "a"}, 2, "what") == ["a", "b"]
-
-
 @pytest.mark.parametrize(
     ("mapping", "line"),
     [

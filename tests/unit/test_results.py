@@ -97,19 +97,6 @@ def test_who_reports_a_failure_waits_for_an_answer(monkeypatch):
         assert reader.ended
 
 
-def test_a_failure_is_known_before_it_is_described():
-    with pipes() as (pipe, reader):
-        pipe.failing("raised", "Plain")
-        assert reader.read()
-        assert not reader.report.good
-        assert reader.report.description == {"kind": "raised", "type": "Plain", "code": 1}
-        first = reader.report.at
-        pipe.error({"kind": "raised", "type": "Plain", "message": "text"})
-        assert reader.read()
-        assert reader.report.description["message"] == "text"
-        assert reader.report.at == first
-
-
 def test_a_number_that_is_another_file_by_now_is_not_written_to(tmp_path):
     with pipes() as (pipe, reader):
         place = pipe._fd
@@ -220,12 +207,6 @@ def test_a_frame_that_is_torn_at_any_byte(kind):
         assert read_after(whole[:cut]) == (None, True, True, False), cut
     read, torn, _, _ = read_after(whole)
     assert (read.kind, read.at, torn) == (kind, 123, False)
-
-
-@pytest.mark.parametrize("length", [2**60, 2**63, 2**64 - 1])
-@pytest.mark.parametrize("kind", [VALUE, ERROR])
-def test_a_length_that_cannot_be_is_refused_before_its_body_comes(kind, length):
-    assert read_after(frame(kind, b"x", length=length)) == (None, False, True, True)
 
 
 FUNCTIONS_ALONE = [(OF_SCRIPT, frame(VALUE, b"")), (OF_SCRIPT, frame(ERROR, b"", length=5 << 20))]

@@ -75,14 +75,6 @@ def test_a_group_is_named_after_its_program(program, name):
 # -- arguments and environment by rank
 
 
-def test_the_callers_mappings_are_copied():
-    kwargs, env = {"a": 1}, {"X": "1"}
-    spec = make_spec(work, nproc=1, kwargs=kwargs, env=env)
-    kwargs["a"] = env["X"] = "changed"
-    assert spec.kwargs == ({"a": 1},)
-    assert spec.env == ({"X": "1"},)
-
-
 # -- refusals: one line that names the culprit
 
 
@@ -125,14 +117,6 @@ def test_nproc(nproc):
 )  # fmt: skip
 def test_options(options, words):
     assert words in refusal(**options)
-
-
-@pytest.mark.parametrize("option", ["logs", "stop", "restart"])
-@pytest.mark.parametrize("value", [3, "runs"])
-def test_a_policy_of_another_kind_is_refused(option, value):
-    text = refusal(**{option: value})
-    assert option in text
-    assert repr(value) in text
 
 
 @pytest.mark.parametrize(
@@ -218,11 +202,3 @@ def test_programs_by_rank():
 )
 def test_wrong_programs_by_rank(programs, said):
     assert said in refusal(programs, nproc=2)
-
-
-def test_a_script_may_be_a_path(tmp_path):
-    path = tmp_path / "a.py"
-    path.touch()
-    spec = make_spec(Script(path, (path,)), nproc=1)
-    assert spec.program == Script(str(path), (str(path),))
-    assert "must be strings or paths" in refusal(Script(str(path), (7,)))

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from seams.values import LONGEST_RANKS, short_ranks
-from seams.view import Pace, Seen, Sight, Usage, Whole, plain, status_line
+from seams.view import Pace, Seen, Sight, Usage, Whole, status_line
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,6 @@ def test_status_line_names_what_is_odd():
     ranks[3] = ranks[3].__replace__(quiet=100.0)
     said = status_line(whole(*ranks, state="STOPPING", cause="rank 0 failed"))
     assert said.endswith("; silent: 3; rank 0 failed: 4 ranks left, which may end by themselves")
-
-
-def test_texts_of_ranks_are_harmless():
-    assert (
-        plain("a\tb\x1b[31mred\x1b[0m\x1b]0;title\x07\x9bc\r\n\u202eend")
-        == "a bred^[]0;title^G<9b>c^M^J<U+202E>end"
-    )
 
 
 def test_what_is_seen_of_a_look(monkeypatch):
