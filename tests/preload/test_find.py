@@ -2,14 +2,13 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 import zipfile
 
 import pytest
 from preloadprograms import REST, Programs
 
-from seams.preload import Found, Kind, Search, safe, with_packages
+from seams.preload import Found, Kind, Search
 
 NAMES = [
     "os",
@@ -64,15 +63,6 @@ def test_agrees_with_python(name):
     assert found.kind is (Kind.INSTALLED if installed else Kind.STANDARD)
 
 
-def test_every_listed_package_is_found_where_python_finds_it():
-    search = Search(sys.path)
-    for name in safe.packages():
-        spec = importlib.util.find_spec(name)
-        assert (search.find(name).kind is Kind.MISSING) == (spec is None), name
-        if spec is not None:
-            assert os.path.samefile(search.find(name).file, spec.origin)
-
-
 def test_the_order_of_the_path_and_of_suffixes(programs, tmp_path):
     later = Programs(tmp_path / "later")
     programs(**{"both": "", "package/__init__": "", "spaced/inner": ""})
@@ -97,12 +87,6 @@ def test_the_order_of_the_path_and_of_suffixes(programs, tmp_path):
     assert search.find("directory").kind is Kind.MISSING
 
 
-def test_an_empty_entry_is_the_working_directory(programs, monkeypatch):
-    programs(here="")
-    monkeypatch.chdir(programs.directory)
-    assert Search([""]).find("here").file == str(programs.directory / "here.py")
-
-
 def test_what_an_archive_may_hold_is_not_found(programs, tmp_path):
     programs(after="")
     archive = tmp_path / "all.zip"
@@ -112,12 +96,6 @@ def test_what_an_archive_may_hold_is_not_found(programs, tmp_path):
     assert search.find("after").kind is Kind.MISSING
     assert search.find("sys").kind is Kind.STANDARD
     assert Search([str(tmp_path / "gone.zip"), str(programs.directory)]).find("after").file
-
-
-@pytest.mark.parametrize("path", [["\0"], ["/proc/self/mem"], ["/nowhere"], [], ["x" * 5000]])
-def test_a_path_that_cannot_be_read_has_nothing(path):
-    assert Search(path).find("numpy").kind is Kind.MISSING
-    assert Search(path).in_the_way(["numpy"]) is None
 
 
 @pytest.mark.parametrize("name", ["json", "numpy", "random", "triton", "queue"])
@@ -133,24 +111,3 @@ def test_what_nothing_relies_on_is_not_in_the_way(programs):
     (programs.directory / "json").mkdir()  # gives way to the standard library's
     (programs.directory / "queue.txt").touch()
     assert Search(programs.path).in_the_way(["numpy"]) is None
-
-
-def test_a_directory_behind_the_standard_library_is_not_in_its_way(programs):
-    programs(json="")
-    assert Search([*REST, str(programs.directory)]).in_the_way(["numpy"]) is None
-
-
-def test_what_is_loaded_at_start_cannot_be_replaced(programs):
-    programs(**dict.fromkeys(("encodings/__init__", "os", "codecs"), "1/0"))
-    search = Search(programs.path)
-    for name in ("encodings", "os", "codecs"):
-        assert search.find(name).kind is Kind.STANDARD
-    code = "import encodings, os, codecs"
-    script = programs.directory / "main.py"
-    script.write_text(code)
-    assert subprocess.run([sys.executable, script], check=False).returncode == 0
-
-
-def test_with_packages():
-    assert with_packages("a.b.c") == ["a", "a.b", "a.b.c"]
-    assert with_packages("a") == ["a"]

@@ -1,7 +1,6 @@
 """What is imported early because a program's words lead to it: only if none of them changes it."""
 
 import importlib
-import os
 import sys
 import textwrap
 
@@ -12,7 +11,7 @@ from sides import Sides, ranks, same, script
 
 import procession
 from seams.preload import later, read
-from support import failure_of, write
+from support import write
 
 # A package as torch is: its `Heavy` imports the rest when it is used.
 HEAVY = """import os
@@ -114,31 +113,6 @@ def test_local_modules_are_read_wherever_they_are_imported(found, tmp_path, monk
     assert found(BEGINS + "def f():\n    import c", c="x = 1\n" * 100) == ()
 
 
-def test_a_module_that_is_not_there_or_is_local(found, tmp_path):
-    assert found(BEGINS, **{"listed/__init__": "", "listed/late": ""}) == ()
-    for each in (tmp_path / "own" / "listed").iterdir():
-        each.unlink()
-    assert found(BEGINS) == LATE
-    (tmp_path / "site-packages" / "listed" / "late.py").unlink()
-    assert found(BEGINS) == ()
-
-
-@pytest.mark.parametrize("place", ["own", "site-packages"])
-def test_a_module_that_is_run(tmp_path, package, place):
-    """It may lie where packages lie, but is not on the list."""
-    package(late="")
-    job = tmp_path / place / "job"
-    write(job / "__init__.py", "import listed")
-    write(job / "__main__.py", "from . import a")
-    write(job / "a.py", "")
-    path = [str(tmp_path / "own"), str(tmp_path / "site-packages"), *REST]
-    assert read.plan_module("job", path).later == ()
-    write(job / "a.py", "from listed import Heavy")
-    assert read.plan_module("job", path).later == LATE
-    write(job / "__init__.py", "import listed, os\nos.chdir('/')")
-    assert read.plan_module("job", path).later == ()
-
-
 # -- as ranks see it
 
 SOURCE = """
@@ -176,22 +150,6 @@ def test_ranks_have_it(tmp_path, package):
         found = ranks(it, tmp_path, env={0: {"LISTED_X": "1"}, 1: {"LISTED_X": two}})
         expected = [{"early": early, "value": value, "set": None} for value in ("1", two)]
         assert [rank.seen for rank in found] == expected
-
-
-def test_a_version_that_has_no_such_module(tmp_path, package):
-    package()
-    source = "import listed\nfrom listed import Heavy\ntry:\n    Heavy()\n"
-    source += "except ImportError as e:\n    seen = {'error': str(e)}"
-    it = program(tmp_path, source)
-    same(Sides(ranks(it, tmp_path, preload=None), ranks(it, tmp_path)))
-
-
-@pytest.mark.parametrize("fails", ["raise KeyError('x')", "import nowhere", "1 /"])
-def test_a_module_that_fails(tmp_path, package, fails):
-    package(late=fails)
-    it = program(tmp_path)
-    cold, auto = (failure_of(it, nproc=1, preload=p).cause for p in (None, "auto"))
-    assert (cold.type_name, cold.traceback) == (auto.type_name, auto.traceback)
 
 
 def test_a_program_that_does_not_use_it(tmp_path, package):
@@ -261,12 +219,3 @@ def test_a_function(package, functions, name, first, expected):
     work = functions(first, name)
     assert procession.run(work, nproc=1, preload=None)[0] == (False, expected[1])
     assert procession.run(work, nproc=1)[0] == expected
-
-
-def test_a_function_whose_source_is_not_there(package, functions):
-    """As one of a notebook's cells."""
-    package(late="")
-    names = {"Heavy": functions().__globals__["Heavy"], "os": os}
-    cell = "def f():\n    return Heavy().late.imported_by != os.getpid()"
-    exec(compile(cell, "<cell>", "exec"), names)
-    assert procession.run(names["f"], nproc=1)[0] is False

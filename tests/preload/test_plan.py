@@ -7,7 +7,7 @@ import zipfile
 import pytest
 from preloadprograms import Programs
 
-from seams.preload import StoppedAt, explain, read, safe
+from seams.preload import StoppedAt, explain, read
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
@@ -105,22 +105,6 @@ def test_what_is_imported_under_a_condition_is_left(programs, text, modules, lef
     assert plan.skipped == tuple((n, "it is imported under a condition") for n in left.split())
 
 
-def test_in_a_try_what_follows_an_import_that_may_fail_is_left(programs):
-    plan = programs.script("try:\n  import hypothesis, json\n  import csv\nfinally: pass")
-    assert plan.modules == ("json",)
-    assert dict(plan.skipped)["csv"] == "it is imported under a condition"
-
-
-def test_what_may_be_there_and_is_not(programs):
-    text = "try:\n  import PIL.Image\nexcept ImportError:\n  PIL = None\nimport json"
-    bare = [p for p in programs.path if "packages" not in p]
-    programs(main=text)
-    plan = read.plan_script(str(programs.directory / "main.py"), bare)
-    assert plan.stopped_at is None
-    assert plan.modules == ("json",)
-    assert dict(plan.skipped)["PIL"] == "it is not found"
-
-
 def test_what_comes_after_the_stop_is_left(programs):
     plan = programs.script("import json\nf(\n  1)\nimport numpy as np\nfrom torch.nn import Module")
     assert plan.modules == ("json",)
@@ -150,13 +134,6 @@ def test_an_import_that_is_not_known_to_be_safe_is_passed_over(programs, text, n
     assert plan.stopped_at is None
     assert plan.modules[-1] == "numpy"
     assert why in dict(plan.skipped)[name]
-
-
-@pytest.mark.parametrize("text", ["from . import x", "from .x import y"])
-def test_an_import_relative_to_no_package_ends_the_reading(programs, text):
-    plan = programs.script(f"import json\n{text}\nimport numpy")
-    assert plan.modules == ("json",)
-    assert "relative to no package" in plan.stopped_at.reason
 
 
 @pytest.mark.parametrize(
@@ -212,14 +189,6 @@ def test_a_local_module_that_changes_something_stops(programs):
     }
 
 
-def test_a_local_module_does_not_run_what_is_for_the_main_program(programs):
-    plan = programs.script(
-        "import local\nimport json", local="if __name__ == '__main__':\n  f()\nimport glob"
-    )
-    assert plan.modules == ("glob", "json")
-    assert programs.script("if __name__ == '__main__':\n  f()\nimport json").modules == ()
-
-
 def test_circles_of_local_modules(programs):
     plan = programs.script(
         "import a\nimport json",
@@ -227,19 +196,6 @@ def test_circles_of_local_modules(programs):
         b="import a\nfrom a import x\nimport glob",
     )
     assert plan.modules == ("glob", "csv", "json")
-
-
-def test_a_local_module_under_a_condition_is_read_too(programs):
-    text = "if A:\n  import a\nimport json"
-    plan = programs.script(text, a="import csv")
-    assert plan.modules == ("json",)
-    assert dict(plan.skipped) == {"csv": "it is imported under a condition"}
-    assert programs.script(text, a="f()").modules == ()
-
-
-def test_a_local_module_with_a_definition_is_read_to_its_end(programs):
-    plan = programs.script("import json\nimport a", a="import csv\ndef f(): pass\nimport glob")
-    assert plan.modules == ("json", "csv", "glob")
 
 
 def test_no_more_is_read_than_takes_a_moment(programs):
@@ -255,24 +211,6 @@ def test_a_local_module_in_the_place_of_another(programs, name):
     assert "torch" not in plan.modules
     file = programs.directory / f"{name}.py"
     assert dict(plan.skipped)["torch"] == f"{file} hides the module {name}, which it may import"
-
-
-@pytest.mark.parametrize("name", ["imp", "datasets/__init__", "test", "models", "trace"])
-def test_a_local_module_that_no_listed_package_imports_is_in_nobodys_way(programs, name):
-    assert programs.script("import torch, logging", **{name: ""}).modules == ("torch", "logging")
-
-
-def test_a_local_module_without_source(programs):
-    programs.directory.mkdir()
-    (programs.directory / "fast.so").touch()
-    plan = programs.script("import json\nimport fast\nimport glob")
-    assert plan.modules == ("json",)
-    assert "no source" in plan.stopped_at.reason
-
-
-def test_a_namespace_package(programs):
-    plan = programs.script("import space.inner\nimport json", **{"space/inner": "import glob"})
-    assert plan.modules == ("glob", "json")
 
 
 def test_a_package_that_imports_what_is_not_safe_if_it_is_there(programs, tmp_path):
@@ -302,29 +240,6 @@ def test_modules(programs):
     assert plan.stopped_at.line == 3
     assert programs.module("package").modules == ("json", "glob", "csv")
     assert programs.module("alone").modules == ("shlex",)
-
-
-def test_modules_of_installed_packages(programs, tmp_path):
-    site = Programs(tmp_path / "site-packages")
-    site(
-        **{
-            "tool/__init__": "import json",
-            "tool/cli": "import numpy\nfrom tool import more",
-            "tool/more": "import glob",
-        }
-    )
-    path = [*programs.path, str(site.directory)]
-    assert read.plan_module("tool.cli", path).modules == ("json", "numpy", "glob")
-    assert read.plan_module("torch.distributed.run", path).modules[:2] == (
-        "torch",
-        "torch.distributed",
-    )
-    assert read.plan_module("json.tool", path).modules[:2] == ("json", "argparse")
-
-
-@pytest.mark.parametrize("name", ["", ".", "nowhere", "sys", "a..b", "torch._C", "x.y", "\0"])
-def test_modules_that_cannot_be_run(programs, name):
-    assert read.plan_module(name, programs.path).stopped_at is not None
 
 
 def test_what_cannot_be_read(programs, tmp_path):
@@ -379,47 +294,3 @@ def test_what_cannot_be_parsed(programs, source):
     plan = read.plan_script(str(script), programs.path)
     assert plan.stopped_at is not None
     assert plan.modules in ((), ("json",))
-
-
-@pytest.mark.parametrize("start", [b"\xef\xbb\xbf", b"# coding: latin-1\n# M\xfcller\n", b"\f\r\n"])
-def test_encodings(programs, start):
-    programs.directory.mkdir()
-    script = programs.directory / "main.py"
-    script.write_bytes(start + b"import json\r\nf()\r\n")
-    plan = read.plan_script(str(script), programs.path)
-    assert plan.modules == ("json",)
-    assert plan.stopped_at.source == "f()"
-
-
-def test_text_that_warns_when_it_is_parsed(programs):
-    assert programs.script("x = '\\d'\nimport json").modules == ("json",)
-
-
-def test_many_files(programs):
-    files = {f"m{i}": f"import m{i + 1}" for i in range(300)}
-    plan = programs.script("import m0\nimport json", **files)
-    assert "too deep" in plan.stopped_at.reason
-
-
-def test_variables(programs):
-    plan = programs.script("import numpy")
-    assert {"NPY_*", "OPENBLAS_*"} <= set(safe.reads(plan.modules))
-    assert safe.reads(programs.script("import os").modules) == ()
-
-
-def test_explained(programs, monkeypatch):
-    monkeypatch.chdir(programs.directory.parent)
-    pytest.importorskip("jax")
-    plan = programs.script("import json\nimport torch.nn\nimport jax\nf()\nimport numpy")
-    assert "\n".join(explain(plan)) == "\n".join(
-        [
-            "preloaded, in this order:",
-            "  json",
-            "  torch, torch.nn",
-            "left to the ranks:",
-            "  jax: it reads the environment of its rank when it is imported",
-            "  numpy: it comes after main.py:4",
-            "read up to program/main.py:4: it may change what an import sees",
-        ]
-    )
-    assert explain(programs.script("")) == ["preloaded: nothing"]

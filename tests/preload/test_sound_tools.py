@@ -8,7 +8,7 @@ import pytest
 from sides import ranks, script
 
 import procession
-from support import failure_of, run_procession, run_python, write
+from support import failure_of, run_procession, write
 
 DEBUGGED = """
 import json
@@ -115,32 +115,3 @@ def test_a_crash_names_the_line(tmp_path):
         told.append([line for line in text.splitlines() if 'main.py", line' in line])
     assert told[0] == told[1]
     assert 'main.py", line 6 in crash' in told[1][0]
-
-
-FAILS = """
-import json
-import logging
-
-
-class Own(Exception):
-    pass
-
-
-def fail():
-    raise Own("no") from ValueError("deeper")
-
-
-fail()
-"""
-
-
-def test_a_failure_is_told_in_the_same_words(tmp_path):
-    program = procession.Script(str(write(tmp_path / "main.py", FAILS)))
-    told = []
-    for preload in (None, "auto"):
-        failed = failure_of(program, nproc=1, preload=preload)
-        told.append((failed.cause.type_name, failed.cause.message, failed.cause.traceback))
-    assert told[0] == told[1]
-    # Python 3.10 prints the name without its module where nobody looks at it.
-    alone = run_python(tmp_path / "main.py").stderr
-    assert told[0][2].replace("__main__.", "") == alone.replace("__main__.", "")

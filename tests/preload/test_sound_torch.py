@@ -252,6 +252,7 @@ else:
 @pytest.mark.parametrize(
     ("name", "use"), [("torch._dynamo", ""), *((m, n) for n, m in safe.later("torch").items())]
 )
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_what_the_list_says_of_later_imports(tmp_path, name, use):
     probe = write(tmp_path / "probe.py", IMPORTS)

@@ -29,26 +29,6 @@ def memory(board):
     made.close()
 
 
-def test_a_beat_arrives_with_its_fields_in_order(board, memory):
-    page = Page(memory, 1)
-    began = time.monotonic_ns()
-    page.beat(3, 10, {"loss": 0.5, "phase": "warm up", "lr": 1e-3})
-    page.beat(4, 10, {"loss": 0.25, "phase": "train", "lr": 1e-3})
-    beat = board.beat(1)
-    assert (beat.beats, beat.step, beat.total) == (2, 4, 10)
-    assert list(beat.fields.items()) == [("loss", 0.25), ("phase", "train"), ("lr", 1e-3)]
-    assert began <= beat.at <= time.monotonic_ns()
-    assert board.beat(0) is board.beat(2) is None
-
-
-def test_what_is_too_much_for_a_page_stays_on_it(board, memory):
-    neighbour = Page(memory, 2)
-    neighbour.beat(7, None, {})
-    Page(memory, 1).beat(1, 2, {f"{i}" * 500: "x" * 500 for i in range(32)})
-    assert board.beat(1) is not None
-    assert board.beat(2).step == 7
-
-
 def test_a_rank_that_is_stopped_in_the_middle_of_a_beat_keeps_the_one_before(board, memory):
     """Else nobody would see that it hangs."""
     Page(memory, 0).beat(1, None, {})
@@ -60,12 +40,6 @@ def test_a_rank_that_is_stopped_in_the_middle_of_a_beat_keeps_the_one_before(boa
     board.forget(0)
     assert board.beat(0) is None
     assert board.beat(1) is None
-
-
-@pytest.mark.parametrize("garbage", [b"\xff" * PAGE, bytes(range(256)) * (PAGE // 256)])
-def test_garbage_on_a_page_harms_nobody(board, memory, garbage):
-    memory[PAGE : 2 * PAGE] = b"\2" + garbage[1:]
-    assert board.beat(0) is None
 
 
 def test_nobody_reads_half_a_beat(board):

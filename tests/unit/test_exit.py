@@ -44,11 +44,6 @@ def test_an_exit_in_all_its_forms(exit_, ok, shell, returncode, text):
     assert str(exit_) == text
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 127, 128, 255])
-def test_exit_codes_of_wait_status(code):
-    assert Exit.from_wait_status(code << 8) == Exit(code=code)
-
-
 @pytest.mark.parametrize("number", [1, 9, 15, 37, 64])
 @pytest.mark.parametrize("core", [False, True])
 def test_signals_of_wait_status(number, core):

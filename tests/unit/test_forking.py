@@ -15,20 +15,6 @@ def forking(epoll):
     return Forking(epoll, (), {signal.SIGCHLD: signal.SIG_DFL}, lambda: None)
 
 
-def test_cancelled_ranks_and_their_descriptors():
-    fds = list(os.pipe())
-    with select.epoll() as epoll:
-        waiting = forking(epoll)
-        assert not waiting.due
-        waiting.ask([job(0, 0), job(1, 0)], fds[:1])
-        waiting.ask([job(2, 0)], fds[1:])
-        assert waiting.due
-        assert waiting.cancel() == [0, 1, 2]
-        assert not waiting.due
-        assert waiting.cancel() == []
-    assert [is_open(fd) for fd in fds] == [False, False]
-
-
 def test_a_rank_whose_descriptors_were_dropped_fails_alone():
     """The kernel drops descriptors for which there is no room: those of others may be there."""
     read_end, write_end = os.pipe()

@@ -3,17 +3,12 @@ import signal
 
 import pytest
 
-from seams.values import Logs, Restart, Route, Std, Stop
+from seams.values import Logs, Route, Std, Stop
 
 NONE, OUT, ERR, ALL = Std.NONE, Std.OUT, Std.ERR, Std.ALL
 
 
 # -- which streams
-
-
-@pytest.mark.parametrize(("text", "std"), [("0", NONE), ("1", OUT), ("2", ERR), ("3", ALL)])
-def test_one_value_for_all_ranks(text, std):
-    assert Std.from_str(text) is std
 
 
 @pytest.mark.parametrize(
@@ -71,19 +66,6 @@ def test_the_route_for_each_combination(redirect, tee, prefix, shown):
     assert logs.route(2)[0] == (expected(OUT), expected(ERR))
 
 
-def test_routes_by_rank():
-    logs = Logs(redirect={0: ALL}, tee={1: OUT}, ranks={0, 1})
-    assert logs.route(3) == [
-        (Route.FILE, Route.FILE),
-        (Route.TEE, Route.PREFIX),
-        (Route.DROP, Route.DROP),
-    ]
-
-
-def test_torchruns_numbers_do_as_well():
-    assert Logs(tee=3).route(2) == Logs(tee=ALL).route(2)
-
-
 @pytest.mark.parametrize(
     ("prefix", "nproc", "template"),
     [
@@ -124,13 +106,6 @@ def test_logs_that_cannot_be(policy, words):
     assert "\n" not in str(raised.value)
 
 
-def test_logs_that_can_be(tmp_path):
-    Logs().check(1)
-    Logs(dir=tmp_path).check(4)
-    Logs(dir=tmp_path / "not" / "yet", tee=ALL, prefix="[{name} {rank}] ").check(4)
-    Logs(dir="relative").check(4)
-
-
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
@@ -151,20 +126,3 @@ def test_stops_that_cannot_be(policy, words):
         policy.check()
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("number", [2, signal.SIGKILL, signal.SIGRTMIN, signal.SIGRTMIN + 3])
-def test_every_signal_that_there_is_may_stop(number):
-    Stop(signal=number, grace=0, reap=0.5, linger=0).check()
-
-
-@pytest.mark.parametrize("count", [-1, 1.0, "1", True, None])
-def test_restarts_that_cannot_be(count):
-    with pytest.raises(ValueError, match="restart: max must be a count, 0 or more, not") as raised:
-        Restart(max=count).check()
-    assert repr(count) in str(raised.value)
-
-
-def test_restarts_that_can_be():
-    Restart().check()
-    Restart(max=100).check()

@@ -4,13 +4,11 @@ import contextlib
 import os
 import select
 import socket
-from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seams.forkserver import Receiver, ancillary, encode, send
+from seams.forkserver import Receiver, ancillary, encode
 
 
 @contextlib.contextmanager
@@ -58,57 +56,6 @@ def everything(receiver):
     return frames
 
 
-MESSAGES = st.tuples(
-    st.text(max_size=10),
-    st.dictionaries(st.text(max_size=5), st.integers() | st.none() | st.lists(st.binary())),
-    st.integers(-(2**63), 2**64),
-)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        ("rest", 2.5),
-        ("signal", 15, [0, 1, 2]),
-        ("spawned", 0, 1234, 10**18),
-        ("exited", 1, None, 0.25, 1 << 40, -1),
-        (
-            "begin",
-            {"env": {"A": "\udc80", "B": "x" * 100_000}, "cwd": None, "flags": (True, b"\0")},
-        ),
-    ],
-)
-def test_round_trip(message):
-    with sockets() as (sock, receiver):
-        send(sock, message)
-        assert everything(receiver) == [(message, [])]
-        assert not receiver.ended
-
-
-def test_each_message_gets_its_own_descriptors():
-    with sockets() as (sock, receiver), files(9) as fds:
-        for first, last in ((0, 2), (2, 2), (2, 3), (3, 9)):
-            send(sock, (first, last), fds[first:last])
-        for (first, last), received in everything(receiver):
-            assert contents(received) == list(range(first, last))
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    messages=st.lists(MESSAGES, min_size=1, max_size=3),
-    cuts=st.lists(st.integers(0, 500), max_size=20),
-)
-def test_messages_may_be_cut_at_any_byte(messages, cuts):
-    stream = b"".join(encode(message, []) for message in messages)
-    places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
-    with sockets() as (sock, receiver):
-        frames = []
-        for start, end in pairwise(places):
-            sock.sendall(stream[start:end])
-            frames += everything(receiver)
-        assert [message for message, _ in frames] == messages
-
-
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 50), st.booleans()), min_size=1))
 def test_descriptors_stay_with_messages_that_are_cut(plan):
@@ -128,14 +75,6 @@ def test_descriptors_stay_with_messages_that_are_cut(plan):
         assert [message[1] for message, _ in frames] == list(range(len(counts)))
         assert [i for numbers in read for i in numbers] == list(range(sum(counts)))
         assert [len(numbers) for numbers in read] == counts
-
-
-def test_the_end_is_seen():
-    with sockets() as (sock, receiver):
-        send(sock, ("last",))
-        sock.close()
-        assert everything(receiver) == [(("last",), [])]
-        assert receiver.ended
 
 
 def test_a_message_that_is_cut_off_by_the_end_is_dropped_with_its_descriptors():

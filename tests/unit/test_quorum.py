@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from seams.jobs import Heir, Will, World, can_succeed, read_heir, read_will
+from seams.jobs import Heir, Will, World, can_succeed, read_will
 
 
 @pytest.mark.parametrize("size", range(1, 8))
@@ -49,12 +49,3 @@ def test_a_will():
     assert will.host == "node 0 (m0)"
     assert will.heirs(1, 3) == [*world[1:]]
     assert will.heirs(3, 4) == []
-
-
-@pytest.mark.parametrize(
-    "said",
-    [["a", "m", "10.0.0.1"], ["a", "m", "10.0.0.1", 70000, False], ["a", "m", "x", "y", 0], 5],
-)
-def test_what_is_no_description_of_a_node(said):
-    with pytest.raises((ValueError, TypeError)):
-        read_heir(said)

@@ -7,35 +7,6 @@ from seams.values import Node, Place, given_run_id, rank_environment
 PLACE = Place(address="127.0.0.1", port=29500, run_id="job_1", attempt=2, restarts=3, cores=16)
 
 
-def environment(rank=1, nproc=4, role="trainer", error_file="/runs/error.json", **inherited):
-    return rank_environment(PLACE, rank, nproc, role, error_file, inherited)
-
-
-def test_every_variable_of_torchrun():
-    assert environment() == {
-        "RANK": "1",
-        "LOCAL_RANK": "1",
-        "WORLD_SIZE": "4",
-        "LOCAL_WORLD_SIZE": "4",
-        "GROUP_RANK": "0",
-        "GROUP_WORLD_SIZE": "1",
-        "ROLE_RANK": "1",
-        "ROLE_NAME": "trainer",
-        "ROLE_WORLD_SIZE": "4",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "29500",
-        "TORCHELASTIC_RUN_ID": "job_1",
-        "TORCHELASTIC_RESTART_COUNT": "2",
-        "TORCHELASTIC_MAX_RESTARTS": "3",
-        "TORCHELASTIC_USE_AGENT_STORE": "False",
-        "TORCHELASTIC_ERROR_FILE": "/runs/error.json",
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
-        "PYTHONUNBUFFERED": "1",
-        "PROCESSION_RUN": "job_1",
-        "OMP_NUM_THREADS": "4",
-    }
-
-
 @pytest.mark.parametrize(
     ("cores", "nproc", "threads"),
     [(16, 1, None), (16, 2, "8"), (16, 3, "5"), (2, 8, "1"), (1, 2, "1")],
@@ -44,17 +15,6 @@ def test_cores_are_shared_out(cores, nproc, threads):
     place = dataclasses.replace(PLACE, cores=cores)
     env = rank_environment(place, 0, nproc, "default", "", {})
     assert env.get("OMP_NUM_THREADS") == threads
-
-
-def test_what_the_user_has_set_stays():
-    assert "OMP_NUM_THREADS" not in environment(OMP_NUM_THREADS="7")
-    env = environment(TORCH_NCCL_ASYNC_ERROR_HANDLING="0")
-    assert env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "0"
-
-
-def test_only_the_numbers_of_the_rank_differ_between_ranks():
-    first, last = environment(rank=0), environment(rank=3)
-    assert {k for k in first if first[k] != last[k]} == {"RANK", "LOCAL_RANK", "ROLE_RANK"}
 
 
 def test_a_group_within_a_rank_has_a_name_of_its_own():

@@ -1,7 +1,5 @@
 """The report, word for word."""
 
-import dataclasses
-
 import pytest
 
 from seams.explain import (
@@ -12,7 +10,7 @@ from seams.explain import (
     report_of,
 )
 from seams.rules import Phase
-from seams.values import Exit, GroupEnd, GroupFailed, Outcome, RankEnd
+from seams.values import Exit, GroupEnd, Outcome, RankEnd
 
 T0 = 10_000_000_000  # when the ranks were started
 TRACEBACK = """\
@@ -73,20 +71,6 @@ run directory: /runs"""
     )
 
 
-def test_a_signal():
-    assert report(killed(number=11)) == (
-        """\
-train failed: rank 2 of 4 (pid 102) was killed by SIGSEGV after 2.35 s [P103]
-  SIGSEGV (signal 11)"""
-    )
-
-
-def test_a_signal_with_a_core_dump():
-    assert headline(killed(number=6, core=True), 4) == (
-        "rank 2 of 4 (pid 102) was killed by SIGABRT, and dumped core after 2.35 s"
-    )
-
-
 def test_sigkill_and_memory():
     who = "rank 2 of 4 (pid 102) was killed by SIGKILL after 2.35 s"
     assert headline(killed(), 4) == who
@@ -112,46 +96,6 @@ train failed: rank 0 of 2 (pid 100) exited with code 3 after 2.35 s [P102]
     )
 
 
-def test_an_exit_with_a_message():
-    failure = end(0, Outcome.EXITED, exit=Exit(code=1), message="no data\nfound")
-    assert (
-        headline(failure, 2) == 'rank 0 of 2 (pid 100) exited with code 1: "no data" after 2.35 s'
-    )
-
-
-def test_what_was_announced_counts_and_not_how_the_group_ended_it():
-    note = "it did not exit then; the group ended it by SIGTERM"
-    failure = end(0, Outcome.EXITED, exit=Exit(signal=15), announced=3, note=note)
-    assert report(failure, nproc=1) == (
-        f"train failed: rank 0 (pid 100) exited with code 3 after 2.35 s [P102]\n  {note}"
-    )
-    group = GroupEnd("train", 1, failures=(failure,))
-    assert GroupFailed(group, "").exit_code == 3
-
-
-def test_no_value():
-    note = "did it call os._exit or exec, or close its descriptors?"
-    failure = end(1, Outcome.NO_VALUE, exit=Exit(code=0), note=note)
-    assert report(failure) == (
-        "train failed: rank 1 of 4 (pid 101) exited with code 0 before its function had returned "
-        f"after 2.35 s [P108]\n  {note}"
-    )
-
-
-def test_an_unpicklable_value():
-    failure = end(
-        3,
-        Outcome.UNPICKLABLE,
-        exit=Exit(code=1),
-        type_name="_thread.lock",
-        message="TypeError: cannot pickle\n'_thread.lock' object",
-    )
-    assert headline(failure, 4) == (
-        "rank 3 of 4 (pid 103) returned a _thread.lock that cannot be pickled "
-        "(TypeError: cannot pickle '_thread.lock' object) after 2.35 s"
-    )
-
-
 def test_a_start_that_failed():
     failure = RankEnd(
         1,
@@ -172,12 +116,6 @@ ended by the group:
 
 not started:
   rank 2 had no process yet"""
-    )
-
-
-def test_a_start_that_took_too_long():
-    assert headline(end(1, Outcome.NOT_STARTED, seconds=300.0), 2) == (
-        "rank 1 of 2 (pid 101) did not start in time"
     )
 
 
@@ -221,12 +159,6 @@ def test_a_rank_that_could_not_be_ended_is_not_called_simultaneous():
     assert "rank 1 (pid 101) could not be ended" in text
 
 
-def test_up_to_a_screen_of_ranks_each_has_its_line():
-    ended = tuple(killed(r, 15, seconds=3.0) for r in range(1, FOLD_ABOVE + 1))
-    text = report(raised(0), nproc=FOLD_ABOVE + 1, ended=ended)
-    assert text.count("was ended by SIGTERM") == FOLD_ABOVE
-
-
 def test_many_ranks_are_folded():
     ended = tuple(
         killed(r, 9 if r % 100 == 7 else 15, seconds=3.0 + r / 1000) for r in range(1, 512)
@@ -263,19 +195,6 @@ def test_what_many_ranks_said_stays_as_they_said_it():
     assert folded(*odd)[0] == "  ranks 7,9 raised ValueError: it was not its file"
 
 
-def test_who_failed_later_by_a_signal_was_not_ended_by_the_group():
-    text = report(raised(0), killed(1, 7, seconds=3.0))
-    assert "rank 1 (pid 101) was killed by SIGBUS, 0.65 s later" in text
-    assert "was ended by" not in text
-
-
-def test_a_tail_of_stderr_that_repeats_the_traceback_is_not_printed_twice():
-    tail = ("epoch 1", *TRACEBACK.splitlines())
-    text = report(raised(stderr_tail=tail))
-    assert text.count("ValueError: bad batch") == 2  # in the headline and in the traceback
-    assert text.endswith("  last lines of stderr:\n    epoch 1")
-
-
 @pytest.mark.parametrize(
     ("tail", "left"),
     [
@@ -310,15 +229,6 @@ when it hung, the ranks were:
   rank 2 is in load (a.py:4)
   3 ranks [0-1,3] wait in barrier (a.py:9)
   all stacks: /r/stacks.txt"""
-    )
-
-
-def test_where_the_others_were_when_a_rank_failed():
-    assert report(killed(number=11), stacks=("rank 0 is in f (a.py:4)",)).endswith(
-        """
-
-when it failed, the others were:
-  rank 0 is in f (a.py:4)"""
     )
 
 
@@ -427,20 +337,6 @@ def test_what_was_raised_by_each_is_told_of_each_and_is_harmless():
     assert not {"\x1b", "\u202e", "\ud800"} & {*text}
 
 
-def test_the_report_is_the_text_of_the_error():
-    group = GroupEnd("train", 2, failures=(raised(), killed(0, 11)), ended=(killed(1, 15),))
-    error = GroupFailed(group, format_report(group))
-    assert str(error) == format_report(group)
-    assert error.cause is group.failures[0]
-    assert error.exit_code == 1
-    as_killed = dataclasses.replace(group, failures=(killed(0, 11),))
-    assert GroupFailed(as_killed, "").exit_code == 139
-    without_value = dataclasses.replace(
-        group, failures=(end(0, Outcome.NO_VALUE, exit=Exit(code=0)),)
-    )
-    assert GroupFailed(without_value, "").exit_code == 1
-
-
 def test_ranks_of_several_machines_have_their_numbers_in_the_job():
     text = report(raised(1), nproc=2, ended=(killed(0, 15),), node=3, nodes=4, first=6, world=8)
     assert text.startswith("train failed on node 3 of 4: rank 7 of 8 (pid 101) raised ValueError")
@@ -449,14 +345,3 @@ def test_ranks_of_several_machines_have_their_numbers_in_the_job():
     said = "rank 3 of 4 (pid 101) raised ValueError: bad batch after 2.35 s [P101]"
     assert headline_of(group) == said
     assert format_report(group).startswith("x failed on node 1 of 2: rank 3 of 4")
-
-
-def test_failures_of_which_each_may_have_been_the_first_are_shown_together():
-    def end(rank, at, doubt=0):
-        return RankEnd(rank, 10 + rank, Outcome.SIGNALLED, happened_at=at, doubt=doubt)
-
-    ms = 1_000_000
-    # Rank 0 told its failure; rank 1 was seen dead later, and may have died before; rank 2 not.
-    failures = (end(0, 100 * ms), end(1, 108 * ms, 9 * ms), end(2, 115 * ms, 9 * ms))
-    assert [e.rank for e in GroupEnd("x", 3, failures=failures).together] == [0, 1]
-    assert GroupEnd("x", 3).together == ()

@@ -1,12 +1,6 @@
 """What Slurm says of an allocation: its short form of many names."""
 
-import os
-import shutil
-import subprocess
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from seams.jobs import EngineError
 from seams.slurm import counts, expand
@@ -43,37 +37,3 @@ def test_counts():
     for text in ("", "2(x", "two", "1,,2"):
         with pytest.raises(EngineError, match="list of counts cannot be read"):
             counts(text)
-
-
-@st.composite
-def ranges(draw):
-    low = draw(st.integers(0, 120))
-    text = str(low).zfill(draw(st.integers(1, 4)))
-    if draw(st.booleans()):
-        text += f"-{str(low + draw(st.integers(0, 9))).zfill(len(text))}"
-    return text
-
-
-NAMES = st.from_regex(r"[a-z]{1,4}(-[a-z]{1,2})?", fullmatch=True)
-HOSTS = st.builds(
-    lambda name, parts, end: f"{name}[{','.join(parts)}]{end}" if parts else name,
-    NAMES, st.lists(ranges(), max_size=3), st.sampled_from(["", "n[7,10-12]"]),
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory):
-    """Give the variables with which scontrol needs no cluster."""
-    path = tmp_path_factory.mktemp("slurm") / "slurm.conf"
-    path.write_text("ClusterName=none\nSlurmctldHost=localhost\n")
-    return {**os.environ, "SLURM_CONF": str(path)}
-
-
-@pytest.mark.skipif(not shutil.which("scontrol"), reason="there is no Slurm here to compare with")
-@settings(max_examples=60, deadline=None)
-@given(text=st.lists(HOSTS, min_size=1, max_size=3).map(",".join))
-def test_as_slurm_says(slurm, text):
-    words = ["scontrol", "show", "hostnames", text]
-    done = subprocess.run(words, env=slurm, capture_output=True, text=True, timeout=20)
-    assert done.returncode == 0, done.stderr
-    assert expand(text) == tuple(done.stdout.split())

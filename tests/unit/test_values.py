@@ -10,16 +10,12 @@ import pytest
 
 import procession
 from procession import Logs, Restart, Std, Stop
-from seams.values import Record, Value, is_count
+from seams.values import Value, is_count
 
 
 class Point(Value):
     x: int
     y: int = 2
-
-
-class Counter(Record):
-    count: int = 0
 
 
 def test_equal_by_fields():
@@ -35,12 +31,6 @@ def test_wrong_values(words):
         Point(*words)
 
 
-@pytest.mark.parametrize("words", [{"z": 1}, {"x": 2}])
-def test_wrong_names(words):
-    with pytest.raises(TypeError, match="Point"):
-        Point(1, **words)
-
-
 def test_frozen():
     point = Point(1)
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -48,14 +38,6 @@ def test_frozen():
     with pytest.raises(AttributeError):
         del point.x
     assert point == Point(1)
-
-
-def test_a_record_changes():
-    counter = Counter()
-    counter.count += 1
-    assert counter == Counter(1)
-    with pytest.raises(TypeError):
-        hash(counter)
 
 
 @pytest.mark.parametrize("value", [Point(1), Logs(tee=Std.ALL), Stop(grace=1.0), Restart(2)])

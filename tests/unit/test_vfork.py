@@ -1,14 +1,11 @@
 """`system.vfork`: a program is started without a copy of its parent, with all that a rank needs."""
 
-import ctypes
-import errno
 import os
 import signal
 import tempfile
 
 import pytest
 
-from conftest import until
 from seams.system import Chain
 
 HANDLERS = dict.fromkeys((signal.SIGPIPE, signal.SIGXFSZ), signal.SIG_DFL)
@@ -44,15 +41,6 @@ def ended(pid):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_arguments_variables_and_streams(chain):
-    script = 'echo "$0 $1 $A"; read line || echo nothing; echo err >&2'
-    for _ in range(3):  # a chain can be used again
-        argv = ["/bin/sh", "-c", script, "x", "y z"]
-        pid, fault, said = start(chain, argv, [b"A=\xff", b"PATH=/bin"])
-        assert (fault, said) == (0, b"x y z \xff\nnothing\nerr\n")
-        assert ended(pid) == 0
-
-
 def test_session_signals_and_descriptors(chain):
     pid, fault, said = start(chain, ["/bin/cat", "/proc/self/status", "/proc/self/stat"])
     assert fault == 0 and ended(pid) == 0
@@ -66,24 +54,6 @@ def test_session_signals_and_descriptors(chain):
     assert not {chain._reader, chain._writer} & {int(fd) for fd in said.split()}
 
 
-@pytest.mark.parametrize(("path", "expected"), [("/no/such", errno.ENOENT), ("/", errno.EACCES)])
-def test_program_that_cannot_be_started(chain, path, expected):
-    pid, fault, _ = start(chain, [path])
-    assert fault == expected
-    assert ended(pid) == 127
-    assert start(chain, ["/bin/true"])[1] == 0  # nothing of it sticks
-
-
-def test_no_process(chain, monkeypatch):
-    def refuse(*_):
-        ctypes.c_int.from_address(chain._errno).value = errno.EAGAIN
-        return -1
-
-    monkeypatch.setattr(chain, "_clone", refuse)
-    with pytest.raises(OSError, match="Resource temporarily unavailable"):
-        start(chain, ["/bin/true"])
-
-
 def test_a_child_whose_parent_is_gone_does_not_begin(chain):
     os.close(chain._reader)  # as the kernel does when the parent ends
     try:
@@ -91,38 +61,3 @@ def test_a_child_whose_parent_is_gone_does_not_begin(chain):
         assert (ended(pid), said) == (-signal.SIGPIPE, b"")
     finally:
         chain._reader = os.open(os.devnull, os.O_RDONLY)
-
-
-def test_it_dies_with_its_parent(chain):
-    read_end, write_end = os.pipe()
-    parent = os.fork()
-    if not parent:
-        null = os.open(os.devnull, os.O_RDWR)
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        pid, _ = chain.start("/bin/sleep", [b"sleep", b"1000"], [], (null, null, null))
-        os.write(write_end, str(pid).encode())
-        while True:
-            signal.pause()
-    os.close(write_end)
-    pidfd = os.pidfd_open(int(os.read(read_end, 20)))
-    os.close(read_end)
-    os.kill(parent, signal.SIGKILL)
-    os.waitpid(parent, 0)
-    until(lambda: _gone(pidfd))
-    os.close(pidfd)
-
-
-def _gone(pidfd):
-    try:
-        signal.pidfd_send_signal(pidfd, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
-def test_there_is_none_for_another_machine(monkeypatch):
-    class Other:
-        machine = "riscv64"
-
-    monkeypatch.setattr(os, "uname", Other)
-    assert Chain.make({}, ()) is None

@@ -56,14 +56,6 @@ def test_what_matters_most_stays_on_narrow_terminals(width, titles):
         assert re.match(r"\d +RUNNING +512/1000 .*2/s  4:04( |$)", line), "only the last one is cut"
 
 
-def test_a_row_of_many_shows_ranges():
-    ranks = [rank(r, step=500 + r, fields={"loss": 2 + r / 100}) for r in range(16)]
-    _, line, _ = drawn(*ranks, width=150)
-    for text in ("[0-15]", "500-515/1000", "2/s", "2-2.15", "1.2 GB", "99 %"):
-        assert text in line
-    assert "epoch" not in line, "they did not all say the same"
-
-
 @pytest.mark.parametrize(
     ("seen", "text"),
     [

@@ -33,11 +33,6 @@ def test_every_rank_once_the_odd_ones_first_and_apart(seen, room):
         assert kinds == sorted(kinds, reverse=True), "the odd ones stand first"
 
 
-def test_few_ranks_stay_in_their_order():
-    rows = told(fold(group(4, _2={"step": 100}), 10))
-    assert rows == [([0], ""), ([1], ""), ([2], "slow"), ([3], "")]
-
-
 @pytest.mark.parametrize(
     ("what", "odd"),
     [
@@ -64,11 +59,6 @@ def test_an_odd_rank_has_a_row_of_its_own(what, odd):
 )
 def test_little_is_not_odd(what):
     assert oddities(group(64, _7=what)) == {}
-
-
-def test_slow_steps_are_no_silence():
-    seen = [r.__replace__(quiet=60.0 + r.rank) for r in group(8)]
-    assert oddities(seen) == {}
 
 
 def test_the_worst_are_alone_and_the_rest_of_the_odd_ones_together():

@@ -29,13 +29,6 @@ def test_a_rank_has_what_its_children_have():
     assert (found[0].gpu, found[1].gpu) == (12, None)
 
 
-def test_cpu_is_that_between_two_samples():
-    sampler = Sampler()
-    sample(sampler, {0: 10}, 100.0, {10: (1, 0), 11: (10, 0)})
-    found = sample(sampler, {0: 10}, 102.0, {10: (1, 2 * TICK), 11: (10, TICK)})
-    assert found[0].cpu == pytest.approx(150.0)
-
-
 def test_a_real_process():
     code = "x = b'x' * 50_000_000\nprint(flush=True)\ninput()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1)

@@ -4,25 +4,8 @@ import time
 
 import pytest
 
-from seams.values import LONGEST_RANKS, figures, short_ranks
-from seams.view import Pace, Seen, Sight, Usage, Whole, plain, status_line
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [([512], "512"), ([515, 512], "512-515"), ([0.1, 0.25], "0.1-0.25"), ([-2, 3], "-2..3"),
-     ([1e20], "1e+20"), ([float("inf")], "inf")],
-)  # fmt: skip
-def test_ranges(values, text):
-    assert figures.between(values) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0:00"), (59.9, "0:59"), (3600, "1:00:00"), (86400 * 2.5, "2d 12h"), (-1, "0:00")],
-)
-def test_clock(seconds, text):
-    assert figures.clock(seconds) == text
+from seams.values import LONGEST_RANKS, short_ranks
+from seams.view import Pace, Seen, Sight, Usage, Whole, status_line
 
 
 @pytest.mark.parametrize(
@@ -37,19 +20,6 @@ def test_clock(seconds, text):
 def test_ranks(ranks, text):
     assert short_ranks(list(ranks)) == text
     assert len(text) <= LONGEST_RANKS
-
-
-@pytest.mark.parametrize(
-    ("rate", "text"),
-    [(1.94, "1.94/s"), (12345.6, "12346/s"), (0.5, "30/min"), (0.001, "3.6/h"), (0, "0/s")],
-)
-def test_rates(rate, text):
-    assert figures.rate(rate) == text
-
-
-def test_sizes_share_a_unit():
-    assert figures.sizes([900_000_000, 1_400_000_000]) == "0.9-1.4 GB"
-    assert figures.sizes([0]) == "0 B"
 
 
 def paced(*beats, now=None):
@@ -85,23 +55,11 @@ def test_status_line():
     )
 
 
-def test_status_line_of_a_group_that_tells_nothing():
-    said = status_line(whole(Seen(0, "RUNNING"), restarts=3, attempt=1))
-    assert said[18:] == "train.py: 1 RUNNING, attempt 1 of 0-3, 5:12"
-
-
 def test_status_line_names_what_is_odd():
     ranks = [Seen(r, "RUNNING", step=5, quiet=0.1) for r in range(4)]
     ranks[3] = ranks[3].__replace__(quiet=100.0)
     said = status_line(whole(*ranks, state="STOPPING", cause="rank 0 failed"))
     assert said.endswith("; silent: 3; rank 0 failed: 4 ranks left, which may end by themselves")
-
-
-def test_texts_of_ranks_are_harmless():
-    assert (
-        plain("a\tb\x1b[31mred\x1b[0m\x1b]0;title\x07\x9bc\r\n\u202eend")
-        == "a bred^[]0;title^G<9b>c^M^J<U+202E>end"
-    )
 
 
 def test_what_is_seen_of_a_look(monkeypatch):
