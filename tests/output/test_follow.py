@@ -131,15 +131,6 @@ def test_streams_go_to_their_consoles(console):
         assert follower.tail(1, "err") == []
 
 
-def test_what_is_not_shown_has_a_tail(console):
-    with following(console) as follower:
-        with Rank(follower, 0, shown=False) as rank:
-            rank.write(b"quiet\n" * 100_000 + b"end")
-        assert follower.drain(5)
-        assert console.viewer.look() == b""
-        assert follower.tail(0, "out") == ["quiet"] * 19 + ["end"]
-
-
 def test_progress_shows_its_latest_state(console, file):
     with following(console, partial_after=0.01, progress_every=0.05) as follower:
         with Rank(follower, 0, file=file) as rank:
@@ -197,16 +188,19 @@ def test_prefixes_have_colours_on_a_terminal(monkeypatch):
         )
 
 
-def test_colours_of_an_open_line_end_with_it(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    with (
-        terminal() as (console, viewer),
-        following(console, partial_after=0.01) as follower,
-        Rank(follower, 0, colour=None) as a,
-        Rank(follower, 1, colour=None) as b,
-    ):
-        a.write(b"\x1b[31mred")
-        viewer.until(b"red")
-        b.write(b"plain\n")
-        assert viewer.until(b"plain\n") == b"[0] \x1b[31mred\x1b[0m\n[1] plain\n"
+def even(line):
+    return int(line.rpartition(b" ")[2]) % 2 == 0
+
+
+def test_of_a_source_that_keeps_some_lines_only_whole_lines_are_judged(console, file):
+    """`line 1` and `2`: as a part it would be thrown away, as a whole it is kept."""
+    with following(console, partial_after=0) as follower:
+        with Rank(follower, 0, file=file, keep=even) as a, Rank(follower, 1) as b:
+            a.write(b"line 1\nline 1")
+            b.write(b"part")
+            console.viewer.until(b"part")
+            a.write(b"2\n")
+            console.viewer.until(b"line 12\n")
+            a.write(b"line 4")
+            assert follower.drain(5)
+        assert console.viewer.look() == b"[1] part\n[0] line 12\n[0] line 4\n"

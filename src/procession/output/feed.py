@@ -28,7 +28,6 @@ class Source(Value):
     prefix: stands before each of its lines on the console.
     colour: which of six colours the prefix has on a console with colours, any number, usually
         the rank; None for none.
-    shown: False if it is read (for its tail, and so that its writer never waits) but not shown.
     keep: says of a whole line, with its newline, whether it is shown; then incomplete lines and
         progress are not. None: all are. Called in the thread that reads; it must not raise.
     """
@@ -37,7 +36,6 @@ class Source(Value):
     stream: Literal["out", "err"]
     prefix: bytes = b""
     colour: int | None = None
-    shown: bool = True
     keep: Callable[[bytes], bool] | None = None
 
 
@@ -62,7 +60,7 @@ class Feed:
         self.left: int | None = None
         self.broken = False
         self.is_file = is_file
-        self._screen: Screen | None = screen if source.shown else None
+        self._screen: Screen | None = screen
         self._tail = tail
         self._splitter = tail.splitter
         self._position = os.lseek(fd, 0, os.SEEK_CUR) if self.is_file else 0
