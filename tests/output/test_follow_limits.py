@@ -9,7 +9,7 @@ import time
 import pytest
 from following import Rank, following, piped, terminal, until
 
-from seams.output import Console, loop
+from seams.output import Console, follow
 from seams.system import inotify
 
 NEVER = 1000.0  # seconds: a deadline that is not part of the test
@@ -36,11 +36,10 @@ def test_console_that_does_not_read(kind, tmp_path):
         begun = time.monotonic()
         assert not follower.drain(0.2)
         assert time.monotonic() - begun < 8
-        assert follower.tail(0, "out") == ["line"] * 19 + ["last words"]
-        assert follower.tail(1, "out") == ["last of the pipe"]
+        assert follower.tails.lines(1, "out") == ["last of the pipe"]
         # The next attempt finds a console that reads again.
         viewer.look()
-        with Rank(follower, 0) as rank:
+        with following(console) as another, Rank(another, 0) as rank:
             rank.write(b"next attempt\n")
             viewer.until(b"[0] next attempt\n")
 
@@ -62,7 +61,7 @@ def test_a_note_says_what_was_dropped(tmp_path):
         Rank(follower, 0, file=path).close()
         assert not follower.drain(0.1)
         notes = [line for line in viewer.look().splitlines() if b"procession" in line]
-        assert notes == [b"procession: " + loop._NOTE]
+        assert notes == [b"procession: " + follow._NOTE]
 
 
 def test_replaced_stream_that_hangs():
@@ -205,13 +204,13 @@ def test_truncated_file(console, tmp_path):
 
 def test_no_wake_ups_while_nothing_happens(console, tmp_path, monkeypatch):
     rounds = []
-    wait = loop.Loop._wait
+    wait = follow.Follower._wait
 
     def counted(self):
         rounds.append(1)
         return wait(self)
 
-    monkeypatch.setattr(loop.Loop, "_wait", counted)
+    monkeypatch.setattr(follow.Follower, "_wait", counted)
     with (
         following(console) as follower,
         Rank(follower, 0) as pipe,
@@ -248,5 +247,6 @@ def test_interrupted_drain_gives_the_thread_up(tmp_path, monkeypatch):
         thread.join = interrupted
         with pytest.raises(KeyboardInterrupt):
             follower.drain(100)
+        thread.join = join
         join(5)
         assert not thread.is_alive()
