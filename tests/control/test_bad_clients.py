@@ -46,15 +46,6 @@ def test_garbage_is_answered_and_hung_up_on(group, garbage):
         assert b'"error"' in read_all(client)
 
 
-def test_endless_bytes_are_hung_up_on(group):
-    with raw() as client:
-        sent = 0
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            while sent < 1 << 24:
-                sent += client.send(b"x" * 65536)
-        assert sent < 1 << 24
-
-
 def test_requests_without_end_that_nobody_reads(group):
     with raw() as client:
         client.settimeout(0.5)
@@ -65,15 +56,6 @@ def test_requests_without_end_that_nobody_reads(group):
         assert sent < 1 << 24  # it is not heard any more
         with connected() as other:
             assert other.ask("look")["state"] == "RUNNING"
-
-
-def test_a_half_line_and_then_nothing(group):
-    with raw() as client:
-        client.sendall(b'{"procession": 1, ')
-        with connected() as other:
-            assert other.ask("look")["state"] == "RUNNING"
-        client.sendall(b'"ask": "report"}\n')
-        assert b"ranks alive" in client.recv(4096)
 
 
 def test_there_is_a_limit(group):

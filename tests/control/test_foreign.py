@@ -1,12 +1,10 @@
 """Groups of other launchers, told by the environment of their processes."""
 
 import os
-import subprocess
 
 import pytest
 
 from seams.control import Process, below, group_foreign, parse_environment, read_processes
-from support import PYTHON, until
 
 
 def process(pid, parent, words="python", **env):
@@ -32,17 +30,6 @@ def test_torchrun():
     assert found.words == ("torchrun", "train.py")
 
 
-def test_two_of_a_kind_are_told_apart():
-    one = [process(11 + r, 10, **torchrun(r, 2)) for r in range(2)]
-    two = [process(31 + r, 30, **torchrun(r, 2)) for r in range(2)]
-    assert [g.launcher for g in grouped(process(10, 1), process(30, 1), *one, *two)] == [10, 30]
-
-
-def test_accelerate():
-    env = {**torchrun(0, 1), "ACCELERATE_MIXED_PRECISION": "no"}
-    assert grouped(process(10, 1), process(11, 10, **env))[0].kind == "accelerate"
-
-
 def test_mpirun_and_its_like():
     mpi = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8", "SLURM_PROCID": "0"}
     (found,) = grouped(process(10, 1, "orted"), process(11, 10, **mpi))
@@ -55,14 +42,6 @@ def test_srun():
     env = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
     (found,) = grouped(process(11, 10, "bash", **env), process(12, 11, "python", **env))
     assert (found.kind, found.launcher, found.ranks, found.world) == ("srun", 10, {0: 11}, 4)
-
-
-def test_torchrun_below_slurm_is_torchrun():
-    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
-    agent = process(10, 1, "torchrun", **slurm)
-    kinds = {g.kind: g for g in grouped(agent, process(11, 10, **slurm, **torchrun(0, 1)))}
-    assert kinds["torchrun"].launcher == 10
-    assert kinds["srun"].pids == (10,)
 
 
 def test_multiprocessing_and_ray():
@@ -111,16 +90,3 @@ def test_processes_are_read_from_proc(tmp_path):
     assert found.words == ("python", "a b")
     assert found.cpu == pytest.approx(150 / os.sysconf("SC_CLK_TCK"))
     assert found.memory == 3 * os.sysconf("SC_PAGE_SIZE")
-
-
-def test_a_child_is_among_them():
-    words = [PYTHON, "-c", "input()", "a word"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
-        found = until(lambda: _of_child(child.pid, words), "the child's own command line")
-        assert found.parent == os.getpid()
-        child.stdin.close()
-
-
-def _of_child(pid, words):
-    found = read_processes().get(pid)
-    return found if found is not None and list(found.words) == words else None

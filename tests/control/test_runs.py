@@ -92,13 +92,6 @@ def test_by_slurm_s_number_of_its_job():
         choose("1234", [*runs, Run("c", "c", "RUNNING", socket="c", launcher=1234)], HERE)
 
 
-def test_of_none():
-    with pytest.raises(NotFound, match="there is none at all"):
-        choose("last", [], HERE)
-    with pytest.raises(NotFound, match="there is none at all"):
-        choose("x", [], HERE)
-
-
 def test_many_are_not_all_listed():
     runs = [Run(f"x_{i:02}", f"x{i}", "RUNNING", began=i, socket="s") for i in range(30)]
     with pytest.raises(NotFound, match=r"22 more$"):

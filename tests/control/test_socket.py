@@ -9,20 +9,19 @@ import threading
 import time
 
 import pytest
-from clients import WAIT, connected, directory, raw, sockets, start
+from clients import connected, directory, sockets, start
 
 import procession
 from seams.control import (
     Connection,
     Door,
-    Ended,
     NotAnswered,
     Refused,
     open_runtime,
     runtime_directory,
 )
 from seams.system import directories
-from support import QUICK, gone, run_procession, until
+from support import QUICK, run_procession, until
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
 
@@ -97,28 +96,6 @@ def test_a_program_does_not_take_a_run_that_was_stopped_for_one_that_is_done(tmp
     assert (str(copied), copied.values) == (str(caught.value), ["done", None])
 
 
-def test_kill():
-    code = "import signal\nfor n in (2, 15): signal.signal(n, signal.SIG_IGN)\n" + WAIT
-    group = start(code)
-    with connected() as connection:
-        connection.ask("kill")
-        list(connection.events(20))
-        assert connection.end["code"] == 128 + signal.SIGKILL
-    group.wait()
-
-
-def test_a_signal_to_a_rank_is_its_own_end():
-    group = start()
-    with connected() as connection:
-        connection.ask("signal", rank=1, signal=int(signal.SIGKILL))
-        list(connection.events(20))
-        assert connection.end["state"] == "FAILED"
-        assert "rank 1 of 2" in connection.end["report"]
-    with pytest.raises(procession.GroupFailed) as caught:
-        group.wait()
-    assert caught.value.cause.rank == 1
-
-
 def test_what_cannot_be_done_is_said_and_the_connection_stays():
     with start(stop=QUICK), connected() as connection:
         for name, given, said in (
@@ -148,55 +125,6 @@ def test_stop_takes_no_refusal_for_the_end_of_the_run(monkeypatch):
         assert done.stdout == ""
         assert "the run has not ended: it is suspended" in done.stderr
         assert group.state is procession.Phase.RUNNING
-
-
-def test_a_run_that_hangs_up_has_ended():
-    group = start(stop=QUICK)
-    with connected() as connection:
-        group.kill()
-        group.wait(20)
-        list(connection.events(20))
-        with pytest.raises(Ended):
-            connection.ask("look")
-
-
-def test_stacks_are_those_of_the_group(monkeypatch):
-    with start(stop=QUICK) as group, connected() as connection:
-        monkeypatch.setattr(type(group), "stacks", lambda *_, **__: {"0": ["main"]}, raising=False)
-        assert connection.ask("stacks") == {"0": ["main"]}
-
-
-def test_the_log_from_now_on():
-    code = "import sys\nprint('first')\nfor line in sys.stdin: print('heard', line.strip())"
-    read, write = os.pipe()
-    saved = os.dup(0)
-    os.dup2(read, 0)
-    try:
-        with start(code, stdin=0, stop=QUICK), connected() as connection:
-            until(lambda: "[1] first" in log(connection), "both first lines")
-            value = connection.ask("log", follow=True)
-            assert value == {"prefixes": ["[0] ", "[1] "], "seen": True}
-            os.write(write, b"you\n")
-            for said in connection.events(10):
-                if said["event"] == "log" and "heard you" in said["text"]:
-                    assert said["stream"] == "out"
-                    break
-            else:
-                pytest.fail("it did not come")
-    finally:
-        os.dup2(saved, 0)
-        for fd in (saved, read, write):
-            os.close(fd)
-
-
-def log(connection, lines=100):
-    connection.ask("log", lines=lines)
-    text = ""
-    for said in connection.events(10):
-        if said["event"] == "log_end":
-            return text
-        text += said["text"]
-    return text
 
 
 def test_runs_of_one_name_are_told_apart():
@@ -313,19 +241,3 @@ def test_a_directory_that_is_not_ours_alone_is_not_used(spoil, said, caplog):
         os.rmdir(place + ".real")
     else:
         os.rmdir(place)
-
-
-def test_ranks_are_gone_after_a_stop_from_outside():
-    group = start()
-    pids = list(group.pids().values())
-    with connected() as connection:
-        connection.ask("stop")
-        list(connection.events(20))
-    gone(pids)
-    with raw_refused():
-        raw()
-    group.wait()
-
-
-def raw_refused():
-    return pytest.raises((ConnectionRefusedError, FileNotFoundError, ValueError))

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import re
 import signal
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -149,11 +148,6 @@ def test_a_restart(tmp_path):
     assert events[-1]["kind"] == "succeeded"
 
 
-def test_a_stop(tmp_path):
-    events = events_of(tmp_path, shell("sleep 60"), end=lambda group: group.stop())
-    assert (events[-1]["kind"], one(events, "exited", 0)["signal"]) == ("stopped", signal.SIGTERM)
-
-
 def test_a_rank_that_ignores_the_stop(tmp_path):
     def end(group):
         while not Path(tmp_path / "there").exists():
@@ -178,13 +172,3 @@ def test_a_program_that_cannot_be_started(tmp_path):
         VALIDATOR.validate(event)
     assert "No such file" in one(events, "spawn_failed", 0)["message"]
     assert (events[-1]["kind"], events[-1]["outcome"]) == ("failed", "not_started")
-
-
-def test_a_script(tmp_path):
-    script = tmp_path / "leave.py"
-    script.write_text("import sys; sys.exit('no data')\n")
-    events = events_of(tmp_path, procession.Script(str(script)), nproc=1)
-    assert one(events, "starting")["words"] == [str(script)]
-    assert (events[-1]["outcome"], events[-1]["exit_code"]) == ("exited", 1)
-    assert events[-1]["message"] == 'exited with code 1: "no data"'
-    assert sys.executable not in one(events, "starting")["words"]

@@ -8,7 +8,7 @@ import pytest
 
 import procession
 from seams.values import SpecError
-from support import QUICK, run_procession, run_python, shell, write
+from support import run_procession, run_python, write
 
 
 def test_on_event_has_every_event_of_the_group():
@@ -36,23 +36,6 @@ def test_a_handler_that_raises_is_logged_once_and_harms_nothing(caplog, kind):
     assert said.levelno == logging.ERROR
     assert kind.__name__ in said.getMessage()
     assert "broken handler" in caplog.text
-
-
-def test_a_handler_may_stop_the_group():
-    groups = []
-
-    def handle(event):
-        if event.kind == "running":
-            groups[0].stop(wait=False)
-
-    class Late:
-        def __call__(self, event):
-            handle(event)
-
-    group = procession.start(shell("sleep 60"), stop=QUICK)
-    groups.append(group)
-    group.subscribe(Late())
-    assert group.wait().state is procession.Phase.STOPPED
 
 
 def test_what_is_no_handler_is_refused():

@@ -149,19 +149,6 @@ def test_restart(traced):
     assert [r.attributes["process.exit.code"] for r in (*seen.ranks[0], *seen.ranks[1])] == [5, 0]
 
 
-def test_stop(traced):
-    seen = traced(shell("sleep 60"), end=lambda group: group.stop())
-    assert seen.whole.status.status_code is StatusCode.UNSET
-    assert seen.whole.attributes["procession.state"] == "stopped"
-
-
-def test_a_start_that_fails(traced, tmp_path):
-    broken = write(tmp_path / "broken", "#!/no/such/interpreter\n")
-    broken.chmod(0o700)
-    with pytest.raises(procession.StartFailed):
-        traced([str(broken)], nproc=2)
-
-
 def test_parent_from_the_environment(traced, monkeypatch):
     monkeypatch.setenv("TRACEPARENT", PARENT)
     seen = traced(["true"])
@@ -240,12 +227,6 @@ def test_the_command_without_an_exporter():
     assert (done.returncode, done.stdout) == (2, "")
     assert "error: --otel: OTEL_TRACES_EXPORTER: there is no exporter 'nowhere'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_variable_that_cannot_be_followed_is_named():
-    done = run_command("true", PROCESSION_OTEL="1", OTEL_TRACES_EXPORTER="nowhere")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "error: PROCESSION_OTEL: OTEL_TRACES_EXPORTER: there is no exporter" in done.stderr
 
 
 def test_the_command_without_opentelemetry(tmp_path):

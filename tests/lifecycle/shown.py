@@ -158,7 +158,9 @@ def judge_hangs(group, truth):
             late = [b for b, _ in group.shown.beats if from_then < b < at - before]
             assert not late, f"rank {rank} was silent, and others wrote at {late}, before {at}"
         else:
-            assert process.hung_at is not None, f"rank {rank} counts as hung, and beats"
+            # It did not go on, or its program has come to an end, and it takes long to exit.
+            rests = process.hung_at if process.finished_at is None else process.finished_at
+            assert rests is not None, f"rank {rank} counts as hung, and beats"
             assert limit is not None
             age = (at - process.beat.at) / SECOND
             assert age >= limit / 2 - suspended, f"rank {rank} hung {age} s after its last beat"

@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from seams.output import Console, Follower, Source, Tail, last_line, last_line_of
-from support import until
 
 
 @pytest.fixture
@@ -76,24 +75,6 @@ def test_lines_of_our_own_stand_between_lines(pipe):
         "[0] whole", "[0] half ", "procession: a word", "[0] a line", "procession: the last word",
     ]  # fmt: skip
     follower.close()
-
-
-def test_the_last_line_of_either_stream(pipe):
-    console, _ = pipe
-    follower = Follower(console, console)
-    pipes = [os.pipe() for _ in range(2)]
-    for (theirs, _), stream in zip(pipes, ("out", "err"), strict=True):
-        follower.add_pipe(theirs, Source(3, stream, shown=False))
-    assert follower.last_line(3) == b""
-    for nth, text in ((0, b"first\n"), (1, b"second\n\n"), (0, b"10 %\r20 %")):
-        os.write(pipes[nth][1], text)
-        latest = text.strip().rpartition(b"\r")[2]
-        until(lambda latest=latest: follower.last_line(3) == latest)
-    for _, ours in pipes:
-        os.close(ours)
-    follower.close()
-    assert follower.last_line(3) == b"20 %"
-    assert follower.last_line(4) == b""
 
 
 @pytest.mark.parametrize(

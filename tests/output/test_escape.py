@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seams.output import end_colours, escape, harmless, harmless_text, shown, unfinished
+from seams.output import escape, harmless, harmless_text, shown, unfinished
 
 
 @pytest.mark.parametrize(
@@ -59,32 +59,12 @@ def test_a_text_that_stays_within_its_line(text, line):
     assert shown(text) == line
 
 
-@given(st.text())
-def test_a_line_is_harmless_too(text):
-    assert harmless_text(shown(text)) == shown(text).encode(errors="backslashreplace").decode()
-    assert len(shown(text).splitlines()) <= 1
-
-
-def test_a_clean_block_is_not_copied():
-    block = "many clean lines, é too\n".encode() * 1000
-    assert harmless(block) is block
-    coloured = b"\x1b[31mred\x1b[0m\n" * 1000
-    assert harmless(coloured) is coloured
-
-
 @given(st.binary())
 def test_nothing_harmful_is_left_and_lines_stay(raw):
     shown = harmless(raw)
     assert harmless(shown) is shown
     assert shown.count(b"\n") == raw.count(b"\n")
     assert not set(shown) & (set(range(0x20)) | {0x7F}) - {9, 10, 27}
-
-
-def test_colours_end_with_their_line():
-    lines = b"plain\n\x1b[31mred\nplain \x1b[1mbold\x1b[32mgreen\n"
-    assert end_colours(lines) == (
-        b"plain\n\x1b[31mred\x1b[0m\nplain \x1b[1mbold\x1b[32mgreen\x1b[0m\n"
-    )
 
 
 @pytest.mark.parametrize(

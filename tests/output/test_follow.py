@@ -29,7 +29,7 @@ def test_whole_lines_each_with_a_prefix(console, file):
     with following(console) as follower, Rank(follower, 3, file=file) as rank:
         rank.write(b"one\ntwo\n\nfour\n")
         assert console.viewer.until(b"four\n") == b"[3] one\n[3] two\n[3] \n[3] four\n"
-        assert follower.tail(3, "out") == ["one", "two", "", "four"]
+        assert follower.tails.lines(3, "out") == ["one", "two", "", "four"]
         assert follower.drain(5)
         assert console.viewer.look().count(b"\n") == 4
 
@@ -43,19 +43,19 @@ def test_drain_shows_everything(console, file):
         assert follower.drain(5)
         expected = b"".join(b"[0] line %d\n" % i for i in range(1000)) + b"[0] last words\n"
         assert console.viewer.look() == expected
-        assert follower.tail(0, "out")[-1] == "last words"
+        assert follower.tails.lines(0, "out")[-1] == "last words"
         assert follower.drain(5)
 
 
-def test_a_drained_follower_follows_the_next_attempt(console):
-    with following(console) as follower:
-        for attempt in range(3):
-            assert not [t for t in threading.enumerate() if t.name == "procession-output"]
+def test_what_was_drained_leaves_no_thread_and_keeps_its_last_lines(console):
+    for attempt in range(3):
+        with following(console) as follower:
             with Rank(follower) as rank:
                 rank.write(b"attempt %d\n" % attempt)
             assert follower.drain(5)
-            assert follower.tail(0, "out") == [f"attempt {attempt}"]
-        assert console.viewer.look() == b"[0] attempt 0\n[0] attempt 1\n[0] attempt 2\n"
+            assert not [t for t in threading.enumerate() if t.name == "procession-output"]
+            assert follower.tails.lines(0, "out") == [f"attempt {attempt}"]
+    assert console.viewer.look() == b"[0] attempt 0\n[0] attempt 1\n[0] attempt 2\n"
 
 
 def test_partial_line_and_its_continuation(console, file):
@@ -66,7 +66,7 @@ def test_partial_line_and_its_continuation(console, file):
         console.viewer.until(b"wrong")
         rank.write(b"!\nnext\n")
         assert console.viewer.until(b"next\n") == b"[0] Password: wrong!\n[0] next\n"
-        assert follower.tail(0, "out") == ["Password: wrong!", "next"]
+        assert follower.tails.lines(0, "out") == ["Password: wrong!", "next"]
 
 
 def test_partial_lines_of_two_ranks(console):
@@ -84,14 +84,14 @@ def test_partial_lines_of_two_ranks(console):
         b.write(b"\n")  # its line was ended already
         b.write(b"end\n")
         assert console.viewer.until(b"end\n") == (b"[0] from a\n[1] from b\n[0] , more\n[1] end\n")
-        assert follower.tail(0, "out") == ["from a, more"]
+        assert follower.tails.lines(0, "out") == ["from a, more"]
 
 
 def test_partial_line_waits_for_its_end(console):
     """`hel`, `lo`: one line, as long as the deadline has not passed."""
     with following(console, partial_after=NEVER) as follower, Rank(follower, 0) as rank:
         rank.write(b"hel")
-        until(lambda: follower.tail(0, "out") == ["hel"])
+        until(lambda: follower.tails.lines(0, "out") == ["hel"])
         rank.write(b"lo\n")
         assert console.viewer.until(b"\n") == b"[0] hello\n"
 
@@ -127,17 +127,8 @@ def test_streams_go_to_their_consoles(console):
         assert follower.drain(5)
         assert console.viewer.look() == b"[0] out\n"
         assert viewer.look() == b"[0] err\n"
-        assert follower.tail(0, "err") == ["err"]
-        assert follower.tail(1, "err") == []
-
-
-def test_what_is_not_shown_has_a_tail(console):
-    with following(console) as follower:
-        with Rank(follower, 0, shown=False) as rank:
-            rank.write(b"quiet\n" * 100_000 + b"end")
-        assert follower.drain(5)
-        assert console.viewer.look() == b""
-        assert follower.tail(0, "out") == ["quiet"] * 19 + ["end"]
+        assert follower.tails.lines(0, "err") == ["err"]
+        assert follower.tails.lines(1, "err") == []
 
 
 def test_progress_shows_its_latest_state(console, file):
@@ -153,7 +144,7 @@ def test_progress_shows_its_latest_state(console, file):
         assert follower.drain(5)
         lines = console.viewer.look().decode().splitlines()
         assert lines[-3:] == ["[0] 99%", "[0] 100%", "[0] next"]
-        assert follower.tail(0, "out") == ["100%", "next"]
+        assert follower.tails.lines(0, "out") == ["100%", "next"]
 
 
 def test_progress_is_shown_at_most_once_per_interval(console):
@@ -163,7 +154,7 @@ def test_progress_is_shown_at_most_once_per_interval(console):
             console.viewer.until(b"[0] 0%\n")
             for i in range(1, 100):
                 rank.write(b"\r%d%%" % i)
-            until(lambda: follower.tail(0, "out") == ["99%"])
+            until(lambda: follower.tails.lines(0, "out") == ["99%"])
         assert follower.drain(5)
         assert console.viewer.look() == b"[0] 0%\n[0] 99%\n"
 
@@ -197,16 +188,19 @@ def test_prefixes_have_colours_on_a_terminal(monkeypatch):
         )
 
 
-def test_colours_of_an_open_line_end_with_it(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    with (
-        terminal() as (console, viewer),
-        following(console, partial_after=0.01) as follower,
-        Rank(follower, 0, colour=None) as a,
-        Rank(follower, 1, colour=None) as b,
-    ):
-        a.write(b"\x1b[31mred")
-        viewer.until(b"red")
-        b.write(b"plain\n")
-        assert viewer.until(b"plain\n") == b"[0] \x1b[31mred\x1b[0m\n[1] plain\n"
+def even(line):
+    return int(line.rpartition(b" ")[2]) % 2 == 0
+
+
+def test_of_a_source_that_keeps_some_lines_only_whole_lines_are_judged(console, file):
+    """`line 1` and `2`: as a part it would be thrown away, as a whole it is kept."""
+    with following(console, partial_after=0) as follower:
+        with Rank(follower, 0, file=file, keep=even) as a, Rank(follower, 1) as b:
+            a.write(b"line 1\nline 1")
+            b.write(b"part")
+            console.viewer.until(b"part")
+            a.write(b"2\n")
+            console.viewer.until(b"line 12\n")
+            a.write(b"line 4")
+            assert follower.drain(5)
+        assert console.viewer.look() == b"[1] part\n[0] line 12\n[0] line 4\n"

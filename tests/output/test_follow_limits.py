@@ -9,7 +9,7 @@ import time
 import pytest
 from following import Rank, following, piped, terminal, until
 
-from seams.output import Console, loop
+from seams.output import Console, follow
 from seams.system import inotify
 
 NEVER = 1000.0  # seconds: a deadline that is not part of the test
@@ -20,17 +20,6 @@ def console():
     with piped() as (console, viewer):
         console.viewer = viewer
         yield console
-
-
-def test_a_line_of_10_mb(console, tmp_path):
-    line = b"x" * 10_000_000 + b"\n"
-    with following(console, partial_after=NEVER) as follower:
-        path = tmp_path / "log"
-        path.write_bytes(line)
-        Rank(follower, 0, file=path).close()
-        until(lambda: console.viewer.look().endswith(b"\n"))
-        assert console.viewer.seen == b"[0] " + line
-        assert len(follower.tail(0, "out")[0]) == 64 << 10
 
 
 @pytest.mark.parametrize("kind", ["pipe", "terminal"])
@@ -47,11 +36,10 @@ def test_console_that_does_not_read(kind, tmp_path):
         begun = time.monotonic()
         assert not follower.drain(0.2)
         assert time.monotonic() - begun < 8
-        assert follower.tail(0, "out") == ["line"] * 19 + ["last words"]
-        assert follower.tail(1, "out") == ["last of the pipe"]
+        assert follower.tails.lines(1, "out") == ["last of the pipe"]
         # The next attempt finds a console that reads again.
         viewer.look()
-        with Rank(follower, 0) as rank:
+        with following(console) as another, Rank(another, 0) as rank:
             rank.write(b"next attempt\n")
             viewer.until(b"[0] next attempt\n")
 
@@ -73,18 +61,7 @@ def test_a_note_says_what_was_dropped(tmp_path):
         Rank(follower, 0, file=path).close()
         assert not follower.drain(0.1)
         notes = [line for line in viewer.look().splitlines() if b"procession" in line]
-        assert notes == [b"procession: " + loop._NOTE]
-
-
-def test_console_that_does_not_read_stalls_no_file(tmp_path):
-    with piped() as (console, viewer), following(console) as follower:
-        file = Rank(follower, 0, file=tmp_path / "log")
-        for _ in range(100):
-            file.write(b"x" * 79 + b"\n" * 1000)
-        file.close()
-        viewer.begun()  # with no time to drain, only what has begun is shown
-        assert not follower.drain(0)
-        assert b"[0] xxx" in viewer.look()
+        assert notes == [b"procession: " + follow._NOTE]
 
 
 def test_replaced_stream_that_hangs():
@@ -227,13 +204,13 @@ def test_truncated_file(console, tmp_path):
 
 def test_no_wake_ups_while_nothing_happens(console, tmp_path, monkeypatch):
     rounds = []
-    wait = loop.Loop._wait
+    wait = follow.Follower._wait
 
     def counted(self):
         rounds.append(1)
         return wait(self)
 
-    monkeypatch.setattr(loop.Loop, "_wait", counted)
+    monkeypatch.setattr(follow.Follower, "_wait", counted)
     with (
         following(console) as follower,
         Rank(follower, 0) as pipe,
@@ -256,46 +233,6 @@ def _unchanged(rounds, quiet):
     return len(rounds) == before
 
 
-def test_close_is_idempotent_and_leaves_nothing(console):
-    fds = set(os.listdir("/proc/self/fd"))
-    with following(console) as follower:
-        follower.close()
-        rank = Rank(follower, 0)
-        rank.write(b"half")
-        rank.close()
-        follower.close()
-        follower.close()
-        assert console.viewer.look() == b"[0] half\n"
-        assert follower.tail(0, "out") == ["half"]
-    assert set(os.listdir("/proc/self/fd")) == fds
-    assert not [t for t in threading.enumerate() if t.name == "procession-output"]
-
-
-def test_finish_says_when_everything_is_shown(console, tmp_path):
-    ended = threading.Event()
-    with following(console) as follower:
-        path = tmp_path / "log"
-        path.write_bytes(b"line\n" * 100_000)
-        Rank(follower, 0, file=path).close()
-        follower.finish(ended.set)
-        assert not ended.wait(0.2)
-        until(lambda: console.viewer.look() and ended.is_set())
-        assert follower.drain(5)
-        assert console.viewer.look() == b"[0] line\n" * 100_000
-
-
-def test_finish_can_be_cut_off(console, tmp_path):
-    ended = threading.Event()
-    with following(console) as follower:
-        path = tmp_path / "log"
-        path.write_bytes(b"line\n" * 100_000)
-        Rank(follower, 0, file=path).close()
-        follower.finish(ended.set)
-        assert not ended.is_set()
-        assert not follower.drain(0)
-        assert ended.wait(5)
-
-
 def test_interrupted_drain_gives_the_thread_up(tmp_path, monkeypatch):
     with piped() as (console, _), following(console) as follower:
         path = tmp_path / "log"
@@ -310,5 +247,6 @@ def test_interrupted_drain_gives_the_thread_up(tmp_path, monkeypatch):
         thread.join = interrupted
         with pytest.raises(KeyboardInterrupt):
             follower.drain(100)
+        thread.join = join
         join(5)
         assert not thread.is_alive()

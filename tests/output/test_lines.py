@@ -72,27 +72,6 @@ def test_returns(text, lines):
     assert b"".join(splitter.feed(bytes((c,))) for c in text) == lines
 
 
-def test_progress_is_known_as_such():
-    splitter = LineSplitter()
-    splitter.feed(b"text")
-    assert not splitter.progress
-    splitter.feed(b"\r")
-    assert splitter.progress
-    assert splitter.pending == b"text"
-    splitter.feed(b"10%")
-    assert splitter.pending == b"10%"
-    splitter.feed(b"\nnext")
-    assert not splitter.progress
-
-
-def test_a_character_is_not_taken_in_halves():
-    splitter = LineSplitter()
-    splitter.feed("é".encode()[:1])
-    assert splitter.take() == b""
-    splitter.feed("é".encode()[1:])
-    assert splitter.take() == "é".encode()
-
-
 @pytest.mark.parametrize("filler", [b"x", b"\r", b"x\r"])
 def test_a_long_line_costs_no_more_than_its_length(filler):
     block = (filler * (64 << 10))[: 64 << 10]
@@ -116,13 +95,6 @@ def test_memory_is_bounded():
     assert peak < 5 << 20
 
 
-def test_progress_without_end_needs_no_memory():
-    splitter = LineSplitter()
-    for i in range(100_000):
-        splitter.feed(b"\r%d%%" % i)
-    assert splitter.pending == b"99999%"
-
-
 def test_tail_keeps_the_last_lines():
     tail = Tail()
     assert tail.lines() == []
@@ -143,44 +115,3 @@ def test_tail_keeps_64_kib():
         tail.feed(b"x" * 10_000 + b"\n")
     assert sum(map(len, tail.lines())) <= 64 << 10
     assert len(tail.lines()) == 7
-
-
-def test_what_continues_a_line_and_what_replaces_it():
-    splitter = LineSplitter()
-    assert splitter.continued == 0
-    assert splitter.feed(b"ab") == b""
-    assert splitter.untaken
-    assert splitter.take() == b"ab"
-    assert not splitter.untaken
-    assert splitter.feed(b"\r") == b""
-    assert splitter.progress
-    assert (splitter.feed(b"\n"), splitter.continued) == (b"ab\n", 2)
-    splitter.feed(b"ab")
-    assert splitter.continued == 0, "no line is complete"
-    splitter.take()
-    splitter.feed(b"\r")
-    assert (splitter.feed(b"?\n"), splitter.continued) == (b"?\n", 0)
-    splitter.feed(b"ab")
-    splitter.take()
-    assert (splitter.feed(b"c\nd\re\n"), splitter.continued) == (b"abc\ne\n", 2)
-    splitter.feed(b"ab")
-    splitter.take()
-    assert (splitter.feed(b"c\rd\n"), splitter.continued) == (b"d\n", 0)
-
-
-def test_the_whole_incomplete_line_can_be_had_again():
-    splitter = LineSplitter()
-    splitter.feed(b"ab")
-    splitter.take()
-    splitter.feed(b"c")
-    assert (splitter.take_all(), splitter.take_all(), splitter.take()) == (b"abc", b"abc", b"")
-
-
-@pytest.mark.parametrize("before", [b"", b"x\r"])
-def test_a_line_of_the_greatest_length(before):
-    splitter = LineSplitter(longest=4)
-    assert splitter.feed(before + b"abcd") == b""
-    assert (splitter.feed(before + b"abcde"), splitter.pending) == (
-        (b"abcde\n" if before else b"abcdabcde\n"),
-        b"",
-    )

@@ -11,6 +11,6 @@ __getattr__ = lazily(
         "headline headline_of",
         "procession.explain.summary": "report_of",
         "procession.explain.stacks": "merge outside taking",
-        "procession.explain.stacks.text": "Stack Thread main_thread own_frames read_dump stack_of",
+        "procession.explain.stacks.text": "Stack Thread stack_of",
     }
 )

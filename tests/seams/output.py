@@ -4,13 +4,13 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.output": "activity escape loop",
+        "procession.output": "activity escape follow",
         "procession.output.console": "Console",
         "procession.output.escape": (
             "end_colours harmless harmless_text shown uncoloured unfinished"
         ),
-        "procession.output.feed": "Feed",
-        "procession.output.follow": "Follower Source",
+        "procession.output.feed": "Feed Source",
+        "procession.output.follow": "Follower",
         "procession.output.lines": "LineSplitter",
         "procession.output.recent": "Recent",
         "procession.output.rankfiles": "open_regular read_error_file",

@@ -8,10 +8,9 @@ import time
 import pytest
 
 import procession
-from seams.api import start_spec
-from seams.explain import Stack, merge, outside
+from seams.explain import merge, outside
 from seams.system import state_of
-from support import QUICK, shell, until, write
+from support import QUICK, until, write
 
 THREAD = {
     "pid": 7,
@@ -35,7 +34,7 @@ def test_what_pyspy_says_is_read():
     other = {**THREAD, "thread_name": "worker", "os_thread_id": 8, "frames": []}
     for threads in ((THREAD, other), (other, THREAD)):
         seen = outside.read_spied(7, said(*threads), b"")
-        assert seen.threads[seen.main].number == "MainThread"
+        assert seen.threads[seen.main].name == "MainThread"
         assert seen.threads[seen.main].frames[-1] == ("/home/me/a.py", 4, "f")
 
 
@@ -84,12 +83,6 @@ def test_a_pyspy_that_hangs_is_ended(monkeypatch, tmp_path):
     assert found["state"].endswith("py-spy: it took too long")
 
 
-def test_a_pyspy_that_cannot_be_run(tmp_path):
-    stack = Stack(0, 1, "sleeps")
-    seen = outside._spied(str(tmp_path / "none"), [stack.pid], 1.0)
-    assert "No such file" in seen[1].fault
-
-
 def may_trace(tmp_path):
     """Say why py-spy cannot look at a program here, "" if it can."""
     spy = outside.find_pyspy()
@@ -130,22 +123,6 @@ def test_python_that_was_started_as_a_command(tmp_path, tracing):
 
         lines = merge.lines_of(until(look, "both in here()", 30))
         assert lines == ["2 ranks [0-1] are in here (slow.py:3)"]
-
-
-def test_native_programs_beside_python(tmp_path, tracing):
-    path = write(tmp_path / "slow.py", SCRIPT)
-    programs = {0: procession.Script(str(path)), 1: procession.Command(tuple(shell("sleep 1000")))}
-    spec = procession.values.spec.make_spec(programs, nproc=2, stop=QUICK)
-    with start_spec(spec) as group:
-
-        def here():
-            stacks = group.stacks(10.0)
-            frames = stacks[0]["frames"]
-            return stacks if frames and frames[0][2] == "here" else None
-
-        _, native = until(here, patience=30)
-        assert native["frames"] == []
-        assert "py-spy: " in native["state"]
 
 
 def test_native_frames_of_all_ranks(tracing):

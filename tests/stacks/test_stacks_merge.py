@@ -191,7 +191,6 @@ def test_every_rank_appears_once(parts, most):
 
 
 TORCH = f"{SITE}/torch/c10d.py"
-STANDARD = "/usr/lib/python3.11/t.py"
 
 
 @pytest.mark.parametrize(
@@ -202,34 +201,6 @@ STANDARD = "/usr/lib/python3.11/t.py"
 def test_wrappers_and_private_functions_are_passed_over(wrapper):
     calls = (TORCH, 5, wrapper), (TORCH, 9, "all_reduce"), OWN
     assert merge.said_of(stack(0, *calls)) == "waits in all_reduce (train.py:7)"
-
-
-@pytest.mark.parametrize(
-    ("one", "many"),
-    [("is in f (a.py:1)", "2 ranks [0,2] are in f (a.py:1)"),
-     ("waits in f (a.py:1)", "2 ranks [0,2] wait in f (a.py:1)"),
-     ("sleeps (in ep_poll)", "2 ranks [0,2] sleep (in ep_poll)"),
-     ("runs", "2 ranks [0,2] run"),
-     ("shows no stack", "2 ranks [0,2] show no stack"),
-     ("has its signals blocked", "2 ranks [0,2] have its signals blocked"),
-     ("died", "2 ranks [0,2] died")],
-)  # fmt: skip
-def test_of_one_rank_and_of_many(one, many):
-    assert merge.Together(one, (3,)).line == f"rank 3 {one}"
-    assert merge.Together(one, (0, 2)).line == many
-
-
-@pytest.mark.parametrize(
-    ("frames", "said"),
-    [((), "shows no stack"),
-     (((STANDARD, 4, "run"),), "is in run (t.py:4)"),
-     (((TORCH, 3, "f"), (STANDARD, 4, "run")), "waits in f (t.py:4)"),
-     (((STANDARD, 2, "get"), (TORCH, 3, "f"), (STANDARD, 4, "run")), "waits in get (c10d.py:3)"),
-     (((STANDARD, 2, "get"), (STANDARD, 3, "put"), (STANDARD, 4, "run")), "is in get (t.py:2)"),
-     (((TORCH, 3, "f"), (f"{HERE}/elastic/entry.py", 9, "call")), "is in f (c10d.py:3)")],
-)  # fmt: skip
-def test_a_program_without_a_file_of_the_users(frames, said):
-    assert merge.said_of(stack(0, *frames)) == said
 
 
 def test_groups_of_several_nodes_are_joined():
@@ -272,27 +243,3 @@ rank 3 with native code, the innermost first:
 """
     )
     assert merge.format([]) == "\n"
-
-
-def test_the_whole_text():
-    stacks = [
-        Stack(0, 9, "", "S", (OWN,), text="Thread 1:\n  File x"),
-        stack(1, OWN).__replace__(pid=None),
-    ]
-    assert (
-        merge.whole(stacks)
-        == """\
-2 ranks [0-1] are in train (train.py:7)
-
-merged, the outermost frame first:
-
-[0-1]
-train (/home/me/train.py:7)
-
-rank 0 (pid 9) is in train (train.py:7)
-  Thread 1:
-    File x
-
-rank 1 is in train (train.py:7)
-"""
-    )

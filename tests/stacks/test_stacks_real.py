@@ -8,14 +8,13 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 import stackwork
 
 import procession
 from seams.explain import merge, outside
 from seams.supervise import lastlook, link
-from support import QUICK, failure_of, gone, until
+from support import QUICK, failure_of, until
 
 KINDS = {
     "sleep": "is in sleep (stackwork.py:N)",
@@ -82,16 +81,6 @@ def test_every_start_method(method):
         assert function == "do"
 
 
-@pytest.mark.skipif(outside.find_pyspy() is None, reason="py-spy is not installed")
-def test_threads_are_told_by_pyspy():
-    with procession.start(stackwork.do, args=(["threads"],), nproc=1, stop=QUICK) as group:
-        settled(group, 0, "threads")
-        (found,) = group.stacks(20.0, native=True)
-        assert len(found["threads"]) == 6
-        inside = [[name for _, _, name in t["frames"]] for t in found["threads"]]
-        assert sum("sleep" in names for names in inside) == 5
-
-
 def test_threads_that_begin_and_end_meanwhile(no_spy):
     """faulthandler's dump of all threads crashed nearly each such rank."""
 
@@ -145,23 +134,6 @@ def test_a_rank_that_closed_its_descriptors_has_no_harm_done(tmp_path, no_spy):
         assert path.read_bytes() == b""
 
 
-def test_many_ask_at_the_same_time():
-    with procession.start(stackwork.do, args=(["sleep"] * 4,), nproc=4, stop=QUICK) as group:
-        for rank in range(4):
-            settled(group, rank, "sleep")
-        found = []
-        threads = [
-            threading.Thread(target=lambda: found.append(group.stacks(10.0))) for _ in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(found) == 8
-        assert all(len(stacks) == 4 for stacks in found)
-        assert all(s["frames"] for stacks in found for s in stacks)
-
-
 def test_a_rank_that_becomes_another_program_as_it_is_asked(tmp_path, monkeypatch, no_spy):
     """The signal comes when nobody handles it any more: the program must not notice."""
     go_on, send = tmp_path / "go on", signal.pidfd_send_signal
@@ -188,16 +160,6 @@ def test_a_rank_that_becomes_another_program_as_it_is_asked(tmp_path, monkeypatc
             group.wait()
     assert go_on.exists()
     assert caught.value.cause.exit.signal == signal.SIGKILL  # and not what came before
-
-
-def test_memory_does_not_grow_with_each_look():
-    with procession.start(stackwork.do, args=(["sleep"],), nproc=1, stop=QUICK) as group:
-        settled(group, 0, "sleep")
-        place = f"/proc/{group.pids()[0]}/fd"
-        (fd,) = [f for f in os.listdir(place) if "procession-stacks" in os.readlink(f"{place}/{f}")]
-        for _ in range(50):
-            group.stacks(5.0)
-        assert os.stat(f"{place}/{fd}").st_blocks * 512 <= 3 * 4096
 
 
 def test_a_group_that_is_over_has_no_stacks():
@@ -299,17 +261,6 @@ def test_whole_stacks_are_kept(tmp_path):
     assert "fail" not in text
 
 
-def test_each_attempt_has_its_own(tmp_path):
-    (tmp_path / "a").mkdir()
-    logs = procession.Logs(dir=tmp_path / "runs")
-    restart = procession.Restart(max=1)
-    e = failure(["sleep"], tmp_path / "a", logs=logs, restart=restart)
-    for attempt in (0, 1):
-        path = os.path.join(e.end.run_dir, f"attempt_{attempt}", "stacks.txt")
-        with open(path) as f:
-            assert "rank 0 " in f.read()
-
-
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_stop_ends_the_wait_for_stacks(tmp_path, monkeypatch, kill):
     """Also when nobody answers: it does not take the whole time that stacks may take."""
@@ -324,24 +275,6 @@ def test_a_stop_ends_the_wait_for_stacks(tmp_path, monkeypatch, kill):
         group.wait(20)
     assert [end.rank for end in caught.value.failures] == [1]
     assert [end.rank for end in caught.value.ended] == [0]
-
-
-def test_a_rank_that_dies_meanwhile_has_failed_by_itself(tmp_path, monkeypatch):
-    """What happens between the failure and the signal is the rank's own doing, as ever."""
-    monkeypatch.setattr(lastlook, "MOST_SECONDS", 30.0)
-    group = procession.start(
-        stackwork.do, args=(["handle", "wait", "fail"], str(tmp_path)), nproc=3, stop=QUICK
-    )
-    with group:
-        until(lambda: any(e.kind == "reported" for e in group._supervisor.journal.events))
-        os.kill(group.pids()[1], signal.SIGKILL)
-        until(lambda: group.exit_of(1) is not None)
-        os.kill(group.pids()[0], signal.SIGKILL)  # and who does not answer is waited for no more
-        with pytest.raises(procession.GroupFailed) as caught:
-            group.wait(20)
-    assert [end.rank for end in caught.value.failures] == [2, 1, 0]
-    assert all(end.exit.signal in (None, signal.SIGKILL) for end in caught.value.failures)
-    assert not [e for e in group if e.kind == "stop_sent"]
 
 
 def deaf_or_failing(where):
@@ -415,13 +348,3 @@ def test_commands_are_not_waited_for(tmp_path):
     e = failure_of(["sh", "-c", 'test "$RANK" = 1 || exec sleep 100; exit 3'], nproc=2)
     assert e.end.stacks == ()
     assert e.cause.rank == 1
-
-
-def test_children_of_ranks_are_left_alone(tmp_path):
-    """A fork of a rank has the handler and the descriptor, and gets no signal."""
-    with procession.start(stackwork.do, args=(["fork"],), nproc=1, stop=QUICK) as group:
-        found = settled(group, 0, "fork")
-        (child,) = psutil.Process(found["pid"]).children()
-        assert found["pid"] != child.pid
-        assert len(found["threads"]) == 1
-    gone([child.pid])

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import TextIO
 
 from procession.output.console import Console
-from procession.output.follow import Follower, Source
+from procession.output.feed import Source
+from procession.output.follow import Follower
 
 __all__ = ["TailLog", "tail_logfile"]
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from procession.output.tail import Tail
 
 BLOCK = 64 << 10  # bytes per read: stays in the processor's cache; larger ones cost twice as much
-_TAIL_ONLY = 128 << 10  # bytes at the end of a file that are read when nothing is shown any more
 
 
 class Source(Value):
@@ -28,7 +27,6 @@ class Source(Value):
     prefix: stands before each of its lines on the console.
     colour: which of six colours the prefix has on a console with colours, any number, usually
         the rank; None for none.
-    shown: False if it is read (for its tail, and so that its writer never waits) but not shown.
     keep: says of a whole line, with its newline, whether it is shown; then incomplete lines and
         progress are not. None: all are. Called in the thread that reads; it must not raise.
     """
@@ -37,7 +35,6 @@ class Source(Value):
     stream: Literal["out", "err"]
     prefix: bytes = b""
     colour: int | None = None
-    shown: bool = True
     keep: Callable[[bytes], bool] | None = None
 
 
@@ -48,21 +45,26 @@ class Feed:
     left: bytes that may still be read, None for no end. broken: what comes is thrown away.
     is_file: it is a regular file, which has no end.
     copy: of a pipe, the file that gets what is read, for as long as it takes it; -1: none.
-    on_cut: called when `copy` has not taken all that was read.
     """
 
     def __init__(
-        self, fd: int, source: Source, screen: Screen, tail: Tail, *, is_file: bool
+        self,
+        fd: int,
+        source: Source,
+        screen: Screen,
+        tail: Tail,
+        *,
+        is_file: bool,
+        copy: int = -1,
     ) -> None:
         self.fd = fd
-        self.copy = -1
-        self.on_cut: Callable[[], None] | None = None
+        self.copy = copy
         self.source = source
         self.due: float | None = None
         self.left: int | None = None
         self.broken = False
         self.is_file = is_file
-        self._screen: Screen | None = screen if source.shown else None
+        self._screen: Screen | None = screen
         self._tail = tail
         self._splitter = tail.splitter
         self._position = os.lseek(fd, 0, os.SEEK_CUR) if self.is_file else 0
@@ -91,8 +93,7 @@ class Feed:
             # It stays as it is, the beginning of what was written, also if there is room later.
             os.close(self.copy)
             self.copy = -1
-            if self.on_cut is not None:
-                self.on_cut()
+            self._tail.cut = True
 
     def _read(self) -> bytes | None:
         size = BLOCK if self.left is None else min(BLOCK, self.left)
@@ -124,14 +125,11 @@ class Feed:
             self.left = BLOCK  # not a pipe; a block is more than a pipe holds
 
     def mute(self) -> None:
-        """Show nothing from now on; of a file with a limit, go on near the end."""
+        """Show nothing from now on; a file is not even read, which has its last lines itself."""
         self._screen = None
         self.due = None
-        if self.is_file and self.left is not None and self.left > _TAIL_ONLY:
-            self._tail.end()
-            self._position += self.left - _TAIL_ONLY
-            os.lseek(self.fd, self._position, os.SEEK_SET)
-            self.left = _TAIL_ONLY
+        if self.is_file:
+            self.left = 0
 
     def take(self, block: bytes, now: float, partial_after: float, progress_every: float) -> None:
         """Show the lines that `block` completes, and say in `due` when to show what is left."""

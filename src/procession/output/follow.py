@@ -1,38 +1,73 @@
-"""The output of all ranks of a group, followed and shown on the console; see `loop` for how."""
+"""The one thread that brings the output of all ranks of a group to the console.
+
+Theory of operation. Pipes and the files of a tee are followed alike: epoll says which pipes have
+news, inotify (itself in epoll) which files. Every source with news is read once per round, at
+most 64 KiB, so that a noisy rank does not starve the others; what a round brought is composed
+by `Screen` and written at once. While nothing happens nobody wakes up: the only timeouts are the
+deadlines of lines that are incomplete, and 0.1 s where inotify is at a limit of the machine and
+files must be looked at instead.
+
+After a round that brought little, the thread pauses for a moment (1 ms; 4 ms if only files had
+news, whose writers never wait), so that a rank that prints line by line costs a wake-up per pause
+and not one per line. What comes after a silence is shown at once.
+
+An error in here must not harm the ranks: a pipe that nobody reads would block or kill its writer.
+So after an unexpected error everything is still read, and thrown away; `fault` says why.
+
+One `Follower` lives until `drain`: a thread and its descriptors; the next attempt has another one.
+One that is given up and hangs in the write() of some object hangs alone, and closes its descriptors
+when it comes back. A console that does not read is waited for in poll(2) together with an eventfd
+that says that the follower is given up.
+
+Rejected: a thread per source (200 ranks have 400), asyncio (the launcher may run its own, and
+files are not in it), waiting for end-of-file at the end (a stray grandchild keeps the pipe open
+for days), polling files (10 wake-ups a second per run while nothing happens).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import math
 import os
+import select
 import stat
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+import time
+from collections.abc import Callable
 
-from procession.output.feed import Feed, Source
-from procession.output.loop import Loop
+from procession.output.feed import BLOCK, Feed, Source
 from procession.output.screen import Screen
-from procession.output.tail import Tail
+from procession.output.tail import Tails
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.output.console import Console
+    from procession.system.inotify import Inotify
 
+_LOOK_AT_FILES = 0.1  # seconds, where there is no notification
+_PAUSE_MS = 1
+_PAUSE_FILES_MS = 4
+_BUSY = 16 << 10  # bytes in one read of a pipe: its writer is fast, and may wait for us
+_AFTER_FAULT = 0.05  # seconds between two attempts to read
+_GIVEN_UP = 1.0  # seconds that a thread that was given up has to come back
 _SAY = 1.0  # seconds that a console has for a line of our own
 _CLOSE = 2.0  # seconds for what is left at close()
+_NOTE = b"the console did not take all output in time; the rest of it is not shown [P407]"
 
 
 class Follower:
-    r"""Follows the pipes and files of a group and shows them on two consoles.
+    r"""Follows the pipes and files of a group, and shows them on two consoles.
 
     partial_after: seconds after which a line is shown although its end has not come.
     progress_every: seconds between two states of a line that replaces itself by `\r`.
 
-    cut: the log file of some source has not taken all that was read of it.
+    tails: the last lines of each rank, also when this has ended. fault: the error after which
+    nothing was shown any more, None: there was none.
 
-    There is a thread, named "procession-output", from the first source to the next `drain`. The
-    consoles stay the caller's; close them after `close`. All methods may be called from any
-    thread. Streams that lead to the same terminal or file share it: their lines never mix.
+    Its thread, named "procession-output", starts with the object. The consoles stay the caller's;
+    close them after `close`. All methods may be called from any thread. Streams that lead to the
+    same terminal or file share it: their lines never mix.
     """
 
     def __init__(
@@ -43,20 +78,43 @@ class Follower:
         partial_after: float = 0.2,
         progress_every: float = 1.0,
     ) -> None:
-        self._consoles = (stdout, stderr)
-        self._out, self._err = self._screens()
-        self._times = (partial_after, progress_every)
-        self._tails: dict[tuple[int, str], Tail] = {}
-        self._loop: Loop | None = None
-        self._fault: Exception | None = None
-        self.cut = False
-        self._together = False
-        self._lock = threading.Lock()
-
-    def _screens(self) -> tuple[Screen, Screen]:
-        stdout, stderr = self._consoles
+        self.tails = Tails()
+        self._ended = False
+        self.fault: Exception | None = None
         out = Screen(stdout)
-        return out, out if stdout.place == stderr.place else Screen(stderr)
+        self._screens = out, out if stdout.place == stderr.place else Screen(stderr)
+        self._partial_after = partial_after
+        self._progress_every = progress_every
+        self._feeds: dict[int, Feed] = {}  # by descriptor
+        self._files: dict[tuple[int, str], Feed] = {}  # by rank and stream
+        self._due: dict[Feed, None] = {}  # that hold an incomplete line, or did
+        self._watched: dict[int, list[Feed]] = {}  # by watch, files
+        self._unwatched: list[Feed] = []  # files that could not be watched
+        self._ready: dict[Feed, None] = {}  # files that have more, in the order of turns
+        self._incoming: list[Feed] = []
+        self._called = False  # to take these
+        self._said: list[bytes] = []  # lines of our own
+        # Of _incoming, _called, _said and of the two eventfds while open.
+        self._lock = threading.Lock()
+        self._finishing = threading.Event()
+        self._given_up = threading.Event()
+        self._clean = True
+        self._at_end: Callable[[], object] | None = None
+        self._inotify: Inotify | None = None
+        self._no_inotify = False
+        self._thread = threading.Thread(target=self._run, name="procession-output", daemon=True)
+        with contextlib.ExitStack() as opened:
+            self._wake = _eventfd(opened)
+            self._abandon = _eventfd(opened)
+            self._epoll = opened.enter_context(select.epoll())
+            self._epoll.register(self._wake, select.EPOLLIN)
+            try:
+                self._thread.start()
+            except RuntimeError as e:
+                raise OSError(errno.EAGAIN, f"no thread can be started ({e})") from e
+            self._opened = opened.pop_all()
+
+    # From other threads.
 
     def add_pipe(self, fd: int, source: Source, copy: int = -1) -> None:
         """Follow a pipe until its writers have closed it; takes over its read end.
@@ -77,102 +135,57 @@ class Follower:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         if offset:
             os.lseek(fd, offset, os.SEEK_SET)
-        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-        self._add(fd, source, is_file=is_file)
+        self._add(fd, source, is_file=stat.S_ISREG(os.fstat(fd).st_mode))
 
     def _add(self, fd: int, source: Source, *, is_file: bool, copy: int = -1) -> None:
-        screen = self._out if source.stream == "out" else self._err
-        tail = Tail()
-        feed = Feed(fd, source, screen, tail, is_file=is_file)
-        feed.copy, feed.on_cut = copy, partial(self._note_cut, tail)
-        try:
-            with self._lock:
-                wake = not self._together
-                if self._loop is None or not self._loop.add(feed, wake=wake):
-                    self._loop = Loop((self._out, self._err), *self._times)
-                    self._loop.add(feed, wake=wake)
-                self._tails[source.rank, source.stream] = tail
-        except BaseException:
-            feed.close()
-            raise
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Follow what is added in this block from its end on: the thread wakes up once for all."""
-        self._together = True
-        try:
-            yield
-        finally:
-            self._together = False
-            with self._lock:
-                loop = self._loop
-            if loop is not None:
-                loop.wake()
-
-    def _note_cut(self, tail: Tail) -> None:
-        tail.cut = self.cut = True
-
-    def tail(self, rank: int, stream: str) -> list[str]:
-        r"""Give the last 20 lines (at most 64 KiB) that were read of a stream, "out" or "err".
-
-        Raw text without newlines, a line with `\r` in its latest state, bytes that are not UTF-8
-        replaced. Stays available after `drain` and `close`, until the rank gets a new source.
-        """
-        tail = self._tails.get((rank, stream))
-        return [] if tail is None else tail.lines()
-
-    def is_cut(self, rank: int, stream: str) -> bool:
-        """Whether the log file of a stream has not taken all that was read of it."""
-        tail = self._tails.get((rank, stream))
-        return tail is not None and tail.cut
-
-    def last_line(self, rank: int) -> bytes:
-        """Give the line that a rank wrote last, on either stream; b"" if there is none."""
-        tails = [t for t in self._tails_of(rank) if t.fed_at]
-        return max(tails, key=lambda t: t.fed_at).last() if tails else b""
-
-    def _tails_of(self, rank: int) -> list[Tail]:
-        found = (self._tails.get((rank, stream)) for stream in ("out", "err"))
-        return [tail for tail in found if tail is not None]
-
-    def say(self, line: bytes) -> None:
-        """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
+        screen = self._screens[source.stream == "err"]
+        tail = self.tails.renew(source.rank, source.stream)
+        feed = Feed(fd, source, screen, tail, is_file=is_file, copy=copy)
         with self._lock:
-            loop = self._loop
-        if loop is None or not loop.say(line):
-            console = self._err.console
-            console.write((b"\n" if console.midline else b"") + line, timeout=_SAY)
+            if not self._ended:
+                self._incoming.append(feed)
+                if not self._called:  # or it is on its way
+                    self._called = True
+                    os.eventfd_write(self._wake, 1)
+                return
+        feed.close()
 
-    def last_read(self, rank: int) -> int:
-        """Give when a stream of a rank was last read, in ns of the monotonic clock; 0: never."""
-        return max((tail.fed_at for tail in self._tails_of(rank)), default=0)
-
-    def finish(self, ended: Callable[[], object]) -> None:
-        """Begin what `drain` does, and return at once; `drain` is still to be called.
-
-        ended: called when everything is shown, or nobody is there to read it: from the thread, or
-            at once if there is none. For a console that does not read, this may take for ever.
-        """
-        with self._lock:
-            loop = self._loop
-        if loop is None:
-            ended()
-        else:
-            loop.begin_end(ended)
+    @property
+    def over(self) -> bool:
+        """Whether it ends, or has ended: nothing is to be added any more."""
+        return self._finishing.is_set()
 
     @property
     def shown(self) -> int:
         """How many bytes the consoles have taken so far."""
-        return sum(console.taken for console in self._consoles)
+        return sum(screen.console.taken for screen in dict.fromkeys(self._screens))
 
-    @property
-    def fault(self) -> Exception | None:
-        """The error in our own thread after which nothing was shown any more, None: none."""
-        loop = self._loop
-        return self._fault or (loop.fault if loop is not None else None)
+    def say(self, line: bytes) -> None:
+        """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
+        with self._lock:
+            if not self._ended:
+                self._said.append(line)
+                os.eventfd_write(self._wake, 1)
+                return
+        console = self._screens[1].console
+        console.write((b"\n" if console.midline else b"") + line, timeout=_SAY)
+
+    def finish(self, ended: Callable[[], object] | None = None) -> None:
+        """Begin what `drain` does, and return at once; `drain` is still to be called.
+
+        ended: called when everything is shown, or nobody is there to read it: from the thread, or
+            at once if that has ended. For a console that does not read, this may take for ever.
+        """
+        with self._lock:
+            if not self._ended:
+                self._at_end, ended = ended or self._at_end, None
+        if ended is not None:
+            ended()
+        self._finishing.set()
+        self._signal(self._wake)
 
     def drain(self, timeout: float) -> bool:
-        """Show everything that was written until now, then forget all sources.
+        """Show everything that was written until now, and end; may be called again.
 
         To be called when the writers are gone. Does not wait for an end-of-file: what a process
         that still writes does later is not read. Incomplete lines are shown as lines. Takes at
@@ -182,18 +195,249 @@ class Follower:
         the console if that takes it. The tails are complete in this case, too, unless an object
         that replaced `sys.stdout` hangs in its write().
         """
-        with self._lock:
-            loop, self._loop = self._loop, None
-        in_time = loop is None or loop.finish(timeout)
-        if loop is not None:
-            self._fault = self._fault or loop.fault
-        if in_time:
-            return True
-        with self._lock:
-            # A thread that still hangs somewhere keeps the old ones.
-            self._out, self._err = self._screens()
-        return False
+        self.finish()
+        try:
+            self._thread.join(max(0.0, timeout))
+        except BaseException:
+            # Ctrl-C: this is the only chance to give the thread up.
+            self._give_up()
+            raise
+        if self._thread.is_alive():
+            self._give_up()
+            self._thread.join(_GIVEN_UP)
+        return self._clean and not self._thread.is_alive()
 
     def close(self) -> None:
         """End the thread and close all descriptors, within about three seconds; idempotent."""
         self.drain(_CLOSE)
+
+    def _give_up(self) -> None:
+        self._given_up.set()
+        self._signal(self._abandon)
+
+    def _signal(self, eventfd: int) -> None:
+        with self._lock:
+            if not self._ended:
+                os.eventfd_write(eventfd, 1)
+
+    # In the thread.
+
+    def _run(self) -> None:
+        try:
+            while not self._finishing.is_set():
+                self._guarded(self._round)
+            self._guarded(self._drain)
+        finally:
+            self._close()
+            if self._at_end is not None:
+                self._at_end()
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        """Call this; after a fault nothing is shown, but what ranks write is read."""
+        try:
+            call()
+        except Exception as e:
+            if self.fault is None:
+                self.fault = e
+                for feed in self._feeds.values():
+                    feed.broken = True
+                log_fault(e)
+            else:
+                time.sleep(_AFTER_FAULT)  # it comes again and again
+
+    def _close(self) -> None:
+        with self._lock:
+            self._ended = True
+            for feed in (*self._feeds.values(), *self._incoming):
+                feed.close()
+            self._opened.close()
+
+    def _round(self) -> None:
+        """Wait for news, and show what every source with news has now."""
+        pipes = self._wait()
+        now = time.monotonic()
+        most = 0
+        for fd in pipes:
+            feed = self._feeds.get(fd)
+            if feed is not None:
+                most = max(most, self._turn(feed, now))
+        ready, self._ready = self._ready, {}
+        for feed in ready:
+            if self._turn(feed, now) == BLOCK:
+                self._ready[feed] = None
+        for feed in list(self._due):
+            if feed.due is not None and feed.due <= now:
+                feed.due = None
+                if not feed.broken:
+                    feed.tick(now)
+            if feed.due is None:
+                del self._due[feed]
+        if self.fault is None:
+            self._flush()
+        if (pipes or ready) and not self._ready and most < _BUSY:
+            pause = select.poll()
+            pause.register(self._wake, select.POLLIN)
+            pause.poll(_PAUSE_MS if pipes else _PAUSE_FILES_MS)
+
+    def _wait(self) -> list[int]:
+        """Wait until there is something to do; give pipes with news, and add files to `_ready`."""
+        wakes = [feed.due for feed in self._due if feed.due is not None]
+        if self._unwatched:
+            wakes.append(time.monotonic() + _LOOK_AT_FILES)
+        timeout = -1.0
+        if self._ready:
+            timeout = 0.0
+        elif wakes:
+            # Up to whole milliseconds, or the last one would be spent in a loop.
+            left = max(0.0, min(wakes) - time.monotonic())
+            timeout = math.ceil(left * 1000) / 1000
+        pipes: list[int] = []
+        for fd, _ in self._epoll.poll(timeout):
+            if fd == self._wake:
+                os.eventfd_read(self._wake)
+                self._admit()
+            elif self._inotify is not None and fd == self._inotify.fileno():
+                self._files_with_news(self._inotify.read())
+            else:
+                pipes.append(fd)
+        self._ready.update(dict.fromkeys(self._unwatched))
+        return pipes
+
+    def _files_with_news(self, watches: set[int] | None) -> None:
+        if watches is None:
+            watches = set(self._watched)
+        for wd in watches:
+            self._ready.update(dict.fromkeys(self._watched.get(wd, ())))
+
+    def _admit(self) -> None:
+        """Begin to follow the sources that were added."""
+        with self._lock:
+            self._called = False
+            incoming, self._incoming = self._incoming, []
+            said, self._said = self._said, []
+        if self.fault is None:
+            for line in said:
+                self._screens[1].lines(self, b"", line)
+        for feed in incoming:
+            feed.broken = self.fault is not None
+            self._retire(feed)
+            self._feeds[feed.fd] = feed
+            if not feed.is_file:
+                try:
+                    self._epoll.register(feed.fd, select.EPOLLIN)
+                except PermissionError:
+                    self._ready[feed] = None  # /dev/null: it never waits, and ends at once
+                continue
+            # The watch first, then the first look: nothing falls in between.
+            try:
+                wd = self._watch(feed)
+            except OSError:
+                self._unwatched.append(feed)
+            else:
+                self._watched.setdefault(wd, []).append(feed)
+            self._ready[feed] = None
+
+    def _retire(self, successor: Feed) -> None:
+        """Stop following the old file of a rank that has started again and has a new one."""
+        key = successor.source.rank, successor.source.stream
+        old = self._files.pop(key, None)
+        if successor.is_file:
+            self._files[key] = successor
+        if old is None:
+            return
+        old.limit()
+        while self._turn(old, time.monotonic()):
+            pass
+        del self._feeds[old.fd]
+        self._ready.pop(old, None)
+        if old in self._unwatched:
+            self._unwatched.remove(old)
+        for wd, feeds in list(self._watched.items()):
+            if old in feeds:
+                feeds.remove(old)
+                if not feeds and self._inotify is not None:
+                    del self._watched[wd]
+                    self._inotify.remove(wd)
+        old.end()
+
+    def _watch(self, feed: Feed) -> int:
+        if self._no_inotify:
+            raise OSError
+        if self._inotify is None:
+            try:
+                from procession.system.inotify import Inotify
+
+                self._inotify = Inotify()
+            except OSError:
+                self._no_inotify = True
+                raise
+            self._opened.callback(self._inotify.close)
+            self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
+        # The file that was opened, even if another one has its name by now.
+        return self._inotify.add(f"/proc/self/fd/{feed.fd}")
+
+    def _turn(self, feed: Feed, now: float) -> int:
+        """Read one block of a source; gives its size. A pipe at its end is forgotten."""
+        block = feed.read()
+        if block:
+            feed.take(block, now, self._partial_after, self._progress_every)
+            if feed.due is not None:
+                self._due[feed] = None
+            if self.fault is None and any(screen.waiting > BLOCK for screen in self._screens):
+                self._flush()
+            return len(block)
+        if block is not None and not feed.is_file:
+            del self._feeds[feed.fd]
+            feed.end()
+        return 0
+
+    def _flush(self) -> None:
+        for screen in self._screens:
+            self._clean = screen.flush(self._abandon) and self._clean
+
+    def _drain(self) -> None:
+        """Show what was written until now; once given up, read only what the tails need."""
+        self._admit()
+        if self.fault is not None:
+            return
+        feeds: list[Feed] = list(self._feeds.values())
+        for feed in feeds:
+            feed.limit()
+        now = time.monotonic()
+        muted = False
+        while feeds:
+            if self._given_up.is_set() and not muted:
+                muted = True
+                self._clean = False
+                for feed in feeds:
+                    feed.mute()
+            feeds = [feed for feed in feeds if self._turn(feed, now)]
+            self._flush()
+        for feed in self._feeds.values():
+            feed.end()
+        for screen in self._screens:
+            if self._clean:
+                screen.end()
+        self._flush()
+        if not self._clean:
+            for screen in dict.fromkeys(self._screens):
+                screen.note(_NOTE)
+
+
+def log_fault(e: Exception) -> None:
+    """Log that output is not shown any more."""
+    import logging
+
+    logging.getLogger("procession").error(
+        "procession: the output of the ranks is not shown any more (%s: %s); they go on, and files "
+        "have all that they write [P407]",
+        type(e).__name__,
+        e,
+        exc_info=e,
+    )
+
+
+def _eventfd(opened: contextlib.ExitStack) -> int:
+    fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    opened.callback(os.close, fd)
+    return fd

@@ -79,6 +79,46 @@ class Tail:
             return last_line(bytes(self._kept[-most:]) + self.splitter.pending[-most:], most)
 
 
+class Tails:
+    """The tails of a group, by rank and stream, "out" or "err"."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[int, str], Tail] = {}
+
+    def renew(self, rank: int, stream: str) -> Tail:
+        """Give a new one, of a new source."""
+        tail = self._of[rank, stream] = Tail()
+        return tail
+
+    def lines(self, rank: int, stream: str) -> list[str]:
+        """Give the last lines that were read of a stream, see `Tail.lines`."""
+        tail = self._of.get((rank, stream))
+        return [] if tail is None else tail.lines()
+
+    def is_cut(self, rank: int, stream: str) -> bool:
+        """Whether the log file of a stream has not taken all that was read of it."""
+        tail = self._of.get((rank, stream))
+        return tail is not None and tail.cut
+
+    @property
+    def cut(self) -> bool:
+        """Whether there is any such stream."""
+        return any(tail.cut for tail in list(self._of.values()))
+
+    def last_line(self, rank: int) -> bytes:
+        """Give the line that a rank wrote last, on either stream; b"" if there is none."""
+        tails = [tail for tail in self._both(rank) if tail.fed_at]
+        return max(tails, key=lambda tail: tail.fed_at).last() if tails else b""
+
+    def last_read(self, rank: int) -> int:
+        """Give when a stream of a rank was last read, in ns of the monotonic clock; 0: never."""
+        return max((tail.fed_at for tail in self._both(rank)), default=0)
+
+    def _both(self, rank: int) -> list[Tail]:
+        found = (self._of.get((rank, stream)) for stream in ("out", "err"))
+        return [tail for tail in found if tail is not None]
+
+
 def last_line(text: bytes, most: int) -> bytes:
     r"""Give the last line of some text that is not empty; of one with `\r`, its latest state."""
     line = text.rstrip().rpartition(b"\n")[2].rpartition(b"\r")[2]

@@ -19,8 +19,6 @@ from procession.values.policy import Logs, Route
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from procession.output.console import Console
     from procession.output.duplicate import Duplicates
     from procession.output.feed import Source
@@ -122,13 +120,6 @@ class Wiring:
         err.seen_by = partial(self.recent.add, stream="err")
         out.seen_by = partial(self.recent.add, stream="out")  # also if both are one
 
-    def together(self) -> AbstractContextManager[None]:
-        """Make a block in which streams are opened; they are followed from its end on."""
-        from contextlib import nullcontext
-
-        followed = any(r in (Route.PREFIX, Route.TEE) for pair in self._routes for r in pair)
-        return self._follow().together() if followed and self._consoles else nullcontext()
-
     def open(self, attempt: int, rank: int) -> Streams:
         """Open stdin, stdout and stderr of a rank; in any thread. Raises OSError."""
         opened: list[int] = []
@@ -211,9 +202,10 @@ class Wiring:
     def _follow(self) -> Follower:
         if self._consoles is None:
             raise OSError(errno.ESHUTDOWN, "the group is over")
-        if self._follower is None:
+        if self._follower is None or self._follower.over:
             from procession.output.follow import Follower
 
+            self._note_faults()
             self._follower = Follower(*self._consoles)
         return self._follower
 
@@ -250,7 +242,7 @@ class Wiring:
 
     def last_read(self, rank: int) -> int:
         """Give when we last read what a rank wrote, in ns of the monotonic clock; 0: never."""
-        return 0 if self._follower is None else self._follower.last_read(rank)
+        return 0 if self._follower is None else self._follower.tails.last_read(rank)
 
     def stderr_tail(self, attempt: int, rank: int, *, files: bool = True) -> tuple[str, ...]:
         """Give the last lines of a rank's stderr, as far as we read them or its file has them.
@@ -259,17 +251,17 @@ class Wiring:
         """
         route = self._routes[rank][1]
         passed = self._follower is not None and (
-            route is Route.PREFIX or self._follower.is_cut(rank, "err")
+            route is Route.PREFIX or self._follower.tails.is_cut(rank, "err")
         )
         if route in (Route.FILE, Route.TEE) and not passed:
             from procession.output.tail import last_lines_of
 
             return last_lines_of(self._run.log_file(attempt, rank, "stderr")) if files else ()
-        return tuple(self._follower.tail(rank, "err")) if passed and self._follower else ()
+        return tuple(self._follower.tails.lines(rank, "err")) if passed and self._follower else ()
 
     def last_line(self, attempt: int, rank: int) -> bytes:
         """Give the line that a rank wrote last, as far as we read it or its file has it."""
-        passed = b"" if self._follower is None else self._follower.last_line(rank)
+        passed = b"" if self._follower is None else self._follower.tails.last_line(rank)
         if passed:
             return passed
         from procession.output.tail import last_line_of
@@ -280,20 +272,25 @@ class Wiring:
     @property
     def faults(self) -> list[str]:
         """What of the output was lost on our own streams, and why; also when all is closed."""
+        self._note_faults()
+        return list(self._faults)
+
+    def _note_faults(self) -> None:
         if self._consoles is not None:
             from procession.output.console import lost_on  # it is there, as the consoles are
 
             self._faults.update(dict.fromkeys(lost_on(*self._consoles)))
-        if self._follower is not None and self._follower.cut:
+        if self._follower is None:
+            return
+        if self._follower.tails.cut:
             self._faults[_CUT] = None
-        fault = None if self._follower is None else self._follower.fault
+        fault = self._follower.fault
         if fault is not None:
             said = f"an error in procession's own thread for it ({type(fault).__name__}: {fault})"
             self._faults[f"the output of the ranks was not shown to its end: {said} [P407]"] = None
-        return list(self._faults)
 
     def _close_consoles(self) -> None:
-        self._faults.update(dict.fromkeys(self.faults))
+        self._note_faults()
         if not self._lent:
             for console in self._consoles or ():
                 console.close()
@@ -303,7 +300,7 @@ class Wiring:
         """Close everything."""
         if self._follower is not None:
             self._follower.close()
-            self._faults.update(dict.fromkeys(self.faults))
+            self._note_faults()
             self._follower = None
         if self._duplicates is not None:
             self._duplicates.close()

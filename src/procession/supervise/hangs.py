@@ -2,8 +2,9 @@
 
 Theory of operation. That nothing happens is no event. So there is one timer, for the earliest time
 at which a limit can be exceeded: for a rank that beats, that long after its last beat; for one that
-has never beaten, that long after now, since it might begin. When the timer fires, the board and the
-files are looked at once, which costs the same after ten beats as after millions.
+has never beaten, that long after now, since it might begin. When the timer fires, the board is
+looked at once, which costs the same after ten beats as after millions. Files do not say when they
+were written to, only that they were since the last look: they are looked at four times in a limit.
 
 A rank is judged by its beats from its first one on. The end of its program counts as a beat and as
 output; after it, a process that does not end is judged in the same way. Output is judged for the
@@ -41,6 +42,7 @@ SHARE_EVERY = 1.0  # seconds between two looks at files that other machines wait
 SHARED_LATE = 3.0  # seconds after which news of other machines have come at the latest
 DEATH_NS = 1_000_000_000  # for news of a death to come
 DEATH_EVERY = 0.05  # seconds between two looks whether they have
+LOOKS = 4  # at files, in the time of a limit
 SECOND = 1_000_000_000
 WATCHED = (Phase.STARTING, Phase.RUNNING)
 
@@ -92,8 +94,7 @@ class Hangs:
             from procession.output.activity import Activity
 
             self._activity = Activity(self._streams)
-            if self._elsewhere:
-                limits.append(SHARE_EVERY)
+            limits.append(self._look_every(self._hang.silence))
         self._looking = False
         self._dying.clear()
         if limits:
@@ -152,7 +153,7 @@ class Hangs:
         if limit is None or self._activity is None or self._life.phase not in WATCHED:
             return None
         if self._life.phase is Phase.STARTING:
-            return limit
+            return self._look_every(limit)
         began = max(record.started_at for record in self._ranks.records)
         attempts = [record.attempt for record in self._ranks.records]
         looked = self._activity.look(now, attempts).items()
@@ -164,11 +165,16 @@ class Hangs:
             age = min(age, (now - self._elsewhere) / SECOND - SHARED_LATE)
         if age < limit or not working:
             left = max(0.0, limit - age) or limit
-            return min(left, SHARE_EVERY) if self._elsewhere else left
+            return min(left, self._look_every(limit))
         oldest = min(working, key=lambda r: (written[r], r))
         return self._blame(
             oldest, working, lambda _: f"no rank has written anything for {age:.3g} s", limit
         )
+
+    def _look_every(self, silence: float) -> float:
+        """Give the seconds between two looks at files."""
+        every = silence / LOOKS
+        return min(every, SHARE_EVERY) if self._elsewhere else every
 
     def _blame(
         self, oldest: int, stopped: Collection[int], why: Callable[[int], str], limit: float

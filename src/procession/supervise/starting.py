@@ -172,12 +172,11 @@ class Starts:
 
     def _open(self, needs: list[Need]) -> None:
         streams = self._resources.streams
-        with streams.together():
-            for need in needs:
-                try:
-                    need.streams = streams.open(need.attempt, need.rank)
-                except OSError as e:
-                    need.fault = e
+        for need in needs:
+            try:
+                need.streams = streams.open(need.attempt, need.rank)
+            except OSError as e:
+                need.fault = e
 
     def _ask(self, needs: list[Need]) -> None:
         server, fault = self._link.server, None

@@ -10,7 +10,8 @@ from typing import Any
 from procession.control.runs import read_json
 from procession.output.console import Console
 from procession.output.escape import uncoloured
-from procession.output.follow import Follower, Source
+from procession.output.feed import Source
+from procession.output.follow import Follower
 from procession.output.rankfiles import open_regular
 from procession.values.base import Value
 
@@ -79,6 +80,7 @@ class Files:
         for each in self._wanted():
             self._add(*each)
             self._follower.drain(FOR_EVER)
+            self._follower = Follower(*self._consoles)
 
     def follow(self) -> None:
         """Show what there is, and from now on what comes; to be called again, for new files."""
