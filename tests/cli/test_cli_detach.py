@@ -99,13 +99,6 @@ def test_a_start_that_fails_is_told(tmp_path):
     assert "--log-dir: '/dev/null' is not a directory" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["--json", "true"], ["--stdin", "0", "true"]])
-def test_what_does_not_go_with_it(words):
-    done = command("run", "--detach", *words)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "cannot go together" in done.stderr
-
-
 def test_control_c_while_it_starts(tmp_path):
     """It starts for as long as the forkserver imports what it is told to preload."""
     source = f"import time; open({str(tmp_path / 'importing')!r}, 'w').close(); time.sleep(3)"

@@ -106,17 +106,3 @@ def test_descriptors_in_python_are_those_of_each_run():
         finally:
             os.close(reader)
             os.close(writer)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--pass-fds", "999"], "must be descriptors that are open in this process, not 999"),
-        (["--pass-fds", "2"], "must be numbers of descriptors, 3 or more, not 2"),
-        (["--pass-fds", "a"], "must be numbers of descriptors"),
-    ],
-)
-def test_what_cannot_be_passed_is_refused(words, said, tmp_path):
-    done = run(*words, write(tmp_path / "nothing.py", ""))
-    assert done.returncode == 2
-    assert said in done.stderr
