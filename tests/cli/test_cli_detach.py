@@ -18,14 +18,6 @@ WAIT = """
     print("went")
 """
 
-FAIL = """
-    import os, sys, time
-    print("ready")
-    while not os.path.exists(sys.argv[1]):
-        time.sleep(0.01)
-    raise ValueError("too bad")
-"""
-
 
 @pytest.fixture
 def waiting(tmp_path):
@@ -67,18 +59,6 @@ def test_detached_and_back_again(waiting):
     assert of_one.returncode == 1
     assert f"all of its output is in {row['run_dir']}/console.log" in of_one.stderr
     assert command("attach", run).returncode == 0
-
-
-def test_the_code_and_the_report_are_kept(tmp_path):
-    script = write(tmp_path / "fail.py", FAIL)
-    run = detached("-n", 2, "--log-dir", tmp_path / "logs", script, tmp_path / "go")
-    with Watched("attach", run) as attached:
-        (tmp_path / "go").touch()
-        assert attached.end() == 1
-    assert (attached.out + attached.err).count(b"fail.py failed: rank") == 1
-    assert "ValueError: too bad" in command("report", run).stdout
-    assert command("attach", run).returncode == 1
-    assert look_ended(run)["exit_code"] == 1
 
 
 def look_ended(run):

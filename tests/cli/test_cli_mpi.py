@@ -69,13 +69,6 @@ def test_a_rank_that_fails_ends_those_that_never_called_mpi_init(tmp_path):
     assert "fail.py failed: rank 1 of 2 (pid " in done.stderr
 
 
-@needs_hydra
-def test_each_job_has_a_port(tmp_path):
-    script = write(tmp_path / "meet.py", MEET)
-    ports = {mpirun(script).stdout.split()[2] for _ in range(3)}
-    assert len(ports) > 1  # three jobs whose names give the same number do not happen
-
-
 def test_a_descriptor_that_is_not_open_is_told(tmp_path):
     told = {"PMI_RANK": 0, "PMI_SIZE": 2, "MPI_LOCALRANKID": 0, "MPI_LOCALNRANKS": 2}
     env = {**ENV, **{name: str(value) for name, value in told.items()}, "PMI_FD": "999"}

@@ -64,11 +64,3 @@ def test_a_limit_of_memory_and_which_it_is():
     first = done.stderr.splitlines()[0]
     assert first.startswith("procession: memory limit: 300M for each ")
     assert ("RLIMIT_DATA" in first) != ("cgroup of its own" in first)
-
-
-def test_a_script_that_needs_more_is_explained(tmp_path):
-    script = tmp_path / "hoard.py"
-    script.write_text("bytearray(900 << 20)\n")
-    done = run("--memory-limit", "300M", script)
-    assert "raised MemoryError" in done.stderr
-    assert "its memory limit is 314.6 MB" in done.stderr

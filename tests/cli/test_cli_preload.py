@@ -38,11 +38,6 @@ def test_what_is_asked_for(script):
     assert not early("--start-method", "spawn", script)
 
 
-def test_a_module(script):
-    assert early("-m", "main", cwd=script.parent)
-    assert not early("--preload", "none", "-m", "main", cwd=script.parent)
-
-
 def test_a_module_that_is_not_there_is_left_to_the_ranks_with_a_note(script):
     assert early("--preload", "decimal,no_such_module", script)
     env = {**os.environ, "NAMES": ""}

@@ -18,7 +18,6 @@ def here(tmp_path, monkeypatch):
     write(tmp_path / "greet-here", "#!/bin/sh\necho hello\n").chmod(0o755)
     write(tmp_path / "package" / "inner" / "__init__.py", "")
     write(tmp_path / "package" / "__init__.py", "raise SystemExit('nothing is imported')")
-    write(tmp_path / "spread" / "part.txt", "no module")
     (tmp_path / "a file").touch()
     (tmp_path / "book.ipynb").touch()
     monkeypatch.chdir(tmp_path)
@@ -66,26 +65,18 @@ WRONG = [
     ("no-such-program", "there is no script or program 'no-such-program' on the PATH"),
     ("''", "''"),
     ("package", "'package' is a directory without a __main__.py"),
-    ("--no-python ./package", "directory"),
     ("greet-here", "; for the one in this directory, write ./greet-here"),
     ("good", "; did you mean good.py?"),
-    ("package/../god.py", "; did you mean package/../good.py?"),
     ("nowhere/good.py", "there is no directory 'nowhere'"),
-    ("good.py/good.py", "'good.py' cannot be read (not a directory)"),
     ("'echo hello'", "write a program and its arguments as words of their own"),
     ("-n 3 'part${local_rank}.py'", "there is no script 'part0.py'"),
-    ("-m --no-python good.py", "--no-python cannot go together"),
-    ("--no-python --run-path good.py", "cannot go together"),
     ("-m --run-path good.py", "cannot go together"),
     ("--run-path gone", "there is no script 'gone'"),
     # Modules.
     ("-m no_such_module_here", "there is no module 'no_such_module_here' on the path"),
     ("-m json.no_such_part", "there is no module 'json.no_such_part' in the package 'json'"),
-    ("-m json.tool.part", "no module 'json.tool.part': 'json.tool' is no package"),
     ("-m package.inner", "'package.inner' is a package without a __main__.py"),
-    ("-m spread", "'spread' is a package without a __main__.py"),
     ("-m good.py", "'good' is no package; to run the file good.py, leave out -m"),
-    ("-m .good", "there is no module '.good' on the path"),
     ("-m sys", "'sys' is built into Python, and no program"),
     # Several programs.
     ("good.py : -n 0 good.py", "-n/--nproc-per-node must be a count"),
@@ -95,39 +86,30 @@ WRONG = [
     # Options that there are not.
     ("--quux good.py", "there is no option '--quux'; see procession run --help"),
     ("--log-dri x good.py", "there is no option '--log-dri'; did you mean --log-dir?"),
-    ("--log_dri=x good.py", "did you mean --log-dir?"),
     ("-log-dir x good.py", "did you mean --log-dir?"),
     ("--nproc 2 good.py", "did you mean --nproc-per-node?"),
-    ("--max-r 1 good.py", "did you mean --max-restarts?"),
     ("-n", "-n/--nproc-per-node needs a value: N"),
     ("--no-python=yes good.py", "--no-python takes no value"),
     ("-np 2 good.py", "not 'p'; for -np write -n"),
 ]
 VALUES = [
     ("-n 0", "-n/--nproc-per-node must be a count of 1 or more, or auto, cpu, gpu, xpu, npu"),
-    ("-n 1.5", "not '1.5'"),
     ("-n " + "9" * 5000, "-n/--nproc-per-node must be a count"),
     ("-n ٣", "not '٣'"),
     ("-x =1", "-x/--env must be NAME=VALUE"),
-    ("-x NOT_SET_ANYWHERE", "the NAME of a variable that is set"),
     ("-x RANK=7", "-x/--env: RANK is what each rank is told by its launcher"),
     ("-x PROCESSION_RUN=7", "-x/--env: PROCESSION_RUN is what each rank is told"),
     ("--name 'a\nb'", "name"),
     # Output.
     ("-r 4", "-r/--redirects: not a choice of streams: '4'"),
-    ("-r 0:3,1", "-r/--redirects: "),
     ("-t both", "-t/--tee: "),
     ("--local-ranks-filter a", "--local-ranks-filter: "),
     ("--stdin 9", "--stdin must be a rank from 0 to 0, or none, not '9'"),
     ("--prefix {nonsense}", "--prefix: '{nonsense}'"),
-    ("--prefix {rank", "--prefix: "),
-    ("--prefix {rank:z}", "--prefix: "),
     ("--prefix {rank.x}", "--prefix: "),
     ("--log-dir 'a file/b'", "--log-dir: 'a file' is not a directory"),
     ("--log-dir /proc/logs", "--log-dir '/proc/logs': cannot prepare the run"),
     ("--log-dir=", "--log-dir must name a directory"),
-    ("--live --json", "--live and --json cannot go together"),
-    ("--detach --json", "cannot go together"),
     ("--detach --stdin 0", "cannot go together"),
     ("--logs-specs nothing", "there is no entry point 'nothing' in torchrun.logs_specs"),
     *((f"--status {text}", f"--status must be seconds between two lines, 0.1 or more, not '{text}'")
@@ -141,21 +123,17 @@ VALUES = [
     ("--silence-timeout 1", "--silence-timeout notices nothing here: output that goes straight"),
     ("--max-restarts -1", "--max-restarts must be a count, 0 or more, not '-1'"),
     ("--min-uptime 3", "--min-uptime does nothing without --max-restarts, which is 0"),
-    ("--max-restarts 3 --restart-backoff x", "--restart-backoff must be seconds, 0 or more"),
     ("--max-restarts 3 --restart-backoff 5:1", "the most, 1, is less than the first wait, 5"),
     ("--max-restarts 3 --restart-scope node", 'scope must be "group" or "rank", not \'node\''),
     ("--max-restarts 3 --no-restart-codes 7,x", "--no-restart-codes must be exit codes"),
-    ("--max-restarts 3 --no-restart-codes 256", "never must hold exit codes, 1 to 255, not 256"),
     ("--signals-to-handle SIGTREM", "did you mean SIGTERM?"),
     ("--signals-to-handle SIGKILL", "no process can handle SIGKILL"),
-    ("--signals-to-handle ''", "there is no signal ''"),
     ("--forward SIGINT", "SIGINT ends the group, and is not forwarded"),
     ("--forward SIGUSR1 --preempt slurm", "SIGUSR1 ends the group"),
     ("--preempt pbs", "--preempt must be slurm, kubernetes, or a signal"),
     *((f"--preload={shlex.quote(text)}", "--preload must be names")
       for text in ("", "json,", "a b", "none,json ")),
     ("--pass-fds 999", "must be descriptors that are open in this process, not 999"),
-    ("--pass-fds 2", "must be numbers of descriptors, 3 or more, not 2"),
     # Where ranks run.
     ("--cpus-per-rank 9999", "but this process may use"),
     ("--cpus-per-rank 1 --numa-binding node", "both say where ranks run"),
@@ -167,14 +145,11 @@ VALUES = [
     # Several machines.
     ("--nnodes 0", "--nnodes must be a count of 1 or more, not '0'"),
     ("--nnodes 4:1", "must be LEAST:MOST, the smaller count first"),
-    ("--nnodes 1:2:3", "--nnodes must be a count of machines"),
-    ("--nnodes 2 --rdzv-backend c10d --rdzv-conf store_type=file", "must be tcp, not 'file'"),
     ("--nnodes 2 --rdzv-backend c10d --rdzv-conf last_cal_timeout=3", "mean last_call_timeout?"),
     ("--nnodes 2 --rdzv-backend c10d --stdin 0", "ranks on other machines cannot read this input"),
     ("--node-rank 1", "numbered 0 to 0"),
     ("--nnodes 2 --node-rank -1", "--node-rank must be a number"),
     ("--master-port 70000", "--master-port must be a port from 1 to 65535"),
-    ("--rdzv-endpoint head", "--rdzv-endpoint must be HOST:PORT"),
     ("--rdzv-endpoint ::1", "brackets, as in [::1]:29400, not"),
     ("--rdzv-conf timeout", "--rdzv-conf must be NAME=VALUE"),
     # Engines.
@@ -182,15 +157,12 @@ VALUES = [
     ("--lease 5", "--lease needs --engine"),
     ("--engine ray --engine-options x", "--engine-options is for --engine ssh"),
     ("--engine ssh", "on which hosts? Say --hosts h1,h2 or --hostfile FILE"),
-    ("--engine ssh --hosts h1:2,h2:3", "say how many with -n"),
     ("--engine ssh --hosts=-oProxyCommand=id", "'-oProxyCommand=id' is no host"),
     ("--engine ssh --hosts h1 --nnodes 2", "2 nodes are asked for, but the number of hosts is 1"),
     ("--engine ssh --hosts h1 --engine-options=-f", "-f cannot be used here"),
     ("--engine ssh --hosts a,b --patience 2", "--patience is for the ranks of one machine"),
-    ("--engine slurm --master-addr n1", "--master-addr is not needed"),
     ("--engine slurm --stdin 0", "cannot read this command's input"),
     ("--engine slurm --nnodes 1:3", "--nnodes must be a count of 1 or more"),
-    ("--engine slurm --lease 0.1", "--lease must be seconds, 1 or more"),
 ]  # fmt: skip
 
 
@@ -206,7 +178,6 @@ def test_a_run(refused, words, said):
     [
         ("PET_NNODES", "1:2", "PET_NNODES 1:2: a range is for machines that find each other"),
         ("PET_STANDALONE", "yes", "PET_STANDALONE must be 0 or 1, not 'yes'"),
-        ("PROCESSION_TEE", "9", "PROCESSION_TEE: not a choice of streams: '9'"),
         ("PROCESSION_CONFIG", "no", "PROCESSION_CONFIG: cannot read 'no'"),
         ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "x", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT must be seconds"),
         ("PROCESSION_NICE", "25", "not 25 (set elsewhere: --nice 25 (PROCESSION_NICE))"),
@@ -220,17 +191,12 @@ def test_where_a_variable_says_it(refused, monkeypatch, variable, text, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nprocs-per-node = 2", "no option 'nprocs-per-node'; did you mean nproc-per-node?"),
         ("config = 'x'", "there is no option 'config'"),
         ("nproc-per-node = 0", "nproc-per-node in pyproject.toml must be a count of 1 or more"),
         ("nproc-per-node = true", "nproc-per-node in pyproject.toml must be a text or a number"),
         ("standalone = 'yes'", "standalone in pyproject.toml must be true or false, not 'yes'"),
-        ("log-dir = 3", "log-dir in pyproject.toml must be a text (DIR), not 3"),
         ("env = { RANK = 7 }", "env in pyproject.toml: RANK is what each rank is told"),
-        ("env = 'A=1'", "env in pyproject.toml must be a table of variables"),
-        ("local-ranks-filter = [[1]]", "must be a text or a number"),
         ("tee = ", "pyproject.toml is not TOML: "),
-        ("nnodes = '1:2'", "nnodes in pyproject.toml 1:2: a range is for machines that find each"),
         ("log-dir = '/proc/nope'", "log-dir in pyproject.toml '/proc/nope': cannot prepare"),
         ("nice = 25", "not 25 (set elsewhere: --nice 25 (nice in pyproject.toml))"),
     ],

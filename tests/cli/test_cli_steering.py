@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from commandline import Terminal, Watched, command, only
@@ -60,25 +58,6 @@ def test_ps(waiting):
         launcher.signal(signal.SIGINT)
         assert launcher.end() == 130
     assert not rows("--all")[1]  # it had no directory
-
-
-def test_ps_shows_other_launchers(tmp_path):
-    env = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": str(tmp_path)}
-    code = "import time; print('ready', flush=True); time.sleep(3600)"
-    worker = subprocess.Popen(
-        [sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert worker.stdout.readline() == "ready\n"
-        (row,) = [
-            r
-            for r in rows()[0]
-            if r["kind"] == "torchrun" and {"rank": 0, "pid": worker.pid} in r["ranks"]
-        ]
-        assert (row["launcher"], row["alive"], row["nproc"]) == (os.getpid(), 1, 2)
-    finally:
-        worker.kill()
-        worker.communicate()
 
 
 @pytest.mark.parametrize("way", ["name", "pid", "prefix", "directory"])
