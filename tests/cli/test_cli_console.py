@@ -23,16 +23,8 @@ def hello(tmp_path):
     return write(tmp_path / "hello.py", HELLO)
 
 
-def test_each_line_of_several_ranks_has_its_rank_in_front(hello):
-    done = run("-n", 3, hello)
-    assert sorted(done.stdout.splitlines()) == [f"[{r}] hello from {r}" for r in range(3)]
-    assert sorted(done.stderr.splitlines()) == [f"[{r}] problem of {r}" for r in range(3)]
-    assert done.returncode == 0
-
-
-@pytest.mark.parametrize("tee", [[], ["-t", "3"]], ids=["pipe", "tee"])
-@pytest.mark.parametrize("nproc", [1, 4])
-def test_no_line_is_torn_or_lost(tmp_path, tee, nproc):
+@pytest.mark.parametrize(("nproc", "tee"), [(1, []), (4, []), (4, ["-t", "3"])], ids=str)
+def test_no_line_is_torn_or_lost(tmp_path, nproc, tee):
     count = 20_000
     # Pieces of all sizes, that end anywhere in a line.
     script = write(
@@ -141,13 +133,10 @@ def test_without_prefix_ranks_write_to_the_console_themselves(tmp_path):
     assert good("-n", 3, "--prefix", "", script) == "one write\n" * 3
 
 
-@pytest.mark.parametrize(
-    ("ranks", "shown"), [("0,2", {0, 2}), ("1-2", {1, 2}), ("3", {3}), ("0-1,3", {0, 1, 3})]
-)
-def test_only_these_ranks_on_the_console(hello, ranks, shown):
-    done = run("-n", 4, "--local-ranks-filter", ranks, hello)
-    assert sorted(done.stdout.splitlines()) == [f"[{r}] hello from {r}" for r in sorted(shown)]
-    assert sorted(done.stderr.splitlines()) == [f"[{r}] problem of {r}" for r in sorted(shown)]
+def test_only_these_ranks_on_the_console(hello):
+    done = run("-n", 4, "--local-ranks-filter", "0-1,3", hello)
+    assert sorted(done.stdout.splitlines()) == [f"[{r}] hello from {r}" for r in (0, 1, 3)]
+    assert sorted(done.stderr.splitlines()) == [f"[{r}] problem of {r}" for r in (0, 1, 3)]
 
 
 def test_output_of_a_child_that_outlives_its_rank_is_cut_off(tmp_path):

@@ -18,14 +18,6 @@ WAIT = """
     print("went")
 """
 
-FAIL = """
-    import os, sys, time
-    print("ready")
-    while not os.path.exists(sys.argv[1]):
-        time.sleep(0.01)
-    raise ValueError("too bad")
-"""
-
 
 @pytest.fixture
 def waiting(tmp_path):
@@ -69,18 +61,6 @@ def test_detached_and_back_again(waiting):
     assert command("attach", run).returncode == 0
 
 
-def test_the_code_and_the_report_are_kept(tmp_path):
-    script = write(tmp_path / "fail.py", FAIL)
-    run = detached("-n", 2, "--log-dir", tmp_path / "logs", script, tmp_path / "go")
-    with Watched("attach", run) as attached:
-        (tmp_path / "go").touch()
-        assert attached.end() == 1
-    assert (attached.out + attached.err).count(b"fail.py failed: rank") == 1
-    assert "ValueError: too bad" in command("report", run).stdout
-    assert command("attach", run).returncode == 1
-    assert look_ended(run)["exit_code"] == 1
-
-
 def look_ended(run):
     (row,) = [r for r in json.loads(command("ps", "--all", "--json").stdout) if r["id"] == run]
     return row
@@ -97,13 +77,6 @@ def test_a_start_that_fails_is_told(tmp_path):
     done = command("run", "--detach", "--log-dir", "/dev/null/x", "true")
     assert done.returncode == 2
     assert "--log-dir: '/dev/null' is not a directory" in done.stderr
-
-
-@pytest.mark.parametrize("words", [["--json", "true"], ["--stdin", "0", "true"]])
-def test_what_does_not_go_with_it(words):
-    done = command("run", "--detach", *words)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "cannot go together" in done.stderr
 
 
 def test_control_c_while_it_starts(tmp_path):

@@ -1,10 +1,11 @@
-"""A log directory on a disk that has no room."""
+"""Disks that have no room, and output that nothing takes: said once, and never a success."""
 
 import os
 import subprocess
 import sys
 
 import pytest
+from commandline import run
 
 from support import PROCESSION, write
 
@@ -38,133 +39,162 @@ def procession(*words):
     return [*PROCESSION, "run", *words]
 
 
-def test_rank_gets_its_error_and_the_report_names_the_disk(tmp_path):
+LOST = 74
+LINES = 20_000
+FULL = "no space is left on the disk"
+
+
+def said_of_space(done):
+    """Give what the command itself said of the disk."""
+    lines = done.stderr.splitlines()
+    return [line for line in lines if line.startswith("procession: ") and "o space" in line]
+
+
+def test_a_rank_that_fails_by_its_full_disk(tmp_path):
+    """The report is whole, and says where the other rank was."""
     script = write(
         tmp_path / "fill.py",
         """
-        import os, signal
+        import os, signal, time
         if os.environ["RANK"] == "0":
             while True:
                 signal.pause()
-        for i in range(100_000):
-            print("." * 1000)
-        """,
-    )
-    disk = tmp_path / "disk"
-    done = on_small_disk("1m", disk, *procession("-n", 2, "--log-dir", disk, "-r", 3, script))
-    assert done.returncode == 1, done.stderr
-    report = done.stderr[done.stderr.index("fill.py failed: ") :]
-    assert "rank 1 of 2" in report.splitlines()[0]
-    assert "raised OSError: [Errno 28] No space left on device" in report.splitlines()[0]
-    assert "no space is left on the disk of " in report
-    assert str(disk) in report
-    assert "procession/" not in report.replace(str(tmp_path), "")  # no traceback of ours
-    assert "was ended by SIGTERM" in report
-
-
-def test_program_that_is_not_python(tmp_path):
-    disk = tmp_path / "disk"
-    done = on_small_disk(
-        "1m",
-        disk,
-        *procession("-n", 2, "--log-dir", disk, "-r", 1),
-        *("--no-python", "sh", "-c", "yes | head -c 5000000; exit $?"),
-    )
-    # The pipeline ends as `head` does, which could not write: the failure is the rank's.
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert "events.jsonl" not in done.stderr
-
-
-def test_rank_that_handles_its_full_disk_succeeds_with_a_note(tmp_path):
-    script = write(
-        tmp_path / "careful.py",
-        """
-        import os
         try:
             while True:
                 os.write(1, b"." * 4096)
         except OSError as e:
-            os.write(2, os.strerror(e.errno).encode() + b"\\n")
+            time.sleep(0.5)
+            raise
         """,
     )
     disk = tmp_path / "disk"
-    done = on_small_disk("400k", disk, *procession("-n", 2, "--log-dir", disk, "-r", 1, script))
-    assert done.returncode == 74, done.stderr
+    done = on_small_disk("400k", disk, *procession("-n", 2, "--log-dir", disk, "-r", 3, script))
+    assert done.returncode == 1, done.stderr
+    report = done.stderr[done.stderr.index("fill.py failed: ") :]
+    assert "rank 1 of 2" in report.splitlines()[0]
+    assert "raised OSError: [Errno 28] No space left on device" in report.splitlines()[0]
+    assert f"{FULL} of " in report
+    assert str(disk) in report
+    assert "procession/" not in report.replace(str(tmp_path), "")  # no traceback of ours
+    assert "was ended by SIGTERM" in report
+    assert "  rank 0 waits for a signal\n" in report
+
+
+def test_a_rank_that_handles_its_full_disk(tmp_path):
+    shell = "yes | head -c 5000000; exit 0"
+    disk = tmp_path / "disk"
+    words = procession("-n", 2, "--log-dir", disk, "-r", 1, "sh", "-c", shell)
+    done = on_small_disk("1m", disk, *words)
+    assert done.returncode == LOST, done.stderr
     assert "Traceback" not in done.stderr
-    said = [line for line in done.stderr.splitlines() if line.startswith("[")]
-    assert sorted(said) == [f"[{r}] No space left on device" for r in (0, 1)]
+    assert len(said_of_space(done)) == 1, done.stderr
 
 
-LOUD = "i=0; while [ $i -lt 1000 ]; do echo line $i of a rank; i=$((i + 1)); done; true"
-
-
-def report_after(disk, *words):
-    """Run words on a small disk, then report and what is left; gives what all of it said."""
+def test_the_report_tells_the_truth(tmp_path):
+    """The directory of the run has no room for it; `report` finds it all the same."""
+    disk = tmp_path / "disk"
+    loud = "i=0; while [ $i -lt 1000 ]; do echo line $i of a rank; i=$((i + 1)); done; true"
     script = '"$@"; echo code $?; ls -R "$0"; procession report last; echo code $?'
     path = os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"]))
+    words = procession("--log-dir", disk, "-r", 3, "--no-python", "sh", "-c", loud)
     env = {**os.environ, "PATH": path}
-    return on_small_disk("16k", disk, "sh", "-c", script, disk, *words, env=env)
-
-
-def test_what_a_full_disk_loses_is_said_once_and_the_report_tells_the_truth(tmp_path):
-    disk = tmp_path / "disk"
-    words = procession("--log-dir", disk, "-r", 3, "--no-python", "sh", "-c", LOUD)
-    done = report_after(disk, *words)
+    done = on_small_disk("16k", disk, "sh", "-c", script, disk, *words, env=env)
     assert "code 74" in done.stdout, (done.stdout, done.stderr)
-    said = [
-        line for line in done.stderr.splitlines() if "o space" in line and "write error" not in line
-    ]
-    assert len([line for line in said if line.startswith("procession: ")]) == 1, done.stderr
+    assert len(said_of_space(done)) == 1, done.stderr
     assert ".part" not in done.stdout
     assert "its launcher was killed" not in done.stdout + done.stderr
     assert "sh finished: 1 rank, " in done.stdout, done.stdout
     assert done.stdout.endswith("code 0\n")
 
 
-def test_a_tee_shows_what_a_full_disk_cannot_keep(tmp_path):
-    disk = tmp_path / "disk"
-    fill = 'head -c 1m /dev/zero > "$0/ballast" 2>/dev/null; exec "$@"'
-    words = procession("-n", 2, "--log-dir", disk, "-t", 3, "--no-python", "sh", "-c", LOUD)
-    done = on_small_disk("64k", disk, "sh", "-c", fill, disk, *words)
-    assert done.returncode == 74, done.stderr
+TALK = f"""
+    import sys
+    for i in range({LINES}):
+        print("line", i)
+    print("the end", file=sys.stderr)
+"""
+SHELL = f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i + 1)); done; echo the end >&2"
+
+
+@pytest.mark.parametrize("kind", ["python", "shell"])
+def test_a_tee_shows_what_a_full_disk_cannot_keep(tmp_path, kind):
+    """All is shown once and in order, and the files have the beginning of it."""
+    program = ["sh", "-c", SHELL] if kind == "shell" else [write(tmp_path / "talk.py", TALK)]
+    disk, kept = tmp_path / "disk", tmp_path / "kept"
+    keep = 'kept=$0; disk=$1; shift; "$@"; code=$?; cp -r "$disk" "$kept"; exit $code'
+    tee = procession("-n", 2, "--log-dir", disk, "-t", 3, *program)
+    done = on_small_disk("128k", disk, "sh", "-c", keep, kept, disk, *tee)
+    assert done.returncode == LOST, done.stderr
+    expected = [f"line {i}" for i in range(LINES)]
     for rank in (0, 1):
-        shown = [line for line in done.stdout.splitlines() if line.startswith(f"[{rank}] line ")]
-        assert len(shown) == 1000
-    assert "log files of ranks are cut off: no space is left on the disk" in done.stderr
+        mark = f"[{rank}] "
+        shown = [x.removeprefix(mark) for x in done.stdout.splitlines() if x.startswith(mark)]
+        assert shown == expected
+        assert done.stderr.count(f"{mark}the end\n") == 1
+    (said,) = said_of_space(done)
+    assert said.startswith(f"procession: log files of ranks are cut off: {FULL}; ")
+    logs = sorted(kept.glob("*/attempt_0/*/stdout.log"))
+    assert len(logs) == 2
+    assert not list(kept.rglob("*.part"))
+    for log in logs:
+        text = log.read_text()
+        assert len(text) < 1 << 17
+        assert "\n".join([*expected, ""]).startswith(text)
 
 
-def test_disk_that_is_full_from_the_start(tmp_path):
+@pytest.mark.parametrize(
+    ("size", "variable", "code"), [("1m,nr_inodes=5", "", 1), ("1m,nr_inodes=1", "TMPDIR", 0)]
+)
+def test_no_inode_is_left(tmp_path, size, variable, code):
     disk = tmp_path / "disk"
-    done = on_small_disk(
-        "64k",
-        disk,
-        *("sh", "-c", 'head -c 1m /dev/zero > "$1/ballast" 2>/dev/null; shift; exec "$@"', "sh"),
-        disk,
-        *procession("-n", 2, "--log-dir", disk / "runs", "-r", 3, "true"),
-    )
-    # A directory needs no block on this file system, a file's first byte does.
-    assert done.returncode == 74, done.stderr
-    assert "Traceback" not in done.stderr
-    assert os.listdir(disk) == []  # the mount went with its namespace
-
-
-def test_no_inode_is_left(tmp_path):
-    disk = tmp_path / "disk"
-    done = on_small_disk(
-        "1m,nr_inodes=5", disk, *procession("-n", 4, "--log-dir", disk, "-r", 3, "true")
-    )
-    assert done.returncode == 1, done.stderr
-    assert "No space left on device" in done.stderr
+    words = [] if variable else ["--log-dir", disk, "-r", 3]
+    env = {**os.environ, variable or "HOME": str(disk)}
+    done = on_small_disk(size, disk, *procession("-n", 4, *words, "true"), env=env)
+    assert done.returncode == code, done.stderr
+    assert ("No space left on device" in done.stderr) == bool(code)
     assert "Traceback" not in done.stderr
 
 
-def test_scratch_directory_on_a_full_disk(tmp_path):
-    disk = tmp_path / "disk"
-    done = on_small_disk(
-        "1m,nr_inodes=1",
-        disk,
-        *procession("-n", 2, "true"),
-        env={**os.environ, "TMPDIR": str(disk)},
-    )
+# -- what the console does not take
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "-n", "2", "echo", "x"],
+        ["run", "--json", "true"],
+        ["ps", "--json"],
+        ["run", "--help"],
+    ],
+)
+def test_a_console_on_a_full_disk(words):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*PROCESSION, *words], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+            text=True, timeout=40, check=False,
+        )  # fmt: skip
+    assert done.returncode == LOST
+    (line,) = done.stderr.splitlines()
+    if "echo" in words:
+        assert line.startswith("procession: output of ranks is lost: the standard output did not")
+    else:
+        assert line.startswith("procession: what was to be printed is lost (No space left on devi")
+
+
+def test_a_reader_that_has_gone_is_no_loss():
+    done = subprocess.run(
+        f"{sys.executable} -m procession doctor | true; exit ${{PIPESTATUS[0]}}",
+        shell=True, executable="/bin/bash", capture_output=True, text=True, timeout=40, check=False,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, LOST), (5, 5)])
+def test_a_log_directory_that_was_removed(tmp_path, code, expected):
+    logs = tmp_path / "logs"
+    script = f"rm -rf {logs}; echo lost; exit {code}"
+    done = run("--log-dir", logs, "-r", 3, "sh", "-c", script)
+    assert done.returncode == expected
+    (line,) = [x for x in done.stderr.splitlines() if x.startswith("procession: the run's")]
+    assert f"{logs}/" in line
+    assert "is gone, with what was written" in line

@@ -4,9 +4,8 @@ import json
 
 import pytest
 from commandline import only, run
-from test_cli_full_disk import on_small_disk, procession
 
-from support import run_python, write
+from support import write
 
 HANGS = """
     import os, threading, procession
@@ -59,66 +58,3 @@ def test_no_stacks(script):
     assert done.returncode == 124
     assert "the ranks were" not in done.stderr
     assert "it waits in" not in done.stderr
-
-
-def test_options_from_elsewhere(script, tmp_path):
-    (tmp_path / "pyproject.toml").write_text(
-        "[tool.procession]\nhang-timeout = 0.5\nno-stacks = true\n"
-    )
-    done = run("-n", 2, script, cwd=tmp_path)
-    assert done.returncode == 124
-    assert "the ranks were" not in done.stderr
-
-
-@pytest.mark.parametrize("option", ["--hang-timeout", "--silence-timeout", "--start-timeout"])
-@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf", ""])
-def test_what_is_no_time(option, text, script):
-    done = run("-n", 2, option, text, script)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(
-        f"procession run: error: {option} must be seconds, more than 0, not {text!r}"
-    )
-
-
-def test_silence_that_nobody_could_hear(script):
-    done = run("-n", 1, "--silence-timeout", 1, script)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert "error: --silence-timeout notices nothing here: output that goes straight" in line
-    assert "Logs(" not in line
-
-
-def test_torchrun_has_none_of_them(script):
-    code = "import sys; from procession.cli.torchrun import command; sys.exit(command())"
-    done = run_python("-c", code, "--hang-timeout", "1", script)
-    assert done.returncode == 2
-    assert "torchrun has no option --hang-timeout" in done.stderr
-
-
-def test_a_full_disk(tmp_path):
-    """The report is whole, and says why there is no file."""
-    script = write(
-        tmp_path / "fill.py",
-        """
-        import os, threading, time
-        if os.environ["RANK"] == "0":
-            for _ in range(40):
-                threading.Thread(target=time.sleep, args=(99,), daemon=True).start()
-            time.sleep(99)
-        try:
-            while True:
-                os.write(1, b"." * 4096)
-        except OSError as e:
-            time.sleep(0.5)
-            raise
-        """,
-    )
-    disk = tmp_path / "disk"
-    done = on_small_disk("400k", disk, *procession("-n", 2, "--log-dir", disk, "-r", 3, script))
-    assert done.returncode == 1, done.stderr
-    assert "when it failed, the others were:" in done.stderr
-    assert "  rank 0 is at fill.py:5" in done.stderr
-    assert "all stacks" not in done.stderr
-    assert "note: cannot write to the run's directory" in done.stderr
-    assert "No space left on device" in done.stderr

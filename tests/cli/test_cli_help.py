@@ -1,22 +1,12 @@
 """The help reads well, and the way to it is short."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from commandline import command
 
 from seams.cli import make_parser
 from support import run_python
-
-
-def test_help_of_all():
-    done = command("--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    for word in ("run", "doctor", "--version", "ranks", "procession run -n 4 train.py"):
-        assert word in done.stdout
 
 
 def test_help_of_run_is_a_screen_of_options_that_there_are():
@@ -45,39 +35,20 @@ def test_help_of_all_options():
 @pytest.mark.parametrize(
     "words", [["--help"], ["run", "--help-all"], ["run", "-h"], ["doctor", "--help"]]
 )
-def test_help_shows_options_with_dashes_only(words):
+def test_help_fits_a_terminal_and_shows_dashes_only(words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     text = command(*words).stdout
+    assert max(map(len, text.splitlines())) <= 100
     assert not re.search(r"--\w+_\w+", text)
     assert "==SUPPRESS==" not in text
 
 
-@pytest.mark.parametrize(
-    "words", [["--help"], ["run", "--help-all"], ["run", "-h"], ["doctor", "--help"]]
-)
-def test_help_fits_a_terminal(words, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    assert max(map(len, command(*words).stdout.splitlines())) <= 100
-
-
 def test_without_words_it_shows_the_help():
     done = command()
-    assert done.returncode == 2
+    assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout == command("--help").stdout
-    assert done.stderr == ""
-
-
-def test_doctor():
-    done = command("doctor")
-    assert done.returncode == 0, done.stderr
-    assert "pidfd" in done.stdout
-
-
-def test_installed_command_is_the_module():
-    installed = Path(sys.executable).with_name("procession")
-    done = subprocess.run(
-        [installed, "--help"], capture_output=True, text=True, timeout=20, check=True
-    )
-    assert done.stdout == command("--help").stdout
+    for word in ("run", "doctor", "--version", "ranks", "procession run -n 4 train.py"):
+        assert word in done.stdout
 
 
 MODULES_OF_OURS = 93  # that a launch of a program may import: each costs it 0.2 ms

@@ -1,11 +1,8 @@
 """`procession run --live` on a terminal: what is on the screen, and what is left of it."""
 
-import fcntl
 import os
 import re
 import signal
-import struct
-import termios
 
 import pyte
 import pytest
@@ -70,11 +67,6 @@ class Screen(Terminal):
 
         until(look, f"{patterns} in\n" + "\n".join(self.display()), patience)
         return shown
-
-    def resize(self, columns, rows):
-        self.display()
-        self.emulated.resize(rows, columns)
-        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def is_clean(self):
         """Check that the terminal is as it was, with the cursor below all text."""
@@ -175,47 +167,6 @@ def test_ctrl_c_says_how_long_it_takes_and_a_second_one_kills(tmp_path):
     assert sum(line.endswith("[1] I stay") for line in text) == 1
     assert [line for line in text if re.match(r"0 +stopped", line)]
     assert "procession: stay.py was stopped by SIGINT [P412]" in text
-    terminal.is_clean()
-
-
-def test_resize_while_it_runs(tmp_path, work):
-    go = tmp_path / "go"
-    with Screen("run", "-n", 4, "--live", work, go, 30) as terminal:
-        terminal.until_shown(r"^3 +RUNNING +30/60 ")
-        terminal.resize(40, 12)
-        shown = terminal.until_shown(r"\A(.*\n){6}RANK ", r"^3 +RUNNING +30/60")
-        assert len(shown) == 12
-        assert len(rows_of(shown)) == 4
-        terminal.resize(100, 30)
-        shown = terminal.until_shown(r"\A(.*\n){24}RANK .*LAST LINE", r"^3 +RUNNING +30/60")
-        assert sum("RANK " in line for line in shown) == 1
-        go.touch()
-        assert terminal.end() == 0
-        text = terminal.everything()
-    for rank in range(4):
-        assert log_of(rank, text)[-30:] == list(range(31, 61))
-    terminal.is_clean()
-
-
-def test_a_rank_reads_what_is_typed(tmp_path):
-    script = write(
-        tmp_path / "ask.py",
-        """
-        import procession
-        procession.beat(1, 2)
-        for _ in range(5):
-            print("answer:", input("name? "), flush=True)
-        """,
-    )
-    with Screen("run", "--live", script) as terminal:
-        for nth in range(5):
-            terminal.until_shown(rf"(name\?.*\n+(.*\n)*){{{nth + 1}}}", r"1 RUNNING")
-            terminal.type(b"typed %d\n" % nth)
-            terminal.until_shown(rf"answer: typed {nth}")
-            assert sum(line.startswith("RANK ") for line in terminal.display()) == 1
-        assert terminal.end() == 0
-        text = terminal.everything()
-    assert sum(line.startswith("RANK ") for line in text) == 1
     terminal.is_clean()
 
 

@@ -69,13 +69,6 @@ def test_a_rank_that_fails_ends_those_that_never_called_mpi_init(tmp_path):
     assert "fail.py failed: rank 1 of 2 (pid " in done.stderr
 
 
-@needs_hydra
-def test_each_job_has_a_port(tmp_path):
-    script = write(tmp_path / "meet.py", MEET)
-    ports = {mpirun(script).stdout.split()[2] for _ in range(3)}
-    assert len(ports) > 1  # three jobs whose names give the same number do not happen
-
-
 def test_a_descriptor_that_is_not_open_is_told(tmp_path):
     told = {"PMI_RANK": 0, "PMI_SIZE": 2, "MPI_LOCALRANKID": 0, "MPI_LOCALNRANKS": 2}
     env = {**ENV, **{name: str(value) for name, value in told.items()}, "PMI_FD": "999"}
@@ -106,17 +99,3 @@ def test_descriptors_in_python_are_those_of_each_run():
         finally:
             os.close(reader)
             os.close(writer)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--pass-fds", "999"], "must be descriptors that are open in this process, not 999"),
-        (["--pass-fds", "2"], "must be numbers of descriptors, 3 or more, not 2"),
-        (["--pass-fds", "a"], "must be numbers of descriptors"),
-    ],
-)
-def test_what_cannot_be_passed_is_refused(words, said, tmp_path):
-    done = run(*words, write(tmp_path / "nothing.py", ""))
-    assert done.returncode == 2
-    assert said in done.stderr

@@ -1,17 +1,20 @@
-"""The table of options: what a row is enough for, and what rows must agree with."""
+"""What options are read as, where they are set, in what order they count, and what is said."""
 
 import os
+import shlex
 import signal
 import subprocess
+import sys
 
 import pytest
-from commandline import command, good, only, run
+from commandline import good, run
 
 import write_options
 from procession.devices import AUTO, KINDS
 from seams.cli import (
     Option,
     completion,
+    counts,
     make_parser,
     make_request,
     options,
@@ -19,23 +22,37 @@ from seams.cli import (
     readers,
 )
 from seams.jobs import NAMES
+from seams.system import Accelerators, accelerators
 from seams.values import Hang, Logs, Placement, Restart, SpecError, Stop
 from seams.wire import CHOICES
-from support import uncoded, write
+from support import write
 
 POLICIES = {"logs": Logs, "stop": Stop, "restart": Restart, "hang": Hang, "placement": Placement}
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
+    """Be in a directory with a script, without variables that set options."""
+    write(tmp_path / "see.py", "")
     monkeypatch.chdir(tmp_path)
     for name in [n for n in os.environ if n.startswith(("PROCESSION_", "PET_", "SLURM_"))]:
         monkeypatch.delenv(name)
     return tmp_path
 
 
-def asked(*words):
-    return make_request(read_line([*words, "true"])).spec
+def request(words="", program="see.py"):
+    return make_request(read_line([*shlex.split(words), *program.split()]))
+
+
+def asked(words=""):
+    return request(words).spec
+
+
+def pyproject(directory, text):
+    return write(directory / "pyproject.toml", f"[tool.procession]\n{text}\n")
+
+
+# -- the table
 
 
 @pytest.fixture
@@ -50,17 +67,17 @@ def with_row(here, monkeypatch):
 
 
 def test_a_row_is_read_from_every_place(with_row, monkeypatch):
-    assert asked("--linger", "2.5").stop == Stop(linger=2.5)
-    write(with_row / "pyproject.toml", "[tool.procession]\nlinger = 4")
+    assert asked("--linger 2.5").stop == Stop(linger=2.5)
+    pyproject(with_row, "linger = 4")
     assert asked().stop == Stop(linger=4.0)
     monkeypatch.setenv("PROCESSION_LINGER", "3")
     assert asked().stop == Stop(linger=3.0)
-    assert asked("--linger=1", "--shutdown-timeout=9").stop == Stop(linger=1.0, grace=9.0)
+    assert asked("--linger=1 --shutdown-timeout=9").stop == Stop(linger=1.0, grace=9.0)
 
 
 def test_a_row_is_refused_and_shown_everywhere(with_row, monkeypatch):
     with pytest.raises(SpecError, match="--linger must be seconds, 0 or more, not 'x'"):
-        asked("--linger", "x")
+        asked("--linger x")
     monkeypatch.setenv("PROCESSION_LINGER", "-1")
     with pytest.raises(SpecError, match="PROCESSION_LINGER must be seconds, 0 or more"):
         asked()
@@ -69,24 +86,12 @@ def test_a_row_is_refused_and_shown_everywhere(with_row, monkeypatch):
     assert "| `--linger` `SECONDS` | how long other ranks go on" in write_options.text()
 
 
-def test_the_stop_signal_and_patience_are_options(here, monkeypatch):
-    wanted = Stop(signal=signal.SIGUSR1, patience=2.0)
-    assert asked("--patience", "2", "--stop-signal", "SIGUSR1").stop == wanted
-    monkeypatch.setenv("PROCESSION_STOP_SIGNAL", "USR1")
-    assert asked("--patience", "2").stop == wanted
-    line = read_line(["--engine", "ssh", "--hosts", "a,b", "--patience", "2", "true"])
-    with pytest.raises(SpecError, match="--patience is for the ranks of one machine"):
-        make_request(line)
-
-
-def test_targets_are_fields():
+def test_rows_name_what_there_is():
     for option in options.OPTIONS.values():
         of, _, field = option.target.partition(".")
         if of in POLICIES and field != "*":
             assert field in POLICIES[of].__match_args__, option.written
-
-
-def test_words_are_those_that_are_understood():
+        assert {option.needs} <= {"", *options.OPTIONS}
     assert set(options.OPTIONS["devices"].words) == {AUTO, *KINDS}
     assert set(options.OPTIONS["engine"].words) == {*NAMES, "none"}
     assert options.OPTIONS["link_encryption"].words == CHOICES
@@ -96,9 +101,167 @@ def test_the_page_about_options_is_up_to_date():
     assert write_options.main(["--check"]) == 0
 
 
-def test_needs_name_options():
-    needed = {option.needs for option in options.OPTIONS.values() if option.needs}
-    assert needed <= set(options.OPTIONS)
+# -- where options are set
+
+ORDER = ["command line", "PROCESSION_ROLE", "PET_ROLE", "--config", "pyproject.toml", "default"]
+
+
+@pytest.mark.parametrize("first", range(len(ORDER)))
+def test_what_comes_first_counts(here, first, monkeypatch):
+    words = ""
+    for number, place in enumerate(ORDER[first:], start=first):
+        if place == "command line":
+            words += "--role r0 "
+        elif place == "--config":
+            write(here / "own.toml", f"role = 'r{number}'")
+            words += "--config own.toml"
+        elif place == "pyproject.toml":
+            pyproject(here, f"role = 'r{number}'")
+        elif place != "default":
+            monkeypatch.setenv(place, f"r{number}")
+    expected = "" if ORDER[first] == "default" else f"r{first}"
+    assert asked(words).node.role == expected
+
+
+def test_a_file_of_a_directory_above_and_the_nearest_one_that_has_the_table(here, monkeypatch):
+    pyproject(here, "nproc-per-node = 2")
+    inner = here / "a" / "b"
+    write(inner / "pyproject.toml", "[project]\nname = 'procession'")
+    write(inner / "see.py", "")
+    monkeypatch.chdir(inner)
+    assert asked().nproc == 2
+    pyproject(here / "a", "role = 'nearer'")
+    assert (asked().nproc, asked().node.role) == (1, "nearer")
+
+
+def test_every_kind_of_value(here):
+    text = """
+        nproc_per_node = 2
+        tee = "0:1"
+        log-dir = "logs"
+        local-ranks-filter = [1]
+        dry-run = false
+        shutdown-timeout = 2.5
+        env = { A = "x y", B = 3 }
+    """
+    write(here / "own.toml", text)
+    spec = asked("--config own.toml -x A=mine")
+    assert (spec.nproc, spec.logs.dir, spec.logs.ranks, spec.stop.grace) == (2, "logs", [1], 2.5)
+    assert {"A": "mine", "B": "3"}.items() <= spec.env[0].items()
+    write(here / "all.toml", "[other]\nx = 1\n[tool.procession]\nrole = 'table'")
+    assert asked("--config all.toml").node.role == "table"
+
+
+def test_variables_are_torchruns_only_under_its_name(here, monkeypatch):
+    for name, text in {
+        "PET_PREFIX": "no", "PET_STANDALONE": "1", "PROCESSION_STANDALONE": "0",
+        "PET_NNODES": "1:1", "PROCESSION_NPROC_PER_NODE": "2", "PET_NPROC_PER_NODE": "3",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, text)
+    spec = asked()
+    assert (spec.nproc, spec.logs.prefix, spec.node.count) == (2, "auto", 1)
+    assert asked("see.py : -x A=1").nproc == 3  # counts for the first program only
+
+
+def test_an_empty_variable_puts_an_option_back_to_its_default(here, monkeypatch):
+    pyproject(here, "max-restarts = 3\nnice = 4")
+    monkeypatch.setenv("PROCESSION_MAX_RESTARTS", "")
+    monkeypatch.setenv("PROCESSION_NICE", "")
+    spec = asked()
+    assert (spec.restart.max, spec.placement.nice) == (0, 0)
+
+
+def test_the_stop_signal_and_patience_are_options(here, monkeypatch):
+    wanted = Stop(signal=signal.SIGUSR1, patience=2.0)
+    assert asked("--patience 2 --stop-signal SIGUSR1").stop == wanted
+    monkeypatch.setenv("PROCESSION_STOP_SIGNAL", "USR1")
+    assert asked("--patience 2").stop == wanted
+
+
+def test_procession_torchrun_reads_what_torchrun_reads(here, monkeypatch):
+    pyproject(here, "role = 'toml'\nlog-dir = 'logs'\nredirects = 3")
+    monkeypatch.setenv("PROCESSION_NPROC_PER_NODE", "3")
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "2")
+    monkeypatch.setenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "")
+    write(here / "see.py", "import os; print(os.environ['ROLE_NAME'])")
+    torchrun = os.path.join(os.path.dirname(sys.executable), "procession-torchrun")
+    said = subprocess.check_output([torchrun, "see.py"], text=True, timeout=40)
+    assert sorted(said.splitlines()) == [f"[{rank}] default" for rank in (0, 1)]
+    assert not (here / "logs").exists()
+
+
+# -- what is left out, with a note
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "left_out"),
+    [
+        ("lease = 5", "", "lease in pyproject.toml is left out: it needs --engine"),
+        ("nnodes = 2\nnode-rank = 0", "--standalone", "nnodes in pyproject.toml is left out"),
+        ("node-rank = 1", "", "is left out: it is 1, and this run is on one machine"),
+        ("detach = true", "--stdin 0", "detach in pyproject.toml is left out"),
+        ("stdin = 3", "-n 2", "stdin in pyproject.toml is left out: it names rank 3"),
+        ("silence-timeout = 20", "-n 2 --prefix ''", "is left out: it notices nothing"),
+        ("cpus-per-rank = 1", "--numa-binding node", "cpus-per-rank in pyproject.toml is"),
+        ("forward = 'SIGUSR1'", "--preempt slurm", "forward in pyproject.toml is left out"),
+        ("min-uptime = 5", "", "is left out: it does nothing without --max-restarts"),
+        ("run-path = true", "", "run-path in pyproject.toml is left out: it is for scripts"),
+        ("module = true", "--run-path see.py", "module in pyproject.toml is left out"),
+    ],
+)
+def test_settings_of_other_runs_are_left_out_with_a_note(here, text, words, left_out):
+    """What a file says may be meant for other runs of the same directory."""
+    pyproject(here, text)
+    (note,) = [note for note in request(words, "/bin/true").notes if "is left out" in note]
+    assert left_out in note
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "note"),
+    [
+        ("-n 2 -r 0:0,7:3", {}, "-r/--redirects names rank 7, but the ranks are 0 to 1"),
+        ("--duplicate-stdout-filters a", {}, "copies nothing: it is for what -t/--tee sends"),
+        ("--event-log-handler console", {}, "--event-log-handler has no effect"),
+        ("", {"PROCESSION_LOGDIR": "3"}, "sets nothing; did you mean PROCESSION_LOG_DIR?"),
+        ("", {"PET_MAX_RESTART": "3"}, "sets nothing; did you mean PET_MAX_RESTARTS?"),
+    ],
+)
+def test_what_has_no_effect_is_said(here, monkeypatch, words, variables, note):
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    (said,) = request(words).notes
+    assert note in said
+
+
+def test_variables_of_services_are_nobodys_mistake(here, monkeypatch):
+    """Kubernetes makes them for a service of the name `procession`."""
+    for name in ("SERVICE_HOST", "PORT", "PORT_29500_TCP_ADDR"):
+        monkeypatch.setenv(f"PROCESSION_{name}", "10.0.0.1")
+    assert request().notes == []
+
+
+def test_a_launcher_in_a_rank_says_nothing_of_the_variables_of_ranks(here):
+    done = run("sh", "-c", f"{sys.executable} -m procession run echo $RANK")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+def test_a_dry_run_says_where_options_come_from(here, monkeypatch):
+    pyproject(here, "status = 9\nlease = 5")
+    monkeypatch.setenv("PROCESSION_TEE", "3")
+    monkeypatch.setenv("PROCESSION_LOG_DIR", "https://me:hush1@there")
+    done = run("--dry-run", "--nice", "1", "true")
+    (line,) = [each for each in done.stdout.splitlines() if each.startswith("options set")]
+    for part in ("--tee 3 (PROCESSION_TEE)", "--status 9 (status in pyproject.toml)"):
+        assert part in line
+    assert "--nice" not in line
+    assert "hush1" not in line
+    assert "lease in pyproject.toml is left out: it needs --engine" in done.stderr
+
+
+def test_a_dry_run_knows_the_hosts(here):
+    out = good("--dry-run", "--engine", "ssh", "--hosts", "h1:2,h2:2,h3:2", "see.py")
+    assert " WORLD_SIZE=6" in out
+    assert " GROUP_WORLD_SIZE=3" in out
 
 
 STEP = {
@@ -111,11 +274,9 @@ STEP = {
 @pytest.mark.parametrize(
     ("words", "env"),
     [
-        (["-n", "2"], {}),
-        (["--detach"], {"PROCESSION_TOLD": "9 x"}),
-        (["--engine", "slurm", "--nnodes", "2"], {}),
-        (["--engine", "slurm"], STEP),
-        (["--engine", "ssh", "--hosts", "a,b"], {}),
+        ("--detach", {"PROCESSION_TOLD": "9 x"}),
+        ("--engine slurm", STEP),
+        ("--engine ssh --hosts a,b", {}),
     ],
 )
 def test_reading_starts_and_changes_nothing(here, monkeypatch, words, env):
@@ -132,62 +293,41 @@ def test_reading_starts_and_changes_nothing(here, monkeypatch, words, env):
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     before = dict(os.environ)
-    make_request(read_line([*words, "true"]))
+    request(words)
     assert dict(os.environ) == before
 
 
-def test_settings_that_need_another_option_are_left_out_with_a_note(here, monkeypatch):
-    monkeypatch.setenv("PROCESSION_RESTART_BACKOFF", "5")
-    done = run("true")
-    assert done.returncode == 0
-    without = "does nothing without --max-restarts"
-    assert f"PROCESSION_RESTART_BACKOFF is left out: it {without}" in done.stderr
-    assert "left out" not in run("--max-restarts", "1", "true").stderr
-    done = run("--restart-backoff", "5", "true")
-    assert (done.returncode, f"{without}, which is 0" in done.stderr) == (2, True)
+# -- counts of ranks
+
+NVIDIA = Accelerators("NVIDIA", 4)
+INTEL = Accelerators("Intel", 6)
+CORES = len(os.sched_getaffinity(0))
 
 
-def test_a_dry_run_says_where_options_come_from(here, monkeypatch):
-    write(here / "pyproject.toml", "[tool.procession]\nstatus = 9\nlease = 5")
-    monkeypatch.setenv("PROCESSION_TEE", "3")
-    monkeypatch.setenv("PROCESSION_LOG_DIR", "https://me:hush1@there")
-    done = run("--dry-run", "--nice", "1", "true")
-    (line,) = [each for each in done.stdout.splitlines() if each.startswith("options set")]
-    for part in ("--tee 3 (PROCESSION_TEE)", "--status 9 (status in pyproject.toml)"):
-        assert part in line
-    assert "--nice" not in line
-    assert "hush1" not in line
-    assert "lease in pyproject.toml is left out: it needs --engine" in done.stderr
-
-
-def test_an_empty_variable_puts_an_option_back_to_its_default(here, monkeypatch):
-    write(here / "pyproject.toml", "[tool.procession]\nmax-restarts = 3\nnice = 4")
-    monkeypatch.setenv("PROCESSION_MAX_RESTARTS", "")
-    monkeypatch.setenv("PROCESSION_NICE", "")
-    spec = asked()
-    assert (spec.restart.max, spec.placement.nice) == (0, 0)
-
-
-def test_a_name_for_the_run(here):
-    good("--name", "night", "--log-dir", "logs", "true")
-    assert only(here / "logs").name.startswith("night_")
-    done = command("run", "--name", "night", "false")
-    assert "night failed" in done.stderr
-    assert run("--name", "a\nb", "true").returncode == 2
-
-
-@pytest.mark.parametrize("where", ["variable", "file"])
-def test_a_refusal_names_what_is_set_elsewhere(where, here):
-    if where == "file":
-        write(here / "pyproject.toml", "[tool.procession]\nnice = 25\n")
-    env = {"PROCESSION_NICE": "25"} if where == "variable" else {}
-    done = run("true", env=env)
-    source = {"variable": "PROCESSION_NICE", "file": "nice in pyproject.toml"}[where]
-    assert done.returncode == 2
-    assert uncoded(done.stderr).endswith(f"not 25 (set elsewhere: --nice 25 ({source}))\n")
-
-
-def test_a_variable_for_scripts_does_not_apply_to_a_binary(here):
-    done = run("/bin/echo", "said", env={"PROCESSION_RUN_PATH": "1"})
-    assert (done.returncode, done.stdout) == (0, "said\n")
-    assert "PROCESSION_RUN_PATH is left out" in done.stderr
+@pytest.mark.parametrize(
+    ("text", "found", "variables", "expected"),
+    [
+        ("cpu", [NVIDIA], {}, CORES),
+        ("gpu", [NVIDIA], {}, 4),
+        ("gpu", [NVIDIA], {"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-3"}, 2),
+        ("auto", [INTEL], {}, 6),
+        ("auto", [NVIDIA], {"CUDA_VISIBLE_DEVICES": ""}, CORES),
+        ("gpu", [], {}, "-n/--nproc-per-node gpu: this machine shows no NVIDIA and no AMD device"),
+        ("gpu", [NVIDIA], {"CUDA_VISIBLE_DEVICES": "-1"}, "shows no NVIDIA"),
+        ("gpu", [NVIDIA], {"CUDA_VISIBLE_DEVICES": "1,1"}, "gpu: CUDA_VISIBLE_DEVICES='1,1'"),
+        ("xpu", [NVIDIA], {}, "xpu: this machine shows no Intel device"),
+    ],
+)
+def test_counts(here, monkeypatch, text, found, variables, expected):
+    monkeypatch.setattr(accelerators, "find", lambda: list(found))
+    for _, names in counts.ACCELERATORS.values():
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if isinstance(expected, int):
+        assert asked(f"-n {text}").nproc == expected
+    else:
+        with pytest.raises(SpecError) as refused:
+            asked(f"-n {text}")
+        assert expected in str(refused.value)

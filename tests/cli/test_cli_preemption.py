@@ -5,7 +5,7 @@ import re
 import signal
 
 import pytest
-from commandline import Watched, run
+from commandline import Watched
 
 from support import until, write
 
@@ -155,21 +155,3 @@ def test_third_interrupt_orphans_nobody(tmp_path):
         pid = int(line.split()[-1])
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--forward", "SIGFOO"], "there is no signal 'SIGFOO'"),
-        (["--forward", "SIGKILL"], "no process can handle SIGKILL"),
-        (["--forward", "SIGINT"], "SIGINT ends the group, and is not forwarded"),
-        (["--forward", "SIGUSR1", "--preempt", "slurm"], "SIGUSR1 ends the group"),
-        (["--preempt", "pbs"], "--preempt must be slurm, kubernetes, or a signal"),
-    ],
-    ids=str,
-)
-def test_what_makes_no_sense_is_refused(options, words):
-    done = run(*options, "true")
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1

@@ -38,20 +38,6 @@ def test_what_is_asked_for(script):
     assert not early("--start-method", "spawn", script)
 
 
-def test_a_module(script):
-    assert early("-m", "main", cwd=script.parent)
-    assert not early("--preload", "none", "-m", "main", cwd=script.parent)
-
-
-@pytest.mark.parametrize("wrong", ["", "json,", "a b", ",", "json,,os", "3", "-", "none,json "])
-def test_wrong_names(script, wrong):
-    done = run("-n", "1", f"--preload={wrong}", script)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("procession run: error: --preload must be names")
-
-
 def test_a_module_that_is_not_there_is_left_to_the_ranks_with_a_note(script):
     assert early("--preload", "decimal,no_such_module", script)
     env = {**os.environ, "NAMES": ""}
@@ -88,12 +74,6 @@ def test_dry_run(tmp_path):
     assert "decimal" in said
     assert "json" not in said
     assert "not run by this Python" in good("-n", "1", "--dry-run", "--no-python", "true")
-
-
-def test_dry_run_leaves_nothing(script):
-    cache = os.environ["XDG_CACHE_HOME"]
-    good("-n", "1", "--dry-run", script)
-    assert os.listdir(cache) == []
 
 
 @pytest.mark.torch

@@ -1,238 +1,127 @@
-"""What PROGRAM may be, and what of the command line belongs to it."""
+"""What PROGRAM may be, what of the command line is its own, and several programs in one group."""
 
 import json
 import os
+import shlex
+import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
-from commandline import good
+from commandline import good, only, run
 
+from seams.cli import make_request, read_line
+from seams.values import words_of
 from support import run_python, write
 
-TELL = """
-    import json, os, sys
-    print(json.dumps([sys.argv[1:], __name__, os.environ["RANK"], sys.executable]))
+TORCHRUN = Path(sys.executable).with_name("procession-torchrun")
+SEE = """
+import os, sys
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "KIND", "OWN")
+print(os.path.basename(__file__), *(os.environ.get(n, "-") for n in names), *sys.argv[1:])
 """
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
+    """Be in a directory with programs of all kinds."""
+    for name in ("ps.py", "worker.py", "plain", "-x.py", "app/__main__.py", "part0.py", "part1.py"):
+        write(tmp_path / name, SEE)
+    write(tmp_path / "greet", "#!/bin/sh\necho rank $RANK says $1\n").chmod(0o755)
+    write(tmp_path / "false.py", "#!/bin/false\nprint('ran')").chmod(0o755)
+    write(tmp_path / "package" / "__init__.py", "")
+    write(tmp_path / "package" / "__main__.py", SEE)
+    (tmp_path / "printf").mkdir()
+    (tmp_path / "date").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def told(*words):
-    """Run one rank of TELL; gives its arguments."""
-    args, name, rank, executable = json.loads(good(*words))
-    assert (name, rank, executable) == ("__main__", "0", sys.executable)
-    return args
+def ranks(words, *, torchrun=False):
+    """Read a command line in this process; gives the kind and the words of each rank's program."""
+    spec = make_request(read_line(shlex.split(words), torchrun=torchrun)).spec
+    found = []
+    for rank in range(spec.nproc):
+        program = spec.program_of(rank)
+        filled = spec.filled([*words_of(program), *map(str, spec.args[rank])], rank)
+        found.append(" ".join([type(program).__name__.lower(), *filled]))
+    return found
 
 
-def test_script_with_the_ending_of_python(here):
-    write(here / "tell.py", TELL)
-    assert told("tell.py", "a", "b c", "") == ["a", "b c", ""]
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        # What it is.
+        ("ps.py a 'b c'", "script ps.py a b c"),
+        ("false.py", "script false.py"),
+        ("plain x", "script plain x"),
+        ("app x", "script app x"),
+        ("./greet hi", "command ./greet hi"),
+        ("/bin/echo hello", "command /bin/echo hello"),
+        ("printf hello", "command printf hello"),  # the directory hides no program
+        ("./date", "script ./date"),  # it is not executable
+        ("-m worker x", "module worker x"),
+        ("--no-python ./false.py", "command ./false.py"),
+        ("--run-path ./greet a", "script ./greet a"),
+        # What is its own.
+        ("ps.py -n 4 --help -h -m other", "script ps.py -n 4 --help -h -m other"),
+        ("ps.py --nproc_per_node=8 --version -", "script ps.py --nproc_per_node=8 --version -"),
+        ("ps.py '${RANK}' '$HOME' '*'", "script ps.py ${RANK} $HOME *"),
+        ("-n1 -m worker -m -n 2 --help", "module worker -m -n 2 --help"),
+        ("-n 1 -- ps.py -n 3", "script ps.py -n 3"),
+        ("-- -x.py x", "script -x.py x"),
+        ("ps.py : -y : b :", "script ps.py : -y : b :"),
+        # One dash pair of a Python program is left out, as by torchrun.
+        ("ps.py -- --r=16", "script ps.py --r=16"),
+        ("-m worker -- -- x --", "module worker -- x --"),
+        ("ps.py -- '${local_rank}'", "script ps.py 0"),
+        ("cat -- -x.py", "command cat -- -x.py"),
+        # What is filled in.
+        ("ps.py --gpu='${local_rank}' '$local_rank' '$$1' '${other}' '$'",
+         "script ps.py --gpu=0 0 $1 ${other} $"),
+        ("cat '$$' '$1' '$local_rank' '${other}' '${local_rank}'",
+         "command cat $$ $1 $local_rank ${other} 0"),
+    ],
+)  # fmt: skip
+def test_a_program(here, words, expected):
+    assert ranks(words) == [expected]
 
 
-def test_executable_script_with_the_ending_of_python_is_run_by_this_python(here):
-    script = write(here / "tell.py", TELL)
-    script.write_text("#!/bin/false\n" + script.read_text())
-    script.chmod(0o755)
-    assert told("tell.py") == []
-
-
-def test_script_without_ending(here):
-    write(here / "tell", TELL)
-    assert told("tell", "x") == ["x"]
-    assert told("./tell", "x") == ["x"]
-
-
-def test_script_in_another_directory_finds_its_neighbours(here):
-    write(here / "deep" / "tell.py", "import neighbour; print(neighbour.WORD)")
-    write(here / "deep" / "neighbour.py", "WORD = 'hello neighbour'")
-    assert good("deep/tell.py") == "hello neighbour\n"
-
-
-def test_executable_with_an_interpreter_line(here):
-    program = write(here / "greet", '#!/bin/sh\necho "rank $RANK says $1"\n')
-    program.chmod(0o755)
-    assert sorted(good("-n", 2, "./greet", "hi").splitlines()) == [
-        "[0] rank 0 says hi",
-        "[1] rank 1 says hi",
+def test_numbers_in_arguments_and_names(here):
+    numbers = "'${local_rank}/${rank}/${world_size}'"
+    at = "--nnodes 3 --node-rank 2 --rdzv-conf apart=1 --master-addr a -n 2"
+    for program in ("ps.py", "cat"):
+        assert [r.split()[-1] for r in ranks(f"{at} {program} {numbers}")] == ["0/4/6", "1/5/6"]
+    assert ranks("-n 2 'part${local_rank}.py'") == ["script part0.py", "script part1.py"]
+    assert ranks("ps.py '${rank}' : -n 1 cat '${local_rank}'") == [
+        "script ps.py 0",
+        "command cat 1",
     ]
-
-
-def test_program_on_the_path():
-    assert good("echo", "a", "b c") == "a b c\n"
-
-
-def test_program_by_its_path():
-    assert good("/bin/echo", "hello") == "hello\n"
-
-
-def test_script_hides_no_program_and_program_no_script(here):
-    write(here / "echo", "print('the script')")  # not executable, hence a script
-    assert good("./echo") == "the script\n"
-
-
-def test_a_directory_without_a_program_hides_none(here):
-    (here / "printf").mkdir()
-    assert good("printf", "hello") == "hello"
-
-
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
-def test_module(here, method):
-    write(here / "tell.py", TELL)
-    words = ["--start-method", method, "-m", "tell", "-n", "3"]
-    assert told(*words) == ["-n", "3"]
-
-
-def test_package(here):
-    write(here / "package" / "__init__.py", "")
-    write(here / "package" / "__main__.py", TELL)
-    write(here / "package" / "part.py", TELL)
-    assert told("-m", "package", "x") == ["x"]
-    assert told("-m", "package.part", "x") == ["x"]
-    assert told("--module", "package", "x") == ["x"]
-
-
-def test_module_of_the_standard_library():
-    assert "usage: " in good("-m", "json.tool", "--help")
-
-
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
-def test_directory(here, method):
-    write(here / "app" / "__main__.py", TELL)
-    assert told("--start-method", method, "app", "x") == ["x"]
-    assert told("--start-method", method, "./app/", "x") == ["x"]
-
-
-@pytest.mark.parametrize("ending", ["zip", "pyz"])
-def test_archive(here, ending):
-    source = write(here / "main.py", TELL)
-    with zipfile.ZipFile(here / f"app.{ending}", "w") as archive:
-        archive.write(source, "__main__.py")
-    assert told(f"app.{ending}", "x") == ["x"]
-
-
-def test_python_itself_as_a_program(here):
-    write(here / "tell.py", TELL)
-    assert told("--no-python", sys.executable, "tell.py", "x") == ["x"]
-
-
-def test_no_python_takes_a_script_for_a_program(here):
-    program = write(here / "odd.py", "#!/bin/sh\necho this is a shell\n")
-    program.chmod(0o755)
-    assert good("--no-python", "./odd.py") == "this is a shell\n"
+    assert ranks(f"ps.py {numbers}", torchrun=True) == ["script ps.py 0/${rank}/${world_size}"]
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["-n", "4"],
-        ["--log-dir", "elsewhere", "-r", "3"],
-        ["--help"],
-        ["-h"],
-        ["--version"],
-        ["-m", "other"],
-        ["--no-python"],
-        ["--nproc_per_node=8"],
-        ["x", "--", "-n", "x"],
-        ["--no-such-option"],
-        ["-"],
-        ["run"],
-        ["doctor"],
-        ["${RANK}", "$HOME", "*"],
+        "--nproc_per_node 2 --log_dir logs --redirects 3 --start_method spawn ps.py",
+        "--nproc_per_node=2 --log_dir=logs --redirects=3 ps.py",
+        "-n2 --log-dir=logs -r3 ps.py",
     ],
-    ids=" ".join,
-)
-def test_words_after_the_program_are_its_own(here, words):
-    write(here / "tell.py", TELL)
-    assert told("tell.py", *words) == words
-    assert os.listdir(here) == ["tell.py"]
-
-
-def test_words_after_a_module_are_its_own(here):
-    write(here / "tell.py", TELL)
-    assert told("-n", "1", "-m", "tell", "-m", "-n", "2", "--help") == ["-m", "-n", "2", "--help"]
-
-
-def test_double_dash_before_the_program(here):
-    write(here / "tell.py", TELL)
-    assert told("-n", 1, "--", "tell.py", "-n", "3") == ["-n", "3"]
-
-
-def test_double_dash_behind_the_program(here):
-    """One of a Python program is left out, as by torchrun."""
-    write(here / "tell.py", TELL)
-    assert told("tell.py", "--", "--r=16") == ["--r=16"]
-    assert told("-m", "tell", "--", "--", "x", "--") == ["--", "x", "--"]
-    assert told("tell.py", "--", "${local_rank}") == ["0"]
-    assert told("tell.py", "--") == []
-    assert good("printf", "%s|", "--", "x") == "--|x|"
-
-
-def test_double_dash_behind_a_command_is_its_own(here):
-    write(here / "-x", "kept\n")
-    assert good("cat", "--", "-x") == "kept\n"
-
-
-def test_script_whose_name_begins_with_a_dash(here):
-    write(here / "-tell.py", TELL)
-    assert told("--", "-tell.py", "x") == ["x"]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--nproc-per-node", "2", "--log-dir", "logs", "--redirects", "3"],
-        ["--nproc_per_node", "2", "--log_dir", "logs", "--redirects", "3"],
-        ["--nproc_per_node=2", "--log_dir=logs", "--redirects=3"],
-        ["-n2", "--log-dir=logs", "-r3"],
-        ["-n", "2", "--log_dir", "logs", "-r", "0:3,1:3", "--local_ranks_filter", "0-1"],
-        ["-n", "2", "--log_dir", "logs", "-r", "3", "--start_method", "spawn"],
-        ["-n", "2", "--log_dir", "logs", "-r", "3", "--shutdown_timeout", "5"],
-    ],
-    ids=" ".join,
 )
 def test_spellings(here, words):
-    write(here / "tell.py", TELL)
-    assert good(*words, "tell.py") == ""
-    assert len(list((here / "logs").rglob("stdout.log"))) == 2
+    spec = make_request(read_line(shlex.split(words))).spec
+    assert (spec.nproc, spec.logs.dir, int(spec.logs.redirect)) == (2, "logs", 3)
 
 
-def test_spellings_of_flags(here):
-    write(here / "tell.py", TELL)
-    assert told("--no_python", sys.executable, "tell.py") == []
-
-
-def test_environment_of_torchrun(here):
-    write(
-        here / "env.py",
-        """
-        import json, os
-        wanted = '''RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE
-            ROLE_RANK ROLE_NAME ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID
-            TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_USE_AGENT_STORE
-            TORCHELASTIC_ERROR_FILE TORCH_NCCL_ASYNC_ERROR_HANDLING OMP_NUM_THREADS'''.split()
-        print(json.dumps({name: os.environ[name] for name in wanted}))
-        """,
-    )
-    found = {}
-    for line in good("-n", 2, "env.py").splitlines():
-        found[line[:3]] = json.loads(line[4:])
-    first, second = found["[0]"], found["[1]"]
-    own = {n for n in first if first[n] != second[n]}
-    assert own == {"RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE"}
-    assert [second[n] for n in ("RANK", "LOCAL_RANK", "ROLE_RANK")] == ["1"] * 3
-    assert [second[n] for n in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE")] == ["2"] * 3
-    assert second["TORCHELASTIC_USE_AGENT_STORE"] == "False"
-    assert 1024 <= int(second["MASTER_PORT"]) < 65536
-
-
-def test_every_run_gets_a_port_of_its_own(here):
-    write(here / "port.py", 'import os; print(os.environ["MASTER_PORT"])')
-    assert len({good("port.py") for _ in range(4)}) > 1
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("words", ["ps.py a", "-m worker a", "app a", "./greet a"])
+def test_it_runs(here, method, words):
+    done = run("-n", 2, "--start-method", method, *words.split())
+    said = "rank {} says a" if "greet" in words else "{1} {0} 2 {0} - - a"
+    name = {"-m": "worker.py", "app": "__main__.py"}.get(words.split()[0], "ps.py")
+    wanted = [f"[{rank}] {said.format(rank, name)}" for rank in (0, 1)]
+    assert sorted(done.stdout.splitlines()) == wanted, done.stderr
 
 
 @pytest.mark.parametrize("program", ["tell.py", "d", "./d", "d/", "z.pyz", "./z.pyz", "-m tell"])
@@ -240,7 +129,7 @@ def test_a_relative_path_holds_after_a_change_of_the_directory(here, program):
     """Names and paths are those of Python itself, and modules beside the program are found."""
     text = """
         import os, sys
-        said = [sys.argv[0], sys.path[0], __file__]
+        said = [sys.argv[0], sys.path[0], __file__, sys.executable]
         os.chdir("/")
         import beside
         print(*said, beside.__file__)
@@ -253,3 +142,145 @@ def test_a_relative_path_holds_after_a_change_of_the_directory(here, program):
             archive.write(here / "z" / name, name)
     words = program.split()
     assert good(*words) == run_python(*words).stdout
+
+
+def test_modules_that_are_found_by_others(here, monkeypatch):
+    """In a package without `__init__`, spread over two places, or found as by editable installs."""
+    write(here / "bare" / "deep" / "part.py", "print('deep down')")
+    assert good("-m", "bare.deep.part") == "deep down\n"
+    extend = "__path__ = __import__('pkgutil').extend_path(__path__, __name__)"
+    for place in ("one", "two"):
+        write(here / place / "spread" / "__init__.py", extend)
+    write(here / "two" / "spread" / "part.py", "print('a part')")
+    finder = """
+        import importlib.util, sys
+
+        class Finder:
+            @staticmethod
+            def find_spec(name, path, target=None):
+                where = {"made": "package/__init__.py", "made.up": "package/__main__.py"}.get(name)
+                return where and importlib.util.spec_from_file_location(name, where)
+
+        sys.meta_path.append(Finder)
+    """
+    write(here / "sitecustomize.py", finder)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here), "one", "two"]))
+    assert good("-m", "spread.part") == "a part\n"
+    assert good("-m", "made.up") == "__main__.py 0 1 0 - -\n"
+
+
+def test_every_run_gets_a_port_of_its_own():
+    assert len({good("printenv", "MASTER_PORT") for _ in range(4)}) > 1
+
+
+# -- several programs
+
+
+def test_each_has_its_own_ranks_variables_and_kind(here, monkeypatch):
+    monkeypatch.setenv("OWN", "mine")
+    said = good("-x", "KIND=ps", "ps.py", "a", ":", "-n", 2, "--env", "KIND=w", "-x", "OWN",
+                "-m", "worker", ":", "-x", "KIND=3", "--no-python", "sh", "-c",
+                'echo sh $RANK $KIND', ":", "-n1", "-x", "OWN=", "printenv", "OWN")  # fmt: skip
+    assert sorted(said.splitlines()) == [
+        "[0] ps.py 0 5 0 ps mine a",
+        "[1] worker.py 1 5 1 w mine",
+        "[2] worker.py 2 5 2 w mine",
+        "[3] sh 3 3",
+        "[4] ",
+    ]
+
+
+def test_the_first_failure_ends_all_programs(here):
+    write(here / "bad.py", "raise SystemExit('it is bad')")
+    done = run("--log-dir", "logs", "sleep", 60, ":", "-n", 1, "bad.py")
+    assert done.returncode == 1
+    assert "sleep:bad.py failed: rank 1 of 2" in done.stderr
+    assert "it is bad" in done.stderr
+    written = json.loads((only(here / "logs") / "run.json").read_text())
+    assert (written["programs"], written["args"]) == ([["sleep"], ["bad.py"]], [["60"], []])
+
+
+def test_dry_run_tells_each_rank(here):
+    said = good("--dry-run", "-x", "KIND=ps", "ps.py", "a b", ":", "-n", 2, "echo", "${local_rank}")
+    assert said.startswith("3 ranks of: several command lines\n")
+    for part in ("KIND=ps", "RANK=0", "ps.py 'a b'\n", "    runs echo 1\n", "    runs echo 2\n"):
+        assert part in said, said
+    assert "nothing is preloaded: there are several programs" in said
+    said = good("--dry-run", "--nnodes=2", "--node-rank=1", "--master-addr=head", "-n=2",
+                "--rdzv-id=job", "--virtual-local-rank", "ps.py", "${local_rank}")  # fmt: skip
+    for part in ("on node 1 of 2", "MASTER_ADDR=head", "MASTER_PORT=29500", " RANK=3",
+                 "TORCHELASTIC_RUN_ID=job", "CUDA_VISIBLE_DEVICES=1", "WORLD_SIZE=4"):  # fmt: skip
+        assert part in said, said
+
+
+# -- what cannot be started
+
+
+def test_no_descriptors_left(here):
+    # A start that fails half-way is no wrong command line: there is a report, and a code of 1.
+    few = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12));"
+    few += "os.execv(sys.executable, [sys.executable, '-m', 'procession', *sys.argv[1:]])"
+    done = run_python("-c", few, "run", "-n", "30", "ps.py")
+    assert done.returncode == 1, done.stderr
+    assert "Too many open files" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_interpreter_line_that_leads_nowhere(here):
+    write(here / "lost", "#!/no/such/interpreter\n").chmod(0o755)
+    done = run("-n", "2", "./lost")
+    assert done.returncode == 1
+    assert "lost failed: rank " in done.stderr
+    assert "No such file or directory" in done.stderr
+    assert "#!" in done.stderr
+
+
+# -- torchrun's name
+
+
+def torchrun(*words):
+    return subprocess.run(
+        [TORCHRUN, *words], capture_output=True, text=True, timeout=40, check=False
+    )
+
+
+def test_torchrun_by_path_takes_torchruns_abbreviations(here):
+    words = ["--nproc_per_n", "2", "--max-r=1", "--master_p", "0", "--stand"]
+    done = torchrun(*words, "--loc", "0", "ps.py", "--", "--max-r")
+    assert done.returncode == 2
+    assert "there is no option '--loc'; did you mean --local-addr?" in done.stderr
+    done = torchrun(*words, "ps.py", "--", "--max-r")
+    assert sorted(done.stdout.splitlines()) == [
+        f"[{r}] ps.py {r} 2 {r} - - --max-r" for r in (0, 1)
+    ]
+
+
+def test_torchrun_by_path_takes_torchruns_words_only(here):
+    # What is no program of its own for us is Python for torchrun.
+    done = torchrun("--nproc_per_node", "1", "--log_dir=", "false.py", ":", "-n", "2")
+    assert (done.stdout, done.returncode) == ("ran\n", 0), done.stderr
+    for words, said in (
+        (["--devices", "cuda", "ps.py"], "torchrun has no option --devices"),
+        (["--hang-timeout", "1", "ps.py"], "torchrun has no option --hang-timeout"),
+        (["missing"], "there is no script 'missing'"),
+        ([], "PROGRAM is missing"),
+    ):
+        refused = torchrun(*words)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith("procession-torchrun: error: ")
+        assert said in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+    told = torchrun("--help").stdout
+    assert "procession-torchrun [options] SCRIPT" in told
+    assert "--rdzv-conf" in told
+    assert "--devices" not in told
+
+
+def test_python_of_another_environment(here):
+    other = write(here / "python", f'#!/bin/sh\necho other "$@"\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    env = {**os.environ, "PYTHON_EXEC": str(other)}
+    done = run("ps.py", "a", env=env)
+    assert done.stdout == "other -u ps.py a\nps.py 0 1 0 - - a\n", done.stderr
+    assert run("-m", "worker", "a", env=env).stdout.startswith("other -u -m worker a\n")
+    assert run("printf", "a", env=env).stdout == "a"

@@ -47,30 +47,3 @@ def test_the_rules(tmp_path, options, code, count):
     done = run("--max-restarts", 3, *options, script, tmp_path, code)
     assert done.returncode == code
     assert len(lives(tmp_path)) == count
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--restart-backoff", "x"], "--restart-backoff must be seconds, 0 or more, not 'x'"),
-        (["--restart-backoff", "5:1"], "the most, 1, is less than the first wait, 5"),
-        (["--restart-backoff", "1:x"], "--restart-backoff must be seconds, 0 or more, not 'x'"),
-        (["--restart-window", "-1"], "--restart-window must be seconds"),
-        (["--min-uptime", "nan"], "--min-uptime must be seconds, 0 or more, not 'nan'"),
-        (["--restart-scope", "node"], 'scope must be "group" or "rank", not \'node\''),
-        (["--no-restart-codes", "7,x"], "--no-restart-codes must be exit codes, such as 78,3"),
-        (["--no-restart-codes", "256"], "never must hold exit codes, 1 to 255, not 256"),
-    ],
-    ids=str,
-)
-def test_what_makes_no_sense_is_refused(options, words):
-    done = run("--max-restarts", 3, *options, "true")
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_rules_without_restarts_are_refused():
-    done = run("--min-uptime", 3, "true")
-    assert done.returncode == 2
-    assert "--min-uptime does nothing without --max-restarts, which is 0" in done.stderr

@@ -41,80 +41,46 @@ def asked():
     return []
 
 
-@pytest.fixture
-def signals(asked, request):
-    made = RunSignals(
-        Job(asked),
-        ENDING,
-        {SIGUSR1: 30.0},
-        [SIGUSR2],
-        say=nothing,
-        repeated=getattr(request, "param", False),
-    )
-    with made.taken():
-        yield made
-
-
 def here(number):
     os.kill(os.getpid(), number)
 
 
-STOP = f"stop by {int(SIGTERM)}"
-in_job = pytest.mark.parametrize("signals", [True], indirect=True)
+STOP, NOTICE = f"stop by {int(SIGTERM)}", "notice"
+CAUGHT = f"{int(SIGUSR1)} to those that catch it"
+ALL = f"{int(SIGUSR2)} to all"
 
 
-def test_one_event_in_several_places_is_one(signals, asked):
-    signals.agent_got(SIGTERM, "a")
-    here(SIGTERM)
-    signals.agent_got(SIGTERM, "b")
-    assert asked == [STOP]
-    assert signals.received == [SIGTERM]
-
-
-def test_copies_that_come_after_our_own_are_nothing(signals, asked):
-    here(SIGTERM)
-    for who in "abab":  # at a time limit, each agent gets it twice
-        signals.agent_got(SIGTERM, who)
-    assert asked == [STOP]
-
-
-def test_a_second_signal_to_this_process_kills(signals, asked):
-    here(SIGTERM)
-    signals.agent_got(SIGTERM, "a")
-    here(SIGTERM)
-    assert asked == [STOP, "kill"]
-
-
-@in_job
-def test_slurm_may_send_it_here_twice(signals, asked):
-    here(SIGTERM)
-    here(SIGTERM)
-    assert asked == [STOP]
-    here(SIGINT)
-    assert asked == [STOP, "kill"]
-
-
-def test_an_interrupt_after_what_agents_got_is_the_first_one_here(signals, asked):
-    signals.agent_got(SIGTERM, "a")
-    here(SIGINT)
-    assert asked == [STOP]
-    here(SIGINT)
-    assert asked == [STOP, "kill"]
-
-
-def test_a_notice_is_given_once_and_does_not_count_as_an_end(signals, asked):
-    signals.agent_got(SIGUSR1, "a")
-    here(SIGUSR1)
-    assert asked == ["notice", f"{int(SIGUSR1)} to those that catch it"]
-    here(SIGTERM)
-    assert asked[2:] == [STOP]
-
-
-def test_what_is_forwarded_is_so_each_time_it_happens(signals, asked):
-    for _ in range(2):
-        for who in "ab":
-            signals.agent_got(SIGUSR2, who)
-    assert asked == [f"{int(SIGUSR2)} to all"] * 2
+@pytest.mark.parametrize(
+    ("signals", "expected", "in_job"),
+    [
+        # One event in several places is one; at a time limit, each agent gets it twice.
+        (["TERM to a", "TERM", "TERM to b"], [STOP], False),
+        (["TERM", "TERM to a", "TERM to b", "TERM to a", "TERM to b"], [STOP], False),
+        # A second one to this process kills; Slurm may send it here twice.
+        (["TERM", "TERM to a", "TERM"], [STOP, "kill"], False),
+        (["TERM", "TERM"], [STOP], True),
+        (["TERM", "TERM", "INT"], [STOP, "kill"], True),
+        # An interrupt after what agents got is the first one here.
+        (["TERM to a", "INT"], [STOP], False),
+        (["TERM to a", "INT", "INT"], [STOP, "kill"], False),
+        # A notice is given once, and does not count as an end.
+        (["USR1 to a", "USR1", "TERM"], [NOTICE, CAUGHT, STOP], False),
+        # What is forwarded is so each time it happens.
+        (["USR2 to a", "USR2 to b", "USR2 to a", "USR2 to b"], [ALL, ALL], False),
+    ],
+)
+def test_what_is_asked_of_the_group(asked, signals, expected, in_job):
+    notices = {SIGUSR1: 30.0}
+    made = RunSignals(Job(asked), ENDING, notices, [SIGUSR2], say=nothing, repeated=in_job)
+    with made.taken():
+        for each in signals:
+            name, _, agent = each.partition(" to ")
+            number = signal.Signals[f"SIG{name}"]
+            if agent:
+                made.agent_got(number, agent)
+            else:
+                here(number)
+    assert asked == expected
 
 
 def test_what_is_ignored_stays_so(asked, monkeypatch):

@@ -71,18 +71,6 @@ def test_syntax_error(tmp_path, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_import_error_in_a_module_of_the_script(tmp_path, method):
-    write(tmp_path / "part.py", "import no_such_module_anywhere")
-    script = write(tmp_path / "main.py", "import part")
-    done = run("-n", 2, "--start-method", method, script)
-    assert done.returncode == 1
-    _, report = parts(done.stderr, "main.py")
-    assert "ModuleNotFoundError: No module named 'no_such_module_anywhere'" in report
-    assert f'File "{tmp_path}/part.py", line 1' in report
-    assert "<frozen" not in report
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_own_exception_hook_is_called(tmp_path, method):
     script = write(
         tmp_path / "hook.py",
@@ -151,12 +139,6 @@ def test_script_with_multiprocessing(tmp_path, context):
     done = run("-n", 2, script)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["[0] [0, 1, 4, 9]", "[1] [0, 1, 4, 9]"]
-
-
-def test_script_that_execs_another_program(tmp_path):
-    script = write(tmp_path / "become.py", 'import os; os.execvp("sh", ["sh", "-c", "exit 6"])')
-    done = run("-n", 2, script)
-    assert done.returncode == 6
 
 
 def test_script_that_runs_the_command_itself(tmp_path):

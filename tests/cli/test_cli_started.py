@@ -84,18 +84,6 @@ def test_a_task_of_slurm_is_one_rank(see):
     )
 
 
-def test_a_task_on_each_machine_has_the_ranks_of_its_machine(see):
-    done, seen = told("--engine", "none", "-n", 2, see, **slurm(1, 0, 1, "1(x2)", 2))
-    assert done.returncode == 0, done.stderr
-    assert [(r["RANK"], r["LOCAL_RANK"], r["WORLD_SIZE"]) for r in seen] == [
-        ("2", "0", "4"), ("3", "1", "4"),
-    ]  # fmt: skip
-    assert {(r["GROUP_RANK"], r["LOCAL_WORLD_SIZE"], r["MASTER_ADDR"]) for r in seen} == {
-        ("1", "2", "gpu07")
-    }
-    assert "procession: this is machine 1 of 2, by the variables of srun" in done.stderr
-
-
 def test_torchruns_command_reads_torchruns_options_only(see):
     code = "from procession.cli.torchrun import main; import sys; sys.exit(main(sys.argv[1:]))"
     env = environment(slurm(3, 1, 1))
@@ -110,17 +98,6 @@ def test_the_report_and_the_result_speak_of_the_job(tmp_path):
     result = json.loads(done.stdout)
     assert (result["failures"], result["cause"]["local_rank"]) == ([3], 1)
     assert "fail.py failed on node 1 of 2: rank 3 of 4 (pid " in done.stderr
-
-
-def test_the_number_on_this_machine_is_filled_in(see):
-    env = environment(slurm(3, 1, 1))
-    done = run("echo", "${local_rank} ${rank} ${world_size}", env=env)
-    assert done.stdout == "1 3 4\n", done.stderr
-
-
-def test_prefixes_are_numbered_over_the_job():
-    done = run("--prefix", "{rank}/{local_rank} ", "echo", "here", env=environment(slurm(3, 1, 1)))
-    assert done.stdout == "3/1 here\n", done.stderr
 
 
 # -- with the real thing

@@ -5,7 +5,7 @@ import re
 import pytest
 from commandline import PROCESSION, Terminal, Watched, run
 
-from support import uncoded, write
+from support import write
 
 LINE = re.compile(
     r"procession: \d\d:\d\d work.py: 2 RUNNING, 3/10, \d:\d\d, [\d.]+ MB(, \d+ % CPU)?"
@@ -90,46 +90,3 @@ def test_live_with_one_stream_elsewhere(tmp_path, work, monkeypatch):
         assert terminal.end() == 0
     assert b"no live view: the standard error is no terminal" in (tmp_path / "err").read_bytes()
     assert terminal.lines == ["first half of 0, second half of 0"]
-
-
-def test_live_and_json_exclude_each_other(work):
-    done = run("--live", "--json", work, "x")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--live and --json cannot go together" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "often", "nan", "inf", "1e9"])
-def test_intervals_that_are_none(work, text):
-    done = run("--status", text, work, "x")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert uncoded(done.stderr) == (
-        "procession run: error: --status must be seconds between two lines, 0.1 or more, "
-        f"not {text!r}\n"
-    )
-
-
-def test_status_beside_json(tmp_path, work):
-    go = tmp_path / "go"
-    with Watched("run", "-n", 2, "--json", "--status", 0.1, work, go) as command:
-        command.shows(b": 2 RUNNING, 3/10, ")
-        go.touch()
-        assert command.end() == 0
-    assert command.out.lstrip().startswith(b"{")
-
-
-def test_status_of_ranks_whose_output_goes_to_files(tmp_path, work):
-    go = tmp_path / "go"
-    words = ("-n", 2, "-r", 3, "--log-dir", tmp_path / "logs", "--status", 0.1)
-    with Watched("run", *words, work, go) as command:
-        command.shows(b": 2 RUNNING, 3/10, ")
-        go.touch()
-        assert command.end() == 0
-    assert command.out == b""
-
-
-def test_nothing_is_said_unasked(tmp_path, work):
-    go = tmp_path / "go"
-    go.touch()
-    done = run("-n", 2, work, go)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -1,7 +1,11 @@
-"""A console that does not read: it may hold up what is shown on it, and nothing else."""
+"""A console that does not read: it may hold up what is shown on it, and nothing else.
+
+And one that goes away, as `head` does: the group is stopped, unless files keep what it writes.
+"""
 
 import os
 import select
+import shlex
 import signal
 import subprocess
 import threading
@@ -170,3 +174,79 @@ def test_signal_cuts_off_what_is_not_read(tmp_path, place, number):
         "[P407]",
         f"procession: talk.py had done its work before {number.name} [P412]",
     ]
+
+
+# -- one that goes away
+
+UNREAD = "procession: nobody reads the standard output any more; the group was stopped [P306]\n"
+# Says one line, and goes on when it is told to: by then the reader has gone.
+TELL = """
+    import os, pathlib, sys, time
+    place, rank = pathlib.Path(sys.argv[1]), os.environ["RANK"]
+    (place / rank).write_text(f"{os.getpid()}\\n")
+    if rank == "1" or sys.argv[2:] != ["fail"]:
+        print("first")
+    while not (place / "go on").exists():
+        time.sleep(0.002)
+    if sys.argv[2:] == ["fail"]:
+        os._exit(7) if rank == "1" else time.sleep(3600)
+    for i in range(2000):
+        print("line", i)
+    (place / f"{rank} has ended").touch()
+    time.sleep(3600 * (sys.argv[2:] == ["stay"]))
+"""
+
+
+@pytest.fixture
+def left(tmp_path, place):
+    """Give what runs a command whose standard output is closed after its first byte."""
+
+    def run(*words):
+        with open(tmp_path / "errors", "w+") as stderr, Stuck(*words, stderr=stderr) as it:
+            os.read(it._ours, 1)
+            it.hang_up()
+            if place in words:
+                pids(place, (0, 1))
+                (place / "go on").touch()
+            code = it.process.wait(20)
+            if place in words:
+                gone(pids(place, (0, 1)))
+            stderr.seek(0)
+            return code, stderr.read()
+
+    return run
+
+
+@pytest.mark.parametrize("words", [["-n", 4], ["--prefix", "{rank}:"]], ids=["many", "one"])
+def test_endless_output_ends_with_its_reader(left, words):
+    assert left(*words, "yes") == (141, UNREAD)
+
+
+def test_a_group_is_stopped_when_it_writes_again(left, tmp_path, place):
+    assert left("-n", 2, write(tmp_path / "talk.py", TELL), place, "stay") == (141, UNREAD)
+
+
+def test_failure_counts_more_than_the_reader(left, tmp_path, place):
+    code, said = left("-n", 2, write(tmp_path / "talk.py", TELL), place, "fail")
+    assert code == 7
+    assert "rank 1 of 2" in said
+    assert UNREAD not in said
+
+
+def test_pipeline_of_a_shell():
+    words = shlex.join([*PROCESSION, "run", "-n", "2", "yes"])
+    script = f'{words} | head -2 | wc -l; echo "${{PIPESTATUS[0]}}"'
+    said = subprocess.check_output(["bash", "-c", script], text=True, timeout=30)
+    assert said.split() == ["2", "141"]
+
+
+@pytest.mark.parametrize("option", [("-t", "3"), ("-r", "2")], ids=" ".join)
+def test_what_files_keep_goes_on_without_its_audience(left, tmp_path, place, option):
+    logs = tmp_path / "logs"
+    script = write(tmp_path / "talk.py", TELL)
+    code, said = left("-n", 2, "--log-dir", logs, *option, script, place)
+    assert (code, said) == (0, f"procession: logs in {only(logs)}\n")
+    assert {"0 has ended", "1 has ended"} <= set(os.listdir(place))
+    if option[0] == "-t":
+        text = (only(logs) / "attempt_0/1/stdout.log").read_text()
+        assert text == "first\n" + "".join(f"line {i}\n" for i in range(2000))

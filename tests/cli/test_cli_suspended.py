@@ -1,12 +1,11 @@
 """Ctrl-Z: the command and its ranks stop, and go on together."""
 
 import os
-import re
 import signal
 import subprocess
 
 import pytest
-from commandline import Terminal, Watched
+from commandline import Watched
 
 from support import until, write
 
@@ -70,19 +69,3 @@ def test_a_launcher_that_is_killed_while_it_is_stopped_leaves_nothing(counts):
         it.signal(signal.SIGKILL)
         assert it.end() == -signal.SIGKILL
         until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in ranks), "their end")
-
-
-def test_with_a_view(counts):
-    pytest.importorskip("rich")
-    script, go = counts
-    with Terminal("run", "-n", 2, "--live", script, go, env={**os.environ, "TERM": "xterm"}) as it:
-
-        def found():
-            return {int(pid) for pid in re.findall(rb"ready (\d+)\b", bytes(it.screen))}
-
-        ranks = until(lambda: found() if len(found()) == 2 else None, "both ranks")
-        os.kill(it.pid, signal.SIGTSTP)
-        until(lambda: stopped(it.pid, *ranks), "all of them stopped")
-        os.kill(it.pid, signal.SIGCONT)
-        go.touch()
-        assert it.end() == 0

@@ -51,22 +51,6 @@ def test_breakpoint_of_a_single_rank(tmp_path):
         assert terminal.end() == 0
 
 
-def test_input_of_a_single_rank(tmp_path):
-    script = write(
-        tmp_path / "ask.py",
-        """
-        import sys
-        assert sys.stdin.isatty() and sys.stdout.isatty()
-        print("hello", input("name? "))
-        """,
-    )
-    with Terminal("run", script) as terminal:
-        terminal.shows(b"name? ")
-        terminal.type(b"Ada\n")
-        assert terminal.end() == 0
-    assert terminal.lines[-1] == "hello Ada"
-
-
 @pytest.mark.parametrize("nproc", [1, 3])
 def test_control_c_is_130(tmp_path, nproc):
     script = write(

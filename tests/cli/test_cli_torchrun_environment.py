@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from commandline import command
 
 from seams.system import free_port
 from support import PROCESSION, PYTHON, write
@@ -144,61 +143,3 @@ def test_ranks_find_what_they_find_under_torchrun(tmp_path, monkeypatch):
             for path in (Path(ours["cwd"]) / "seen").iterdir():
                 path.unlink()
     assert not differences
-
-
-def test_torchrun_by_path_takes_torchruns_abbreviations(tmp_path):
-    tell = "import os, sys; print(os.environ['WORLD_SIZE'], sys.argv[1:])"
-    write(tmp_path / "tell.py", tell)
-    words = ["--nproc_per_n", "2", "--max-r=1", "--master_p", "0", "--stand"]
-    done = subprocess.run(
-        [OURS, *words, "--loc", "0", "tell.py", "--", "--max-r"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=40, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "there is no option '--loc'; did you mean --local-addr?" in done.stderr
-    done = subprocess.run(
-        [OURS, *words, "tell.py", "--", "--max-r"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=40, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == [f"[{r}] 2 ['--max-r']" for r in (0, 1)]
-
-
-def test_torchrun_by_path_takes_torchruns_words_only(tmp_path):
-    write(tmp_path / "train", "import sys; print(sys.argv[1:])").chmod(0o755)
-
-    def torchrun(*words):
-        return subprocess.run(
-            [OURS, *words], cwd=tmp_path, capture_output=True, text=True, timeout=40, check=False
-        )
-
-    # What is no program of its own for us is Python for torchrun.
-    good = torchrun("--nproc_per_node", "1", "--log_dir=", "train", ":", "-n", "2")
-    assert (good.stdout, good.returncode) == ("[':', '-n', '2']\n", 0), good.stderr
-    for words, said in (
-        (["--devices", "cuda", "train"], "torchrun has no option --devices"),
-        (["--json", "train"], "torchrun has no option --json"),
-        (["missing"], "there is no script 'missing'"),
-        ([], "PROGRAM is missing"),
-    ):
-        refused = torchrun(*words)
-        assert refused.returncode == 2
-        assert refused.stderr.startswith("procession-torchrun: error: ")
-        assert said in refused.stderr
-        assert len(refused.stderr.splitlines()) == 1
-    told = torchrun("--help").stdout
-    assert "procession-torchrun [options] SCRIPT" in told
-    assert "--rdzv-conf" in told
-    assert "--devices" not in told
-
-
-def test_python_of_another_environment(tmp_path):
-    write(tmp_path / "train.py", "import sys; print(sys.argv)")
-    other = write(tmp_path / "python", f'#!/bin/sh\necho other "$@"\nexec {PYTHON} "$@"\n')
-    other.chmod(0o755)
-    env = {**os.environ, "PYTHON_EXEC": str(other)}
-    done = command("run", "train.py", "a", cwd=tmp_path, env=env)
-    assert done.stdout == "other -u train.py a\n['train.py', 'a']\n", done.stderr
-    done = command("run", "-m", "train", "a", cwd=tmp_path, env=env)
-    assert done.stdout.startswith("other -u -m train a\n"), done.stderr
-    assert command("run", "echo", "a", cwd=tmp_path, env=env).stdout == "a\n"

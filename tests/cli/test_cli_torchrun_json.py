@@ -31,12 +31,6 @@ def test_success(tmp_path):
         assert 0 < end["seconds"] <= result["seconds"]
 
 
-def test_one_rank_whose_output_is_the_launchers():
-    done = run("--json", "echo", "hello")
-    assert done.stderr == "hello\n"
-    assert told(done)["ranks"][0]["pid"] > 0
-
-
 def test_failure(tmp_path):
     source = """
         import os, time
@@ -83,12 +77,7 @@ def test_a_stop():
     assert result["ranks"][0]["signal"] == "SIGTERM"
 
 
-def test_a_wrong_command_line_prints_nothing():
-    done = run("--json", "no-such-program")
-    assert (done.returncode, done.stdout) == (2, "")
-
-
-@pytest.mark.parametrize("most", range(6, 12))
+@pytest.mark.parametrize("most", [6, 8, 11])
 def test_a_group_that_cannot_be_started(most):
     # The fewer there are, the earlier it fails.
     limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (most, most))

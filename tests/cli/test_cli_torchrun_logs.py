@@ -1,11 +1,11 @@
 """torchrun's options for output: filters, templates, no files at all, and layouts of others."""
 
 import os
-import socket
 
 import pytest
 from commandline import good, only, run
 
+from seams.cli import make_request, read_line
 from support import write
 
 SPEAK = """
@@ -66,40 +66,27 @@ def test_a_line_much_longer_than_a_block(here):
 
 
 @pytest.mark.parametrize(
-    ("template", "role", "line"),
+    ("template", "role", "prefix"),
     [
-        ("[${role_name}-${rank}/${local_rank}]: ", "actor", "[actor-3/1]: apple 3"),
-        ("$rank {x} $other ", "r", "3 {x} $other apple 3"),
-        ("${role_name}|", "{rank}", "{rank}|apple 3"),
-        ("${hostname}:${rank}: ", "r", f"{socket.gethostname()}:3: apple 3"),
+        ("[${role_name}-${rank}/${local_rank}]: ", "actor", "[actor-{rank}/{local_rank}]: "),
+        ("$rank {x} $other ", "r", "{rank} {{x}} $other "),
+        ("${role_name}|", "{rank}", "{{rank}}|"),
+        ("${hostname}:${rank}: ", "r", "{host}:{rank}: "),
     ],
 )
-def test_the_template_of_torchrun(here, template, role, line):
-    env = {**os.environ, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": template}
-    words = [
-        "--nnodes",
-        "2",
-        "--node-rank",
-        "1",
-        "--master-addr",
-        "127.0.0.1",
-        "--rdzv-conf",
-        "apart=1",
-        "-n",
-        2,
-        "--role",
-        role,
-        "speak.py",
-    ]
-    assert line in run(*words, env=env).stdout.splitlines()
-    other = run("--prefix", "[{rank}] ", *words, env=env)
-    assert "[3] apple 3" in other.stdout.splitlines()
-    assert "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE is left out" in other.stderr
-    env = {**os.environ, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "no "}
-    option = run("--log-line-prefix-template", template, *words, env=env)
-    assert line in option.stdout.splitlines()
-    variable = run(*words, env={**env, "PET_LOG_LINE_PREFIX_TEMPLATE": template})
-    assert line in variable.stdout.splitlines()
+def test_the_template_of_torchrun(here, monkeypatch, template, role, prefix):
+    def asked(*words):
+        return make_request(read_line([*words, "--role", role, "speak.py"]))
+
+    monkeypatch.setenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", template)
+    assert asked().spec.logs.prefix == prefix
+    other = asked("--prefix", "[{rank}] ")
+    assert other.spec.logs.prefix == "[{rank}] "
+    assert "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE is left out" in other.notes[0]
+    monkeypatch.setenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "no ")
+    assert asked("--log-line-prefix-template", template).spec.logs.prefix == prefix
+    monkeypatch.setenv("PET_LOG_LINE_PREFIX_TEMPLATE", template)
+    assert asked().spec.logs.prefix == prefix
 
 
 def test_no_files_at_all(here):

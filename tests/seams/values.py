@@ -18,7 +18,9 @@ __getattr__ = lazily(
         "procession.values.masking": "masked masked_text masked_words names_secret",
         "procession.values.placement": "NO_PLACEMENT Placement read_size",
         "procession.values.policy": "Hang Logs Restart Route Std Stop StopRequest",
-        "procession.values.program": "Command Function Module Script as_program program_problem",
+        "procession.values.program": (
+            "Command Function Module Script as_program program_problem words_of"
+        ),
         "procession.values.ranks": (
             "LONGEST_RANKS by_rank fold_ranks format_ranks is_by_rank parse_ranks short_ranks"
         ),
