@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from figures import Figure, Goal
+from figures import Figure, Goal, nth
 from measure import PYTHON, alternate, apart_from, launched, program, pss, pss_of_those_there, run
 from script import Plan, main
 
@@ -59,9 +59,8 @@ def measure(plan: Plan) -> list[Figure]:
         )
         goals = (Goal(1.1 * size),) if kind == "array" and of == 1 else ()
         for n, (what, unit) in enumerate((("PSS of all", "MB"), ("to the end of their work", "s"))):
-            values = {side: [pair[n] for pair in pairs] for side, pairs in samples.items()}
             name = f"{kind} of {size} MB: {what}"
-            figures.append(Figure(name, unit, "multiprocessing", values, goals if n == 0 else ()))
+            figures.append(Figure(name, unit, "multiprocessing", nth(samples, n), goals * (n == 0)))
     again = {"ours": [restart(plan, ARRAY // of) for _ in range(plan.repeat)]}
     return [*figures, Figure("array: failure to all at work", "s", "", again)]
 

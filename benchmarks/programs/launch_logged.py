@@ -26,16 +26,12 @@ def by_procession(n, logs, command):
 
 
 def by_elastic(n, directory, command):
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes
+    from torch.distributed.elastic.multiprocessing import Std
 
-    group = start_processes(
-        name="logged",
-        entrypoint=sys.executable,
-        args={rank: tuple(command) for rank in range(n)},
-        envs={rank: {"RANK": str(rank)} for rank in range(n)},
-        logs_specs=DefaultLogsSpecs(log_dir=directory, tee=Std.ALL),
-        log_line_prefixes={rank: f"[{rank}] " for rank in range(n)},
-    )
+    import elastic
+
+    prefixes = {rank: f"[{rank}] " for rank in range(n)}
+    group = elastic.start(n, directory, sys.executable, *command, prefixes=prefixes, tee=Std.ALL)
     group.wait(period=0.05)
     group.close()
     return 0.0
