@@ -75,25 +75,13 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/python docs/draw_lifecycle.py --check
-	$(BIN)/python docs/write_events_schema.py --check
-	$(BIN)/python docs/write_options.py --check
-	$(BIN)/python docs/write_reference.py --check
-	$(BIN)/python docs/write_share.py --check
-	$(BIN)/python docs/draw_start_times.py --check
-	$(BIN)/python docs/draw_terminals.py --check
+	$(BIN)/python docs/generate.py --check
 	$(BIN)/python benchmarks/structure.py --check
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/python docs/draw_lifecycle.py
-	$(BIN)/python docs/write_events_schema.py
-	$(BIN)/python docs/write_options.py
-	$(BIN)/python docs/write_reference.py
-	$(BIN)/python docs/write_share.py
-	$(BIN)/python docs/draw_start_times.py
-	$(BIN)/python docs/draw_terminals.py
+	$(BIN)/python docs/generate.py
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

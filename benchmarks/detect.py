@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from figures import Figure, Goal
+from figures import Figure, Goal, nth
 from measure import PYTHON, TORCHRUN, alternate, ask, limit, program, run
 from script import Plan, main
 
@@ -41,8 +41,7 @@ def measure(plan: Plan) -> list[Figure]:
         },
         plan.repeat * DEATHS,
     )
-    signals = {side: [pair[0] for pair in pairs] for side, pairs in samples.items()}
-    returns = {side: [pair[1] for pair in pairs] for side, pairs in samples.items()}
+    signals, returns = nth(samples, 0), nth(samples, 1)
     torchrun = [under_torchrun() for _ in range(plan.repeat)]
     return [
         Figure("death to stop signal", "ms", "elastic", signals, (Goal(1.15, "limit"),)),

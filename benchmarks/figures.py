@@ -79,6 +79,11 @@ class Figure:
         return cls(given["name"], given["unit"], given["peer"], given["samples"], goals)
 
 
+def nth(samples: Mapping[str, Sequence[Sequence[float]]], k: int) -> dict[str, list[float]]:
+    """Give one quantity of each side, of samples that have several."""
+    return {side: [taken[k] for taken in all_] for side, all_ in samples.items()}
+
+
 def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 

@@ -2,7 +2,7 @@
 
 import time
 
-from figures import Figure, Goal
+from figures import Figure, Goal, nth
 from measure import (
     PROCESSION,
     PYTHON,
@@ -61,7 +61,7 @@ def measure(plan: Plan) -> list[Figure]:
         ("resident memory", "MB", (Goal(45),)),
     )
     return [
-        Figure(name, unit, "torchrun", {s: [v[k] for v in vs] for s, vs in samples.items()}, goals)
+        Figure(name, unit, "torchrun", nth(samples, k), goals)
         for k, (name, unit, goals) in enumerate(rows)
     ]
 

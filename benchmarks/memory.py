@@ -1,6 +1,6 @@
 """Memory of 8 ranks with torch: the sum of their proportional shares (PSS)."""
 
-from figures import Figure, Goal
+from figures import Figure, Goal, nth
 from measure import PYTHON, alternate, apart_from, launched, limit, program, pss
 from script import Plan, main
 
@@ -27,17 +27,10 @@ def measure(plan: Plan) -> list[Figure]:
         },
         plan.repeat,
     )
+    smaller = (Goal(1 / 6, "peer"),)
     return [
-        Figure(
-            name,
-            "MB",
-            "mp.spawn",
-            {side: [pair[k] for pair in pairs] for side, pairs in samples.items()},
-            goals,
-        )
-        for k, (name, goals) in enumerate(
-            (("PSS of the ranks", (Goal(1 / 6, "peer"),)), ("with the launching side", ()))
-        )
+        Figure("PSS of the ranks", "MB", "mp.spawn", nth(samples, 0), smaller),
+        Figure("with the launching side", "MB", "mp.spawn", nth(samples, 1)),
     ]
 
 

@@ -10,38 +10,33 @@ RANKS = 16
 RANK = program("restart_rank")
 
 
-def restart(command: list[str], directory: Path) -> float:
+def restarted(command: list[str], directory: Path, ranks: int) -> float:
+    """Run ranks of which one fails; gives the seconds until all have begun again."""
     run(command)
     began = [int(p.read_text()) for p in directory.glob("began_1_*")]
-    if len(began) != RANKS:
-        raise RuntimeError(f"{len(began)} of {RANKS} ranks began again")
+    if len(began) != ranks:
+        raise RuntimeError(f"{len(began)} of {ranks} ranks began again")
     return (max(began) - int((directory / "failed").read_text())) / 1e9
 
 
 def measure(plan: Plan) -> list[Figure]:
-    def ours() -> float:
+    def restart(*launcher: str) -> float:
         at = plan.directory()
-        return restart([PYTHON, program("launch_restart"), str(RANKS), str(at)], at)
+        return restarted([*launcher, str(at)], at, RANKS)
 
-    def peer() -> float:
-        at = plan.directory()
-        options = ["--nproc-per-node", str(RANKS), "--max-restarts", "1"]
-        return restart([*TORCHRUN, *options, RANK, str(at)], at)
-
-    def by_hand() -> float:
-        at = plan.directory()
-        return restart([PYTHON, limit("restart"), str(RANKS), RANK, str(at)], at)
-
-    samples = alternate({"ours": ours, "peer": peer, "limit": by_hand}, plan.repeat)
-    return [
-        Figure(
-            "failure to all at work",
-            "s",
-            "torchrun",
-            samples,
-            (Goal(1.3, "limit"), Goal(1 / 50, "peer")),
-        ),
-    ]
+    count = str(RANKS)
+    samples = alternate(
+        {
+            "ours": lambda: restart(PYTHON, program("launch_restart"), count),
+            "peer": lambda: restart(
+                *TORCHRUN, "--nproc-per-node", count, "--max-restarts", "1", RANK
+            ),
+            "limit": lambda: restart(PYTHON, limit("restart"), count, RANK),
+        },
+        plan.repeat,
+    )
+    goals = (Goal(1.3, "limit"), Goal(1 / 50, "peer"))
+    return [Figure("failure to all at work", "s", "torchrun", samples, goals)]
 
 
 if __name__ == "__main__":

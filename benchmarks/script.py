@@ -51,7 +51,7 @@ def main(
     parser = argparse.ArgumentParser(description=work)
     parser.add_argument("--json", action="store_true", help="print JSON, with all samples")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_REPEAT} samples, of less")
-    parser.add_argument("--repeat", type=_count, help=f"samples of each way (default: {REPEAT})")
+    parser.add_argument("--repeat", type=int, help=f"samples of each way (default: {REPEAT})")
     options = parser.parse_args()
     repeat = options.repeat or (QUICK_REPEAT if options.quick else REPEAT)
     # What a launcher orphans comes to this process, which ends it.
@@ -82,13 +82,6 @@ def main(
         print(json.dumps(told))
     else:
         print(table([told]))
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return number
 
 
 def _equal_environment(scratch: str) -> None:

@@ -3,8 +3,9 @@
 import time
 from pathlib import Path
 
-from figures import Figure, Goal
-from measure import PYTHON, alternate, apart_from, launched, program, pss, pss_of_those_there, run
+from figures import Figure, Goal, nth
+from measure import PYTHON, alternate, apart_from, launched, program, pss, pss_of_those_there
+from restart import restarted
 from script import Plan, main
 
 RANKS = 8
@@ -35,12 +36,9 @@ def sample(plan: Plan, way: str, kind: str, size: int) -> tuple[float, float]:
 
 def restart(plan: Plan, size: int) -> float:
     at = plan.directory()
-    run(command("restart", "array", size, at))
+    seconds = restarted(command("restart", "array", size, at), at, RANKS)
     check_calls(at, 1)
-    began = [int(p.read_text()) for p in at.glob("began_1_*")]
-    if len(began) != RANKS:
-        raise RuntimeError(f"{len(began)} of {RANKS} ranks began again")
-    return (max(began) - int((at / "failed").read_text())) / 1e9
+    return seconds
 
 
 def measure(plan: Plan) -> list[Figure]:
@@ -59,9 +57,8 @@ def measure(plan: Plan) -> list[Figure]:
         )
         goals = (Goal(1.1 * size),) if kind == "array" and of == 1 else ()
         for n, (what, unit) in enumerate((("PSS of all", "MB"), ("to the end of their work", "s"))):
-            values = {side: [pair[n] for pair in pairs] for side, pairs in samples.items()}
             name = f"{kind} of {size} MB: {what}"
-            figures.append(Figure(name, unit, "multiprocessing", values, goals if n == 0 else ()))
+            figures.append(Figure(name, unit, "multiprocessing", nth(samples, n), goals * (n == 0)))
     again = {"ours": [restart(plan, ARRAY // of) for _ in range(plan.repeat)]}
     return [*figures, Figure("array: failure to all at work", "s", "", again)]
 

@@ -1,6 +1,6 @@
 """256 × /bin/true from a Python program, started and reaped."""
 
-from figures import Figure, Goal
+from figures import Figure, Goal, nth
 from measure import alternate, ask, limit, program
 from script import Plan, main
 
@@ -9,11 +9,13 @@ RANKS = 256
 
 def measure(plan: Plan) -> list[Figure]:
     def launch(way: str) -> list[float]:
-        return ask(program("launch_commands"), way, str(RANKS))
+        return [1e3 * each for each in ask(program("launch_commands"), way, str(RANKS))]
 
     def by_hand() -> list[float]:
-        seconds = ask(limit("spawn_wait"), str(RANKS), "/bin/true")
-        return [seconds, seconds]
+        return [1e3 * ask(limit("spawn_wait"), str(RANKS), "/bin/true")] * 2
+
+    def goals(times: float) -> tuple[Goal, Goal]:
+        return Goal(times, "limit"), Goal(1, "peer")
 
     samples = alternate(
         {
@@ -24,14 +26,8 @@ def measure(plan: Plan) -> list[Figure]:
         plan.repeat,
     )
     return [
-        Figure(
-            f"{name} launch",
-            "ms",
-            "elastic",
-            {side: [1e3 * pair[k] for pair in pairs] for side, pairs in samples.items()},
-            (Goal(most, "limit"), Goal(1, "peer")),
-        )
-        for k, (name, most) in enumerate((("first", 1.5), ("second", 1.2)))
+        Figure("first launch", "ms", "elastic", nth(samples, 0), goals(1.5)),
+        Figure("second launch", "ms", "elastic", nth(samples, 1), goals(1.2)),
     ]
 
 

@@ -3,32 +3,22 @@
 import re
 
 from figures import Figure, Goal
-from measure import PROCESSION, PYTHON, TORCHRUN, alternate, limit, program, run
 from script import Plan, main
+from starting import start
 
-RANKS = 8
-SCRIPT = program("ddp_rank")
+RANKS, SCRIPT = 8, "ddp_rank"
 # What the script imports, and what torch imports when DDP and the optimizer are first used.
 MODULES = "torch,torch.distributed.nn,torch.nn.parallel,torch._dynamo"
 
 
-def train(command: list[str]) -> float:
-    ran = run(command)
-    sums = re.findall(r"trained to (\S+);", ran.stdout)
-    if len(sums) != RANKS or len(set(sums)) != 1:
-        raise RuntimeError(f"not {RANKS} ranks with one result:\n{ran.stdout}")
-    return ran.seconds
+def trained(text: str) -> int:
+    """Count the ranks, 0 if they do not have one result."""
+    sums = re.findall(r"trained to (\S+);", text)
+    return len(sums) if len(set(sums)) == 1 else 0
 
 
 def measure(plan: Plan) -> list[Figure]:
-    samples = alternate(
-        {
-            "ours": lambda: train([*PROCESSION, "-n", str(RANKS), SCRIPT]),
-            "peer": lambda: train([*TORCHRUN, "--nproc-per-node", str(RANKS), SCRIPT]),
-            "limit": lambda: train([PYTHON, limit("fork_ranks"), str(RANKS), MODULES, SCRIPT]),
-        },
-        plan.repeat,
-    )
+    samples = start(plan, RANKS, SCRIPT, trained, MODULES)
     return [Figure("first run", "s", "torchrun", samples, (Goal(1 / 4, "peer"),))]
 
 

@@ -1,30 +1,12 @@
 """16 ranks of a script without imports, from the command line."""
 
 from figures import Figure, Goal
-from measure import PROCESSION, PYTHON, TORCHRUN, alternate, ask, limit, program, run
 from script import Plan, main
-
-RANKS = 16
-SCRIPT = program("plain_rank")
-
-
-def start(command: list[str]) -> float:
-    ran = run(command)
-    said = ran.stdout.count("a rank is here")
-    if said != RANKS:
-        raise RuntimeError(f"{said} of {RANKS} ranks spoke:\n{ran.stdout}")
-    return ran.seconds
+from starting import start
 
 
 def measure(plan: Plan) -> list[Figure]:
-    samples = alternate(
-        {
-            "ours": lambda: start([*PROCESSION, "-n", str(RANKS), SCRIPT]),
-            "peer": lambda: start([*TORCHRUN, "--nproc-per-node", str(RANKS), SCRIPT]),
-            "limit": lambda: ask(limit("spawn_wait"), str(RANKS), PYTHON, SCRIPT),
-        },
-        plan.repeat,
-    )
+    samples = start(plan, 16, "plain_rank", lambda text: text.count("a rank is here"))
     goals = (Goal(1 / 10, "peer"), Goal(1.2, "limit"))
     return [Figure("16 ranks, to the end", "s", "torchrun", samples, goals)]
 

@@ -1,6 +1,6 @@
 """`run(f, nproc=16)` from a process that has imported torch; f needs torch, too."""
 
-from figures import Figure, Goal
+from figures import Figure, Goal, nth
 from measure import alternate, ask, program
 from script import Plan, main
 
@@ -11,25 +11,12 @@ def measure(plan: Plan) -> list[Figure]:
     def launch(way: str) -> list[float]:
         return ask(program("launch_function"), way, str(RANKS))
 
-    samples = alternate(
-        {
-            "ours": lambda: launch("procession"),
-            "peer": lambda: launch("spawn"),
-            "limit": lambda: launch("limit"),
-        },
-        plan.repeat,
-    )
+    ways = {"ours": "procession", "peer": "spawn", "limit": "limit"}
+    samples = alternate({side: lambda w=way: launch(w) for side, way in ways.items()}, plan.repeat)
+    first, second = Goal(1 / 12, "peer"), Goal(1.4, "limit")
     return [
-        Figure(
-            f"{name} launch",
-            "s",
-            "mp.spawn",
-            {side: [pair[k] for pair in pairs] for side, pairs in samples.items()},
-            (goal,),
-        )
-        for k, (name, goal) in enumerate(
-            (("first", Goal(1 / 12, "peer")), ("second", Goal(1.4, "limit")))
-        )
+        Figure("first launch", "s", "mp.spawn", nth(samples, 0), (first,)),
+        Figure("second launch", "s", "mp.spawn", nth(samples, 1), (second,)),
     ]
 
 

@@ -1,30 +1,15 @@
 """16 ranks of a script that imports torch and prints its rank, from the command line."""
 
 from figures import Figure, Goal
-from measure import PROCESSION, PYTHON, TORCHRUN, alternate, limit, program, run
 from script import Plan, main
-
-RANKS = 16
-SCRIPT = program("torch_rank")
-
-
-def start(command: list[str]) -> float:
-    ran = run(command)
-    said = ran.stdout.count("has torch")  # torchrun's ranks may share a line
-    if said != RANKS:
-        raise RuntimeError(f"{said} of {RANKS} ranks spoke:\n{ran.stdout}")
-    return ran.seconds
+from starting import start
 
 
 def measure(plan: Plan) -> list[Figure]:
-    samples = alternate(
-        {
-            "ours": lambda: start([*PROCESSION, "-n", str(RANKS), SCRIPT]),
-            "peer": lambda: start([*TORCHRUN, "--nproc-per-node", str(RANKS), SCRIPT]),
-            "limit": lambda: start([PYTHON, limit("fork_ranks"), str(RANKS), "torch", SCRIPT]),
-        },
-        plan.repeat,
-    )
+    def said(text: str) -> int:
+        return text.count("has torch")  # torchrun's ranks may share a line
+
+    samples = start(plan, 16, "torch_rank", said, "torch")
     goals = (Goal(1 / 15, "peer"), Goal(1.3, "limit"))
     return [Figure("16 ranks, to the end", "s", "torchrun", samples, goals)]
 

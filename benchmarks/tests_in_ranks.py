@@ -2,18 +2,13 @@
 
 import os
 import resource
-import shutil
-from functools import partial
 
-from figures import Figure, Goal
+from figures import Figure, Goal, nth
 from measure import HERE, PYTHON, alternate, program, run
 from script import Plan, main
 
 TESTS, QUICK_TESTS = 100, 20
-TESTS_OF_PEERS = 1  # each takes seconds, and none makes the next one faster
-PEERS = {"mp.spawn": "tests_spawn", "MultiProcessTestCase": "tests_case"}
-if shutil.which("mpirun"):
-    PEERS["mpirun"] = "tests_mpirun"
+TESTS_OF_PEER = 1  # it takes seconds, and does not make the next one faster
 GOALS = {"": 0.045, "gloo": 0.110}  # seconds
 
 
@@ -52,24 +47,19 @@ def measure(plan: Plan) -> list[Figure]:
     tests = QUICK_TESTS if plan.quick else TESTS
     figures: list[Figure] = []
     for group, goal in GOALS.items():
-
-        def ours(group: str = group) -> tuple[float, float]:
-            return sample(plan, "tests_procession", group, tests)
-
-        def theirs(name: str, group: str = group) -> tuple[float, float]:
-            return sample(plan, name, group, TESTS_OF_PEERS)
-
-        peers = {peer: partial(theirs, name) for peer, name in PEERS.items()}
-        samples = alternate({"ours": ours, **peers}, plan.repeat)
-        for peer in PEERS:
-            goals = (Goal(goal), Goal(1 / 30, "peer"))
-            for n, (what, unit) in enumerate((("a test", "s"), ("CPU of a test", "s"))):
-                values = {
-                    "ours": [pair[n] for pair in samples["ours"]],
-                    "peer": [pair[n] for pair in samples[peer]],
-                }
-                name = f"{what}, {group or 'no process group'}"
-                figures.append(Figure(name, unit, peer, values, goals if n == 0 else ()))
+        samples = alternate(
+            {
+                "ours": lambda g=group: sample(plan, "tests_procession", g, tests),
+                "peer": lambda g=group: sample(plan, "tests_spawn", g, TESTS_OF_PEER),
+            },
+            plan.repeat,
+        )
+        goals = (Goal(goal), Goal(1 / 30, "peer"))
+        where = group or "no process group"
+        figures += [
+            Figure(f"a test, {where}", "s", "mp.spawn", nth(samples, 0), goals),
+            Figure(f"CPU of a test, {where}", "s", "mp.spawn", nth(samples, 1)),
+        ]
     return figures
 
 

@@ -4,10 +4,11 @@ import re
 import time
 
 from figures import Figure, Goal
-from measure import PROCESSION, PYTHON, TORCHRUN, alternate, run
+from measure import PROCESSION, PYTHON, TORCHRUN, alternate, program, run
 from script import Plan, main
 from start_ddp import RANKS as DDP_RANKS
 from start_ddp import SCRIPT as DDP
+from start_ddp import trained
 
 RANKS = 16
 SCRIPT = """
@@ -38,9 +39,8 @@ def measure(plan: Plan) -> list[Figure]:
         return max(at) - begin
 
     def train(command: list[str]) -> float:
-        ran = run([*command, DDP], env)
-        sums = re.findall(r"trained to (\S+);", ran.stdout)
-        if len(sums) != DDP_RANKS or len(set(sums)) != 1:
+        ran = run([*command, program(DDP)], env)
+        if trained(ran.stdout) != DDP_RANKS:
             raise RuntimeError(f"not {DDP_RANKS} ranks with one result:\n{ran.stdout}")
         return ran.seconds
 
@@ -56,7 +56,7 @@ def measure(plan: Plan) -> list[Figure]:
             plan.repeat,
         )
         train([*warm, str(DDP_RANKS)])
-        trained = alternate(
+        taught = alternate(
             {
                 "ours": lambda: train([*warm, str(DDP_RANKS)]),
                 "peer": lambda: train([*peer, str(DDP_RANKS)]),
@@ -68,7 +68,7 @@ def measure(plan: Plan) -> list[Figure]:
     goals = (Goal(0.25), Goal(1 / 60, "peer"))
     return [
         Figure("an edit, until 16 ranks are in the script", "s", "torchrun", edited, goals),
-        Figure("DDP, 8 ranks, to the end", "s", "torchrun", trained, (Goal(1 / 6, "peer"),)),
+        Figure("DDP, 8 ranks, to the end", "s", "torchrun", taught, (Goal(1 / 6, "peer"),)),
     ]
 
 

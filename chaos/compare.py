@@ -7,7 +7,6 @@ Each launcher has the same 4 ranks, in plain Python. --write: into docs/reliabil
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import platform
@@ -23,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.launchers import Launcher
+from chaos import processes
+from chaos.launchers import OWN, Launcher
 from chaos.programs.peer_rank import WAYS
 from chaos.results import PAGE, between
 from chaos.runner import ROOT
@@ -112,15 +112,21 @@ def make_trial(launcher: str, fault: str, seed: int) -> Seen:
             stamps = sorted((float(p.read_text()), p.suffix[1:]) for p in work.glob("struck.?"))
             return Seen(_named(re.search(named, started.text()), stamps), ended)
         finally:
-            _end_all(started)
+            while started.all():
+                processes.kill_marked(started.own, OWN)
+                started.process.poll()
+                time.sleep(0.005)
+            started.end(0.1)
 
 
 def _wait_until_all_are_there(launcher: Launcher, work: Path) -> None:
-    deadline = time.monotonic() + START
-    while not all((work / f"there.{rank}").exists() for rank in range(NPROC)):
-        if time.monotonic() > deadline or launcher.process.poll() is not None:
-            raise RuntimeError(f"its ranks did not start: {launcher.text()[-1500:]}")
-        time.sleep(0.01)
+    def there() -> bool:
+        if launcher.process.poll() is not None:
+            raise RuntimeError(f"it has ended: {launcher.text()[-1500:]}")
+        return len([*work.glob("there.?")]) == NPROC
+
+    if not processes.until(there, START):
+        raise RuntimeError(f"its ranks did not start: {launcher.text()[-1500:]}")
 
 
 def _strike(
@@ -140,12 +146,12 @@ def _strike(
 
 
 def _watch(launcher: Launcher, at: float) -> float | None:
-    while (passed := time.monotonic() - at) < PATIENCE:
+    def gone() -> bool:
         launcher.process.poll()
-        if not launcher.all():
-            return max(passed, 0.0)
-        time.sleep(0.01)
-    return None
+        return not launcher.all()
+
+    over = processes.until(gone, at + PATIENCE - time.monotonic())
+    return max(time.monotonic() - at, 0.0) if over else None
 
 
 def _named(found: re.Match[str] | None, stamps: list[tuple[float, str]]) -> str:
@@ -155,16 +161,6 @@ def _named(found: re.Match[str] | None, stamps: list[tuple[float, str]]) -> str:
     told = {*re.findall(r"\d+", found[1])} if found else set[str]()
     first = stamps[0][1]
     return "right" if told == {first} else "with others" if first in told else "wrong"
-
-
-def _end_all(launcher: Launcher) -> None:
-    while there := launcher.all():
-        for pid in there:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        launcher.process.poll()
-        time.sleep(0.005)
-    launcher.end(0.1)
 
 
 def table(trials: int) -> str:

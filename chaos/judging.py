@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import threading
-import time
 
 from chaos import processes
 from chaos.row import SLOW, Trial
@@ -28,12 +27,8 @@ class Surroundings:
 
     def judge(self, trial: Trial, idle: int = 0) -> None:
         """Note as problems what is left or changed; idle: forkservers that may be kept."""
-        deadline = time.monotonic() + ON_ITS_WAY * SLOW
-        while left := self._left(idle):
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.01)
-        trial.problems += left
+        processes.until(lambda: not self._left(idle), ON_ITS_WAY * SLOW)
+        trial.problems += self._left(idle)
         for name, value in _fixed().items():
             before = self.fixed[name]
             trial.must(value == before, f"changed: {name} is {value}, was {before}")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ from chaos import processes
 from chaos.runner import ROOT
 
 COMMAND = str(Path(sys.executable).with_name("procession"))
+
+OWN = "CHAOS_LAUNCH"  # the variable by which the processes of a launcher are known
 
 
 class Launcher:
@@ -49,7 +50,7 @@ class Launcher:
                     **os.environ,
                     "PYTHONPATH": str(ROOT),
                     "CHAOS_WORK": str(work),
-                    "CHAOS_LAUNCH": self.own,
+                    OWN: self.own,
                     **(env or {}),
                 },
                 start_new_session=True,
@@ -59,7 +60,7 @@ class Launcher:
 
     def all(self) -> list[int]:
         """Give the processes that this launcher or its ranks have started, and itself."""
-        return processes.marked(self.own, "CHAOS_LAUNCH")
+        return processes.marked(self.own, OWN)
 
     def forkserver(self, method: str = "forkserver") -> int | None:
         """Give the forkserver's process, None if there is none. method: to start ranks."""
@@ -90,10 +91,4 @@ class Launcher:
 
     def wait_gone(self, seconds: float) -> tuple[list[int], float]:
         """Wait until nothing of it is left; gives what is, and how long that took."""
-        began = time.monotonic()
-        while True:
-            left = self.all()
-            took = time.monotonic() - began
-            if not left or took > seconds:
-                return left, took
-            time.sleep(0.005)
+        return processes.wait_gone(self.own, seconds, name=OWN)

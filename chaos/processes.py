@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 MARK = "PROCESSION_CHAOS"  # the variable by which all processes of a worker's trials are known
+
+
+def until(condition: Callable[[], object], seconds: float) -> bool:
+    """Wait until a condition holds; tells whether it does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def send(pid: int, number: int) -> None:
+    """Send a signal, if the process is there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def kill_marked(value: str, name: str = MARK) -> None:
+    """Kill all processes whose environment has a variable with this value."""
+    for pid in marked(value, name):
+        send(pid, signal.SIGKILL)
 
 
 def alive(pid: int) -> bool:
@@ -90,11 +114,12 @@ def wait_gone(
     value: str, seconds: float, but: Iterable[int] = (), name: str = MARK
 ) -> tuple[list[int], float]:
     """Wait until no marked process is left; gives those that are, and how long it took."""
-    began = time.monotonic()
-    spared = {*but}
-    while True:
-        left = [pid for pid in marked(value, name) if pid not in spared]
-        took = time.monotonic() - began
-        if not left or took > seconds:
-            return left, took
-        time.sleep(0.005)
+    began, spared = time.monotonic(), {*but}
+    left: list[int] = []
+
+    def gone() -> bool:
+        left[:] = [pid for pid in marked(value, name) if pid not in spared]
+        return not left
+
+    until(gone, seconds)
+    return left, time.monotonic() - began

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -157,9 +156,7 @@ class _Worker:
             self._process.kill()
         self._process.wait()
         os.close(self._report)
-        for pid in processes.marked(self._mark):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        processes.kill_marked(self._mark)
         processes.wait_gone(self._mark, 10)
         shutil.rmtree(self._place, ignore_errors=True)
 

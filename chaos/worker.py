@@ -5,7 +5,6 @@ A process of its own, so that a trial that hangs, or takes its launcher with it,
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import faulthandler
 import json
@@ -21,6 +20,8 @@ from chaos import processes
 from chaos.judging import Surroundings
 from chaos.row import Row, Trial
 from chaos.rows import row_of
+
+TOLD = ("seed", "done", "problems", "figures", "counts")
 
 
 def main() -> None:
@@ -40,13 +41,7 @@ def main() -> None:
         os.environ[f"XDG_{folder.upper()}_HOME"] = f"{place}/{folder}"
     for first in range(int(seed), int(seed) + int(count)):
         trial = make_trial(row, first, Path(place))
-        told = {
-            "seed": trial.seed,
-            "done": trial.done,
-            "problems": trial.problems,
-            "figures": trial.figures,
-            "counts": trial.counts,
-        }
+        told = {name: getattr(trial, name) for name in TOLD}
         print(json.dumps(told), file=report, flush=True)
 
 
@@ -77,9 +72,7 @@ def make_trial(row: Row, seed: int, place: Path) -> Trial:
     around.judge(trial, idle=2 if kept else 0)
     if trial.problems:  # the next trial is to find nothing of this one
         procession.forkserver.close()
-        for pid in processes.marked(os.environ[processes.MARK]):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        processes.kill_marked(os.environ[processes.MARK])
     return trial
 
 

@@ -1,18 +1,13 @@
-"""Draw the machines of the two lifecycles into the documentation, from their tables.
+"""Draws the machines of the two lifecycles into docs/design.md, from their tables.
 
-    python docs/draw_lifecycle.py            # write the diagrams into docs/design.md
-    python docs/draw_lifecycle.py --check    # exit with 1 if they are not up to date
-
-The diagrams stand between two markers, which the file must hold. They are Mermaid's
-`stateDiagram-v2`; parallel edges are one, and events that leave a state as it is are left out.
+The diagrams stand between two markers. They are Mermaid's `stateDiagram-v2`; parallel edges are
+one, and events that leave a state as it is are left out.
 """
 
 from __future__ import annotations
 
-import argparse
 import enum
 import itertools
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +25,7 @@ from procession.rules.tables import (
     WorkerEvent,
 )
 
+PAGE = Path(__file__).with_name("design.md")
 BEGIN, END = "<!-- lifecycle:begin -->", "<!-- lifecycle:end -->"
 VERDICT = "verdict"  # stands for the end that `Lifecycle.verdict` names
 
@@ -84,40 +80,8 @@ def diagrams() -> str:
     )
 
 
-def drawn_into(text: str) -> str:
-    """Give the text with the diagrams between its markers. Raises ValueError without markers."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest:
-        raise ValueError(f"it must hold {BEGIN} and, below, {END}, once each")
-    return f"{before}{BEGIN}\n\n{diagrams()}\n\n{END}{after}"
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command and give its exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    default = Path(__file__).with_name("design.md")
-    parser.add_argument("file", nargs="?", type=Path, default=default, help="docs/design.md")
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
-    options = parser.parse_args(arguments)
-    try:
-        text = options.file.read_text(encoding="utf-8")
-        drawn = drawn_into(text)
-    except (OSError, ValueError) as e:
-        reason = e.strerror if isinstance(e, OSError) else e
-        print(f"draw_lifecycle: {options.file}: {reason}", file=sys.stderr)
-        return 1
-    if text == drawn:
-        return 0
-    if options.check:
-        print(
-            f"draw_lifecycle: {options.file} is not up to date; run {Path(__file__).name}",
-            file=sys.stderr,
-        )
-        return 1
-    options.file.write_text(drawn, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def files() -> dict[Path, str]:
+    """Give the page, with the diagrams between its markers."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    return {PAGE: f"{before}{BEGIN}\n\n{diagrams()}\n\n{END}{after}"}

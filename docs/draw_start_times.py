@@ -1,13 +1,12 @@
 """Draws how long launches take, from benchmarks/results.json: pictures/start_times.svg.
 
---check only compares. The figures are those of docs/performance.md, medians of all samples.
+The figures are those of docs/performance.md, medians of all samples.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
-import sys
 from html import escape
 from pathlib import Path
 
@@ -65,17 +64,6 @@ def text() -> str:
     return "\n".join((*parts, "</svg>", ""))
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command and give its exit code."""
-    drawn = text()
-    if PICTURE.is_file() and PICTURE.read_text(encoding="utf-8") == drawn:
-        return 0
-    if "--check" in arguments:
-        print(f"{PICTURE.name} is not up to date; run {Path(__file__).name}", file=sys.stderr)
-        return 1
-    PICTURE.write_text(drawn, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def files() -> dict[Path, str]:
+    """Give the picture."""
+    return {PICTURE: text()}

@@ -1,8 +1,7 @@
 """Draws what a terminal showed, as pictures: pictures/*.svg.
 
-    python docs/draw_terminals.py --capture    # run the commands (needs torch), then draw
-    python docs/draw_terminals.py              # draw what was captured before
-    python docs/draw_terminals.py --check      # exit with 1 if a picture is not up to date
+    python docs/draw_terminals.py    # run the commands (needs torch), and keep what they showed
+    python docs/generate.py          # draw what was captured
 
 A picture is drawn by rich from what was captured, `pictures/<name>.txt`, and ends with a comment
 that has a checksum of that and of the program. The check compares the checksum: it needs no torch,
@@ -53,7 +52,7 @@ def checksum(name: str) -> str:
     return hashlib.sha256(b"\0".join(drawn_from)).hexdigest()[:16]
 
 
-def draw(name: str) -> None:
+def draw(name: str) -> str:
     """Draw the picture of what was captured."""
     from io import StringIO
 
@@ -71,25 +70,16 @@ def draw(name: str) -> None:
     svg = svg.replace("Fira Code", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono")
     lines = "\n".join(line.rstrip() for line in svg.rstrip().splitlines())
     mark = f"<!-- drawn by docs/draw_terminals.py from {checksum(name)} -->"
-    (PICTURES / f"{name}.svg").write_text(f"{lines}\n{mark}\n", encoding="utf-8")
+    return f"{lines}\n{mark}\n"
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command and give its exit code."""
-    code = 0
-    for name in COMMANDS:
-        if "--capture" in arguments:
-            capture(name)
-        picture = PICTURES / f"{name}.svg"
-        if picture.is_file() and checksum(name) in picture.read_text(encoding="utf-8"):
-            continue
-        if "--check" in arguments:
-            print(f"{picture.name} is not up to date; run {Path(__file__).name}", file=sys.stderr)
-            code = 1
-        else:
-            draw(name)
-    return code
+def files() -> dict[Path, str]:
+    """Give the pictures that were drawn from something else."""
+    pictures = {name: PICTURES / f"{name}.svg" for name in COMMANDS}
+    old = [n for n, p in pictures.items() if checksum(n) not in p.read_text(encoding="utf-8")]
+    return {pictures[name]: draw(name) for name in old}
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    for each in COMMANDS:
+        capture(each)

@@ -1,9 +1,9 @@
-"""Every kind of event, and what it tells: the one table, from which the JSON Schema is made.
-
-`python docs/write_events_schema.py` writes docs/events.schema.json.
-"""
+"""Every kind of event, and what it tells: the one table, from which events.schema.json is made."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 from procession.values.base import Value
 
@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+FILE = Path(__file__).with_name("events.schema.json")
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -162,4 +163,6 @@ def _schema_of(name: str, kind: Kind) -> dict[str, Any]:
     }
 
 
-__all__ = ["COMMON", "FACTS", "KINDS", "OF_RANK", "Kind", "schema"]
+def files() -> dict[Path, str]:
+    """Give the file of the schema."""
+    return {FILE: json.dumps(schema(), indent=2) + "\n"}

@@ -1,6 +1,5 @@
-"""Writes docs/options.md from the table of options in the code; --check only compares."""
+"""Docs/options.md, from the table of options in the code."""
 
-import sys
 from pathlib import Path
 
 from procession.cli.options import TABLE
@@ -65,16 +64,6 @@ def _applies(option: Option) -> str:
     return ", ".join(found)
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command and give its exit code."""
-    if FILE.is_file() and FILE.read_text(encoding="utf-8") == text():
-        return 0
-    if "--check" in arguments:
-        print(f"{FILE.name} is not up to date; run {Path(__file__).name}", file=sys.stderr)
-        return 1
-    FILE.write_text(text(), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def files() -> dict[Path, str]:
+    """Give the page."""
+    return {FILE: text()}

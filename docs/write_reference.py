@@ -1,4 +1,4 @@
-"""Writes the pages of the reference that follow from the code; --check only compares.
+"""The pages of the reference that follow from the code.
 
 reference/commands.md, variables.md, exit-codes.md and files.md, and troubleshooting.md. Words for
 people stand here, facts come from the code; where the two differ, this fails.
@@ -6,7 +6,6 @@ people stand here, facts come from the code; where the two differ, this fails.
 
 import re
 import signal
-import sys
 from pathlib import Path
 
 from procession.cli import INTERRUPTED
@@ -161,7 +160,7 @@ def exit_codes() -> str:
     )
 
 
-def files() -> str:
+def rundirs() -> str:
     """Write the page of files."""
     layout = (rundir.__doc__ or "").split("\n\n")[1]
     return (
@@ -204,30 +203,12 @@ def troubleshooting() -> str:
     )
 
 
-PAGES = {
-    "reference/commands.md": commands,
-    "reference/variables.md": variables,
-    "reference/exit-codes.md": exit_codes,
-    "reference/files.md": files,
-    "troubleshooting.md": troubleshooting,
-}
-
-
-def main(arguments: list[str]) -> int:
-    """Run the command and give its exit code."""
-    code = 0
-    for name, write in PAGES.items():
-        file, text = HERE / name, write()
-        if file.is_file() and file.read_text(encoding="utf-8") == text:
-            continue
-        if "--check" in arguments:
-            print(f"{name} is not up to date; run {Path(__file__).name}", file=sys.stderr)
-            code = 1
-        else:
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-    return code
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def files() -> dict[Path, str]:
+    """Give the pages."""
+    return {
+        HERE / "reference/commands.md": commands(),
+        HERE / "reference/variables.md": variables(),
+        HERE / "reference/exit-codes.md": exit_codes(),
+        HERE / "reference/files.md": rundirs(),
+        HERE / "troubleshooting.md": troubleshooting(),
+    }

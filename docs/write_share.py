@@ -1,12 +1,11 @@
-"""Writes what the wheel installs below share/: manual pages and completions; --check only compares.
+"""What the wheel installs below share/: the manual page and completions.
 
-They are written from the table of options, and kept in packaging/share, so that a wheel can be
+They come from the table of options, and kept in packaging/share, so that a wheel can be
 built without running anything of ours.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from procession.cli import DESCRIPTION as ABOUT
@@ -16,6 +15,7 @@ from procession.cli.words import Parser
 from procession.values.version import __version__
 
 SHARE = Path(__file__).parents[1] / "packaging" / "share"
+MANUAL = "man/man1/procession.1"
 SEE = "https://procession.github.io/procession/"
 
 
@@ -79,21 +79,6 @@ def scripts() -> dict[str, str]:
     }
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command and give its exit code."""
-    code = 0
-    for name, text in {"man/man1/procession.1": manual(), **scripts()}.items():
-        file = SHARE / name
-        if file.is_file() and file.read_text(encoding="utf-8") == text:
-            continue
-        if "--check" in arguments:
-            print(f"{name} is not up to date; run {Path(__file__).name}", file=sys.stderr)
-            code = 1
-        else:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-    return code
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def files() -> dict[Path, str]:
+    """Give what is below share/."""
+    return {SHARE / name: text for name, text in {MANUAL: manual(), **scripts()}.items()}

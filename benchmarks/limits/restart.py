@@ -11,6 +11,7 @@ import sys
 import torch  # noqa: F401
 
 n, sys.argv = int(sys.argv[1]), sys.argv[2:]
+sys.path[0] = os.path.dirname(sys.argv[0])
 for attempt in range(2):
     pids = set()
     for rank in range(n):

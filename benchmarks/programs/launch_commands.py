@@ -19,18 +19,11 @@ def by_procession(n):
 
 
 def by_elastic(n):
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
+    import elastic
 
     def launch():
-        ranks = range(n)
         with tempfile.TemporaryDirectory() as logs:
-            started = start_processes(
-                name="true",
-                entrypoint="/bin/true",
-                args=dict.fromkeys(ranks, ()),
-                envs={rank: {} for rank in ranks},
-                logs_specs=DefaultLogsSpecs(log_dir=logs),
-            )
+            started = elastic.start(n, logs, "/bin/true")
             started.wait(period=0.001)  # its default looks once a second
             started.close()
 

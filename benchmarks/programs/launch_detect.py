@@ -24,16 +24,10 @@ def by_procession(n, directory):
 
 
 def by_elastic(n, directory):
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
+    import elastic
 
     with tempfile.TemporaryDirectory() as logs:
-        group = start_processes(
-            name="detect",
-            entrypoint=sys.executable,
-            args=dict.fromkeys(range(n), (RANK, directory)),
-            envs={rank: {"RANK": str(rank), "WORLD_SIZE": str(n)} for rank in range(n)},
-            logs_specs=DefaultLogsSpecs(log_dir=logs),
-        )
+        group = elastic.start(n, logs, sys.executable, RANK, directory)
         assert group.wait().failures
         now = time.monotonic_ns()
         group.close()

@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 
 
-def by_procession(n, logs, command):
+def by_procession(n, directory, command):
     import procession
 
+    std = procession.Std.ALL if directory else procession.Std.NONE
+    logs = procession.Logs(directory, tee=std)
     procession.run([sys.executable, *command], nproc=n, logs=logs)
     me = os.getpid()
     resting = Path(f"/proc/{me}/task/{me}/children").read_text().split()
@@ -26,16 +28,12 @@ def by_procession(n, logs, command):
 
 
 def by_elastic(n, directory, command):
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes
+    from torch.distributed.elastic.multiprocessing import Std
 
-    group = start_processes(
-        name="logged",
-        entrypoint=sys.executable,
-        args={rank: tuple(command) for rank in range(n)},
-        envs={rank: {"RANK": str(rank)} for rank in range(n)},
-        logs_specs=DefaultLogsSpecs(log_dir=directory, tee=Std.ALL),
-        log_line_prefixes={rank: f"[{rank}] " for rank in range(n)},
-    )
+    import elastic
+
+    prefixes = {rank: f"[{rank}] " for rank in range(n)}
+    group = elastic.start(n, directory, sys.executable, *command, prefixes=prefixes, tee=Std.ALL)
     group.wait(period=0.05)
     group.close()
     return 0.0
@@ -44,15 +42,10 @@ def by_elastic(n, directory, command):
 if __name__ == "__main__":
     way, n, directory, command = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4:]
     if way == "elastic":
-        import torch.distributed.elastic.multiprocessing  # noqa: F401 - not part of the work
+        import elastic  # noqa: F401 - not part of the work
     else:
-        import procession
-
-        std = procession.Std.ALL if way == "tee" else procession.Std.NONE
-        logs = procession.Logs(directory if way == "tee" else None, tee=std)
+        import procession  # noqa: F401
     begin = time.process_time()
-    if way == "elastic":
-        other = by_elastic(n, directory, command)
-    else:
-        other = by_procession(n, logs, command)
+    launch = by_elastic if way == "elastic" else by_procession
+    other = launch(n, directory if way != "prefix" else None, command)
     Path(directory, "launcher").write_text(str(time.process_time() - begin + other))

@@ -27,17 +27,11 @@ def by_procession(n):
 
 
 def by_elastic(n):
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
+    import elastic
 
     with tempfile.TemporaryDirectory() as logs:
         begin = time.perf_counter()
-        group = start_processes(
-            name="sleep",
-            entrypoint="/bin/sleep",
-            args=dict.fromkeys(range(n), ("1000",)),
-            envs={rank: {} for rank in range(n)},
-            logs_specs=DefaultLogsSpecs(log_dir=logs),
-        )
+        group = elastic.start(n, logs, "/bin/sleep", "1000")
         started = time.perf_counter()
         os.kill(group.pids()[n // 2], signal.SIGKILL)
         result = group.wait(period=0.001)  # its default looks once a second

@@ -2,9 +2,10 @@
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
+
+import notes
 
 
 def load(kind, size, directory):
@@ -33,7 +34,7 @@ def work(data):
 def stay(data, directory):
     """Work, leave a file that says when that was done, and wait to be ended."""
     assert work(data) > 0
-    note(Path(directory), str(os.getpid()))
+    notes.note(directory, str(os.getpid()))
     signal.pause()
 
 
@@ -43,21 +44,6 @@ def stay_alone(_, kind, size, directory):
 
 
 def fail_once(data, directory):
-    """In the first attempt, work until rank 0 fails; in the second one, work and go."""
-    at, rank = Path(directory), os.environ["RANK"]
-    attempt, n = os.environ["TORCHELASTIC_RESTART_COUNT"], int(os.environ["WORLD_SIZE"])
+    """In the first attempt, have the data until rank 0 fails; in the second one, have it and go."""
     data[0]
-    note(at, f"began_{attempt}_{rank}")
-    if attempt == "0":
-        if rank != "0":
-            signal.pause()
-        while len(list(at.glob("began_0_*"))) < n:
-            time.sleep(0.005)
-        note(at, "failed")
-        sys.exit(1)
-
-
-def note(directory, name):
-    part = directory.parent / f".{directory.name}.{name}"
-    part.write_text(str(time.monotonic_ns()))
-    part.rename(directory / name)
+    notes.fail_once(directory)

@@ -50,7 +50,7 @@ def write(kind: str, size: int, child: str) -> None:
         data = data[os.write(1, data) :]
 
 
-def launch(kind: str, size: int, child: str, logs: str, mode: str) -> None:
+def launch(kind: str, size: str, child: str, logs: str, mode: str) -> None:
     """Be a launcher of such ranks."""
     import procession
     from chaos.programs import lines
@@ -58,7 +58,7 @@ def launch(kind: str, size: int, child: str, logs: str, mode: str) -> None:
     std = {"redirect": procession.Std.OUT, "tee": procession.Std.ALL, "none": procession.Std.NONE}
     procession.run(
         lines.write,
-        args=(kind, size, child),
+        args=(kind, int(size), child),
         nproc=2,
         logs=procession.Logs(
             logs if mode != "none" else None,
@@ -72,5 +72,4 @@ def launch(kind: str, size: int, child: str, logs: str, mode: str) -> None:
 if __name__ == "__main__":
     import sys
 
-    words = sys.argv[1:]
-    launch(words[0], int(words[1]), words[2], words[3], words[4])
+    launch(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""A rank under any launcher, as a script (peer_rank.py [RANK]) or a function (`be`).
+"""A rank under any launcher, as a script or a function (`be`).
 
 `plan.json` in CHAOS_WORK says what it does. Whatever becomes of its launcher, it ends by itself
 after `LIFE` seconds, and so does its child.
@@ -14,9 +14,7 @@ import time
 from typing import Any
 
 LIFE = 60
-NUMBERS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 WAYS = ("raise", "exit", "_exit", "SIGKILL", "SIGSEGV")
-FLOODS = ("long lines", "short lines", "halves")
 
 
 def be(rank: int) -> None:
@@ -24,9 +22,6 @@ def be(rank: int) -> None:
     place = os.environ["CHAOS_WORK"]
     with open(f"{place}/plan.json", encoding="utf-8") as f:
         plan: dict[str, Any] = json.load(f)
-    if plan.get("flood"):
-        flood(rank, plan["flood"])
-        return
     if rank in plan.get("ignores", ()):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if plan.get("children") and not os.fork():
@@ -64,27 +59,5 @@ def _fail(place: str, rank: int, way: str, at: float) -> None:
     os.kill(os.getpid(), getattr(signal, way))
 
 
-def lines(rank: int, kind: str) -> list[bytes]:
-    """Give the lines that a rank writes."""
-    count, length = {"long lines": (20, 100_000), "short lines": (5_000, 40)}.get(kind, (300, 60))
-    return [b"<%d:%d:%s>\n" % (rank, n, b"abcdefghij" * (length // 10)) for n in range(count)]
-
-
-def flood(rank: int, kind: str) -> None:
-    """Write lines, each at once or in two halves with a pause between them."""
-    for line in lines(rank, kind):
-        middle = len(line) // 2 if kind == "halves" else len(line)
-        _write(line[:middle])
-        if kind == "halves":
-            time.sleep(0.001)
-            _write(line[middle:])
-
-
-def _write(data: bytes) -> None:
-    while data:
-        data = data[os.write(1, data) :]
-
-
 if __name__ == "__main__":
-    own = next((os.environ[name] for name in NUMBERS if name in os.environ), None)
-    be(int(own if own is not None else sys.argv[1]))
+    be(int(os.environ["RANK"]))

@@ -21,9 +21,7 @@ NAMES = (
 
 
 def row_of(name: str) -> Row:
-    """Give a row by its name. Raises ValueError for one that is not there."""
-    if name not in NAMES:
-        raise ValueError(f"there is no row {name!r}; there are {', '.join(NAMES)}")
+    """Give a row by its name."""
     row = import_module(f"chaos.rows.{name}").ROW
     assert isinstance(row, Row)
     return row

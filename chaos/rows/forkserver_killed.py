@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import procession
 from chaos import processes
-from chaos.holding import held, send, stop_and_kill
 from chaos.launchers import COMMAND, Launcher
+from chaos.processes import send, until
 from chaos.programs import family
 from chaos.row import SLOW, Row, Trial
 from chaos.runner import ROOT
@@ -25,6 +26,16 @@ METHODS = ("forkserver", "spawn", "fork", "command")
 KILLED = ("killed", "stopped, then killed")
 ANSWER = 1.1  # seconds that the launcher waits for an answer
 STANDS = 5.0  # seconds after which a start fails whose forkserver stays stopped
+
+TRACER = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+pid = int(sys.argv[1])
+held = libc.ptrace(0x4206, pid, 0, 0) == 0 and libc.ptrace(0x4207, pid, 0, 0) == 0
+print("held" if held else "refused", flush=True)
+sys.stdin.read()
+"""  # PTRACE_SEIZE, PTRACE_INTERRUPT
 
 
 def strike(trial: Trial) -> None:
@@ -68,7 +79,8 @@ class _Alone:
         if self.stage == "starting":
             trial.took("until started, or failed", took, STANDS + ANSWER + GRACE + 1)
         elif group is not None:
-            striker = threading.Thread(target=self._strike, args=(_server_of(group),))
+            server = processes.parent(next(iter(group.pids().values())))
+            striker = threading.Thread(target=self._strike, args=(server,))
             if self.stage == "ending":
                 group.stop(wait=False)
             striker.start()
@@ -86,9 +98,8 @@ class _Alone:
         if said:
             trial.must("forkserver" in said, f"the forkserver is not named: {said[:500]}")
         trial.count("an error" if said else "no error")
-        deadline = time.monotonic() + 5
-        while self.how in KILLED and processes.alive(self.victim) and time.monotonic() < deadline:
-            time.sleep(0.001)  # a launch that takes it while it dies fails with that reason
+        if self.how in KILLED:  # a launch that takes it while it dies fails with that reason
+            until(lambda: not processes.alive(self.victim), 5)
         trial.must(procession.run(int, nproc=2, timeout=20) == [0, 0], "the next launch")
 
     def _start(self) -> Any:
@@ -120,8 +131,7 @@ class _Alone:
         began = time.monotonic()
         failed = ""
         if self.stage == "running" and self.trial.chance.random() < 0.5:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(group.pids()[1], signal.SIGKILL)
+            send(group.pids()[1], signal.SIGKILL)
             try:
                 group.wait(10 * SLOW)
                 self.trial.problems.append("the group did not fail")
@@ -137,36 +147,50 @@ class _Alone:
 
     def _when_there(self, before: list[int]) -> None:
         """Strike the forkserver of a group that is being started."""
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
-            new = [p for p in processes.children(os.getpid()) if p not in before]
-            if new:
-                time.sleep(self.after)
-                self._strike(new[0])
-                return
-            time.sleep(0.002)
+        new: list[int] = []
+
+        def there() -> bool:
+            new[:] = [p for p in processes.children(os.getpid()) if p not in before]
+            return bool(new)
+
+        if until(there, 5):
+            time.sleep(self.after)
+            self._strike(new[0])
 
     def _strike(self, pid: int) -> None:
         self.victim = pid
         if self.stage != "starting":
             time.sleep(self.after)
         if self.how == "held":
-            with held(pid) as there:
+            with _held(pid) as there:
                 self.trial.count("held" if there else "gone before it was held")
                 if there:
                     self.release.wait(15)
             return
-        if self.how == "stopped":
+        if self.how != "killed":
             send(pid, signal.SIGSTOP)
-        elif self.how == "killed":
+        if self.how in KILLED:
+            time.sleep(self.frozen if self.how != "killed" else 0)
             send(pid, signal.SIGKILL)
-        else:
-            stop_and_kill(pid, self.frozen)
         self.struck = time.monotonic()
 
 
-def _server_of(group: Any) -> int:
-    return processes.parent(next(iter(group.pids().values())))
+@contextlib.contextmanager
+def _held(pid: int) -> Iterator[bool]:
+    """Hold a process, as a debugger does; tells whether that could be done."""
+    env = {name: value for name, value in os.environ.items() if name != processes.MARK}
+    with subprocess.Popen(
+        [sys.executable, "-IS", "-c", TRACER, str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=env,  # it is no process of the trial
+    ) as tracer:
+        assert tracer.stdin is not None
+        assert tracer.stdout is not None
+        try:
+            yield tracer.stdout.readline() == b"held\n"
+        finally:
+            tracer.stdin.close()
 
 
 def _launcher_too(trial: Trial) -> None:
@@ -177,10 +201,8 @@ def _launcher_too(trial: Trial) -> None:
     trial.do(f"{method}: {how} after {after:.3f} s, and {gap:g} s later the launcher")
     launcher = Launcher([sys.executable, family.__file__, method], work)
     time.sleep(after)
-    server = None
-    deadline = time.monotonic() + 5 * SLOW
-    while server is None and time.monotonic() < deadline:
-        server = launcher.forkserver(method)
+    until(lambda: launcher.forkserver(method) is not None, 5 * SLOW)
+    server = launcher.forkserver(method)
     begun = server is not None and processes.catches(server, signal.SIGHUP)
     if server is not None:
         send(server, signal.SIGKILL if how == "killed" else signal.SIGSTOP)

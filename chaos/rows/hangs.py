@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 import procession
@@ -60,13 +59,9 @@ def strike(trial: Trial) -> None:
         trial.problems.append("the hang was not noticed")
     except procession.GroupFailed as failed:
         _judge(trial, failed, kind, loser, nproc)
-        took = (noticed or [time.monotonic()])[0] - _struck(work)
+        took = (noticed or [time.monotonic()])[0] - float((work / "struck").read_text())
         trial.took(f"until noticed, less the limit, by {by}", took - LIMIT, 1.0)
     trial.count(kind)
-
-
-def _struck(work: Path) -> float:
-    return float((work / "struck").read_text())
 
 
 def _judge(trial: Trial, failed: Any, kind: str, loser: int, nproc: int) -> None:

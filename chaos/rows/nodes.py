@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from chaos import processes
-from chaos.holding import send
-from chaos.launchers import COMMAND, Launcher
+from chaos.launchers import COMMAND, OWN, Launcher
+from chaos.processes import kill_marked, until
 from chaos.programs import saving
 from chaos.row import SLOW, Row, Trial
 from chaos.wires import Wire
@@ -73,14 +73,10 @@ class _Job:
 
     def runs(self, trial: Trial) -> bool:
         """Wait for all ranks; tells whether they came."""
-        deadline = time.monotonic() + 20 * SLOW
-        while len([*self.work.glob("there.*")]) < NODES * NPROC:
-            if time.monotonic() > deadline:
-                said = [each.text()[-300:] for each in self.launchers]
-                trial.problems.append(f"the job does not start: {said}")
-                return False
-            time.sleep(0.01)
-        return True
+        there = until(lambda: len([*self.work.glob("there.*")]) == NODES * NPROC, 20 * SLOW)
+        said = [each.text()[-300:] for each in self.launchers]
+        trial.must(there, f"the job does not start: {said}")
+        return there
 
     def strike(self, kind: str) -> None:
         """Let it happen."""
@@ -90,8 +86,7 @@ class _Job:
             victim.send(signal.SIGKILL)
         elif kind == "node killed":
             for _ in range(3):
-                for pid in victim.all():
-                    send(pid, signal.SIGKILL)
+                kill_marked(victim.own, OWN)
         elif kind == "link cut":
             self.wire.close()  # and nobody can come back
         elif kind == "link silent":
@@ -149,8 +144,7 @@ class _Job:
         """End what is left of it."""
         self.wire.close()
         for each in self.launchers:
-            for pid in each.all():
-                send(pid, signal.SIGKILL)
+            kill_marked(each.own, OWN)
             each.end(0)
 
 

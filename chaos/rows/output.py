@@ -69,13 +69,10 @@ def strike(trial: Trial) -> None:
             cut = NOTE in shown and wanted.startswith(given)
             trial.must(given == wanted or cut, f"rank {rank}: {len(of_rank)} lines are shown")
             trial.count("cut off, with a note" if given != wanted else "all shown")
-    left, _ = processes.wait_gone(os.environ[processes.MARK], 2 * SLOW, _idle())
+    idle = processes.children(os.getpid())
+    left, _ = processes.wait_gone(os.environ[processes.MARK], 2 * SLOW, idle)
     trial.must(not left, f"alive: {processes.named(left)}")
     trial.count(f"console {console}")
-
-
-def _idle() -> list[int]:
-    return processes.children(os.getpid())
 
 
 def _compared(found: list[Path], wanted: bytes) -> str:

@@ -7,6 +7,7 @@ import time
 
 from chaos import processes
 from chaos.launchers import COMMAND, Launcher
+from chaos.processes import until
 from chaos.programs import family
 from chaos.row import SLOW, Row, Trial
 
@@ -27,9 +28,7 @@ def strike(trial: Trial) -> None:
     launcher = Launcher(argv, work, env, ignoring=(signal.SIGHUP,) if nohup else ())
     after = chance.uniform(0, 1.0)
     if chance.random() < 0.5:  # when all ranks are there
-        deadline = time.monotonic() + 20
-        while len(list(work.glob("there.*"))) < 3 and time.monotonic() < deadline and not nohup:
-            time.sleep(0.005)
+        until(lambda: nohup or len(list(work.glob("there.*"))) == 3, 20)
         after = chance.uniform(0, 0.1)
     time.sleep(after)
     ready = len(list(work.glob("there.*"))) == 3

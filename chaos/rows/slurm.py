@@ -7,11 +7,16 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from chaos import processes, slurm
+from chaos import processes
+from chaos.processes import until
 from chaos.programs import saving
 from chaos.row import SLOW, Row, Trial
+from chaos.runner import ROOT
 
 RANKS = 4  # on two nodes
 PROCESSION = f"{sys.executable} -m procession run"
@@ -61,21 +66,15 @@ def strike(trial: Trial) -> None:
     finally:
         _slurm("scancel", "--signal=KILL", "--full", job)
         _slurm("scancel", "--user", str(os.getuid()))
-        deadline = time.monotonic() + 30 * SLOW
-        while _slurm("squeue", "-h") and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: not _slurm("squeue", "-h"), 30 * SLOW)
     trial.count(f"{kind}, {way}")
 
 
 def _there(trial: Trial, work: Path) -> bool:
     """Wait for all ranks; tells whether they came."""
-    deadline = time.monotonic() + 30 * SLOW
-    while len([*work.glob("there.*")]) < RANKS:
-        if time.monotonic() > deadline:
-            trial.problems.append(f"the job does not start: {_text(work)[-800:]}")
-            return False
-        time.sleep(0.01)
-    return True
+    there = until(lambda: len([*work.glob("there.*")]) == RANKS, 30 * SLOW)
+    trial.must(there, f"the job does not start: {_text(work)[-800:]}")
+    return there
 
 
 def _end(kind: str, job: str, work: Path) -> None:
@@ -115,17 +114,14 @@ def _submit(work: Path, script: str, *options: str) -> str:
 
 def _ended(job: str, seconds: float) -> str:
     """Wait for the end of a job; gives its state, "" if it does not end."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        said = dict(
-            word.split("=", 1)
-            for word in _slurm("scontrol", "show", "job", "-o", job).split()
-            if "=" in word
-        )
-        if said.get("JobState") in OVER:
-            return said["JobState"]
-        time.sleep(0.02)
-    return ""
+    found: list[str] = []
+
+    def over() -> bool:
+        said = _slurm("scontrol", "show", "job", "-o", job)
+        found[:] = [state for state in OVER if f"JobState={state} " in said]
+        return bool(found)
+
+    return found[0] if until(over, seconds) else ""
 
 
 def _slurm(*argv: str) -> str:
@@ -143,6 +139,38 @@ def _text(work: Path) -> str:
         return ""
 
 
+def lacks() -> str:
+    """Tell what this machine lacks for one, "" for nothing."""
+    try:
+        clusters = _clusters()
+    except ImportError as e:
+        return f"the tests' extra is not installed: {e}"
+    missing = clusters.missing_programs()
+    return f"no {', '.join(missing)} (Debian packages slurm-wlm and munge)" if missing else ""
+
+
+@contextlib.contextmanager
+def two_nodes() -> Iterator[None]:
+    """Start a cluster of two nodes, and let what is started in the meantime find it."""
+    cluster = _clusters().SlurmCluster(2, prefix="chaos-")
+    before = dict(os.environ)
+    try:
+        cluster.start()
+        os.environ.update(cluster.env)
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        cluster.stop()
+
+
+def _clusters() -> Any:
+    """Give the module of the tests that starts clusters."""
+    if str(ROOT / "tests") not in sys.path:
+        sys.path.append(str(ROOT / "tests"))
+    return import_module("cluster.slurmcluster")
+
+
 ROW = Row(
     fault="a job of Slurm on two nodes with two ranks each, started in one of three ways, is "
     "cancelled (`scancel`), has its steps signalled, is preempted, or reaches its time limit; "
@@ -154,6 +182,6 @@ ROW = Row(
     short=1,
     strike=strike,
     limit=180 * SLOW,
-    lacks=slurm.lacks,
-    around=slurm.two_nodes,
+    lacks=lacks,
+    around=two_nodes,
 )

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from chaos import processes
-from chaos.holding import send
 from chaos.launchers import COMMAND
+from chaos.processes import send
 from chaos.row import SLOW, Row, Trial
 
 NPROC = 2

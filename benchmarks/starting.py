@@ -1,0 +1,39 @@
+"""Ranks of a script from the command line, by procession, torchrun and the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from measure import PROCESSION, PYTHON, TORCHRUN, alternate, ask, limit, program, run
+from script import Plan
+
+
+def start(
+    plan: Plan, ranks: int, script: str, said: Callable[[str], int], modules: str = ""
+) -> dict[str, list[float]]:
+    """Give the seconds of each side.
+
+    said: how many ranks have said what they should. modules: what the limit imports before it
+    forks; without any, it starts interpreters.
+    """
+    count, path = str(ranks), program(script)
+
+    def launch(*command: str) -> float:
+        ran = run([*command, path])
+        if said(ran.stdout) != ranks:
+            raise RuntimeError(f"{said(ran.stdout)} of {ranks} ranks spoke:\n{ran.stdout}")
+        return ran.seconds
+
+    def by_hand() -> float:
+        if modules:
+            return launch(PYTHON, limit("fork_ranks"), count, modules)
+        return ask(limit("spawn_wait"), count, PYTHON, path)
+
+    return alternate(
+        {
+            "ours": lambda: launch(*PROCESSION, "-n", count),
+            "peer": lambda: launch(*TORCHRUN, "--nproc-per-node", count),
+            "limit": by_hand,
+        },
+        plan.repeat,
+    )
