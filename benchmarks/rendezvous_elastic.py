@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from figures import Figure, Goal
-from launchers import WAYS, Line, Node, all_ended
+from figures import Figure
+from launchers import WAYS, Line, Node
 from machines import Machine, machines
 from measure import alternate, until
 from script import Plan, main
@@ -17,7 +17,6 @@ from script import Plan, main
 CONF = ("last_call_timeout=1",)
 # Without it, torchrun's launchers wait 60 s for each other when a machine joins, and fail.
 ENV = ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",)
-LONGEST = 60.0  # seconds in which a job that lost its host works again, or its launchers end
 SAMPLES_IN_QUICK = 1
 
 
@@ -64,24 +63,6 @@ class Bench:
             nodes.append(line.start(side, self.hosts[1], at, "elastic"))
             return until(lambda: _begun(at, 2, begin), "a rank of two") - begin
 
-    def host_loss(self, side: str) -> tuple[float, float]:
-        """The machine that hosts the rendezvous is killed, of three.
-
-        Gives the seconds until a rank begins on those that are left, and those until all launchers
-        have ended; 0 for what did not happen.
-        """
-        with self.job(side, "2:3", 3) as (at, nodes, _, _):
-            killed = time.monotonic()
-            self.hosts[0].kill()
-            left = nodes[1:]
-            try:
-                until(lambda: _begun(at, 2, killed) or all_ended(left), "an outcome", LONGEST)
-            except TimeoutError:
-                return 0.0, 0.0
-            if begun := _begun(at, 2, killed):
-                return begun - killed, 0.0
-            return 0.0, max(node.ended_at for node in left) - killed
-
 
 def _begun(at: Path, size: int, since: float) -> float:
     """Give when the first rank of a world of that size began, 0.0 for none after `since`."""
@@ -91,26 +72,13 @@ def _begun(at: Path, size: int, since: float) -> float:
 
 def measure(plan: Plan) -> list[Figure]:
     repeat = SAMPLES_IN_QUICK if plan.quick else plan.repeat
-    with machines(3) as hosts:
+    with machines(2) as hosts:
         bench = Bench(plan, hosts)
         losses = alternate({s: lambda s=s: bench.loss(s) for s in WAYS}, repeat)
         joins = alternate({s: lambda s=s: bench.join(s) for s in WAYS}, repeat)
-        ends = alternate({s: lambda s=s: bench.host_loss(s) for s in WAYS}, repeat)
-    again = {s: [begun for begun, _ in ends[s] if begun] for s in WAYS}
-    lost = {s: [float(sum(not begun for begun, _ in ends[s]))] for s in WAYS}
-    over = {s: [ended or LONGEST for begun, ended in ends[s] if not begun] for s in WAYS}
-    host = "the machine of the host is killed, of three"
     return [
         Figure("a machine is killed, until the other works again", "s", "torchrun", losses),
         Figure("a machine joins: its launcher's start to a rank of two", "s", "torchrun", joins),
-        Figure(f"{host}, until a rank works again", "s", "torchrun", again),
-        Figure(f"{host}: jobs lost, of {repeat}", "", "torchrun", lost, (Goal(0),)),
-        Figure(
-            f"{host}: a lost job, until its launchers have ended ({LONGEST:g}: they had not)",
-            "s",
-            "torchrun",
-            over,
-        ),
     ]
 
 

@@ -142,7 +142,8 @@ class _Job:
         elif n == self.node:
             right = "lost" in said or "lease" in said  # it has lost the others
         else:
-            right = f"node {self.node} " in said and "lost" in said
+            who = f"node {self.node} " if self.node else "which hosts the rendezvous, "
+            right = who in said and "lost" in said
         trial.must(right, f"node {n} does not name the cause: {said[-700:]}")
 
     def close(self) -> None:

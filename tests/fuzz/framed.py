@@ -10,7 +10,7 @@ from inputs import CUTS, JSON, cut, damaged, fields
 
 from seams.control import MOST_LINE, Lines, read_request
 from seams.forkserver import Receiver, encode
-from seams.jobs import EngineError, Heir, Will, read_heir, read_will, take_invitation
+from seams.jobs import EngineError, take_invitation
 from seams.prepare import OF_COMMAND, OF_SCRIPT, ResultReader
 from seams.warm import Broken, decode
 from seams.wire import Wire, WireError
@@ -100,26 +100,6 @@ LINK = st.tuples(
     st.integers(0, 255),
     CUTS,
 )
-
-
-def check_rendezvous(given):
-    """What a peer says of itself, and the host of the job."""
-    heir, will = given
-    malformed = (ValueError, TypeError, KeyError)
-    with contextlib.suppress(malformed):
-        found = read_heir(heir)
-        if found is not None:
-            assert isinstance(found, Heir)
-            assert 0 <= found.port < 65536
-    with contextlib.suppress(malformed):
-        found = read_will(will)
-        if found is not None:
-            assert isinstance(found, Will)
-
-
-HEIRS = st.tuples(st.text(max_size=4), st.text(max_size=4), JSON, JSON, JSON, JSON).map(list)
-WILLS = st.fixed_dictionaries({"world": st.one_of(JSON, st.lists(HEIRS, max_size=2)),
-                               "attempt": JSON, "regrouped": JSON})  # fmt: skip
 
 
 def check_invitation(given):

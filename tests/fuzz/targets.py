@@ -9,21 +9,18 @@ import json
 from framed import (
     CONTROL,
     FRAMES,
-    HEIRS,
     INVITED,
     LINK,
     MARSHALLED,
-    WILLS,
     check_control,
     check_forkserver,
     check_invitation,
     check_link,
-    check_rendezvous,
     check_results,
     check_warm,
 )
 from hypothesis import strategies as st
-from inputs import CUTS, JSON, NUMBERS, TEXTS, damaged, fields, lines_of
+from inputs import CUTS, NUMBERS, TEXTS, damaged, fields, lines_of
 from worded import (
     CONF,
     ERRORS,
@@ -58,10 +55,6 @@ TARGETS = {
         check_warm,
     ),
     "link": (LINK, check_link),
-    "rendezvous": (
-        st.tuples(st.one_of(JSON, HEIRS, HEIRS), st.one_of(JSON, WILLS, WILLS)),
-        check_rendezvous,
-    ),
     "invitation": (
         st.tuples(
             st.one_of(TEXTS, INVITED.map(json.dumps)),

@@ -6,13 +6,8 @@ import pytest
 from targets import TARGETS
 
 HUGE, LONG = 10**400, "9" * 5000
-HEIR = ["n", "h", "a", 1, True]
 ENV = {"PJRT_DEVICE": "TPU", "TPU_ACCELERATOR_TYPE": "v4-16", "TPU_WORKER_ID": LONG}
-WILL = {"world": [], "attempt": float("inf"), "regrouped": 0}
 FOUND = {
-    "a port that is infinite": ("rendezvous", (["n", "h", "a", float("inf"), True], None)),
-    "a time to wait that is no time": ("rendezvous", ([*HEIR, HUGE], None)),
-    "an attempt that is infinite": ("rendezvous", (None, WILL)),
     "a lease that is no time": (
         "invitation",
         (json.dumps({"at": [], "lease": HUGE, "place": ""}), "00", "0"),

@@ -20,9 +20,7 @@ __getattr__ = lazily(
         "procession.engines.outcome": "NodePart job_end",
         "procession.engines.plain": "plain_group",
         "procession.engines.printer": "AT_ONCE Printer",
-        "procession.engines.quorum": "World can_succeed",
         "procession.engines.registry": "NAMES find_kind",
-        "procession.engines.will": "Heir Will read_heir read_will",
         "procession.engines.work": "Share divide",
         "procession.engines.workingcopy": "moved place",
     }

@@ -33,14 +33,6 @@ def test_which_restart_it_is():
     assert fail(once).why == "it was started again once, which is the most"
 
 
-def test_restarts_that_others_have_decided_count():
-    rules = restarts(max=3, window=60)
-    rules.add(2, 10)
-    assert rules.count == 2
-    assert [fail(rules, now).again for now in (20, 30, 69, 70)] == [True, False, False, True]
-    assert rules.count == 4
-
-
 @pytest.mark.parametrize(
     ("most", "why"),
     [(1, "a node was lost before, which is the most"),

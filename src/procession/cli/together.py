@@ -24,12 +24,10 @@ from procession.engines.rendezvous.hosting import open_door, with_address
 from procession.engines.rendezvous.member import (
     Waiting,
     make_agent,
-    say_lost,
     say_spare,
     take_part,
 )
 from procession.engines.rendezvous.secret import Trust, find_trust
-from procession.engines.rendezvous.succession import Succession
 from procession.engines.rendezvous.terms import Terms
 from procession.explain.summary import summary
 from procession.group.handle import CONTROL
@@ -106,7 +104,7 @@ def _run(
     roll = Roll(terms)
     try:
         at = terms.__replace__(port=door.getsockname()[1], further=())
-        return _host(part, at, door, roll=roll)
+        return _host(part, at, door, roll)
     finally:
         door.close()
         left = began + min(COME_WITHIN, terms.join) - time.monotonic()
@@ -133,46 +131,25 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
         if signal.getsignal(number) is not signal.SIG_IGN
     ]
     ending = {*request.signals} - {*request.notices, *request.forward}
-    with ExitStack() as open_:
-        succession = open_.enter_context(Succession(terms))
-        agent, at = (
-            make_agent(
-                own,
-                terms,
-                trust,
-                hosts=False,
-                signals=signals,
-                ending=ending,
-                say=_say,
-                waiting=waiting,
-            ),
-            terms,
-        )
-        while True:
-            succession.introduce(agent)
-            _equip(agent, part.plan)
-            verdict = take_part(agent, at, own.name)
-            if waiting.door is not None:
-                return 0, None
-            if not succession.goes_on(agent):
-                if verdict.said:
-                    say_line(verdict.said)
-                if verdict.said and not verdict.found and not terms.tells and trust.note:
-                    _say(trust.note)  # perhaps the others trust each other by something else
-                return verdict.code, agent.last_words.get("result") if terms.tells else ANOTHERS
-            if agent.joined:
-                _say(f"{say_lost(agent, at)}; the machines that are left go on without it [P419]")
-            elders = succession.elders
-            if not elders:
-                break
-            at = succession.terms_of_elders()
-            also = [(elder.address, elder.port) for elder in elders[1:]]
-            agent = make_agent(
-                own, at, trust, hosts=False, signals=signals, ending=ending, say=_say, also=also
-            )
-        at, door = succession.take_over()
-        _say(f"this machine hosts the rendezvous now, at {at.at} [P419]")
-        return _host(part, at, door, succession)
+    agent = make_agent(
+        own,
+        terms,
+        trust,
+        hosts=False,
+        signals=signals,
+        ending=ending,
+        say=_say,
+        waiting=waiting,
+    )
+    _equip(agent, part.plan)
+    verdict = take_part(agent, terms, own.name)
+    if waiting.door is not None:
+        return 0, None
+    if verdict.said:
+        say_line(verdict.said)
+    if verdict.said and not verdict.found and not terms.tells and trust.note:
+        _say(trust.note)  # perhaps the others trust each other by something else
+    return verdict.code, agent.last_words.get("result") if terms.tells else ANOTHERS
 
 
 def _plan_of(request: Request, own: Spec) -> Plan | None:
@@ -191,16 +168,10 @@ def _equip(agent: Agent, plan: Plan | None) -> None:
         agent.own.plan = plan
 
 
-def _host(
-    part: _Part,
-    terms: Terms,
-    door: socket.socket,
-    succession: Succession | None = None,
-    roll: Roll | None = None,
-) -> tuple[int, Any]:
+def _host(part: _Part, terms: Terms, door: socket.socket, roll: Roll) -> tuple[int, Any]:
     """Host the rendezvous, and drive the job; gives what `_run` gives.
 
-    succession: where the host before is lost. roll: takes note of who comes.
+    roll: takes note of who comes.
     """
     request, own = part.request, part.own
     signals: RunSignals
@@ -217,7 +188,6 @@ def _host(
     try:
         agent = make_agent(own, terms, part.trust, hosts=True, say=_say)
         _equip(agent, part.plan)
-        (succession or Succession(terms, hosts=True)).introduce(agent)
         job = make_hosted_job(
             whole,
             terms,
@@ -226,8 +196,6 @@ def _host(
             agent=agent,
             roll=roll,
             last_words=last_words,
-            elects=True,
-            inherits=succession.will if succession is not None else None,
             link_encryption=part.on.link_encryption,
             on_failure=request.spec.on_failure,
             on_event=part.on_event,
@@ -246,7 +214,7 @@ def _host(
             open_.callback(status.close)
             status.start()
         code = conducted(job, signals)
-    if signals.received and roll is not None:
+    if signals.received:
         roll.expect_nobody()  # who has stopped this launcher stops the others as well
     spare = say_spare(agent, own.name)
     if spare:

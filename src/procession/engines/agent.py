@@ -43,7 +43,6 @@ from procession.engines.lease import watch_lease
 from procession.engines.link import Link
 from procession.engines.ownnode import OwnNode
 from procession.engines.pump import Pump
-from procession.engines.will import Will, read_will
 from procession.engines.wire import Message
 from procession.system.eventloop import EventLoop
 from procession.system.ports import free_port
@@ -52,7 +51,6 @@ SILENT = "it does not answer"
 CONNECT_SECONDS = 30.0  # for finding the driver
 ANSWER_SECONDS = 10.0  # for its answer, when thousands of agents come at the same time
 LAST_TRY_SECONDS = 1.0  # for a try that begins just before the time for finding it is over
-SURE = 1.5  # leases until both sides of a network that was cut have noticed it
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
 LAST_GRACE = 1.0  # seconds that ranks have to obey when the driver is lost
 TOLD = tuple(
@@ -65,8 +63,7 @@ class Agent:
     """Runs the ranks of one node. `run` returns when the driver has no use for it any more.
 
     own: what it knows where it is a part of this node's launcher. last_words: of the driver, {} if
-    there were none. signalled: the last signal that came, 0 for none. will: what the driver has
-    told in advance, for the time when it is lost; None before the first attempt.
+    there were none. signalled: the last signal that came, 0 for none.
     """
 
     def __init__(self, invitation: Invitation, own: OwnNode | None = None) -> None:
@@ -74,7 +71,6 @@ class Agent:
         self.own = own
         self.last_words: dict[str, Any] = {}
         self.signalled = 0
-        self.will: Will | None = None
         self._lease = invitation.lease
         self._loop = EventLoop()
         self._pump = Pump(self._loop, self._send_log)
@@ -236,7 +232,6 @@ class Agent:
                 "shares": self.own is not None or os.path.isdir(self._invitation.place),
                 **(self.own.greeting if self.own is not None else {}),
                 "interface": interface_of(link.address()),
-                **self._as_heir(link),
             },
         )
         # It may also come in the turn in which its time is over.
@@ -249,28 +244,11 @@ class Agent:
             self._lose(faults[0])  # nothing tells of it again
         return "".join(faults[:1])
 
-    def _as_heir(self, link: Link) -> dict[str, Any]:
-        """Say how others find this launcher if it takes over."""
-        if self.own is None or self.own.heir is None:
-            return {}
-        name, port, hosts, lost_at = self.own.heir
-        wait = max(0.0, lost_at - time.monotonic())
-        return {"heir": [name, os.uname().nodename, self._own_address(link), port, hosts, wait]}
-
-    def _own_address(self, link: Link) -> str:
-        address = self.own.address if self.own is not None else ""
-        return address or link.address().removeprefix("::ffff:")
-
     def _lose(self, why: str) -> None:
         """End the ranks and this process: the driver is lost."""
         if self._lost or self._over:
             return
         self._lost = f"the driver is lost: {why}"
-        if self.will is not None and self._link is not None:
-            # When the driver has noticed, too, that this node is lost: see `quorum`.
-            silent = 0.0 if self._link.closed_there else SURE * self._lease
-            since = self._link.heard_at if silent else time.monotonic()
-            self.will = self.will.__replace__(lost_at=since + silent)
         self._pump.give_up()
         if self._attempt is None:
             self._over = True
@@ -371,15 +349,16 @@ class Agent:
 
     def _meet(self, attempt: int) -> None:
         assert self._link is not None
-        port = self.own.meets[1] if self.own is not None else 0
-        address = self._own_address(self._link)
+        address, port = "", 0
+        if self.own is not None:
+            address, port = self.own.address, self.own.meets[1]
+        address = address or self._link.address().removeprefix("::ffff:")
         self._send("met", {"attempt": attempt, "address": address, "port": port or free_port()})
 
     def _launch(self, fields: dict[str, Any], blob: bytes | bytearray) -> None:
         self._cut = False
         self._last = bool(fields.get("last")) and not self._invitation.on_stdin
         if self.own is not None:
-            self.will = read_will(fields.get("will"))
             self.own.tell_once(say_interfaces(self.own.spec, [str(fields["interface"])], unset()))
         self._attempt = Attempt(
             self._loop, self._send, fields, blob, self._is_done, self._invitation.copied, self.own

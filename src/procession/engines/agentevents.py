@@ -85,12 +85,6 @@ class AgentEvents:
         """Take note that an agent is there."""
         state, encryption = self._state, agent.link.encryption
         state.hosts[agent.slot] = agent.host
-        if agent.heir is not None:
-            state.heirs[agent.slot] = agent.heir
-            inherits = self.reception.inherits if self.reception is not None else None
-            if inherits is not None and agent.heir.name in (h.name for h in inherits.world):
-                state.lost_at = max(state.lost_at, time.monotonic() + agent.heir.wait)
-                self._life.take_vote(agent.slot)
         if agent.order:
             self._life.keys[agent.slot] = agent.order
         said = f"encrypted ({encryption})" if encryption else NOT_ENCRYPTED

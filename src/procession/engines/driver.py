@@ -84,7 +84,6 @@ LEASE = 5.0  # seconds of silence after which either side takes the other for lo
 FENCE = 2.0  # seconds from the loss of a node to the next attempt
 FAREWELL = 3.0  # seconds for agents to leave; then the engine kills them
 LAST_WORDS = 2.0  # seconds for the console to take what is left, where nobody is patient
-LAST_GRACE = 1.0  # seconds for ranks to end, where other machines may soon go on with the job
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
 
 
@@ -134,9 +133,6 @@ class Driver:
         self._loop = EventLoop()
         self._restarts = JobRestarts(work, on_failure, self.journal.handlers, self._loop)
         self.journal.on_fault(self._loop.fail)
-        if reception is not None and reception.inherits is not None:
-            self.state.inherit(reception.inherits)
-            self._restarts.count(reception.inherits.restarts)
         self._actions: deque[Action] = deque()
         try:
             make_room(self.life.count)
@@ -322,8 +318,6 @@ class Driver:
     def _stop(self, action: Stop) -> None:
         fields: dict[str, Any]
         fields = {"attempt": self.life.attempt, "kill": action.kill, "failed": action.failed}
-        if self.life.isolated:
-            fields["grace"] = min(LAST_GRACE, self.work.spec.stop.grace)
         fields["hung"] = self.state.failed_by(Outcome.HUNG)
         fields |= {"cut": self._cut, **({} if action.failed else self._stop_how)}
         for slot in action.slots:
@@ -382,8 +376,7 @@ class Driver:
         state, attempt = self.state, self.life.attempt
         end = state.last = state.end_of_attempt()
         began, state.running_since = state.running_since, 0
-        final = self.life.stop_wanted or self.life.isolated
-        if final or not self._restarts.is_asked_about(end):
+        if self.life.stop_wanted or not self._restarts.is_asked_about(end):
             self._handle(Decided(attempt, again=False))
         else:
             self._restarts.decide(end, began, lambda decided: self._decided(attempt, decided))

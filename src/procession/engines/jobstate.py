@@ -12,7 +12,6 @@ from procession.engines.lifecycle import JobLife
 from procession.engines.outcome import NodePart, job_end
 from procession.engines.reception import Reception
 from procession.engines.roster import AgentRecord
-from procession.engines.will import Heir, Will
 from procession.engines.work import Work
 from procession.explain.ends import none_started
 from procession.explain.facts import facts_of_failure, facts_of_start
@@ -29,7 +28,6 @@ class JobState:
 
     engine: its name. place: the directory of the run's files, "" for none. run_id: what the job is
     called. parts: of this attempt, by node. hosts: of slots, also where agents are gone.
-    heirs: of slots, how a node is found if it takes over.
     said: what the engine said last. encryption: what protects links to agents, in words.
     address: where ranks of this attempt meet, as node 0 has chosen. active_at: when a rank anywhere
     wrote last. lost_at: when a node was lost last, in seconds, 0 for never. running_since: when all
@@ -57,7 +55,6 @@ class JobState:
         self.announce = announce
         self.parts: list[NodePart] = []
         self.hosts: dict[int, str] = {}
-        self.heirs: dict[int, Heir] = {}
         self.said: deque[str] = deque(maxlen=10)
         self.encryption: tuple[str, ...] = ()
         self.address: tuple[str, int] = ("", 0)
@@ -73,13 +70,6 @@ class JobState:
         """Note that an agent got a signal that ends the job."""
         self.stopper = self.stopper or f"{signal_name(number)} to the agent on {host}"
 
-    def will(self, slots: Sequence[int]) -> Will | None:
-        """Give what the nodes of an attempt are told, None if they have not said who they are."""
-        heirs = [self.heirs[slot] for slot in slots if slot in self.heirs]
-        if len(heirs) < len(slots):
-            return None
-        return Will(tuple(heirs), self.life.attempt, self.life.regrouped)
-
     def begin_attempt(self, agents: Sequence[AgentRecord], *, named: bool) -> None:
         """Begin an attempt with the nodes of these agents. named: see `NodePart`."""
         self.active_at = time.monotonic_ns()
@@ -88,11 +78,6 @@ class JobState:
             NodePart(n, agent.host, first(n), size(n), agent.clocks, {}, named=named)
             for n, agent in enumerate(agents)
         ]
-
-    def inherit(self, will: Will) -> None:
-        """Go on where a host that was lost had come to."""
-        self.life.inherit(will.attempt + 1, will.regrouped + 1, len(will.world))
-        self.lost_at = will.lost_at
 
     def beat(self) -> dict[str, Any]:
         """Give what heartbeats contain: for how long no rank has written anything."""
@@ -148,8 +133,6 @@ class JobState:
         """Say how this attempt ended."""
         spec, work = self.work.spec, self.work
         attempt = self.life.attempt
-        if self.life.isolated:
-            notes = (*notes, f"it does not go on here: {self._apart()} [P419]")
         end = job_end(spec.name, work.world, attempt, self.parts, notes, self.place)
         # The change that ended this attempt is counted already, if it is over.
         return end.__replace__(regrouped=min(attempt, self.life.regrouped))
@@ -167,18 +150,8 @@ class JobState:
             return last.__replace__(notes=(*notes, *last.notes))
         return self.end_of_attempt(notes) if self.parts else GroupEnd(name, world)
 
-    def _apart(self) -> str:
-        """Say that others may go on."""
-        world = next(world for world in self.life.worlds if not world.holds)
-        return (
-            f"{len(world.there)} of the last {world.size} machines are in contact, and the others "
-            "may go on"
-        )
-
     def _missing(self) -> str:
         """Say which agents came, where some did not."""
-        if self.life.isolated:
-            return self._apart()
         there = [s for s, state in enumerate(self.life.slots) if state in (Slot.IDLE, Slot.BUSY)]
         reception = self.reception
         what = "machines" if reception is not None else "agents"

@@ -103,7 +103,6 @@ JOB_TABLE: dict[tuple[JobPhase, JobEvent], JobPhase] = {
     (_P.STOPPING, _J.FAILED): _P.DECIDING,
     (_P.STOPPING, _J.AGAIN): _P.BACKOFF,  # a node came or went: nobody is asked
     (_P.STOPPING, _J.WELL): _P.SUCCEEDED,
-    (_P.STOPPING, _J.BADLY): _P.FAILED,
     (_P.STOPPING, _J.ASKED): _P.STOPPED,
     (_P.DECIDING, _J.AGAIN): _P.BACKOFF,
     (_P.DECIDING, _J.BADLY): _P.FAILED,

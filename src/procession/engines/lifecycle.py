@@ -23,8 +23,7 @@ The rules:
 - An elastic job has `least` to `most` nodes. It begins with all of them, or with fewer after the
   last call. A node that comes or goes later stops the ranks, and the next attempt begins with the
   nodes that are there. This is no failure, so no restart rule is asked. If ranks fail while a node
-  goes, the leaving of the node is taken for the reason. Another machine may take over an elastic
-  job, so it ends here where too few of its last world are in contact (see `quorum`).
+  goes, the leaving of the node is taken for the reason.
 """
 
 from __future__ import annotations
@@ -56,7 +55,6 @@ from procession.engines.jobwords import (
     Stop,
     StopWanted,
 )
-from procession.engines.quorum import World
 from procession.rules.lifecycle import IllegalEvent
 from procession.values.base import Record
 
@@ -72,9 +70,7 @@ class JobLife(Record):
     were lost in it while they had ranks. missing: agents were too few. open, sealed: see above.
     keys: by which nodes of an open job are put in order, by slot. changed: a node came or went in
     this attempt; regrouped: after how many attempts that was so. leaving: slots that are to go.
-    called: whether the last call has passed, None while there was none. elects: whether another
-    machine takes over an elastic job if this one is lost. worlds: then, those of which enough nodes
-    must be there.
+    called: whether the last call has passed, None while there was none.
     """
 
     nodes: int
@@ -102,8 +98,6 @@ class JobLife(Record):
     regrouped: int = 0
     leaving: frozenset[int] = frozenset()
     called: bool | None = None
-    elects: bool = False
-    worlds: tuple[World, ...] = ()
 
     @classmethod
     def of(
@@ -114,40 +108,20 @@ class JobLife(Record):
         replaces: bool = False,
         least: int | None = None,
         open: bool = False,
-        elects: bool = False,
         sealed: bool = False,
     ) -> JobLife:
         """Make the life of a job for `nodes` nodes, where an engine has so many slots.
 
         replaces: the engine is asked for other agents before the first attempt, too. least: of an
-        elastic job, how many nodes are enough. open: nodes come by themselves. elects, sealed: see
-        above.
+        elastic job, how many nodes are enough. open: nodes come by themselves. sealed: see above.
         """
         tally = {**dict.fromkeys(Slot, 0), Slot.AWAITED: slots}
         slots_of = [Slot.AWAITED] * slots
         return cls(
             nodes, slots, slots_of, tally, node_at={}, ready=set(), replaces=replaces,
             least=least or nodes, most=nodes, open=open, keys={},
-            elects=elects and bool(least) and least < nodes, sealed=sealed,
+            sealed=sealed,
         )  # fmt: skip
-
-    def inherit(self, attempt: int, regrouped: int, size: int) -> None:
-        """Go on, with this attempt, after the host of a world of this size was lost."""
-        self.attempt, self.regrouped = attempt, regrouped
-        self.worlds = (World(size, frozenset(), inherited=True),)
-
-    def take_vote(self, slot: int) -> None:
-        """Take note that the agent of a slot was a node of the inherited world.
-
-        To be used before it is told that it has joined. The last call begins anew.
-        """
-        self.called = None
-        self.worlds = (self.worlds[0].joined_by(slot), *self.worlds[1:])
-
-    @property
-    def isolated(self) -> bool:
-        """Whether too few of the last world are in contact: others may go on."""
-        return not all(world.holds for world in self.worlds)
 
     def begin(self) -> list[Action]:
         """Give the actions that start the job. To be called once."""
@@ -178,7 +152,7 @@ class JobLife(Record):
             return self._launch() if self.phase is JobPhase.MEETING else []
         if self.phase is not JobPhase.DECIDING:
             return []
-        if not event.again or self.stop_wanted or self.isolated:
+        if not event.again or self.stop_wanted:
             return self._end(JobEvent.BADLY)
         self._move(JobEvent.AGAIN)
         return [self._arm(DeadlineKind.BACKOFF)]
@@ -200,8 +174,6 @@ class JobLife(Record):
         if self.open and not self.sealed and before is Slot.IDLE and after is Slot.GONE:
             after = Slot.AWAITED  # a spare node leaves its place to the next one
         self._put(slot, after)
-        if event.kind is SlotEvent.GONE and slot not in self.leaving:
-            self.worlds = tuple(world.without(slot) for world in self.worlds)
         if self.phase.final:
             return []
         if event.kind is SlotEvent.READY:
@@ -212,14 +184,12 @@ class JobLife(Record):
             if not self.stop_wanted:
                 self.lost = (*self.lost, slot)
             gone = self._regroup() if self._can_shrink else self._has_failed(slot)
-            return [*(gone or self._hurry()), *self._is_over()]
+            return [*gone, *self._is_over()]
         if event.kind is SlotEvent.ENDED:
             failed = [] if event.ok or self.stop_wanted else self._has_failed(slot)
             return [*failed, *self._is_over()]
         if self.phase in (JobPhase.GATHERING, JobPhase.MEETING) and before is not after:
             return self._gather()
-        if event.kind is SlotEvent.GONE:
-            return self._hurry()
         at_work = self.phase in (JobPhase.STARTING, JobPhase.RUNNING)
         if event.kind is SlotEvent.JOINED and at_work and self.nodes < self.most:
             return self._regroup()
@@ -234,7 +204,6 @@ class JobLife(Record):
         self.ready.add(slot)
         if self.phase is JobPhase.STARTING and len(self.ready) == self.nodes:
             self._move(JobEvent.ALL_READY)
-            self.worlds = self.worlds[-1:]  # all nodes know it
         return []
 
     def _has_failed(self, slot: int) -> list[Action]:
@@ -251,7 +220,7 @@ class JobLife(Record):
     def _can_shrink(self) -> bool:
         """Whether the nodes that stay are enough for another attempt of an elastic job."""
         stay = self.tally[Slot.IDLE] + self.tally[Slot.BUSY] - len(self.leaving)
-        return self.least < self.most and stay >= self.least and not self.isolated
+        return self.least < self.most and stay >= self.least
 
     def _regroup(self) -> list[Action]:
         """Stop the ranks, since a node came or went."""
@@ -261,11 +230,6 @@ class JobLife(Record):
         self._move(JobEvent.STOP)
         busy = self.busy
         return [*([Stop(busy, failed=True)] if busy else []), self._arm(DeadlineKind.STOP)]
-
-    def _hurry(self) -> list[Action]:
-        """Have ranks that are being ended end at once, if others may go on soon."""
-        busy = self.busy if self.isolated and self.phase is JobPhase.STOPPING else ()
-        return [Stop(busy, failed=True)] if busy else []
 
     def _leaves(self, slot: int) -> list[Action]:
         if not self.can_spare(slot):
@@ -296,15 +260,13 @@ class JobLife(Record):
     def _is_over(self) -> list[Action]:
         if self.tally[Slot.BUSY]:
             return []
-        if self.changed and not (self.stop_wanted or self.isolated) and self.tally[Slot.IDLE]:
+        if self.changed and not self.stop_wanted and self.tally[Slot.IDLE]:
             self._move(JobEvent.AGAIN)
             self.regrouped += 1
             return [*self._dismiss(), self._arm(DeadlineKind.BACKOFF)]
         if self.failed:
             self._move(JobEvent.FAILED)
             return [Decide(self.attempt)]
-        if self.changed and self.isolated and not self.stop_wanted:
-            return self._too_few()
         return self._end(JobEvent.ASKED if self.stop_wanted else JobEvent.WELL)
 
     # -- beginning
@@ -314,11 +276,8 @@ class JobLife(Record):
         self._move(JobEvent.GATHER)
         self._place(())
         there = self.tally[Slot.IDLE]
-        heir = bool(self.worlds) and self.worlds[-1].inherited
-        if self.isolated and not heir:
-            return self._too_few()
-        enough = there >= self.least and not self.isolated
-        if enough and (self.called or (there >= self.most and not heir)):  # see `succession`
+        enough = there >= self.least
+        if enough and (self.called or there >= self.most):
             self.nodes = min(there, self.most)
             self._place(self._placed())
             self._move(JobEvent.ENOUGH)
@@ -375,8 +334,6 @@ class JobLife(Record):
     def _launch(self) -> list[Action]:
         self._move(JobEvent.MET)
         self.kept = self.places
-        if self.elects:
-            self.worlds = (*self.worlds, World(self.nodes, frozenset(self.places)))
         for slot in self.places:
             self._put(slot, Slot.BUSY)
         return [Launch(self.attempt, self.places)]

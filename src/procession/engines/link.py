@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 import time
@@ -13,7 +12,6 @@ from procession.engines.wire import Fields, Message, Parcel, Side, Wire, WireErr
 from procession.system.eventloop import EventLoop
 
 BLOCK = 1 << 18  # bytes that are read at once; then others have their turn
-CLOSED = (errno.ECONNRESET, errno.EPIPE)
 SENT = 1 << 20  # bytes that are sent at once, likewise
 # Kinds of messages that, if small, go between the parts of a large one: signs of life, and what
 # people wait for. All others keep their order.
@@ -25,8 +23,7 @@ class Link:
 
     take: called with each message. lost: called once, with the reason in words, when nothing more
     can come; then the link is closed. heard_at: when anything came last, in seconds of the
-    monotonic clock: a long message is a sign of life while it is under way. closed_there: whether
-    the peer has closed it, or its process has ended.
+    monotonic clock: a long message is a sign of life while it is under way.
     """
 
     def __init__(
@@ -41,7 +38,6 @@ class Link:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.heard_at = time.monotonic()
-        self.closed_there = False
         self._loop = loop
         self._socket: socket.socket | None = sock
         self._wire = Wire(key, side)
@@ -108,11 +104,9 @@ class Link:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as e:
-            self.closed_there = e.errno in CLOSED
             self.lose(f"its connection broke ({e.strerror})")
             return
         if not data:
-            self.closed_there = True
             self.lose("its connection ended")
             return
         self.heard_at = time.monotonic()
@@ -147,7 +141,6 @@ class Link:
             pass
         except OSError as e:
             why = e.strerror or os.strerror(e.errno or 0)
-            self.closed_there = e.errno in CLOSED
             self._loop.request(lambda: self.lose(f"its connection broke ({why})"))
             self._forget()
         self._loop.want_write(

@@ -22,8 +22,6 @@ def orders(
     see `agent`.
     """
     work = state.work
-    heirs = state.will(action.slots)
-    will = heirs.plain() if heirs is not None else None
     blobs: dict[int, bytes] = {}
     for node, slot in enumerate(action.slots):
         spec = work.of(node)
@@ -52,6 +50,4 @@ def orders(
             "last": last,
             "interface": interfaces[node],
         }
-        if will is not None:
-            fields["will"] = will
         yield slot, fields, blobs.get(id(spec), b"")

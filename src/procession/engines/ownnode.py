@@ -35,11 +35,9 @@ class OwnNode(Record):
     shows one that the driver has said to all. waits: called with the reason, each time that the
     driver was not found; tells whether to look no further. values, errors: what the ranks of the
     last attempt sent, pickled, by local rank; they stay on this machine. first: what number the
-    first of them had. heir: the name of this launcher, the port at which it listens in case that it
-    takes over, whether it is the host, and when the host before was lost; see `will`. introduces:
-    where each link has a key of its own, gives one, and what to send first; see `anteroom`. plan:
-    plans the output of an attempt, in a directory, "" for none, and may give its ranks more
-    variables. told: the last line of `tell_once`.
+    first of them had. introduces: where each link has a key of its own, gives one, and what to send
+    first; see `anteroom`. plan: plans the output of an attempt, in a directory, "" for none, and
+    may give its ranks more variables. told: the last line of `tell_once`.
     """
 
     spec: Spec
@@ -55,7 +53,6 @@ class OwnNode(Record):
     values: dict[int, bytearray]
     errors: dict[int, dict[str, Any]]
     first: int = 0
-    heir: tuple[str, int, bool, float] | None = None
     plan: Callable[[Spec, str], tuple[Spec, Output]] = _planned
     meets: tuple[str, int] = ("", 0)
     introduces: Callable[[], tuple[bytes, bytes]] | None = None

@@ -9,7 +9,6 @@ from typing import Any
 from procession.engines.anteroom import Admits
 from procession.engines.jobwords import JobPhase, Slot
 from procession.engines.lifecycle import JobLife
-from procession.engines.will import Will
 from procession.engines.work import Work
 from procession.system.eventloop import EventLoop
 from procession.values.base import Record
@@ -29,8 +28,7 @@ class Reception(Record):
     seconds in which enough must come. last_call: seconds for more, once enough are there. farewell:
     seconds for them to leave. objection: says why a node cannot be taken, by its greeting, "" if it
     can. last_words: what all nodes are told at the end of the job, which the driver gives it.
-    elects: whether another machine takes over if this one is lost.
-    inherits: of the host that is lost, where the job began elsewhere. admits: where links have no
+    admits: where links have no
     common key, see `anteroom`. sealed: why no other node comes for one that is lost, "" where one
     may. absent: says which nodes have not come, "" where that is not known.
     """
@@ -43,8 +41,6 @@ class Reception(Record):
     farewell: float
     objection: Callable[[Mapping[str, Any]], str]
     last_words: Callable[[GroupEnd], dict[str, Any]]
-    elects: bool = False
-    inherits: Will | None = None
     admits: Admits | None = None
     sealed: str = ""
     absent: Callable[[], str] = _unknown
@@ -61,7 +57,6 @@ def life_of(work: Work, slots: int, reception: Reception | None) -> JobLife:
         replaces=replaces,
         least=reception.least,
         open=True,
-        elects=reception.elects,
         sealed=bool(reception.sealed),
     )
 

@@ -35,10 +35,6 @@ class JobRestarts:
         self._work = work
         self._decider = Decider(work.restart, on_failure, handlers, loop)
 
-    def count(self, used: int) -> None:
-        """Take note of restarts that there were before this driver."""
-        self._decider.count(used)
-
     @property
     def none_left(self) -> bool:
         """Whether no attempt follows one that fails from now on, however it fails."""

@@ -20,7 +20,6 @@ from procession.engines.anteroom import Admits, Anteroom
 from procession.engines.clocks import Clocks
 from procession.engines.link import Link
 from procession.engines.pump import CREDIT
-from procession.engines.will import Heir, read_heir
 from procession.engines.wire import NO_KEY, Message
 from procession.system.eventloop import EventLoop
 from procession.values.base import Record
@@ -72,10 +71,9 @@ class AgentRecord(Record):
     """What is known of an agent.
 
     order, nproc, stop: where nodes come by themselves, by which they are put in order, how many
-    ranks each has, and the notice, grace and reap of its own `Stop`. heir: how others find it if
-    it takes over. peer: its address, "" on this machine. reached: our own address on its link.
-    interface: that of its link, "" if unknown. owed: bytes of its output shown since its last
-    credit.
+    ranks each has, and the notice, grace and reap of its own `Stop`. peer: its address, "" on this
+    machine. reached: our own address on its link. interface: that of its link, "" if unknown.
+    owed: bytes of its output shown since its last credit.
     """
 
     slot: int
@@ -89,7 +87,6 @@ class AgentRecord(Record):
     order: tuple[Any, ...] = ()
     nproc: int = 0
     stop: tuple[float, ...] = ()
-    heir: Heir | None = None
     peer: str = ""
     reached: str = ""
     interface: str = ""
@@ -235,7 +232,6 @@ class Roster:
             order=_order(message.fields.get("order")),
             nproc=int(message.fields.get("nproc", 0)),
             stop=tuple(map(float, message.fields.get("stop", ()))),
-            heir=read_heir(message.fields.get("heir")),
             peer=peer,
             reached=reached,
             interface=str(message.fields.get("interface", "")),

@@ -41,11 +41,6 @@ class Restarts:
         self._lost = 0
         self.count = 0
 
-    def add(self, used: int, now: float) -> None:
-        """Count restarts that others have decided."""
-        self._at.extend([now] * used)
-        self.count += used
-
     def decide(
         self,
         now: float,

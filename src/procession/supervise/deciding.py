@@ -52,10 +52,6 @@ class Decider:
         self._before: deque[str] = deque(maxlen=MOST_NOTES)  # what is to be said about them
         self._why = ""
 
-    def count(self, used: int) -> None:
-        """Take note of restarts of the group that somebody else has decided, just now."""
-        self._restarts.add(used, time.monotonic())
-
     def decide(self, end: GroupEnd, uptime: float | None, rank: int | None, done: Done) -> None:
         """Decide after a failure, and call `done`: at once, or later where `on_failure` is asked.
 

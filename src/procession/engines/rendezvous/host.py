@@ -15,7 +15,6 @@ from procession.engines.reception import Reception
 from procession.engines.rendezvous.member import number_of, objection_of
 from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import SPARES, Terms
-from procession.engines.will import Will
 from procession.engines.work import Share, divide
 from procession.values.errors import GroupEnd
 from procession.values.spec import Spec
@@ -132,16 +131,13 @@ def make_hosted_job(
     agent: Agent,
     roll: Roll | None = None,
     last_words: Callable[[GroupEnd], dict[str, Any]],
-    elects: bool = False,
-    inherits: Will | None = None,
     **options: Any,
 ) -> Job:
     """Make the job of all machines, on the one that hosts the rendezvous.
 
     spec: what each machine runs. door: listens at the agreed port. agent: of this machine.
     roll: takes note of who comes.
-    last_words: what all launchers are told at the end. elects, inherits: see `Reception`.
-    options: of `Job`.
+    last_words: what all launchers are told at the end. options: of `Job`.
     """
     roll = roll or Roll(terms)
     work = divide(Share(spec), terms.most)
@@ -156,8 +152,6 @@ def make_hosted_job(
         farewell=terms.close,
         objection=roll.object_to,
         last_words=last_words,
-        elects=elects,
-        inherits=inherits,
         admits=roll.asking(trust.admits),
         sealed=f"{terms.starter} {NOT_AGAIN}" if terms.together else "",
         absent=roll.absent,

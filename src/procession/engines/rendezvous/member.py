@@ -117,13 +117,12 @@ def make_agent(
     signals: Sequence[int] = (),
     ending: Iterable[int] = (),
     say: Callable[[str], None],
-    also: Sequence[tuple[str, int]] = (),
     waiting: Waiting | None = None,
 ) -> Agent:
     """Make the agent of this machine.
 
     spec: what each machine runs. hosts: also the rendezvous. signals, ending: see `OwnNode`.
-    also: further addresses and ports at which the host may be. waiting: what is to be done as long
+    waiting: what is to be done as long
     as the host is not found.
     """
     known: dict[str, Any] = {"nproc": spec.nproc, "least": terms.least, "most": terms.most}
@@ -152,7 +151,7 @@ def make_agent(
         introduces=trust.introduces,
     )
     there = [(terms.host, port) for port in (terms.port, *terms.further)]
-    at = ((("127.0.0.1", terms.port),) if hosts else ()) + (*there, *also)
+    at = ((("127.0.0.1", terms.port),) if hosts else ()) + (*there,)
     slot = ANY_SLOT if terms.number is None else terms.number
     return Agent(Invitation(at, trust.key, terms.lease, slot), own)
 
@@ -191,17 +190,10 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
             f"{terms.join:g} s: {why_none(agent.sent_away, agent.lost, terms)} [P221]"
         )
         return Verdict(f"procession: {said}", 1, found=False)
-    said = f"{name} was ended here: {say_lost(agent, terms)} [P419]"
-    return Verdict(f"procession: {said}", 128 + agent.signalled if agent.signalled else 1)
-
-
-def say_lost(agent: Agent, terms: Terms) -> str:
-    """Say that the host is lost, which node it was, and why."""
-    who = f"the launcher at {terms.at}"
-    if agent.will is not None and agent.will.host:
-        who = f"{agent.will.host}, at {terms.at}"
     why = agent.lost.removeprefix("the driver is lost: ") or "it ended"
-    return f"{who}, which hosts the rendezvous, is lost ({why})"
+    lost = f"the launcher at {terms.at}, which hosts the rendezvous, is lost ({why})"
+    said = f"{name} was ended here: {lost} [P419]"
+    return Verdict(f"procession: {said}", 128 + agent.signalled if agent.signalled else 1)
 
 
 def say_spare(agent: Agent, name: str) -> str:
