@@ -4,7 +4,6 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.pytest.place": "place_of",
         "procession.pytest.verdict": "merged",
         "procession.pytest.wire": "pair",
     }
