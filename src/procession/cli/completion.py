@@ -1,4 +1,4 @@
-"""`procession completion SHELL`: a script that completes our words in bash, zsh, fish or tcsh.
+"""`procession completion SHELL`: a script that completes our words in bash, zsh or tcsh.
 
 It is written from the tables of options, and holds all words that it offers: completing starts no
 Python.
@@ -120,7 +120,7 @@ def main(words: list[str]) -> int:
 def script(shell: str) -> str:
     """Write the script for a shell."""
     options = {name: each.shown for name, each in parsers().items()}
-    writers = {"bash": _bash, "zsh": _zsh, "fish": _fish, "tcsh": _tcsh}
+    writers = {"bash": _bash, "zsh": _zsh, "tcsh": _tcsh}
     return writers[shell](COMMANDS, options)
 
 
@@ -187,33 +187,6 @@ def _zsh(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
     return ZSH.format(commands="\n".join(described), cases="\n".join(cases))
 
 
-def _fish(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
-    lines = [
-        "# fish completion for procession. To use it: procession completion fish | source",
-        "complete -c procession -n __fish_use_subcommand -f",
-    ]
-    for name, text in commands.items():
-        lines.append(
-            f"complete -c procession -n __fish_use_subcommand -a {name} -d {_fish_quoted(text)}"
-        )
-    for command, each in options.items():
-        for option in each:
-            words = ["complete", "-c", "procession-torchrun"]
-            if command != TORCHRUNS:
-                words[2:] = ["procession", "-n", f"'__fish_seen_subcommand_from {command}'"]
-            for name in option.names:
-                words += ["-l", name[2:]] if name.startswith("--") else ["-s", name[1:]]
-            if option.metavar and not option.bare:
-                words.append("-r" if option.metavar in (FILES, DIRECTORIES) else "-x")
-            if option.words:
-                words += ["-a", _fish_quoted(" ".join(option.words))]
-            lines.append(" ".join([*words, "-d", _fish_quoted(option.help)]))
-    shells = " ".join(SHELLS)
-    seen = "'__fish_seen_subcommand_from completion'"
-    lines.append(f"complete -c procession -n {seen} -f -a '{shells}'")
-    return "\n".join(lines) + "\n"
-
-
 def _tcsh(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
     def rules(command: str, *first: str) -> str:
         values = [
@@ -230,7 +203,3 @@ def _tcsh(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
         f"complete procession {rules('run', first)}\n"
         f"complete procession-torchrun {rules(TORCHRUNS)}\n"
     )
-
-
-def _fish_quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -98,16 +98,9 @@ def _located(s: Settings, torchrun: bool) -> Location:
 def _machines(s: Settings) -> tuple[int, int, str]:
     """Give how many machines take part, at least and at most, and by what they find each other."""
     least, most = read_machines(s.text("nnodes"), s.where("nnodes"))
-    if s.flag("standalone") and most > 1:
-        if s.on_command_line("standalone") and not s.on_command_line("nnodes"):
-            s.does_not_apply("nnodes", "does not go with --standalone, which is for one machine")
-            least = most = 1
-        else:
-            s.does_not_apply(
-                "standalone",
-                f"is for one machine, but {s.where('nnodes')} says {most}; "
-                f"for several machines, {EACH}",
-            )
+    if most > 1:
+        s.not_together("nnodes", "standalone", f"for several machines, {EACH}")
+        least, most = read_machines(s.text("nnodes"), s.where("nnodes"))
     backend, where = s.text("rdzv_backend"), s.where("rdzv_backend")
     if backend not in BACKENDS:
         meant = near(backend, BACKENDS)

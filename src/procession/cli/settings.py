@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 
 from procession.cli.words import Option
@@ -117,19 +116,6 @@ class Settings:
     def on_command_line(self, key: str) -> bool:
         """Tell whether it is said on the command line."""
         return key in self._found and not self._found[key][1]
-
-    def takes_a_file(self) -> str:
-        """Say which option, one that takes no file, has a file's name for its value; "" if none.
-
-        It may be the program of a command line that seems to have none.
-        """
-        for key in self.keys:
-            value = self._found[key][0]
-            if not isinstance(value, str) or not self.on_command_line(key):
-                continue
-            if self._options[key].metavar not in ("FILE", "PATH") and os.path.isfile(value):
-                return f"{value!r} was taken for the value of {self.where(key)}"
-        return ""
 
     def does_not_apply(self, key: str, why: str) -> None:
         """Refuse or leave out an option that makes no sense for this run, if it is set.

@@ -17,6 +17,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from procession.cli.settings import Settings
 from procession.cli.words import HELP, HELP_ALL, Given, Option, near
@@ -129,23 +130,25 @@ def _may_resemble(name: str, known: Iterable[str]) -> bool:
 def _from_config(path: str, settings: Settings, options: Options) -> None:
     """Take what the file of --config says; its table if it has one, else all of it."""
     try:
-        body = _read(path)
+        data = _parsed(path)
     except OSError as e:
         raise SpecError(f"{settings.where('config')}: cannot read {path!r}: {e.strerror}") from None
-    data = _parsed(body, path)
     table = _table(data, path)
     _take(data if table is None else table, path, settings, options, CONFIG)
 
 
 def _from_pyproject(settings: Settings, options: Options) -> None:
+    """Take what the nearest pyproject.toml says that has our table and can be trusted."""
     try:
         directory = os.getcwd()
     except OSError:
         return  # it was removed, which is said elsewhere
     while True:
         path = os.path.join(directory, "pyproject.toml")
-        if _is_trusted(path) and _take_pyproject(path, settings, options):
-            return
+        with suppress(OSError):
+            if _is_trusted(path) and (table := _table(_parsed(path, ours=True), path)) is not None:
+                _take(table, path, settings, options, PYPROJECT)
+                return
         above = os.path.dirname(directory)
         if above == directory:
             return
@@ -153,44 +156,18 @@ def _from_pyproject(settings: Settings, options: Options) -> None:
 
 
 def _is_trusted(path: str) -> bool:
-    """Tell whether there is such a file; not in a directory to which everybody may write."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return False
-        return not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH
-    except OSError:
-        return False
+    """Tell whether it is a file; not in a directory to which everybody may write."""
+    regular = stat.S_ISREG(os.stat(path).st_mode)
+    return regular and not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH
 
 
-def _take_pyproject(path: str, settings: Settings, options: Options) -> bool:
-    """Take what a pyproject.toml says; False if it has no such table."""
-    try:
-        body = _read(path)
-    except OSError:
-        return False  # cannot be read: not for us
-    if not _may_have_table(body):
-        return False
-    table = _table(_parsed(body, path), path)
-    if table is None:
-        return False
-    _take(table, path, settings, options, PYPROJECT)
-    return True
-
-
-def _may_have_table(body: bytes) -> bool:
-    """Tell whether it is worth the time to parse a file, for our table may be in it."""
-    text = b"".join(body.split()).replace(b'"', b"").replace(b"'", b"")
-    if TABLE.encode() in text:
-        return True
-    return b"procession" in text and (b"[tool]" in text or b"tool={" in text)
-
-
-def _read(path: str) -> bytes:
+def _parsed(path: str, *, ours: bool = False) -> dict[str, Any]:
+    """Read a TOML file. ours: only one that may have our table, to save time."""
     with open(path, "rb") as f:
-        return f.read()
-
-
-def _parsed(body: bytes, path: str) -> dict[str, Any]:
+        body = f.read()
+    dense = body.translate(None, b" \t\"'")
+    if ours and TABLE.encode() not in dense and b"[tool]" not in dense:
+        return {}
     if sys.version_info >= (3, 11):
         import tomllib
     else:

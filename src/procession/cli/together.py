@@ -13,6 +13,7 @@ from typing import Any
 from procession.cli.engine_request import EngineRequest
 from procession.cli.job import conducted, job_signals
 from procession.cli.request import Request
+from procession.cli.run import end_by_signal
 from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
 from procession.engines.agent import Agent
@@ -270,9 +271,5 @@ def _words_for_others(job: Job, end: GroupEnd, received: list[int]) -> dict[str,
     name, stopped = job.spec.name, job.state is Phase.STOPPED
     number = received[0] if received else job.stopped_by if stopped else 0
     if number:
-        how = "was stopped by" if stopped else "had done its work before"
-        return {
-            "said": f"procession: {name} {how} {signal.Signals(number).name} [P412]",
-            "code": 128 + number,
-        }
+        return {"said": end_by_signal(name, number, stopped=stopped), "code": 128 + number}
     return {"said": "", "code": 1 if stopped else 0}
