@@ -65,24 +65,13 @@ class _Part(Value):
     plan: Plan | None
 
 
-def run_together(prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None) -> int:
-    """Take part in the job, and print its result if that is asked for; gives the exit code."""
-    if not request.json:
-        return _run(prog, request, on, on_event)[0]
-    from procession.cli.json_result import console_on_stderr, print_json
-
-    began = time.monotonic()
-    with console_on_stderr():
-        code, result = _run(prog, request, on, on_event)
-    if result is not ANOTHERS:
-        print_json(result or summary(request.spec, Phase.FAILED, None, code, began))
-    return code
-
-
-def _run(
+def run_together(
     prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
 ) -> tuple[int, Any]:
-    """Take part in the job; gives the exit code, and the result of the whole job if it is known."""
+    """Take part in the job; gives the exit code, and the result of the whole job if it is known.
+
+    The result is `ANOTHERS` where another launcher prints it.
+    """
     assert on.terms is not None
     began = time.monotonic()
     terms = with_address(on.terms)
@@ -123,7 +112,7 @@ def _say_nothing(_: str) -> None:
 
 
 def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
-    """Be a launcher that does not host the rendezvous; gives what `_run` gives.
+    """Be a launcher that does not host the rendezvous; gives what `run_together` gives.
 
     waiting: has a door after this if this launcher is to host the rendezvous after all.
     """
@@ -199,7 +188,7 @@ def _host(
     succession: Succession | None = None,
     roll: Roll | None = None,
 ) -> tuple[int, Any]:
-    """Host the rendezvous, and drive the job; gives what `_run` gives.
+    """Host the rendezvous, and drive the job; gives what `run_together` gives.
 
     succession: where the host before is lost. roll: takes note of who comes.
     """
