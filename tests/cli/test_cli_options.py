@@ -264,39 +264,6 @@ def test_a_dry_run_knows_the_hosts(here):
     assert " GROUP_WORLD_SIZE=3" in out
 
 
-STEP = {
-    "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2",
-    "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "n[1-2]",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("words", "env"),
-    [
-        ("--detach", {"PROCESSION_TOLD": "9 x"}),
-        ("--engine slurm", STEP),
-        ("--engine ssh --hosts a,b", {}),
-    ],
-)
-def test_reading_starts_and_changes_nothing(here, monkeypatch, words, env):
-    def forbidden(*_, **__):
-        raise AssertionError("reading a command line must not do this")
-
-    for module, names in (
-        (os, ("execv", "execve", "execvpe", "fork", "_exit")),
-        (subprocess, ("Popen", "run")),
-        (signal, ("signal", "set_wakeup_fd")),
-    ):
-        for name in names:
-            monkeypatch.setattr(module, name, forbidden)
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-    before = dict(os.environ)
-    request(words)
-    assert dict(os.environ) == before
-
-
 # -- counts of ranks
 
 NVIDIA = Accelerators("NVIDIA", 4)

@@ -223,6 +223,13 @@ def test_more_ranks_than_devices(refused, monkeypatch, name, visible, nproc):
     assert said in refused(f"-n {nproc} --virtual-local-rank good.py")
 
 
+def test_a_home_that_cannot_hold_a_detached_run(refused, monkeypatch):
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "/proc/none")
+    monkeypatch.setenv("PROCESSION_TOLD", "none")  # as in the launcher that goes on
+    assert "--detach without --log-dir '/proc/none" in refused("--detach good.py")
+
+
 def test_an_allocation(refused, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     for name, text in (("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "n[1-2]")):

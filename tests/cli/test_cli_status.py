@@ -70,17 +70,6 @@ def test_live_without_a_terminal_is_a_line_of_status(tmp_path, work):
     ]
 
 
-def test_live_on_a_dumb_terminal(tmp_path, work, monkeypatch):
-    monkeypatch.setenv("TERM", "dumb")
-    go = tmp_path / "go"
-    with Terminal("run", "-n", 2, "--live", "--status", 0.1, work, go) as terminal:
-        terminal.shows(b"no live view: the terminal cannot move its cursor (TERM=dumb)")
-        terminal.shows(b": 2 RUNNING, 3/10, ", b"first half of 1")
-        go.touch()
-        assert terminal.end() == 0
-    assert b"\x1b" not in terminal.screen
-
-
 def test_live_with_one_stream_elsewhere(tmp_path, work, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     go = tmp_path / "go"
