@@ -183,4 +183,3 @@ def test_clean_ends_what_a_killed_launcher_and_forkserver_left(tmp_path, waiting
     assert all(map(alive, living_ranks))  # that run is none of its business
     assert str(daemon) not in command("clean").stdout
     assert command("stop", living).returncode == 0
-

@@ -217,27 +217,16 @@ def test_settings_of_other_runs_are_left_out_with_a_note(here, text, words, left
 
 
 @pytest.mark.parametrize(
-    ("words", "variables", "note"),
+    ("words", "note"),
     [
-        ("-n 2 -r 0:0,7:3", {}, "-r/--redirects names rank 7, but the ranks are 0 to 1"),
-        ("--duplicate-stdout-filters a", {}, "copies nothing: it is for what -t/--tee sends"),
-        ("--event-log-handler console", {}, "--event-log-handler has no effect"),
-        ("", {"PROCESSION_LOGDIR": "3"}, "sets nothing; did you mean PROCESSION_LOG_DIR?"),
-        ("", {"PET_MAX_RESTART": "3"}, "sets nothing; did you mean PET_MAX_RESTARTS?"),
+        ("-n 2 -r 0:0,7:3", "-r/--redirects names rank 7, but the ranks are 0 to 1"),
+        ("--duplicate-stdout-filters a", "copies nothing: it is for what -t/--tee sends"),
+        ("--event-log-handler console", "--event-log-handler has no effect"),
     ],
 )
-def test_what_has_no_effect_is_said(here, monkeypatch, words, variables, note):
-    for name, text in variables.items():
-        monkeypatch.setenv(name, text)
+def test_what_has_no_effect_is_said(here, words, note):
     (said,) = request(words).notes
     assert note in said
-
-
-def test_variables_of_services_are_nobodys_mistake(here, monkeypatch):
-    """Kubernetes makes them for a service of the name `procession`."""
-    for name in ("SERVICE_HOST", "PORT", "PORT_29500_TCP_ADDR"):
-        monkeypatch.setenv(f"PROCESSION_{name}", "10.0.0.1")
-    assert request().notes == []
 
 
 def test_a_launcher_in_a_rank_says_nothing_of_the_variables_of_ranks(here):

@@ -66,7 +66,6 @@ WRONG = [
     ("package", "'package' is a directory without a __main__.py"),
     ("greet-here", "; for the one in this directory, write ./greet-here"),
     ("good", "; did you mean good.py?"),
-    ("nowhere/good.py", "there is no directory 'nowhere'"),
     ("'echo hello'", "write a program and its arguments as words of their own"),
     ("-n 3 'part${local_rank}.py'", "there is no script 'part0.py'"),
     ("-m --run-path good.py", "cannot go together"),

@@ -37,7 +37,9 @@ def rows(*words):
     assert (done.returncode, done.stderr) == (0, "")
     mine = os.environ["XDG_STATE_HOME"]  # others may test on this machine, too
     found = json.loads(done.stdout)
-    ours = [r for r in found if r["state"] not in ("UNSEEN", "LOST", "") or mine in r["run_dir"]]
+    ours = [
+        r for r in found if r["state"] not in ("UNSEEN", "LOST", "PART", "") or mine in r["run_dir"]
+    ]
     return found, ours
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
@@ -282,12 +283,9 @@ def _first_line(path: str) -> bytes:
 def _similar(word: str) -> str:
     """Name the script in the same directory that was probably meant."""
     place, name = os.path.split(word)
-    try:
+    found: list[str] = []
+    with suppress(OSError):
         found = [each for each in os.listdir(place or ".") if each.endswith(SCRIPT_ENDINGS)]
-    except FileNotFoundError:
-        return f": there is no directory {place!r}"
-    except OSError as e:
-        return f": {place!r} cannot be read ({str(e.strerror).lower()})"
     meant = near(name, found)
     return f"; did you mean {os.path.join(place, meant)}?" if meant else ""
 

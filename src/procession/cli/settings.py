@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from procession.cli.words import Option
 from procession.values.errors import SpecError
@@ -96,15 +96,6 @@ class Settings:
         refused = option.empty == "refused" or option.default
         return bool(option.metavar and refused and self.on_command_line(key))
 
-    @property
-    def keys(self) -> Iterable[str]:
-        """The options that are said or empty, in the order in which they were found."""
-        return list(self._found)
-
-    def option(self, key: str) -> Option:
-        """Give the row of an option."""
-        return self._options[key]
-
     def sets(self, of: str) -> bool:
         """Tell whether any option whose target is `of` is set, also with an empty value."""
         return any(self._options[key].target.startswith(f"{of}.") for key in self._found)
@@ -151,7 +142,7 @@ class Settings:
 
         engine: its name, "" for a run on this machine. chosen: how it was chosen, for a refusal.
         """
-        for key in self.keys:
+        for key in [*self._found]:
             option = self._options[key]
             obstacle = option.scope.obstacle(engine, chosen)
             if obstacle:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from procession.cli.settings import Settings
@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     Options = Mapping[str, Option]
 
 OURS, TORCHRUNS = "PROCESSION_", "PET_"
-# Variables that begin like an option's and are none: launchers set them for ranks and agents, and
-# `group.handle.CONTROL` is for the library. A launcher in a rank inherits them.
-OTHERS = frozenset(
-    f"{OURS}{name}"
-    for name in (
-        "RUN", "BOARD", "LAUNCHER", "CONTROL", "TOLD", "DRIVER_ADDRESS", "EVENT_HANDLERS",
-        "AGENT", "AGENT_KEY", "AGENT_SLOT", "AGENT_STDIN",
-        "WARM_MOST", "WARM_MEMORY",
-    )
-)  # fmt: skip
 NOT_ELSEWHERE = (HELP.key, HELP_ALL.key, "config", "print_completion")  # what a file cannot say
 TABLE = "tool.procession"
 # The ranks of sources, see `Settings.add`.
@@ -80,8 +70,6 @@ def gather(options: Options, given: Given, *, torchrun: bool = False) -> Setting
 
 def _from_variables(settings: Settings, options: Options, prefixes: tuple[str, ...]) -> None:
     said = {name: text for name, text in os.environ.items() if name.startswith(prefixes)}
-    if said:
-        settings.notes += _strangers(said, options)
     for prefix in prefixes if said else ():
         for key, option in options.items():
             variable = prefix + key.upper()
@@ -96,32 +84,6 @@ def _from_variables(settings: Settings, options: Options, prefixes: tuple[str, .
             if not is_count(text.removeprefix("-")):
                 raise SpecError(f"{variable} must be 0 or 1, not {text!r}")
             settings.add(key, int(text) != 0, variable, RANKS[prefix])
-
-
-def _strangers(said: Iterable[str], options: Options) -> list[str]:
-    """Say which variables are probably misspelt options.
-
-    Other unknown ones are passed over: Kubernetes, for example, makes variables of the names of
-    services.
-    """
-    notes: list[str] = []
-    for variable in sorted(said):
-        prefix = OURS if variable.startswith(OURS) else TORCHRUNS
-        key = variable.removeprefix(prefix).lower()
-        known = [k for k, each in options.items() if prefix == OURS or each.torchrun]
-        if key in known or variable in OTHERS or not _may_resemble(key, known):
-            continue
-        meant = near(key, [each for each in known if each not in NOT_ELSEWHERE])
-        if meant:
-            notes.append(f"{variable} sets nothing; did you mean {prefix}{meant.upper()}?")
-    return notes
-
-
-def _may_resemble(name: str, known: Iterable[str]) -> bool:
-    """Tell whether names have five letters in a row in common, which is quick to see."""
-    letters = name.replace("_", "")
-    whole = " ".join(known).replace("_", "")
-    return any(letters[at : at + 5] in whole for at in range(len(letters) - 4))
 
 
 # -- files
