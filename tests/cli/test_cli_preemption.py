@@ -7,7 +7,7 @@ import signal
 import pytest
 from commandline import Watched
 
-from support import until, write
+from support import START_PATIENCE, until, write
 
 POLITE = """
     import os, time
@@ -99,7 +99,7 @@ def test_a_second_sigterm_on_kubernetes_ends_the_notice_and_a_third_one_kills(tm
         it.shows(b"for ranks to end by themselves", b"[0] heard it", b"[1] heard it")
         heard = it.out.count(b"heard it")
         it.signal(signal.SIGTERM)
-        until(lambda: it.out.count(b"heard it") == heard + 2, "the stop signal")
+        until(lambda: it.out.count(b"heard it") == heard + 2, "the stop signal", START_PATIENCE)
         it.signal(signal.SIGTERM)
         assert it.end() == 128 + signal.SIGTERM
 

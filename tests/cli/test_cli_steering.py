@@ -172,12 +172,11 @@ def test_stacks_of_all_ranks(waiting):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("logs", [(), ("--log-dir", "logs")], ids=["no files", "files"])
-def test_last_and_ps_know_a_run_that_is_suspended(logs, waiting, tmp_path):
+def test_last_and_ps_know_a_run_that_is_suspended(waiting, tmp_path):
     """An older run of this terminal must not be stopped in place of a suspended one."""
     with Watched("run", waiting, cwd=tmp_path, start_new_session=True) as older:
         older.shows(b"ready")
-        with Watched("run", *logs, waiting, cwd=tmp_path) as launcher:
+        with Watched("run", "--log-dir", "logs", waiting, cwd=tmp_path) as launcher:
             launcher.shows(b"ready")
             launcher.signal(signal.SIGSTOP)
             found = [row["launcher"] for row in rows()[1]]

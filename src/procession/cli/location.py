@@ -116,14 +116,11 @@ def _machines(s: Settings) -> tuple[int, int, str]:
 
 def _found(s: Settings, least: int, most: int) -> Location:
     """Locate one of the launchers that find each other and agree on numbers: c10d."""
-    if s.said("node_rank"):
-        s.notes.append(
-            f"{s.where('node_rank')} has no effect: c10d numbers the machines by their names"
-        )
+    useless = {"node_rank": ": c10d numbers the machines by their names"}
     if s.said("rdzv_endpoint"):
-        for name in ("master_addr", "master_port"):
-            if s.said(name):
-                s.notes.append(f"{s.where(name)} has no effect beside --rdzv-endpoint")
+        useless |= dict.fromkeys(("master_addr", "master_port"), " beside --rdzv-endpoint")
+    s.notes += [f"{s.where(n)} has no effect{why}" for n, why in useless.items() if s.said(n)]
+    if s.said("rdzv_endpoint"):
         host, port = read_endpoint(s.text("rdzv_endpoint"), s.where("rdzv_endpoint"))
     else:
         host, port = LOOPBACK, PORT
