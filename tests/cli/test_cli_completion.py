@@ -75,7 +75,7 @@ def test_values(offered):
     assert offered("run", "--log-dir", "") == ["logs"]
     assert offered("run", "--config", "tr") == ["train.py"]
     assert offered("run", "--role", "") == []
-    assert offered("completion", "") == ["bash", "zsh", "fish", "tcsh"]
+    assert offered("completion", "") == ["bash", "zsh", "tcsh"]
 
 
 def test_the_program_and_its_arguments(offered):
@@ -91,7 +91,7 @@ def test_torchruns_way_to_ask():
     assert said == script("zsh")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 def test_the_shell_can_read_it(shell, tmp_path):
     text = script(shell)
     for word in ("nproc-per-node", "rdzv-backend", "doctor", "completion", "virtual-local-rank"):

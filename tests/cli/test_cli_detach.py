@@ -183,10 +183,3 @@ def test_clean_ends_what_a_killed_launcher_and_forkserver_left(tmp_path, waiting
     assert all(map(alive, living_ranks))  # that run is none of its business
     assert str(daemon) not in command("clean").stdout
     assert command("stop", living).returncode == 0
-
-
-def test_a_home_that_cannot_hold_the_run_is_no_fault_of_an_option_not_given():
-    env = {k: v for k, v in os.environ.items() if k != "XDG_STATE_HOME"} | {"HOME": "/proc/none"}
-    done = command("run", "--detach", "true", env=env)
-    assert done.returncode == 2
-    assert "error: --detach without --log-dir '/proc/none" in done.stderr

@@ -34,13 +34,6 @@ def test_the_command_is_run_where_the_job_s_script_is(ask):
     assert words[-5:] == ["procession.cli:command", "stop", "77", "--grace", "3"]
 
 
-@pytest.mark.parametrize("command", ["report", "stacks", "logs", "attach"])
-def test_every_command_is(ask, command):
-    done = ask(command, "77")
-    assert done.returncode == 7
-    assert done.stdout.splitlines()[-3:] == ["procession.cli:command", command, "77"]
-
-
 def test_there_it_goes_no_further(ask):
     done = ask("stop", "77", env={"PROCESSION_THERE": "1"})
     assert done.returncode == 2

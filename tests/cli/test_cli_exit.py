@@ -7,7 +7,7 @@ import signal
 import pytest
 from commandline import PROCESSION, Watched, run
 
-from support import gone, reader_of, run_python, until, write
+from support import gone, reader_of, until, write
 
 WAIT = """
     import os, pathlib, signal, sys
@@ -194,41 +194,3 @@ def test_ignored_hangup_stays_ignored(waiting):
         assert watched.end() == 143
         gone(ranks)
     assert b"was stopped by SIGTERM" in watched.err
-
-
-CALL = """
-import os, signal, sys
-from procession.cli import main
-
-def mine(number, frame):
-    pass
-
-signal.signal(signal.SIGTERM, mine)
-signal.signal(signal.SIGHUP, signal.SIG_IGN)
-signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-before = {n: signal.getsignal(n) for n in signal.valid_signals()}
-mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-fds = set(os.listdir("/proc/self/fd"))
-try:
-    code = main(sys.argv[1:])
-except SystemExit as e:
-    code = e.code
-assert {n: signal.getsignal(n) for n in signal.valid_signals()} == before
-assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
-assert signal.set_wakeup_fd(-1) == -1
-print("code", code)
-"""
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["run", "-n", "2", "false"], 1),
-        (["run", "-n", "0", "true"], 2),
-    ],
-    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
-)
-def test_handlers_are_put_back(words, code):
-    done = run_python("-c", CALL, *words, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[-2:] == ["code", str(code)]

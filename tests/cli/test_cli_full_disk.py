@@ -142,19 +142,6 @@ def test_a_tee_shows_what_a_full_disk_cannot_keep(tmp_path, kind):
         assert "\n".join([*expected, ""]).startswith(text)
 
 
-@pytest.mark.parametrize(
-    ("size", "variable", "code"), [("1m,nr_inodes=5", "", 1), ("1m,nr_inodes=1", "TMPDIR", 0)]
-)
-def test_no_inode_is_left(tmp_path, size, variable, code):
-    disk = tmp_path / "disk"
-    words = [] if variable else ["--log-dir", disk, "-r", 3]
-    env = {**os.environ, variable or "HOME": str(disk)}
-    done = on_small_disk(size, disk, *procession("-n", 4, *words, "true"), env=env)
-    assert done.returncode == code, done.stderr
-    assert ("No space left on device" in done.stderr) == bool(code)
-    assert "Traceback" not in done.stderr
-
-
 # -- what the console does not take
 
 

@@ -98,11 +98,6 @@ def log_of(rank, everything):
     return [int(match[1]) for match in found if match]
 
 
-def pid_of(directory, rank):
-    """Give the process of a rank that has begun its work."""
-    return int((directory / f"pid{rank}").read_text())
-
-
 def rows_of(shown):
     """Give the rows of the view: what stands between its titles and its last line."""
     (top,) = (y for y, line in enumerate(shown) if line.startswith("RANK "))
@@ -123,25 +118,6 @@ def test_four_ranks(tmp_path, work):
         assert log_of(rank, text) == list(range(1, 401))
         assert [line for line in text if re.match(rf"{rank} +finished +400/400", line)]
     assert sum(line.startswith("RANK ") for line in text) == 1, "parts of the view in the log"
-    terminal.is_clean()
-
-
-def test_64_ranks_fit(tmp_path, work):
-    go = tmp_path / "go"
-    with Screen("run", "-n", 64, "--live", work, go, 5) as terminal:
-        shown = terminal.until_shown(r"^\[0-63\] +RUNNING +5/10 ", patience=40)
-        assert len([row for row in rows_of(shown) if row]) == 1
-        os.kill(pid_of(tmp_path, 40), signal.SIGKILL)
-        assert terminal.end() == 128 + signal.SIGKILL
-        text = terminal.everything()
-    top = max(y for y, line in enumerate(text) if line.startswith("RANK "))
-    assert re.match(r"40 +failed: SIGKILL", text[top + 1])
-    assert re.match(r"\[0-39,41-63\] +stopped", text[top + 2])
-    report = text[top:]
-    assert any(re.match(r"work.py failed: rank 40 of 64 .* was killed by SIGKILL", x)
-               for x in report)  # fmt: skip
-    for rank in range(64):
-        assert log_of(rank, text) == [1, 2, 3, 4, 5]
     terminal.is_clean()
 
 

@@ -81,27 +81,6 @@ def test_events_say_what_happened(hello, logs):
         assert sorted(e["rank"] for e in events if e["kind"] == kind) == [0, 1]
 
 
-def test_events_of_a_failure(tmp_path, logs):
-    script = write(
-        tmp_path / "fail.py",
-        """
-        import os, signal
-        if os.environ["RANK"] == "1":
-            raise RuntimeError("on purpose")
-        while True:
-            signal.pause()
-        """,
-    )
-    done = run("-n", 2, "--log-dir", logs, "-r", 3, script)
-    assert done.returncode == 1
-    path = only(logs)
-    assert str(path / "attempt_0" / "1" / "stderr.log") in done.stderr
-    events = [json.loads(line) for line in (path / "events.jsonl").read_text().splitlines()]
-    assert events[-1]["kind"] == "failed"
-    assert [e["rank"] for e in events if e["kind"] == "stop_sent"] == [0]
-    assert "RuntimeError: on purpose" in (path / "attempt_0/1/stderr.log").read_text()
-
-
 @pytest.mark.parametrize(
     ("words", "to_file", "to_console"),
     [

@@ -8,7 +8,6 @@ import sys
 import pytest
 from commandline import PROCESSION, run
 
-import procession
 from support import write
 
 OF_OTHERS = ("OMPI_", "PMIX_", "PMI_", "MPI_", "SLURM_", "MASTER_")
@@ -85,17 +84,3 @@ def test_a_descriptor_that_is_asked_for(number, way, tmp_path):
     shell = ["bash", "-c", f'exec "$@" {number}<<<hello', "bash", *words]
     done = subprocess.run(shell, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout == "hello\n", done.stderr
-
-
-def test_descriptors_in_python_are_those_of_each_run():
-    """The number is the same in both runs, the file is not."""
-    for text in (b"one", b"two"):
-        reader, writer = os.pipe()
-        try:
-            os.write(writer, text)
-            assert procession.run(lambda fd: os.read(fd, 9), args=(reader,), pass_fds=[reader]) == [
-                text
-            ]
-        finally:
-            os.close(reader)
-            os.close(writer)

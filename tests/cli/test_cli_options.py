@@ -217,27 +217,16 @@ def test_settings_of_other_runs_are_left_out_with_a_note(here, text, words, left
 
 
 @pytest.mark.parametrize(
-    ("words", "variables", "note"),
+    ("words", "note"),
     [
-        ("-n 2 -r 0:0,7:3", {}, "-r/--redirects names rank 7, but the ranks are 0 to 1"),
-        ("--duplicate-stdout-filters a", {}, "copies nothing: it is for what -t/--tee sends"),
-        ("--event-log-handler console", {}, "--event-log-handler has no effect"),
-        ("", {"PROCESSION_LOGDIR": "3"}, "sets nothing; did you mean PROCESSION_LOG_DIR?"),
-        ("", {"PET_MAX_RESTART": "3"}, "sets nothing; did you mean PET_MAX_RESTARTS?"),
+        ("-n 2 -r 0:0,7:3", "-r/--redirects names rank 7, but the ranks are 0 to 1"),
+        ("--duplicate-stdout-filters a", "copies nothing: it is for what -t/--tee sends"),
+        ("--event-log-handler console", "--event-log-handler has no effect"),
     ],
 )
-def test_what_has_no_effect_is_said(here, monkeypatch, words, variables, note):
-    for name, text in variables.items():
-        monkeypatch.setenv(name, text)
+def test_what_has_no_effect_is_said(here, words, note):
     (said,) = request(words).notes
     assert note in said
-
-
-def test_variables_of_services_are_nobodys_mistake(here, monkeypatch):
-    """Kubernetes makes them for a service of the name `procession`."""
-    for name in ("SERVICE_HOST", "PORT", "PORT_29500_TCP_ADDR"):
-        monkeypatch.setenv(f"PROCESSION_{name}", "10.0.0.1")
-    assert request().notes == []
 
 
 def test_a_launcher_in_a_rank_says_nothing_of_the_variables_of_ranks(here):
@@ -262,39 +251,6 @@ def test_a_dry_run_knows_the_hosts(here):
     out = good("--dry-run", "--engine", "ssh", "--hosts", "h1:2,h2:2,h3:2", "see.py")
     assert " WORLD_SIZE=6" in out
     assert " GROUP_WORLD_SIZE=3" in out
-
-
-STEP = {
-    "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2",
-    "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "n[1-2]",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("words", "env"),
-    [
-        ("--detach", {"PROCESSION_TOLD": "9 x"}),
-        ("--engine slurm", STEP),
-        ("--engine ssh --hosts a,b", {}),
-    ],
-)
-def test_reading_starts_and_changes_nothing(here, monkeypatch, words, env):
-    def forbidden(*_, **__):
-        raise AssertionError("reading a command line must not do this")
-
-    for module, names in (
-        (os, ("execv", "execve", "execvpe", "fork", "_exit")),
-        (subprocess, ("Popen", "run")),
-        (signal, ("signal", "set_wakeup_fd")),
-    ):
-        for name in names:
-            monkeypatch.setattr(module, name, forbidden)
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-    before = dict(os.environ)
-    request(words)
-    assert dict(os.environ) == before
 
 
 # -- counts of ranks

@@ -76,16 +76,6 @@ def test_dry_run(tmp_path):
     assert "not run by this Python" in good("-n", "1", "--dry-run", "--no-python", "true")
 
 
-@pytest.mark.torch
-def test_what_its_words_lead_to_is_told(tmp_path):
-    pytest.importorskip("torch")
-    path = write(tmp_path / "main.py", "import torch\nprint(torch.optim.SGD)\n")
-    told = "and torch._dynamo, which the program's packages import when it uses them"
-    assert told in good("-n", "1", "--dry-run", path)
-    path = write(tmp_path / "main.py", "import os, torch\nprint(torch.optim); os.chdir('/')\n")
-    assert told not in good("-n", "1", "--dry-run", path)
-
-
 def test_a_terminal_is_told_once_what_each_rank_imports(tmp_path):
     pytest.importorskip("numpy")
     write(tmp_path / "site-packages" / "nobodys.py", "")

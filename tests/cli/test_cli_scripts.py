@@ -5,7 +5,7 @@ import re
 import pytest
 from commandline import run
 
-from support import PROCESSION, gone, reader_of, write
+from support import PROCESSION, write
 
 METHODS = ("forkserver", "spawn")
 DEEP = """
@@ -84,61 +84,6 @@ def test_own_exception_hook_is_called(tmp_path, method):
     shown, report = parts(done.stderr, "hook.py")
     assert shown == "my hook: oh no\n"
     assert "ValueError: oh no" in report
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("code", [0, 3])
-def test_daemonised_child_is_ended_at_the_end(tmp_path, method, code):
-    script = write(
-        tmp_path / "daemon.py",
-        f"""
-        import os, pathlib, signal, sys
-        file = pathlib.Path(sys.argv[1], os.environ["RANK"])
-        read_end, write_end = os.pipe()
-        if not os.fork():
-            os.setsid()
-            if os.fork():
-                os._exit(0)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            file.write_text(f"{{os.getpid()}}\\n")
-            null = os.open(os.devnull, os.O_RDWR)
-            for fd in (0, 1, 2):
-                os.dup2(null, fd)
-            os.close(write_end)
-            while True:
-                signal.pause()
-        os.close(write_end)
-        os.read(read_end, 1)
-        sys.exit({code})
-        """,
-    )
-    place = tmp_path / "pids"
-    place.mkdir()
-    done = run("-n", 2, "--start-method", method, "--shutdown-timeout", "0.3", script, place)
-    assert done.returncode == code, done.stderr
-    found = [reader_of(p)()[0] for p in place.iterdir()]
-    assert found
-    gone(found)
-
-
-@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-def test_script_with_multiprocessing(tmp_path, context):
-    script = write(
-        tmp_path / "pool.py",
-        f"""
-        import multiprocessing
-
-        def square(x):
-            return x * x
-
-        if __name__ == "__main__":
-            with multiprocessing.get_context("{context}").Pool(2) as pool:
-                print(pool.map(square, range(4)))
-        """,
-    )
-    done = run("-n", 2, script)
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == ["[0] [0, 1, 4, 9]", "[1] [0, 1, 4, 9]"]
 
 
 def test_script_that_runs_the_command_itself(tmp_path):

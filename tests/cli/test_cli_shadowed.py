@@ -8,8 +8,7 @@ import pytest
 
 import procession
 from engines.localengine import LocalEngine
-from seams.forkserver import boot
-from support import run_python, until, write
+from support import until, write
 
 # Left alone: what an interpreter has loaded before it looks at its program, and so never shadowed.
 NAMES = sorted(n for n in sys.stdlib_module_names - {"__main__", "antigravity", "this"})
@@ -58,23 +57,3 @@ def test_a_detached_launcher(shadowed, tmp_path):
 
 def test_the_agents_of_a_job(shadowed):
     assert procession.run(["true"], engine=LocalEngine(2), nproc=1) == [None] * 2
-
-
-def test_a_program_has_its_own_directory_first(tmp_path):
-    write(tmp_path / "json.py", "mine = True")
-    script = write(tmp_path / "own.py", "import json, sys; print(json.mine, sys.path[0])")
-    for method in ("forkserver", "spawn"):
-        done = command("run", "-n", 1, "--start-method", method, script, cwd="/")
-        assert done.stdout.split()[-2:] == ["True", str(tmp_path)], done.stderr
-    done = command("run", "-n", 1, "-m", "own", cwd=tmp_path)
-    assert done.stdout.split()[-2:] == ["True", str(tmp_path)], done.stderr
-
-
-def test_a_python_of_ours_obeys_the_flags_that_keep_its_path_as_it_is(tmp_path):
-    """It has nothing to take away from the path then."""
-    write(tmp_path / "said.py", "import sys\ndef path(): print(sys.path, sys.argv[1:])")
-    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    plain = run_python("-c", "import sys; print(sys.path[1:], ['a', 'b'])", env=env).stdout
-    words = boot.own_python("said:path", "a", "b")[1:]
-    for flags in ([], *([["-P"]] if sys.version_info >= (3, 11) else [])):
-        assert run_python(*flags, *words, env=env, cwd=tmp_path).stdout == plain

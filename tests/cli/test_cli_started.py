@@ -138,17 +138,6 @@ def test_a_rank_that_fails_under_mpirun_ends_them_all(tmp_path):
     assert "fail.py failed: rank 2 of 3 (pid " in done.stderr
 
 
-def test_nothing_of_it_is_imported_for_a_plain_launch(tmp_path):
-    code = """
-        import sys
-        from procession.cli import main
-        assert main(["run", "true"]) == 0
-        print([name for name in sys.modules if "location" in name or "rendezvous" in name])
-    """
-    done = run_python(write(tmp_path / "launch.py", code), env=environment({}))
-    assert done.stdout == "[]\n", done.stderr
-
-
 def test_dry_run_says_where(see):
     env = environment(slurm(3, 1, 1))
     done = command("run", "--dry-run", see, env=env)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from commandline import PROCESSION, Terminal, Watched, run
+from commandline import PROCESSION, Watched, run
 
 from support import write
 
@@ -68,25 +68,3 @@ def test_live_without_a_terminal_is_a_line_of_status(tmp_path, work):
     assert sorted(done.stdout.splitlines()) == [
         f"[{r}] first half of {r}, second half of {r}" for r in range(2)
     ]
-
-
-def test_live_on_a_dumb_terminal(tmp_path, work, monkeypatch):
-    monkeypatch.setenv("TERM", "dumb")
-    go = tmp_path / "go"
-    with Terminal("run", "-n", 2, "--live", "--status", 0.1, work, go) as terminal:
-        terminal.shows(b"no live view: the terminal cannot move its cursor (TERM=dumb)")
-        terminal.shows(b": 2 RUNNING, 3/10, ", b"first half of 1")
-        go.touch()
-        assert terminal.end() == 0
-    assert b"\x1b" not in terminal.screen
-
-
-def test_live_with_one_stream_elsewhere(tmp_path, work, monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    go = tmp_path / "go"
-    go.touch()
-    elsewhere = ("/bin/sh", "-c", f'exec "$@" 2>{tmp_path}/err', "sh", *PROCESSION)
-    with Terminal("run", "--live", work, go, program=elsewhere) as terminal:
-        assert terminal.end() == 0
-    assert b"no live view: the standard error is no terminal" in (tmp_path / "err").read_bytes()
-    assert terminal.lines == ["first half of 0, second half of 0"]

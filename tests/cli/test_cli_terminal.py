@@ -72,27 +72,6 @@ def test_control_c_is_130(tmp_path, nproc):
         gone(ranks)
 
 
-def test_second_control_c_kills_at_once(tmp_path):
-    script = write(
-        tmp_path / "stubborn.py",
-        """
-        import signal, time
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: print("I stay"))
-        print("ready")
-        while True:
-            time.sleep(3600)
-        """,
-    )
-    with Terminal("run", "-n", 2, script) as terminal:
-        until(lambda: terminal.screen.count(b"ready") == 2, "both ranks", patience=20)
-        terminal.type(b"\x03")
-        until(lambda: terminal.screen.count(b"I stay") == 2, "both refusals", patience=20)
-        assert terminal.process.poll() is None
-        terminal.type(b"\x03")
-        assert terminal.end(timeout=10) == 130
-
-
 def test_terminal_that_goes_away_ends_the_group(tmp_path):
     script = write(
         tmp_path / "wait.py",

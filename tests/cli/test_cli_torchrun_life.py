@@ -71,9 +71,6 @@ def test_virtual_local_rank():
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": " 7, GPU-5f,3"}
     out = run("-n", 2, "--virtual-local-rank", *see, env=env).stdout
     assert sorted(out.splitlines()) == ["[0] 0 0 7", "[1] 1 0 GPU-5f"]
-
-
-def test_virtual_local_rank_with_devices_of_hip():
     see = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES/$HIP_VISIBLE_DEVICES"]
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "6,GPU-5f"}
     out = run("-n", 2, "--virtual-local-rank", *see, env=env).stdout

@@ -40,14 +40,6 @@ def test_lines_are_duplicated(here):
     }
 
 
-def test_lines_of_ranks_that_are_teed_and_shown(here):
-    out = good("-n", 3, "--log-dir", "logs", "-t", "0:1,1:1", "--local-ranks-filter", "1,2",
-               "--duplicate-stdout-filters", "apple", "speak.py")  # fmt: skip
-    assert copies(here) == {"filtered_stdout.log": ["[1] apple 1"]}
-    assert "[2] apple 2\n" in out
-    assert "[0]" not in out
-
-
 def test_lines_of_each_attempt(here):
     source = "import os; k = os.environ['TORCHELASTIC_RESTART_COUNT']; print('try', k); 1 / int(k)"
     write(here / "again.py", source)
@@ -57,12 +49,6 @@ def test_lines_of_each_attempt(here):
     assert done.stdout == "try 0\ntry 1\n"
     assert copies(here, 0) == {"filtered_stdout.log": ["try 0"]}
     assert copies(here, 1) == {"filtered_stdout.log": ["try 1"]}
-
-
-def test_a_line_much_longer_than_a_block(here):
-    write(here / "long.py", "print('x' * 300_000 + 'apple'); print('y' * 300_000)")
-    good("--log-dir", "logs", "-t", 3, "--duplicate-stdout-filters", "apple", "long.py")
-    assert copies(here) == {"filtered_stdout.log": ["x" * 300_000 + "apple"]}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ COMMANDS = {
     "warm": "list or end what is kept for the next run",
     "explain": "tell what a message means, why it comes, and what to do",
     "doctor": "tell what this machine offers, and what falls back",
-    "completion": "print a script by which bash, zsh, fish or tcsh completes this command",
+    "completion": "print a script by which bash, zsh or tcsh completes this command",
 }
 
 # Those that look at runs, or steer them, in `steer`.

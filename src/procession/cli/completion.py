@@ -1,4 +1,4 @@
-"""`procession completion SHELL`: a script that completes our words in bash, zsh, fish or tcsh.
+"""`procession completion SHELL`: a script that completes our words in bash, zsh or tcsh.
 
 It is written from the tables of options, and holds all words that it offers: completing starts no
 Python.
@@ -17,13 +17,10 @@ from procession.cli.say import say
 from procession.cli.words import Option, Parser
 
 TORCHRUNS = "torchrun"  # what stands for a command where the words are those of procession-torchrun
-# How zsh completes the words behind a command's options.
-NORMAL = "'*::word:_normal'"
-REST: dict[str, str] = dict.fromkeys(("run", "adopt", TORCHRUNS), NORMAL)
 FILES, DIRECTORIES = "FILE", "DIR"  # metavars
 
 BASH = """\
-# bash completion for procession. To use it: eval "$(procession completion bash)"
+# Completion for procession. To use it: eval "$(procession completion bash)", or zsh
 _procession() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} command=${{COMP_WORDS[1]}} at=2 option last
     COMPREPLY=()
@@ -75,30 +72,8 @@ _procession_runs() {{
 }}
 complete -o filenames -F _procession procession procession-torchrun
 """
-ZSH = """\
-#compdef procession procession-torchrun
-# zsh completion for procession. To use it: eval "$(procession completion zsh)"
-_procession() {{
-    local -a commands
-    local state line
-    commands=(
-{commands}
-    )
-    if [[ $service == procession-torchrun ]]; then
-        state=words line=(torchrun)
-    else
-        _arguments -C '1:command:->command' '*::word:->words'
-    fi
-    case $state in
-        command) _describe command commands ;;
-        words)
-            case $line[1] in
-{cases}
-            esac ;;
-    esac
-}}
-compdef _procession procession procession-torchrun
-"""
+# zsh has what the script for bash needs.
+ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
 def main(words: list[str]) -> int:
@@ -120,8 +95,9 @@ def main(words: list[str]) -> int:
 def script(shell: str) -> str:
     """Write the script for a shell."""
     options = {name: each.shown for name, each in parsers().items()}
-    writers = {"bash": _bash, "zsh": _zsh, "fish": _fish, "tcsh": _tcsh}
-    return writers[shell](COMMANDS, options)
+    if shell == "tcsh":
+        return _tcsh(COMMANDS, options)
+    return ZSH * (shell == "zsh") + _bash(COMMANDS, options)
 
 
 def parsers() -> dict[str, Parser]:
@@ -163,57 +139,6 @@ def _bash(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
     )
 
 
-def _zsh(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
-    def spec(option: Option) -> str:
-        text = option.help.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
-        text = text.replace(":", "\\:")
-        value = ""
-        if option.words:
-            value = f":{option.metavar}:({' '.join(option.words)})"
-        elif option.metavar in (FILES, DIRECTORIES):
-            value = f":{option.metavar}:_files" + (" -/" if option.metavar == DIRECTORIES else "")
-        elif option.metavar and not option.bare:
-            value = ":{}: ".format(option.metavar.replace(":", "\\:"))
-        own = [f"{name}[{text}]{value}" for name in option.names]
-        return " ".join(_quoted(word) for word in own)
-
-    cases: list[str] = []
-    for command, each in options.items():
-        specs = [*map(spec, each), *filter(None, [REST.get(command)])]
-        whole = " \\\n                    ".join(specs)
-        cases.append(f"                {command}) _arguments -S \\\n                    {whole} ;;")
-    cases.append(f"                completion) _values shell {' '.join(SHELLS)} ;;")
-    described = [f"        {_quoted(f'{name}:{text}')}" for name, text in commands.items()]
-    return ZSH.format(commands="\n".join(described), cases="\n".join(cases))
-
-
-def _fish(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
-    lines = [
-        "# fish completion for procession. To use it: procession completion fish | source",
-        "complete -c procession -n __fish_use_subcommand -f",
-    ]
-    for name, text in commands.items():
-        lines.append(
-            f"complete -c procession -n __fish_use_subcommand -a {name} -d {_fish_quoted(text)}"
-        )
-    for command, each in options.items():
-        for option in each:
-            words = ["complete", "-c", "procession-torchrun"]
-            if command != TORCHRUNS:
-                words[2:] = ["procession", "-n", f"'__fish_seen_subcommand_from {command}'"]
-            for name in option.names:
-                words += ["-l", name[2:]] if name.startswith("--") else ["-s", name[1:]]
-            if option.metavar and not option.bare:
-                words.append("-r" if option.metavar in (FILES, DIRECTORIES) else "-x")
-            if option.words:
-                words += ["-a", _fish_quoted(" ".join(option.words))]
-            lines.append(" ".join([*words, "-d", _fish_quoted(option.help)]))
-    shells = " ".join(SHELLS)
-    seen = "'__fish_seen_subcommand_from completion'"
-    lines.append(f"complete -c procession -n {seen} -f -a '{shells}'")
-    return "\n".join(lines) + "\n"
-
-
 def _tcsh(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
     def rules(command: str, *first: str) -> str:
         values = [
@@ -230,7 +155,3 @@ def _tcsh(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
         f"complete procession {rules('run', first)}\n"
         f"complete procession-torchrun {rules(TORCHRUNS)}\n"
     )
-
-
-def _fish_quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 
 from procession.cli.commands import COMMANDS
 from procession.cli.say import say
+from procession.cli.steer.finding import read_alone
 from procession.cli.words import Option, Parser
 from procession.system import accelerators, files, memory_groups
 from procession.system.cgroups import OomWatch, cgroups
@@ -204,9 +205,7 @@ PARSER = Parser(
 
 def main(words: list[str]) -> int:
     """Print what was found; gives 0 if everything that procession needs is there, otherwise 1."""
-    options, rest = PARSER.read(words)
-    if rest:
-        PARSER.error(f"it takes no words beside its options, such as {rest[0]!r}")
+    options = read_alone(PARSER, words)
     groups = {name: looked(name) for name in GROUPS}
     everything = [f for found in groups.values() for f in found]
     missing = [f.thing for f in everything if f.needed and f.mark != "ok"]

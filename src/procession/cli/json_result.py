@@ -37,16 +37,16 @@ def console_on_stderr() -> Generator[None]:
         os.close(kept)
 
 
-def print_result(spec: Spec, run: Handle | None, code: int, began: float) -> None:
+def print_result(
+    spec: Spec, run: Handle | None, code: int, began: float, result: dict[str, Any] | None = None
+) -> None:
     """Print how a run ended. run: None if nothing could be started.
 
-    began: in seconds of the monotonic clock.
+    began: in seconds of the monotonic clock. result: of a job that has told it, {} if another
+    launcher prints it.
     """
-    state = Phase.FAILED if run is None else run.state
-    end = None if run is None else run.end
-    print_json(summary(spec, state, end, code, began))
-
-
-def print_json(result: Any) -> None:
-    """Print what says how a run ended."""
-    say(json.dumps(result, indent=2) + "\n", sys.stdout)
+    if result is None:
+        state = Phase.FAILED if run is None else run.state
+        result = summary(spec, state, None if run is None else run.end, code, began)
+    if result:
+        say(json.dumps(result, indent=2) + "\n", sys.stdout)

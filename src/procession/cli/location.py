@@ -98,16 +98,9 @@ def _located(s: Settings, torchrun: bool) -> Location:
 def _machines(s: Settings) -> tuple[int, int, str]:
     """Give how many machines take part, at least and at most, and by what they find each other."""
     least, most = read_machines(s.text("nnodes"), s.where("nnodes"))
-    if s.flag("standalone") and most > 1:
-        if s.on_command_line("standalone") and not s.on_command_line("nnodes"):
-            s.does_not_apply("nnodes", "does not go with --standalone, which is for one machine")
-            least = most = 1
-        else:
-            s.does_not_apply(
-                "standalone",
-                f"is for one machine, but {s.where('nnodes')} says {most}; "
-                f"for several machines, {EACH}",
-            )
+    if most > 1:
+        s.not_together("nnodes", "standalone", f"for several machines, {EACH}")
+        least, most = read_machines(s.text("nnodes"), s.where("nnodes"))
     backend, where = s.text("rdzv_backend"), s.where("rdzv_backend")
     if backend not in BACKENDS:
         meant = near(backend, BACKENDS)
@@ -123,14 +116,11 @@ def _machines(s: Settings) -> tuple[int, int, str]:
 
 def _found(s: Settings, least: int, most: int) -> Location:
     """Locate one of the launchers that find each other and agree on numbers: c10d."""
-    if s.said("node_rank"):
-        s.notes.append(
-            f"{s.where('node_rank')} has no effect: c10d numbers the machines by their names"
-        )
+    useless = {"node_rank": ": c10d numbers the machines by their names"}
     if s.said("rdzv_endpoint"):
-        for name in ("master_addr", "master_port"):
-            if s.said(name):
-                s.notes.append(f"{s.where(name)} has no effect beside --rdzv-endpoint")
+        useless |= dict.fromkeys(("master_addr", "master_port"), " beside --rdzv-endpoint")
+    s.notes += [f"{s.where(n)} has no effect{why}" for n, why in useless.items() if s.said(n)]
+    if s.said("rdzv_endpoint"):
         host, port = read_endpoint(s.text("rdzv_endpoint"), s.where("rdzv_endpoint"))
     else:
         host, port = LOOPBACK, PORT

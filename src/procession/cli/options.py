@@ -110,7 +110,7 @@ examples:
 """
 SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 STREAMS = ("0", "1", "2", "3")
-SHELLS = ("bash", "zsh", "fish", "tcsh")
+SHELLS = ("bash", "zsh", "tcsh")
 ENGINES = for_engines()
 SSH = for_engines("ssh")
 
@@ -153,7 +153,7 @@ RANKS = (
         target="program.run_path", torchrun=True),
     Option(("--config",), "FILE", "read options from this TOML file, too"),
     Option(("--print-completion",), "SHELL",
-        "print a script by which bash, zsh, fish or tcsh completes this command, and exit",
+        "print a script by which bash, zsh or tcsh completes this command, and exit",
         torchrun=True, words=SHELLS),
 )  # fmt: skip
 OUTPUT = (
@@ -231,7 +231,7 @@ LIFE = (
         target="restart.scope", needs="max_restarts", words=("group", "rank")),
     Option(("--no-restart-codes",), "CODES",
         "exit codes by which a rank says that it is of no use to start again (default: 78)",
-        read=readers.exit_codes, target="restart.never", needs="max_restarts"),
+        read=readers.EXIT_CODES, target="restart.never", needs="max_restarts"),
     Option(("--shutdown-timeout",), "SECONDS",
         f"from the stop signal to SIGKILL (default: {DEFAULT_STOP.grace:g})",
         read=readers.SECONDS, empty="refused", target="stop.grace", torchrun=True,
@@ -264,7 +264,7 @@ LIFE = (
     Option(("--preempt",), "WHO",
         "who takes this machine away, and how long before it says so: slurm, kubernetes, "
         "either with :SECONDS, or SIGNAL:SECONDS; procession.stopping() tells the ranks",
-        read=readers.preemption, target="run.notices"),
+        read=readers.PREEMPTION, target="run.notices"),
     Option(("--start-method",), "METHOD",
         "how Python ranks come to be: forkserver (fast, the default), or spawn (a new "
         "interpreter each); fork is forkserver here",
@@ -273,7 +273,7 @@ LIFE = (
     Option(("--pass-fds",), "NUMBERS",
         "descriptors of this command that ranks inherit under the same numbers: numbers with "
         "commas between them",
-        read=readers.descriptors, target="spec.pass_fds", scope=BY_MACHINE),
+        read=readers.DESCRIPTORS, target="spec.pass_fds", scope=BY_MACHINE),
     Option(("--preload",), "MODULES",
         "what is imported once for all ranks: names with commas between them, none, or auto: "
         "the imports at the beginning of PROGRAM (default: auto)",
@@ -281,11 +281,11 @@ LIFE = (
     Option(("--shared",), "CALL",
         "load once what all ranks of a script need, and share its memory: module:function, or "
         "'module:function(ARGUMENTS)' with literals; the script takes it by procession.once",
-        read=readers.shared_call, target="spec.shared", scope=ONE_MACHINE),
+        read=readers.SHARED, target="spec.shared", scope=ONE_MACHINE),
     Option(("--warm",), "SECONDS",
         "keep what was imported for the next run that makes the same imports, for 600 s if nothing "
         "else is said, and take what is kept; see procession warm",
-        read=readers.warm, bare="on", target="spec.warm", scope=ONE_MACHINE),
+        read=readers.WARM, bare="on", target="spec.warm", scope=ONE_MACHINE),
     Option(("--dry-run",), "", "say what would be run and preloaded, and run nothing",
         target="run.dry"),
     Option(("--monitor-interval",), "SECONDS", "no effect: nothing is polled here",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
@@ -30,7 +31,6 @@ from procession.values.program import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
     from typing import Any
 
 BEGINS_A_PART = ("-n", "-x", "--nproc-per-node", "--env")
@@ -132,8 +132,10 @@ def _begins_part(word: str) -> bool:
 def _part(s: Settings, words: list[str], *, only_python: bool = False) -> Part:
     nproc = _count(s.text("nproc_per_node"), s.where("nproc_per_node"))
     if not words:
-        what = s.takes_a_file() or "say what to run, as in: procession run -n 4 train.py"
-        raise SpecError(f"PROGRAM is missing: {what}")
+        raise SpecError(
+            "PROGRAM is missing: say what to run, as in: procession run -n 4 train.py (or it was "
+            "taken for the value of the option before it)"
+        )
     _check_kind(s, words[0], only_python=only_python)
     return Part(
         nproc=nproc,
@@ -281,12 +283,9 @@ def _first_line(path: str) -> bytes:
 def _similar(word: str) -> str:
     """Name the script in the same directory that was probably meant."""
     place, name = os.path.split(word)
-    try:
+    found: list[str] = []
+    with suppress(OSError):
         found = [each for each in os.listdir(place or ".") if each.endswith(SCRIPT_ENDINGS)]
-    except FileNotFoundError:
-        return f": there is no directory {place!r}"
-    except OSError as e:
-        return f": {place!r} cannot be read ({str(e.strerror).lower()})"
     meant = near(name, found)
     return f"; did you mean {os.path.join(place, meant)}?" if meant else ""
 
@@ -306,42 +305,22 @@ def _nearby(word: str) -> str:
 def module_problem(name: str) -> str:
     """Say why `python -m NAME` would fail, "" if nothing is known against it.
 
-    Packages are not imported, so one that makes up its submodules when it is imported is searched
-    wherever Python might find them.
+    Packages are not imported, so what is in them is not known: the rank says what is missing.
     """
     from importlib.machinery import PathFinder
 
     if name in sys.builtin_module_names:
         return f"{name!r} is built into Python, and no program"
+    top, dot, _ = name.partition(".")
     isolated = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
-    places = sys.path if isolated else ["", *sys.path]
-    missing = f"there is no module {name!r}"
-    whole = ""
-    for part in name.split("."):
-        found = PathFinder.find_spec(part, places) if part else None
-        if found is None:
-            if not whole:
-                known = _found_otherwise(part)
-                return "" if known else f"{missing} on the path"
-            return f"{missing} in the package {whole!r}"
-        whole = f"{whole}.{part}" if whole else part
-        if found.submodule_search_locations is None:
-            return "" if whole == name else f"{missing}: {whole!r} is no package"
-        # A package may have added to its path what lies elsewhere under its name.
-        places = [*found.submodule_search_locations, *(os.path.join(p, part) for p in places)]
-    if PathFinder.find_spec("__main__", places) is None:
+    found = PathFinder.find_spec(top, sys.path if isolated else ["", *sys.path]) if top else None
+    if found is None:
+        finders = [finder for finder in sys.meta_path if finder is not PathFinder] if top else []
+        known = any(finder.find_spec(top, None) for finder in finders)
+        return "" if known else f"there is no module {name!r} on the path"
+    places = found.submodule_search_locations
+    if dot and places is None:
+        return f"there is no module {name!r}: {top!r} is no package"
+    if not dot and places is not None and PathFinder.find_spec("__main__", places) is None:
         return f"{name!r} is a package without a __main__.py"
     return ""
-
-
-def _found_otherwise(name: str) -> bool:
-    """Tell whether another finder of this interpreter knows a module."""
-    from importlib.machinery import PathFinder
-
-    finders = [finder for finder in sys.meta_path if finder is not PathFinder]
-    return bool(name) and any(_ask(finder, name) for finder in finders)
-
-
-def _ask(finder: object, name: str) -> ModuleSpec | None:
-    find = getattr(finder, "find_spec", None)
-    return None if find is None else find(name, None)

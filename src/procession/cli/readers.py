@@ -6,6 +6,7 @@ A reader takes the text, and the name of the option as it was written, for the m
 from __future__ import annotations
 
 import signal
+from importlib import import_module
 
 from procession.values.base import is_count
 from procession.values.errors import SpecError
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from procession.cli.words import Reader
-    from procession.values.shared import SharedCall
 
 MOST_SECONDS = 1e9
 INF = float("inf")
@@ -109,20 +109,20 @@ def backoff(text: str, where: str) -> dict[str, object]:
     return found
 
 
-def exit_codes(text: str, where: str) -> tuple[int, ...]:
-    """Read exit codes with commas between them."""
-    codes = text.split(",")
-    if not all(map(is_number, codes)):
-        raise SpecError(f"{where} must be exit codes, such as 78,3, not {text!r}")
-    return tuple(map(int, codes))
+def numbers(what: str) -> Reader:
+    """Make a reader of numbers with commas between them. what: says so in a refusal."""
+
+    def read(text: str, where: str) -> tuple[int, ...]:
+        words = text.split(",")
+        if not all(map(is_number, words)):
+            raise SpecError(f"{where} must be {what}, not {text!r}")
+        return tuple(map(int, words))
+
+    return read
 
 
-def descriptors(text: str, where: str) -> tuple[int, ...]:
-    """Read numbers of descriptors with commas between them."""
-    numbers = text.split(",")
-    if not all(map(is_number, numbers)):
-        raise SpecError(f"{where} must be numbers of descriptors, such as 8,9, not {text!r}")
-    return tuple(map(int, numbers))
+EXIT_CODES = numbers("exit codes, such as 78,3")
+DESCRIPTORS = numbers("numbers of descriptors, such as 8,9")
 
 
 def signals(text: str, where: str) -> tuple[int, ...]:
@@ -164,13 +164,6 @@ def ending_signals(text: str, where: str) -> tuple[int, ...]:
     return tuple(sorted({int(signal.SIGINT), *signals(text, where)}))
 
 
-def preemption(text: str, where: str) -> dict[int, float]:
-    """Read who takes the machine away; gives the seconds that are left after each signal."""
-    from procession.cli.preemption import read_preemption
-
-    return read_preemption(text, where)
-
-
 def start_method(text: str, where: str) -> str:
     """Read how Python ranks come to be.
 
@@ -196,18 +189,18 @@ def modules(text: str, where: str) -> Literal["auto"] | list[str] | None:
     return names
 
 
-def shared_call(text: str, where: str) -> SharedCall:
-    """Read the call whose value the ranks of a script share."""
-    from procession.values.shared import read_shared
+def elsewhere(module: str, name: str) -> Reader:
+    """Make a reader of what another module reads, which is imported only then."""
 
-    return read_shared(text, where)
+    def read(text: str, where: str) -> object:
+        return getattr(import_module(module), name)(text, where)
+
+    return read
 
 
-def warm(text: str, where: str) -> float | None:
-    """Read for how long a forkserver is kept."""
-    from procession.values.warm import read_warm
-
-    return read_warm(text, where)
+PREEMPTION = elsewhere("procession.cli.preemption", "read_preemption")
+SHARED = elsewhere("procession.values.shared", "read_shared")
+WARM = elsewhere("procession.values.warm", "read_warm")
 
 
 def encryption(text: str, where: str) -> str:

@@ -158,9 +158,7 @@ def exit_code(run: Handle, received: list[int]) -> int:
     stopped = result.state is Phase.STOPPED
     if received:
         run.stopper = f"{signal.Signals(received[0]).name} to its launcher (pid {os.getpid()})"
-        how = "was stopped by" if stopped else "had done its work before"
-        name = signal.Signals(received[0]).name
-        say_line(f"procession: {run.spec.name} {how} {name} [P412]", patience)
+        say_line(end_by_signal(run.spec.name, received[0], stopped=stopped), patience)
         return 128 + received[0]
     if stopped and run.stopped_by:
         name = signal.Signals(run.stopped_by).name
@@ -171,3 +169,9 @@ def exit_code(run: Handle, received: list[int]) -> int:
         say_note("nobody reads the standard output any more; the group was stopped [P306]")
         return 128 + signal.SIGPIPE
     return LOST if run.losses else 0
+
+
+def end_by_signal(name: str, number: int, *, stopped: bool) -> str:
+    """Say how a run ended that got a signal."""
+    how = "was stopped by" if stopped else "had done its work before"
+    return f"procession: {name} {how} {signal.Signals(number).name} [P412]"

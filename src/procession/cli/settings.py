@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from procession.cli.words import Option
 from procession.values.errors import SpecError
@@ -97,15 +96,6 @@ class Settings:
         refused = option.empty == "refused" or option.default
         return bool(option.metavar and refused and self.on_command_line(key))
 
-    @property
-    def keys(self) -> Iterable[str]:
-        """The options that are said or empty, in the order in which they were found."""
-        return list(self._found)
-
-    def option(self, key: str) -> Option:
-        """Give the row of an option."""
-        return self._options[key]
-
     def sets(self, of: str) -> bool:
         """Tell whether any option whose target is `of` is set, also with an empty value."""
         return any(self._options[key].target.startswith(f"{of}.") for key in self._found)
@@ -117,19 +107,6 @@ class Settings:
     def on_command_line(self, key: str) -> bool:
         """Tell whether it is said on the command line."""
         return key in self._found and not self._found[key][1]
-
-    def takes_a_file(self) -> str:
-        """Say which option, one that takes no file, has a file's name for its value; "" if none.
-
-        It may be the program of a command line that seems to have none.
-        """
-        for key in self.keys:
-            value = self._found[key][0]
-            if not isinstance(value, str) or not self.on_command_line(key):
-                continue
-            if self._options[key].metavar not in ("FILE", "PATH") and os.path.isfile(value):
-                return f"{value!r} was taken for the value of {self.where(key)}"
-        return ""
 
     def does_not_apply(self, key: str, why: str) -> None:
         """Refuse or leave out an option that makes no sense for this run, if it is set.
@@ -165,7 +142,7 @@ class Settings:
 
         engine: its name, "" for a run on this machine. chosen: how it was chosen, for a refusal.
         """
-        for key in self.keys:
+        for key in [*self._found]:
             option = self._options[key]
             obstacle = option.scope.obstacle(engine, chosen)
             if obstacle:

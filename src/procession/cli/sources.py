@@ -16,7 +16,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 
 from procession.cli.settings import Settings
 from procession.cli.words import HELP, HELP_ALL, Given, Option, near
@@ -32,16 +33,6 @@ if TYPE_CHECKING:
     Options = Mapping[str, Option]
 
 OURS, TORCHRUNS = "PROCESSION_", "PET_"
-# Variables that begin like an option's and are none: launchers set them for ranks and agents, and
-# `group.handle.CONTROL` is for the library. A launcher in a rank inherits them.
-OTHERS = frozenset(
-    f"{OURS}{name}"
-    for name in (
-        "RUN", "BOARD", "LAUNCHER", "CONTROL", "TOLD", "DRIVER_ADDRESS", "EVENT_HANDLERS",
-        "AGENT", "AGENT_KEY", "AGENT_SLOT", "AGENT_STDIN",
-        "WARM_MOST", "WARM_MEMORY",
-    )
-)  # fmt: skip
 NOT_ELSEWHERE = (HELP.key, HELP_ALL.key, "config", "print_completion")  # what a file cannot say
 TABLE = "tool.procession"
 # The ranks of sources, see `Settings.add`.
@@ -79,8 +70,6 @@ def gather(options: Options, given: Given, *, torchrun: bool = False) -> Setting
 
 def _from_variables(settings: Settings, options: Options, prefixes: tuple[str, ...]) -> None:
     said = {name: text for name, text in os.environ.items() if name.startswith(prefixes)}
-    if said:
-        settings.notes += _strangers(said, options)
     for prefix in prefixes if said else ():
         for key, option in options.items():
             variable = prefix + key.upper()
@@ -97,55 +86,31 @@ def _from_variables(settings: Settings, options: Options, prefixes: tuple[str, .
             settings.add(key, int(text) != 0, variable, RANKS[prefix])
 
 
-def _strangers(said: Iterable[str], options: Options) -> list[str]:
-    """Say which variables are probably misspelt options.
-
-    Other unknown ones are passed over: Kubernetes, for example, makes variables of the names of
-    services.
-    """
-    notes: list[str] = []
-    for variable in sorted(said):
-        prefix = OURS if variable.startswith(OURS) else TORCHRUNS
-        key = variable.removeprefix(prefix).lower()
-        known = [k for k, each in options.items() if prefix == OURS or each.torchrun]
-        if key in known or variable in OTHERS or not _may_resemble(key, known):
-            continue
-        meant = near(key, [each for each in known if each not in NOT_ELSEWHERE])
-        if meant:
-            notes.append(f"{variable} sets nothing; did you mean {prefix}{meant.upper()}?")
-    return notes
-
-
-def _may_resemble(name: str, known: Iterable[str]) -> bool:
-    """Tell whether names have five letters in a row in common, which is quick to see."""
-    letters = name.replace("_", "")
-    whole = " ".join(known).replace("_", "")
-    return any(letters[at : at + 5] in whole for at in range(len(letters) - 4))
-
-
 # -- files
 
 
 def _from_config(path: str, settings: Settings, options: Options) -> None:
     """Take what the file of --config says; its table if it has one, else all of it."""
     try:
-        body = _read(path)
+        data = _parsed(path)
     except OSError as e:
         raise SpecError(f"{settings.where('config')}: cannot read {path!r}: {e.strerror}") from None
-    data = _parsed(body, path)
     table = _table(data, path)
     _take(data if table is None else table, path, settings, options, CONFIG)
 
 
 def _from_pyproject(settings: Settings, options: Options) -> None:
+    """Take what the nearest pyproject.toml says that has our table and can be trusted."""
     try:
         directory = os.getcwd()
     except OSError:
         return  # it was removed, which is said elsewhere
     while True:
         path = os.path.join(directory, "pyproject.toml")
-        if _is_trusted(path) and _take_pyproject(path, settings, options):
-            return
+        with suppress(OSError):
+            if _is_trusted(path) and (table := _table(_parsed(path, ours=True), path)) is not None:
+                _take(table, path, settings, options, PYPROJECT)
+                return
         above = os.path.dirname(directory)
         if above == directory:
             return
@@ -153,44 +118,18 @@ def _from_pyproject(settings: Settings, options: Options) -> None:
 
 
 def _is_trusted(path: str) -> bool:
-    """Tell whether there is such a file; not in a directory to which everybody may write."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return False
-        return not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH
-    except OSError:
-        return False
+    """Tell whether it is a file; not in a directory to which everybody may write."""
+    regular = stat.S_ISREG(os.stat(path).st_mode)
+    return regular and not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH
 
 
-def _take_pyproject(path: str, settings: Settings, options: Options) -> bool:
-    """Take what a pyproject.toml says; False if it has no such table."""
-    try:
-        body = _read(path)
-    except OSError:
-        return False  # cannot be read: not for us
-    if not _may_have_table(body):
-        return False
-    table = _table(_parsed(body, path), path)
-    if table is None:
-        return False
-    _take(table, path, settings, options, PYPROJECT)
-    return True
-
-
-def _may_have_table(body: bytes) -> bool:
-    """Tell whether it is worth the time to parse a file, for our table may be in it."""
-    text = b"".join(body.split()).replace(b'"', b"").replace(b"'", b"")
-    if TABLE.encode() in text:
-        return True
-    return b"procession" in text and (b"[tool]" in text or b"tool={" in text)
-
-
-def _read(path: str) -> bytes:
+def _parsed(path: str, *, ours: bool = False) -> dict[str, Any]:
+    """Read a TOML file. ours: only one that may have our table, to save time."""
     with open(path, "rb") as f:
-        return f.read()
-
-
-def _parsed(body: bytes, path: str) -> dict[str, Any]:
+        body = f.read()
+    dense = body.translate(None, b" \t\"'")
+    if ours and TABLE.encode() not in dense and b"[tool]" not in dense:
+        return {}
     if sys.version_info >= (3, 11):
         import tomllib
     else:

@@ -13,6 +13,7 @@ from typing import Any
 from procession.cli.engine_request import EngineRequest
 from procession.cli.job import conducted, job_signals
 from procession.cli.request import Request
+from procession.cli.run import end_by_signal
 from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
 from procession.engines.agent import Agent
@@ -64,24 +65,13 @@ class _Part(Value):
     plan: Plan | None
 
 
-def run_together(prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None) -> int:
-    """Take part in the job, and print its result if that is asked for; gives the exit code."""
-    if not request.json:
-        return _run(prog, request, on, on_event)[0]
-    from procession.cli.json_result import console_on_stderr, print_json
-
-    began = time.monotonic()
-    with console_on_stderr():
-        code, result = _run(prog, request, on, on_event)
-    if result is not ANOTHERS:
-        print_json(result or summary(request.spec, Phase.FAILED, None, code, began))
-    return code
-
-
-def _run(
+def run_together(
     prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
 ) -> tuple[int, Any]:
-    """Take part in the job; gives the exit code, and the result of the whole job if it is known."""
+    """Take part in the job; gives the exit code, and the result of the whole job if it is known.
+
+    The result is `ANOTHERS` where another launcher prints it.
+    """
     assert on.terms is not None
     began = time.monotonic()
     terms = with_address(on.terms)
@@ -122,7 +112,7 @@ def _say_nothing(_: str) -> None:
 
 
 def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
-    """Be a launcher that does not host the rendezvous; gives what `_run` gives.
+    """Be a launcher that does not host the rendezvous; gives what `run_together` gives.
 
     waiting: has a door after this if this launcher is to host the rendezvous after all.
     """
@@ -198,7 +188,7 @@ def _host(
     succession: Succession | None = None,
     roll: Roll | None = None,
 ) -> tuple[int, Any]:
-    """Host the rendezvous, and drive the job; gives what `_run` gives.
+    """Host the rendezvous, and drive the job; gives what `run_together` gives.
 
     succession: where the host before is lost. roll: takes note of who comes.
     """
@@ -270,9 +260,5 @@ def _words_for_others(job: Job, end: GroupEnd, received: list[int]) -> dict[str,
     name, stopped = job.spec.name, job.state is Phase.STOPPED
     number = received[0] if received else job.stopped_by if stopped else 0
     if number:
-        how = "was stopped by" if stopped else "had done its work before"
-        return {
-            "said": f"procession: {name} {how} {signal.Signals(number).name} [P412]",
-            "code": 128 + number,
-        }
+        return {"said": end_by_signal(name, number, stopped=stopped), "code": 128 + number}
     return {"said": "", "code": 1 if stopped else 0}

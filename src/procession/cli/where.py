@@ -96,19 +96,20 @@ def _describe(request: Request) -> int:
 
 def _run(prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter | None) -> int:
     """Run the group, or the job; gives the exit code."""
-    engine = request.engine
-    if engine is not None and engine.terms is not None:
-        from procession.cli.together import run_together
-
-        _collect_garbage()
-        return run_together(prog, request, engine, on_event)
+    engine, result = request.engine, None
     with ExitStack() as open_:
         began = time.monotonic()
         if request.json:
             from procession.cli.json_result import console_on_stderr
 
             open_.enter_context(console_on_stderr())
-        if engine is None:
+        if engine is not None and engine.terms is not None:
+            from procession.cli.together import run_together
+
+            _collect_garbage()
+            code, result = run_together(prog, request, engine, on_event)
+            made, spec = None, request.spec
+        elif engine is None:
             from procession.cli.run import run_group
 
             _collect_garbage()
@@ -123,7 +124,7 @@ def _run(prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter |
     if request.json:
         from procession.cli.json_result import print_result
 
-        print_result(spec, made, code, began)
+        print_result(spec, made, code, began, result)
     return code
 
 

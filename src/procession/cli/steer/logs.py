@@ -12,7 +12,7 @@ from procession.cli.steer.finding import failed, parser_of, read_run
 from procession.cli.steer.showing import STREAMS, Files, Live
 from procession.cli.words import Option
 from procession.control.ask import NotAnswered
-from procession.control.runs import Run, connect, read_json
+from procession.control.runs import Run, connect
 from procession.system.identity import start_of
 
 LOOK_EVERY = 0.5  # seconds, for files of a new attempt
@@ -59,25 +59,18 @@ def main(words: list[str]) -> int:
     if not run.socket:
         where = f"in {run.directory} on this machine" if run.directory else "of it"
         of_rank = "" if rank is None else f"of rank {rank} "
-        why = f"there are no files {of_rank}{where}"
+        why = f"there are no files {of_rank}{where}: -t 3 or -r 3 keeps them, with --log-dir"
         console = os.path.join(run.directory, "console.log") if run.directory else ""
         if console and os.path.exists(console):
             why = (
                 f"{run.id} has no files by rank: all of its output is in {console}, which is shown "
                 "without --rank, --stdout and --stderr"
             )
-        elif run.directory and _none_asked_for(run.directory):
-            why = f"{run.id} has no files of its output: none were asked for (-t 3 or -r 3)"
         return failed("logs", why)
     try:
         return _live(run, rank, streams, lines, options.follow)
     except NotAnswered as e:
         return failed("logs", str(e))
-
-
-def _none_asked_for(directory: str) -> bool:
-    asked = read_json(os.path.join(directory, "run.json")) or {}
-    return "redirect=<Std.NONE: 0>, tee=<Std.NONE: 0>" in str(asked.get("logs"))
 
 
 def _follow(run: Run, files: Files) -> None:
