@@ -5,8 +5,7 @@ ranks takes milliseconds, and clients that ask again and again must not delay wh
 has to do. (A run without clients has no such thread.) Everything is non-blocking, in one epoll, and
 bounded: a request has 64 KiB at most; a client that does not read its answers is not read from
 until it does; the log is taken from what the console has shown last (`output.recent`) only when a
-client has room, so that a slow one misses some, and is told how much. The number of requests per
-second is limited, since all threads of the launcher share one interpreter.
+client has room, so that a slow one misses some, and is told how much.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from procession.control.words import describe
 from procession.values.errors import SpecError
 
 if TYPE_CHECKING:
-    from procession.control.door import Door, Shared
+    from procession.control.door import Door
+    from procession.control.reach import Reach
     from procession.control.reachable import Reachable
 
 CLIENTS = 32  # at a time
 MOST_WAITING = 256 << 10  # bytes that a client has not read yet; beyond, it is not read from
 ROOM = 64 << 10  # bytes that wait for a client; below, it gets more of the log
 PENDING = 4  # answers of one client that other threads look for
-ASKS = 100  # requests of one client in a second
 FIRST_WORDS = 10.0  # seconds until a client that says nothing has to go
 STACK_SECONDS, NATIVE_SECONDS = 1.0, 15.0  # for ranks to show where they are
 LAST_WORDS = 0.3  # seconds that clients have for the last line, when the run has ended
@@ -42,9 +41,8 @@ _CREDENTIALS = struct.Struct("3i")
 class _Client:
     """One connection. who: at its other end, in words. out: what it has not read yet.
 
-    place: its position in the log, None: it reads none. due: when it is disconnected, or, if
-    `resting` (it asked too often), when it is read from again. leaving: it is disconnected when it
-    has read all. pending: how many answers other threads are looking for.
+    place: its position in the log, None: it reads none. due: when it is disconnected. leaving: it
+    is disconnected when it has read all. pending: how many answers other threads are looking for.
     """
 
     def __init__(self, connection: socket.socket, who: str) -> None:
@@ -55,15 +53,12 @@ class _Client:
         self.out = bytearray()
         self.place: tuple[int, int] | None = None
         self.leaving = False
-        self.resting = False
         self.due: float | None = time.monotonic() + FIRST_WORDS
         self.pending = 0
-        self.asked = 0
-        self.second = 0.0  # when the counting of `asked` began
 
     @property
     def events(self) -> int:
-        deaf = self.leaving or self.resting or len(self.out) > MOST_WAITING
+        deaf = self.leaving or len(self.out) > MOST_WAITING
         return (0 if deaf else select.EPOLLIN) | (select.EPOLLOUT if self.out else 0)
 
     def leave(self) -> None:
@@ -76,9 +71,9 @@ class _Client:
 class Server:
     """Serves clients until the run has ended. wake: an eventfd, written to when there is news."""
 
-    def __init__(self, run: Reachable, shared: Shared, door: Door, wake: int) -> None:
+    def __init__(self, run: Reachable, reach: Reach, door: Door, wake: int) -> None:
         self._run = run
-        self._shared = shared
+        self._reach = reach
         self._door = door
         self._wake = wake
         self._clients: dict[int, _Client] = {}
@@ -91,7 +86,7 @@ class Server:
         self._epoll.register(self._door.fileno(), select.EPOLLIN)
         self._epoll.register(self._wake, select.EPOLLIN)
         try:
-            while self._shared.ending is None:
+            while self._reach.ending is None:
                 self._turn(None)
             self._end()
         finally:
@@ -117,11 +112,9 @@ class Server:
         now = time.monotonic()
         for client in list(self._clients.values()):
             if client.due is not None and client.due <= now:
-                if not client.resting:
-                    self._drop(client)
-                    continue
-                client.resting, client.due = False, None
-            self._serve(client)
+                self._drop(client)
+            else:
+                self._serve(client)
 
     # -- clients come and go
 
@@ -175,15 +168,8 @@ class Server:
         """Answer what a client asked, give it more of the log, and send what it takes."""
         if client.socket.fileno() < 0:
             return
-        now = time.monotonic()
-        while client.requests and not client.resting and len(client.out) <= MOST_WAITING:
+        while client.requests and len(client.out) <= MOST_WAITING:
             if client.pending >= PENDING:
-                break
-            if now - client.second >= 1:
-                client.second, client.asked = now, 0
-            client.asked += 1
-            if client.asked > ASKS:
-                client.resting, client.due = True, client.second + 1
                 break
             self._answer(client, client.requests.pop(0))
         self._give_log(client)
@@ -205,7 +191,7 @@ class Server:
         self._epoll.modify(client.socket.fileno(), client.events)
 
     def _give_log(self, client: _Client) -> None:
-        recent = self._shared.recent
+        recent = self._reach.recent
         while recent is not None and client.place is not None and len(client.out) < ROOM:
             client.place, missed, blocks = recent.read(client.place)
             if missed:
@@ -247,8 +233,8 @@ class Server:
         return self._found(client, "report", lambda: describe(self._run.look(), time.time()))
 
     def _on_log(self, client: _Client, lines: int | None = None, follow: bool | None = None) -> Any:
-        recent = self._shared.recent
-        value = {"prefixes": self._shared.prefixes, "seen": recent is not None}
+        recent = self._reach.recent
+        value = {"prefixes": self._reach.prefixes, "seen": recent is not None}
         self._say(client, {"to": "log", "value": value})
         if recent is not None:
             place, blocks = recent.last(lines or 0)
@@ -262,12 +248,12 @@ class Server:
     ) -> Any:
         self._run.stop(signal=signal, grace=grace, wait=False)
         number = int(self._run.spec.stop.signal) if signal is None else signal
-        self._shared.note_stop(number, client.who)
+        self._reach.note_stop(number, client.who)
         return "asked"
 
     def _on_kill(self, client: _Client) -> Any:
         self._run.kill(wait=False)
-        self._shared.note_stop(9, client.who)
+        self._reach.note_stop(9, client.who)
         return "asked"
 
     def _on_signal(self, _: _Client, rank: int, signal: int) -> Any:
@@ -294,7 +280,7 @@ class Server:
             except Exception as e:
                 answer = {"to": name, "error": f"{type(e).__name__}: {e}"}
             self._later.append((client, encode(answer)))
-            self._shared.wake()
+            self._reach.wake()
 
         try:
             threading.Thread(target=work, name="procession-control-ask", daemon=True).start()
@@ -329,7 +315,7 @@ class Server:
             for client in waiting:
                 caught_up = client.place is None or not self._behind(client)
                 if caught_up and not client.leaving and not client.requests:
-                    self._say(client, {"event": "end", **(self._shared.ending or {})})
+                    self._say(client, {"event": "end", **(self._reach.ending or {})})
                     client.leave()
             for client in waiting:
                 self._serve(client)
@@ -339,5 +325,5 @@ class Server:
 
     def _behind(self, client: _Client) -> bool:
         self._give_log(client)
-        recent = self._shared.recent
+        recent = self._reach.recent
         return recent is not None and recent.last(0)[0] != client.place
