@@ -5,38 +5,28 @@ from __future__ import annotations
 import os
 import threading
 
-from procession.control.door import open_door
-from procession.values.exit import signal_name
+from procession.control.door import Shared, open_door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from procession.control.reachable import Reachable, Shown, Watcher
-    from procession.output.recent import Recent
 
 _JOIN = 1.0  # seconds for the thread to send last lines; it takes a third of that at most
 
 
-class Reach:
+class Reach(Shared):
     """The socket of a run, and the thread that serves it. Made in the thread of the run's loop.
 
-    name: by which the run is found, "" if it cannot be. ending: how the run ended, for the last
-    line to clients; None until then. stopped_by: the signal by which a client stopped the run, 0:
-    none did. stopper: who that was, in words.
+    name: by which the run is found, "" if it cannot be.
     """
 
     def __init__(self, run: Reachable, loop: Watcher, screen: Shown, run_id: str) -> None:
-        self.ending: dict[str, Any] | None = None
-        self.stopped_by = 0
-        self.stopper = ""
+        super().__init__(screen)
         self._run = run
         self._loop = loop
-        self._screen = screen
         self._thread: threading.Thread | None = None
-        self._wake = -1
-        self._lock = threading.Lock()  # of `_wake`
         self._door = open_door(run_id)
         self.name = self._door.name if self._door is not None else ""
         if self._door is not None:
@@ -69,31 +59,6 @@ class Reach:
     def visited(self) -> bool:
         """Whether anybody has ever looked."""
         return self._thread is not None
-
-    # -- for the thread
-
-    @property
-    def prefixes(self) -> Sequence[str]:
-        """What stands before the lines of each rank."""
-        return self._screen.prefixes
-
-    @property
-    def recent(self) -> Recent | None:
-        """What the console has shown last, None if ranks write past this process."""
-        return self._screen.recent
-
-    def wake(self) -> None:
-        """Have the thread look for news; from any thread."""
-        with self._lock:
-            if self._wake >= 0:
-                os.eventfd_write(self._wake, 1)
-
-    def note_stop(self, number: int, who: str) -> None:
-        """Take note that a client stops the run."""
-        self.stopped_by = self.stopped_by or number
-        self.stopper = self.stopper or f"{signal_name(number)} from another terminal ({who})"
-
-    # -- the end
 
     def close(self, ending: dict[str, Any] | None = None) -> None:
         """Tell clients how the run ended, and remove the socket; may be called again."""

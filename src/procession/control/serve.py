@@ -24,8 +24,7 @@ from procession.control.words import describe
 from procession.values.errors import SpecError
 
 if TYPE_CHECKING:
-    from procession.control.door import Door
-    from procession.control.reach import Reach
+    from procession.control.door import Door, Shared
     from procession.control.reachable import Reachable
 
 CLIENTS = 32  # at a time
@@ -71,9 +70,9 @@ class _Client:
 class Server:
     """Serves clients until the run has ended. wake: an eventfd, written to when there is news."""
 
-    def __init__(self, run: Reachable, reach: Reach, door: Door, wake: int) -> None:
+    def __init__(self, run: Reachable, shared: Shared, door: Door, wake: int) -> None:
         self._run = run
-        self._reach = reach
+        self._shared = shared
         self._door = door
         self._wake = wake
         self._clients: dict[int, _Client] = {}
@@ -86,7 +85,7 @@ class Server:
         self._epoll.register(self._door.fileno(), select.EPOLLIN)
         self._epoll.register(self._wake, select.EPOLLIN)
         try:
-            while self._reach.ending is None:
+            while self._shared.ending is None:
                 self._turn(None)
             self._end()
         finally:
@@ -191,7 +190,7 @@ class Server:
         self._epoll.modify(client.socket.fileno(), client.events)
 
     def _give_log(self, client: _Client) -> None:
-        recent = self._reach.recent
+        recent = self._shared.recent
         while recent is not None and client.place is not None and len(client.out) < ROOM:
             client.place, missed, blocks = recent.read(client.place)
             if missed:
@@ -233,8 +232,8 @@ class Server:
         return self._found(client, "report", lambda: describe(self._run.look(), time.time()))
 
     def _on_log(self, client: _Client, lines: int | None = None, follow: bool | None = None) -> Any:
-        recent = self._reach.recent
-        value = {"prefixes": self._reach.prefixes, "seen": recent is not None}
+        recent = self._shared.recent
+        value = {"prefixes": self._shared.prefixes, "seen": recent is not None}
         self._say(client, {"to": "log", "value": value})
         if recent is not None:
             place, blocks = recent.last(lines or 0)
@@ -248,12 +247,12 @@ class Server:
     ) -> Any:
         self._run.stop(signal=signal, grace=grace, wait=False)
         number = int(self._run.spec.stop.signal) if signal is None else signal
-        self._reach.note_stop(number, client.who)
+        self._shared.note_stop(number, client.who)
         return "asked"
 
     def _on_kill(self, client: _Client) -> Any:
         self._run.kill(wait=False)
-        self._reach.note_stop(9, client.who)
+        self._shared.note_stop(9, client.who)
         return "asked"
 
     def _on_signal(self, _: _Client, rank: int, signal: int) -> Any:
@@ -280,7 +279,7 @@ class Server:
             except Exception as e:
                 answer = {"to": name, "error": f"{type(e).__name__}: {e}"}
             self._later.append((client, encode(answer)))
-            self._reach.wake()
+            self._shared.wake()
 
         try:
             threading.Thread(target=work, name="procession-control-ask", daemon=True).start()
@@ -315,7 +314,7 @@ class Server:
             for client in waiting:
                 caught_up = client.place is None or not self._behind(client)
                 if caught_up and not client.leaving and not client.requests:
-                    self._say(client, {"event": "end", **(self._reach.ending or {})})
+                    self._say(client, {"event": "end", **(self._shared.ending or {})})
                     client.leave()
             for client in waiting:
                 self._serve(client)
@@ -325,5 +324,5 @@ class Server:
 
     def _behind(self, client: _Client) -> bool:
         self._give_log(client)
-        recent = self._reach.recent
+        recent = self._shared.recent
         return recent is not None and recent.last(0)[0] != client.place
