@@ -1,6 +1,5 @@
 """The stacks of real ranks, in whatever state they are: asked for, and when their group failed."""
 
-import atexit
 import os
 import resource
 import signal
@@ -304,44 +303,6 @@ def test_who_waits_for_stacks_does_not_hold_up_the_end(tmp_path):
         for each in asked:
             each.join(20)
             assert not each.is_alive()
-
-
-def fail_in_turn(where):
-    """Rank 1 fails, and rank 2 when it is told to; both then take their time to exit."""
-    rank, place = int(os.environ["RANK"]), Path(where)
-    if rank == 0:
-        signal.signal(stackwork.SIGNAL, lambda *_: None)  # it does not answer
-    (place / str(rank)).touch()
-    if rank in (0, 3):
-        stackwork.sleep()
-    until(lambda: all((place / str(r)).exists() for r in range(4)))
-    if rank == 2:
-        until((place / "fail").exists)
-    atexit.register(until, (place / "exit").exists)
-    raise ValueError(rank)
-
-
-def test_a_rank_that_fails_meanwhile_is_on_its_way_out(tmp_path, monkeypatch):
-    """Its exit handlers run to their end, as those of the one that failed first."""
-    monkeypatch.setattr(lastlook, "MOST_SECONDS", 30.0)
-    stop = procession.Stop(grace=30)
-    group = procession.start(fail_in_turn, args=(str(tmp_path),), nproc=4, stop=stop)
-
-    def told():
-        return [e.rank for e in group._supervisor.journal.events if e.kind == "reported"]
-
-    with group:
-        until(lambda: told() == [1])
-        (tmp_path / "fail").touch()
-        until(lambda: told() == [1, 2])
-        os.kill(group.pids()[0], signal.SIGKILL)  # who does not answer is waited for no more
-        until(lambda: group.exit_of(3) is not None)
-        assert group.exit_of(2) is None
-        (tmp_path / "exit").touch()
-        with pytest.raises(procession.GroupFailed) as caught:
-            group.wait(20)
-    assert [(end.rank, end.exit.code) for end in caught.value.failures[:2]] == [(1, 1), (2, 1)]
-    assert [e.rank for e in group if e.kind == "stop_sent"] == [3]
 
 
 def test_commands_are_not_waited_for(tmp_path):

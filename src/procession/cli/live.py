@@ -112,8 +112,7 @@ def viewing(
         failed = f"the live view failed and is gone ({type(e).__name__}: {what})"
         say(f"procession: {failed}; the group goes on [P413]")
 
-    encoding = str(getattr(sys.stdout, "encoding", "")).lower().replace("-", "")
-    view = View(look, console, on_crash=crashed, unicode=encoding == "utf8")
+    view = View(look, console, on_crash=crashed)
     with _terminals_signals(view, suspend):
         try:
             view.start()

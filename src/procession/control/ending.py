@@ -6,10 +6,6 @@ from procession.explain.summary import report_of, summary
 from procession.rules.tables import Phase
 from procession.values.errors import GroupEnd, exit_code_after
 
-# What the index keeps of a result for which the run's directory has no room.
-KEPT = ("state", "exit_code", "nproc", "attempt")
-MOST_REPORT = 8000  # characters
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.control.reach import Reach
@@ -23,12 +19,7 @@ def conclude(run: Reachable, reach: Reach | None, end: GroupEnd | None, code: in
     if end is not None:
         report = report_of(run.state, end, run.who_stopped)
         if run.run_dir:
-            result = summary(run.spec, run.state, end, given, run.began)
-            if not run.write_end(result, report):
-                from procession.control.index import note_end
-
-                kept = {key: result[key] for key in KEPT if key in result}
-                note_end(run.run_dir, {**kept, "report": f"{report[:MOST_REPORT]}\n"})
+            run.write_end(summary(run.spec, run.state, end, given, run.began), report)
     if reach is not None:
         reach.close({"state": run.state.name, "code": given, "report": report})
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
 from typing import Any, cast
 
 from procession.system.directories import state_directory
@@ -37,39 +36,19 @@ def note_run(run: str, directory: str, name: str) -> None:
         "began": round(time.time(), 3),
         **origin(),
     }
-    if _append(json.dumps(entry).encode() + b"\n", make=True) > MOST_BYTES:
-        read_index(shorten=True)
-
-
-def _append(line: bytes, *, make: bool = False) -> int:
-    """Append to the file; gives its new size, 0 for a full disk, or a home that is read-only.
-
-    make: make the directory if it is missing.
-    """
     try:
-        if make and not os.path.isdir(state_directory()):
+        if not os.path.isdir(state_directory()):
             os.makedirs(state_directory(), 0o700, exist_ok=True)
         fd = os.open(index_path(), _FLAGS, 0o600)
         try:
-            os.write(fd, line)
-            return os.lseek(fd, 0, os.SEEK_CUR)
+            os.write(fd, json.dumps(entry).encode() + b"\n")
+            size = os.lseek(fd, 0, os.SEEK_CUR)
         finally:
             os.close(fd)
     except OSError:
-        return 0
-
-
-def note_end(directory: str, end: Mapping[str, Any]) -> None:
-    """Add how a run ended, where its own directory has no room for that.
-
-    end: what its `result.json` would say, with `report`. Where the index has no room either, it is
-    lost.
-    """
-    directory = os.path.abspath(directory)
-    known = next((e for e in reversed(read_index()) if e["dir"] == directory), None)
-    if known is None:
-        return
-    _append(b"\n" + json.dumps({**known, "end": end}).encode() + b"\n")
+        return  # a full disk, or a home that is read-only
+    if size > MOST_BYTES:
+        read_index(shorten=True)
 
 
 def read_index(*, shorten: bool = False) -> list[dict[str, Any]]:

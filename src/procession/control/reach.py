@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 from procession.control.door import Shared, open_door
@@ -15,16 +16,16 @@ if TYPE_CHECKING:
 _JOIN = 1.0  # seconds for the thread to send last lines; it takes a third of that at most
 
 
-class Reach:
+class Reach(Shared):
     """The socket of a run, and the thread that serves it. Made in the thread of the run's loop.
 
     name: by which the run is found, "" if it cannot be.
     """
 
     def __init__(self, run: Reachable, loop: Watcher, screen: Shown, run_id: str) -> None:
+        super().__init__(screen)
         self._run = run
         self._loop = loop
-        self._shared = Shared(screen)
         self._thread: threading.Thread | None = None
         self._door = open_door(run_id)
         self.name = self._door.name if self._door is not None else ""
@@ -37,7 +38,9 @@ class Reach:
         assert self._door is not None
         self._loop.unwatch(self._door.fileno())
         try:
-            wake = self._shared.open()
+            wake = self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            if self.recent is not None:
+                self.recent.wake_by(self.wake)
             self._thread = threading.Thread(
                 target=self._serve, args=(wake,), name="procession-control", daemon=True
             )
@@ -50,32 +53,28 @@ class Reach:
         from procession.control.serve import Server
 
         assert self._door is not None
-        Server(self._run, self._shared, self._door, wake).run()
+        Server(self._run, self, self._door, wake).run()
 
     @property
     def visited(self) -> bool:
         """Whether anybody has ever looked."""
         return self._thread is not None
 
-    @property
-    def stopped_by(self) -> int:
-        """The signal by which a client stopped the run, 0: none did."""
-        return self._shared.stopped_by
-
-    @property
-    def stopper(self) -> str:
-        """Who that was, in words."""
-        return self._shared.stopper
-
     def close(self, ending: dict[str, Any] | None = None) -> None:
         """Tell clients how the run ended, and remove the socket; may be called again."""
-        self._shared.ending = self._shared.ending or ending or {}
+        self.ending = self.ending or ending or {}
         if self._door is not None:
             self._door.hide()
-        self._shared.wake()
+        self.wake()
         if self._thread is not None:
             self._thread.join(_JOIN)
-        self._shared.close(used=self._thread is not None and self._thread.is_alive())
+        if self.recent is not None:
+            self.recent.wake_by(None)
+        with self._lock:
+            wake, self._wake = self._wake, -1
+            # A thread that is late still waits for it, so it stays.
+            if wake >= 0 and not (self._thread is not None and self._thread.is_alive()):
+                os.close(wake)
         if self._door is not None:
             self._door.close()
 

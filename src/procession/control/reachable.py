@@ -71,8 +71,8 @@ class Reachable(Protocol):
         """Send a signal to one rank. Raises SpecError for one that does not exist."""
         ...
 
-    def write_end(self, result: dict[str, Any], report: str) -> bool:
-        """Write into the run's directory how it ended; False if that has no room for it."""
+    def write_end(self, result: dict[str, Any], report: str) -> None:
+        """Write into the run's directory how it ended."""
         ...
 
 

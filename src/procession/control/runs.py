@@ -180,7 +180,7 @@ def ended(running: Sequence[Run]) -> list[Run]:
 
 
 def _ended(directory: str, entry: Mapping[str, Any]) -> Run:
-    result = read_json(os.path.join(directory, "result.json")) or entry.get("end")
+    result = read_json(os.path.join(directory, "result.json"))
     mark = str(entry.get("launcher", ""))
     host = str(entry.get("host", ""))
     away = bool(host) and host != _here()
@@ -264,16 +264,11 @@ def _of_directory(path: str, running: Sequence[Run]) -> Run:
     for run in running:
         if run.directory and _same(run.directory, path):
             return run
-    nothing: dict[str, Any] = {}
-    noted = next((e for e in read_index() if _same(e["dir"], path)), nothing)
     asked = read_json(os.path.join(path, "run.json"))
-    if asked is None and noted:
-        return _ended(path, noted)  # its disk was full from the start
     if asked is None:
         raise NotFound(f"{path} is not the directory of a run: it holds no run.json")
     entry = {"run": asked.get("run") or run_of(path), "name": asked.get("name", "")}
     entry |= {name: asked[name] for name in ("host", "slurm_job") if name in asked}
-    entry |= {"end": noted.get("end")}
     return _ended(path, entry | {"launcher": asked.get("mark", ""), "began": _time(path)})
 
 

@@ -5,8 +5,7 @@ ranks takes milliseconds, and clients that ask again and again must not delay wh
 has to do. (A run without clients has no such thread.) Everything is non-blocking, in one epoll, and
 bounded: a request has 64 KiB at most; a client that does not read its answers is not read from
 until it does; the log is taken from what the console has shown last (`output.recent`) only when a
-client has room, so that a slow one misses some, and is told how much. The number of requests per
-second is limited, since all threads of the launcher share one interpreter.
+client has room, so that a slow one misses some, and is told how much.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ CLIENTS = 32  # at a time
 MOST_WAITING = 256 << 10  # bytes that a client has not read yet; beyond, it is not read from
 ROOM = 64 << 10  # bytes that wait for a client; below, it gets more of the log
 PENDING = 4  # answers of one client that other threads look for
-ASKS = 100  # requests of one client in a second
 FIRST_WORDS = 10.0  # seconds until a client that says nothing has to go
 STACK_SECONDS, NATIVE_SECONDS = 1.0, 15.0  # for ranks to show where they are
 LAST_WORDS = 0.3  # seconds that clients have for the last line, when the run has ended
@@ -42,9 +40,8 @@ _CREDENTIALS = struct.Struct("3i")
 class _Client:
     """One connection. who: at its other end, in words. out: what it has not read yet.
 
-    place: its position in the log, None: it reads none. due: when it is disconnected, or, if
-    `resting` (it asked too often), when it is read from again. leaving: it is disconnected when it
-    has read all. pending: how many answers other threads are looking for.
+    place: its position in the log, None: it reads none. due: when it is disconnected. leaving: it
+    is disconnected when it has read all. pending: how many answers other threads are looking for.
     """
 
     def __init__(self, connection: socket.socket, who: str) -> None:
@@ -55,15 +52,12 @@ class _Client:
         self.out = bytearray()
         self.place: tuple[int, int] | None = None
         self.leaving = False
-        self.resting = False
         self.due: float | None = time.monotonic() + FIRST_WORDS
         self.pending = 0
-        self.asked = 0
-        self.second = 0.0  # when the counting of `asked` began
 
     @property
     def events(self) -> int:
-        deaf = self.leaving or self.resting or len(self.out) > MOST_WAITING
+        deaf = self.leaving or len(self.out) > MOST_WAITING
         return (0 if deaf else select.EPOLLIN) | (select.EPOLLOUT if self.out else 0)
 
     def leave(self) -> None:
@@ -117,11 +111,9 @@ class Server:
         now = time.monotonic()
         for client in list(self._clients.values()):
             if client.due is not None and client.due <= now:
-                if not client.resting:
-                    self._drop(client)
-                    continue
-                client.resting, client.due = False, None
-            self._serve(client)
+                self._drop(client)
+            else:
+                self._serve(client)
 
     # -- clients come and go
 
@@ -175,15 +167,8 @@ class Server:
         """Answer what a client asked, give it more of the log, and send what it takes."""
         if client.socket.fileno() < 0:
             return
-        now = time.monotonic()
-        while client.requests and not client.resting and len(client.out) <= MOST_WAITING:
+        while client.requests and len(client.out) <= MOST_WAITING:
             if client.pending >= PENDING:
-                break
-            if now - client.second >= 1:
-                client.second, client.asked = now, 0
-            client.asked += 1
-            if client.asked > ASKS:
-                client.resting, client.due = True, client.second + 1
                 break
             self._answer(client, client.requests.pop(0))
         self._give_log(client)

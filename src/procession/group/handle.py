@@ -154,25 +154,21 @@ class Handle(Waiting):
                 reach.close()
             self._runner.journal.let_threads_go()
 
-    def write_end(self, result: dict[str, Any], report: str) -> bool:
-        """Write into the run's directory how it ended; False if that has no room for it.
+    def write_end(self, result: dict[str, Any], report: str) -> None:
+        """Write into the run's directory how it ended.
 
         A directory that does not answer is not waited for; the files are written later, if ever.
         """
         directory = self._run_dir
-        written = True
 
         def write() -> None:
-            nonlocal written
             if os.path.isdir(directory.path):
                 from procession.system.origin import slurm_ids
 
                 directory.write_end({**result, **slurm_ids(os.environ)}, report)
-            written = os.path.exists(os.path.join(directory.path, "result.json"))
 
         if directory.kept:
             self._runner.journal.on_disk("writing the report to", write)
-        return written
 
     def stop_when_unread(self) -> None:
         """Have it stopped when nobody reads our standard output any more; see `unread`.

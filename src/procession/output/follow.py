@@ -417,7 +417,7 @@ class Follower:
             feed.end()
         for screen in self._screens:
             if self._clean:
-                screen.end()
+                screen.end_line()
         self._flush()
         if not self._clean:
             for screen in dict.fromkeys(self._screens):

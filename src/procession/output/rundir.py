@@ -127,7 +127,10 @@ class RunDir(Files):
         return os.path.join(self._attempt_dir(attempt), str(rank))
 
     def _attempt_dir(self, attempt: int) -> str:
-        return os.path.join(self.path, f"attempt_{self._first_attempt + attempt}")
+        return os.path.join(self.path, self._attempt_name(attempt))
+
+    def _attempt_name(self, attempt: int) -> str:
+        return f"attempt_{self._first_attempt + attempt}"
 
     def make_rank_dir(self, attempt: int, rank: int) -> None:
         """Make that directory, if files are kept, else the scratch directory. Raises OSError."""
@@ -159,17 +162,30 @@ class RunDir(Files):
 
     def write_run(self, asked: Mapping[str, Any]) -> None:
         """Write `run.json`."""
-        if not self.kept:
-            return
-        import json
+        self._write_json("run.json", asked)
 
+    def _write_json(self, name: str, data: Mapping[str, Any]) -> None:
+        if self.kept:
+            import json
+
+            self._write(name, f"{json.dumps(data, indent=2, default=repr)}\n")
+
+    def _write(self, name: str, text: str) -> str:
+        """Write a file, whole or not at all; gives its path, "" if that failed."""
+        path = os.path.join(self.path, name)
         try:
-            fd = os.open(os.path.join(self.path, "run.json"), _OWN_FLAGS, 0o600)
-            with os.fdopen(fd, "w") as f:
-                json.dump(asked, f, indent=2, default=repr)
-                f.write("\n")
+            fd = os.open(f"{path}.part", _OWN_FLAGS, 0o600)
+            with os.fdopen(fd, "w", errors="backslashreplace") as f:
+                f.write(text)
+            os.rename(f"{path}.part", path)
         except OSError as e:
             self._note(e)
+            try:
+                os.unlink(f"{path}.part")
+            except OSError:
+                pass  # it was not made
+            return ""
+        return path
 
     def write_event(self, event: Mapping[str, Any]) -> None:
         """Append an event to `events.jsonl`; in any thread."""
@@ -191,41 +207,13 @@ class RunDir(Files):
 
     def write_stacks(self, attempt: int, text: str) -> str:
         """Write where ranks were when an attempt failed; gives the path, "" if it is not whole."""
-        path = os.path.join(self._attempt_dir(attempt), "stacks.txt")
-        try:
-            fd = os.open(path, _OWN_FLAGS, 0o600)
-        except OSError as e:
-            self._note(e)
-            return ""
-        try:
-            with os.fdopen(fd, "wb") as f:
-                f.write(text.encode(errors="replace"))
-        except OSError as e:
-            self._note(e)
-            os.unlink(path)
-            return ""
-        return path
+        return self._write(f"{self._attempt_name(attempt)}/stacks.txt", text)
 
     def write_end(self, result: Mapping[str, Any], report: str) -> None:
         """Write `report.txt` and `result.json`, each whole or not at all, the latter last."""
-        if not self.kept:
-            return
-        import json
-
-        texts = {"report.txt": report, "result.json": json.dumps(result, indent=2, default=repr)}
-        for name, text in texts.items():
-            path = os.path.join(self.path, name)
-            try:
-                fd = os.open(f"{path}.part", _OWN_FLAGS, 0o600)
-                with os.fdopen(fd, "w", errors="backslashreplace") as f:
-                    f.write(f"{text}\n")
-                os.rename(f"{path}.part", path)
-            except OSError as e:
-                self._note(e)
-                try:
-                    os.unlink(f"{path}.part")
-                except OSError:
-                    pass  # it was not made
+        if self.kept:
+            self._write("report.txt", f"{report}\n")
+            self._write_json("result.json", result)
 
     def check(self) -> None:
         """Note in `fault`, when ranks have ended, if their files may be cut off, or are gone."""

@@ -57,7 +57,7 @@ class Screen:
             end, _, lines = lines.partition(b"\n")
             self._add(end)
             # No newline of its own for an owner that wrote one.
-        self._end_open()
+        self.end_line()
         if lines:
             if prefix:
                 self._add(prefix)
@@ -72,7 +72,7 @@ class Screen:
         """Show the beginning of a line, or more of it, and leave the line open."""
         text = harmless(text)
         if not (continues and self._open is owner):
-            self._end_open()
+            self.end_line()
             self._add(prefix)
         self._add(text)
         self._open = owner
@@ -80,13 +80,10 @@ class Screen:
 
     def note(self, text: bytes) -> None:
         """Show a line of our own, as far as the console takes it without waiting."""
-        self.drop()
+        self._parts.clear()
+        self.waiting = 0
         start = b"\n" if self.console.midline else b""
         self.console.write(start + b"procession: " + text + b"\n", timeout=0)
-
-    def end(self) -> None:
-        """End the open line, if there is one."""
-        self._end_open()
 
     def flush(self, abandon: int | None = None) -> bool:
         """Write the buffer; False if `abandon` became readable before the console took it."""
@@ -97,19 +94,13 @@ class Screen:
         self.waiting = 0
         return self.console.write(data, abandon=abandon)
 
-    def drop(self) -> None:
-        """Forget the buffer and the open line."""
-        self._parts.clear()
-        self.waiting = 0
-        self._open = None
-        self._open_coloured = False
-
     def _add(self, text: bytes) -> None:
         if text:
             self._parts.append(text)
             self.waiting += len(text)
 
-    def _end_open(self) -> None:
+    def end_line(self) -> None:
+        """End the open line, if there is one."""
         if self._open is not None:
             self._add(RESET + b"\n" if self._open_coloured else b"\n")
         self._open = None

@@ -43,10 +43,9 @@ class Column(Value):
 
 
 class Drawing:
-    """Draws for one terminal. colour: whether it has any. unicode: or only ASCII."""
+    """Draws for one terminal. colour: whether it has any."""
 
-    def __init__(self, *, colour: bool = True, unicode: bool = True) -> None:
-        self._unicode = unicode
+    def __init__(self, *, colour: bool = True) -> None:
         self._rich = Console(
             file=io.StringIO(),
             force_terminal=True,
@@ -75,10 +74,7 @@ class Drawing:
         self._rich.width = width
         with self._rich.capture() as captured:
             self._rich.print(what, no_wrap=True, overflow="ellipsis")
-        text = captured.get()
-        if not self._unicode:
-            text = text.replace("…", ".").encode("ascii", "replace").decode()
-        return text.removesuffix("\n").split("\n")
+        return captured.get().removesuffix("\n").split("\n")
 
     def _table(self, rows: Sequence[Row], width: int) -> Table:
         kept: list[Column] = []
@@ -106,8 +102,8 @@ class Drawing:
         room = min(LONG_BAR, width - cell_len(f"{head}  {text}"))
         line = Text(f"{head} ", "bold")
         if share is not None and room >= BAR:
-            full, empty, done = *("━─" if self._unicode else "#."), round(share * room)
-            line.append(full * done, "cyan").append(f"{empty * (room - done)} ", "dim")
+            done = round(share * room)
+            line.append("━" * done, "cyan").append(f"{'─' * (room - done)} ", "dim")
         return line.append(text)
 
 

@@ -33,7 +33,6 @@ class View:
     console: writes to the terminal; nothing else may while the view is shown. The caller closes it.
     on_crash: called in the view's thread with the error that ended the view, when it is off the
         terminal.
-    unicode: whether the terminal shows more than ASCII.
     """
 
     def __init__(
@@ -42,13 +41,11 @@ class View:
         console: Console,
         *,
         on_crash: Callable[[Exception], None] | None = None,
-        unicode: bool = True,
     ) -> None:
         self._sight = Sight(look)
         self._console = console
         self._pane = Pane(console)
         self._on_crash = on_crash
-        self._unicode = unicode
         self._last: Look | None = None  # shown at the end, if there is one
         self._closing = self._hidden = False
         self._gone = False  # from the terminal, while it is hidden
@@ -97,7 +94,7 @@ class View:
         try:
             from procession.view.draw import Drawing
 
-            drawing = Drawing(colour=self._console.colour, unicode=self._unicode)
+            drawing = Drawing(colour=self._console.colour)
             whole: Whole | None = None
             while not self._closing:
                 if self._hidden:

@@ -74,8 +74,6 @@ def _with_native(stacks: Sequence[Stack], seconds: float) -> list[Stack]:
 def _with(stack: Stack, seen: Seen | None, spy: str | None) -> Stack:
     if seen is not None and seen.threads:
         frames = own_frames(seen.threads[seen.main].frames)
-        while frames and frames[-1][0].endswith(("runpy.py", "<frozen runpy>")):
-            frames = frames[:-1]
         if frames:
             return stack.__replace__(frames=frames, threads=seen.threads, state="")
     kernel = (read(f"/proc/{stack.pid}/stack") or "").splitlines()
