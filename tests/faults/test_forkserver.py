@@ -233,6 +233,35 @@ def test_a_forkserver_without_descriptors_tells_how_a_rank_ended(tmp_path):
     assert (failed.value.cause.rank, failed.value.cause.outcome) == (0, Outcome.SIGNALLED)
 
 
+def test_a_rank_that_obeys_has_not_failed_though_its_forkserver_cannot_tell_of_the_signal():
+    """The forkserver was stopped between the stop signal and the news of it."""
+    group = procession.start(["sleep", "100"], nproc=1, stop=OBEDIENT)
+    events = []
+    group.subscribe(events.append)
+    with traced(forkserver_of(group)):
+        group.stop(wait=False)
+        until(lambda: "stopping" in [e.kind for e in events], "the stop")
+        os.kill(group.pids()[0], signal.SIGTERM)
+        assert group.wait(20).state is Phase.STOPPED
+
+
+def test_a_rank_that_has_died_does_not_hang_though_its_forkserver_cannot_tell_of_it():
+    hang = Hang(timeout=0.3)  # less than the launcher waits for a forkserver
+
+    def beat():
+        while True:
+            procession.beat(1)
+            time.sleep(0.01)
+
+    group = procession.start(beat, nproc=2, hang=hang)
+    until(lambda: all(rank["beats"] for rank in group.look()["ranks"]), "the beats")
+    with traced(forkserver_of(group)):
+        os.kill(group.pids()[0], signal.SIGKILL)
+        with pytest.raises(GroupFailed) as caught:
+            group.wait(20)
+    assert (caught.value.cause.rank, caught.value.cause.outcome) == (0, Outcome.SIGNALLED)
+
+
 def test_next_attempt_has_another_forkserver(tmp_path):
     """A group that is to start again does so without the one that did not answer."""
     group = start_family(tmp_path, restart=procession.Restart(max=1))

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import re
 import subprocess
 import tempfile
 
@@ -207,29 +206,6 @@ def test_data_loader_of_a_rank_that_is_killed(tmp_path, monkeypatch):
         done = run("-n", 2, script)
     assert done.returncode == 137
     assert "rank 0 of 2" in done.stderr
-
-
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGBUS"])
-def test_data_loader_whose_worker_is_killed(tmp_path, name):
-    script = write(
-        tmp_path / "loader.py",
-        f"""
-        import os, signal
-        from torch.utils.data import DataLoader, Dataset
-
-        class Killed(Dataset):
-            def __len__(self):
-                return 4
-            def __getitem__(self, number):
-                os.kill(os.getpid(), signal.{name})
-
-        list(DataLoader(Killed(), num_workers=1))
-        """,
-    )
-    done = run("-n", 1, script)
-    assert done.returncode == 1
-    assert re.search(rf"its child \(pid \d+\) was killed by {name}", done.stderr), done.stderr
-    assert ("/dev/shm has " in done.stderr) == (name == "SIGBUS")
 
 
 def test_data_loader_without_enough_shared_memory(tmp_path):

@@ -4,8 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.forkserver": "boot children workarounds",
-        "procession.forkserver.children": "Children",
+        "procession.forkserver": "boot workarounds",
         "procession.forkserver.observing": "Observer",
         "procession.forkserver.record": "record",
         "procession.system.facts": "read_facts",

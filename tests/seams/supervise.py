@@ -4,11 +4,8 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.supervise": (
-            "conclusion deciding exits hangs journal lastlook limits link ranks supervisor"
-        ),
+        "procession.supervise": "journal lastlook link",
         "procession.explain.records": "CRASHES Sources",
         "procession.supervise.ranks": "Ranks",
-        "procession.supervise.supervisor": "Supervisor",
     }
 )

@@ -5,11 +5,10 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.system": (
-            "accelerators directories eventloop files hugepages inotify "
-            "memory_groups numa processes remains signals tree"
+            "accelerators directories files inotify memory_groups numa processes"
         ),
         "procession.system.accelerators": "Accelerators",
-        "procession.system.cgroups": "Cgroups KILLS_OF_ALL OomWatch cgroups",
+        "procession.system.cgroups": "Cgroups OomWatch cgroups",
         "procession.system.eventloop": "EventLoop",
         "procession.system.identity": "own_mark",
         "procession.system.inotify": "Inotify",
@@ -19,8 +18,7 @@ __getattr__ = lazily(
         "procession.system.origin": "same_session slurm_ids",
         "procession.system.ports": "free_port",
         "procession.system.probe": "TRIALS why_not",
-        "procession.system.processes": "Seen state_of",
-        "procession.system.threads": "Latch",
+        "procession.system.processes": "state_of",
         "procession.system.vfork": "Chain",
     }
 )

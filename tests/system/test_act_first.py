@@ -15,7 +15,7 @@ import pytest
 import procession
 from procession import GroupFailed, Logs, Restart, Stop
 from seams.supervise import journal
-from support import METHODS, OBEDIENT, until
+from support import OBEDIENT, until
 
 CAUSE = r"one_dies failed: rank 0 of 3 \(pid \d+\) was killed by SIGKILL"
 
@@ -97,24 +97,3 @@ def test_a_decision_of_one_rank_keeps_no_other_waiting(hold):
     group.stop()
     assert group.state.final
     assert not any(os.path.exists(f"/proc/{pid}") for pid in group.pids().values())
-
-
-@pytest.mark.parametrize("method", METHODS[:2])
-def test_a_rank_is_not_lost_while_it_is_decided_whether_it_starts_again(method):
-    """Its process is gone, and a decision may take longer than the end of a process."""
-    stop = Stop(linger=0.02, reap=0.05)
-
-    def work():
-        if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "0":
-            raise ValueError("once")
-        return os.environ["TORCHELASTIC_RESTART_COUNT"]
-
-    values = procession.run(
-        work,
-        nproc=2,
-        start_method=method,
-        stop=stop,
-        restart=Restart(max=1, scope="rank"),
-        on_failure=lambda end: time.sleep(10 * (stop.linger + stop.reap)),
-    )
-    assert values == ["1", "0"]

@@ -79,26 +79,6 @@ def test_a_bus_error_says_how_full_shared_memory_is(program):
     assert ("its child" in cause.note) == (program is lose_a_child)
 
 
-class Disturbed(Exception):
-    def __str__(self):
-        die(signal.SIGCHLD)
-        return "what happened"
-
-
-def raise_when_a_child_ends(*_):
-    raise RuntimeError("a child has ended")
-
-
-def fail_as_a_child_ends():
-    signal.signal(signal.SIGCHLD, raise_when_a_child_ends)
-    raise Disturbed
-
-
-def test_a_handler_that_raises_when_a_child_ends_does_not_hide_the_failure():
-    cause = failure_of(fail_as_a_child_ends).cause
-    assert (cause.type_name.rpartition(".")[2], cause.message) == ("Disturbed", "what happened")
-
-
 def test_children_of_the_launcher_are_not_those_of_its_ranks():
     child = Process(target=die, args=(signal.SIGKILL,))
     child.start()

@@ -84,16 +84,6 @@ def test_what_the_group_ended_is_never_a_cause(how):
 # -- stop and kill
 
 
-def test_kill_after_stop(tmp_path):
-    program = shell(f"trap '' TERM; touch {tmp_path}/$RANK; while :; do sleep 0.02; done")
-    group = procession.start(program, nproc=2, stop=Stop(grace=1000))
-    until(lambda: len(list(tmp_path.iterdir())) == 2, "ranks that ignore the stop signal")
-    group.stop(wait=False)
-    until(lambda: group.state is Phase.STOPPING, "stopping")
-    group.kill()
-    assert len(endings(group)) == 2
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1, signal.SIGQUIT])
 def test_choice_of_the_stop_signal(number, tmp_path):
     name = number.name.removeprefix("SIG")
@@ -119,33 +109,6 @@ def test_grace_of_the_call_wins(tmp_path):
     until(lambda: list(tmp_path.iterdir()))
     group.stop(grace=0.05)
     assert [e.exit.signal for e in endings(group)] == [signal.SIGKILL]
-
-
-def test_a_stop_lets_ranks_clean_up(tmp_path):
-    def work(place):
-        import os
-        import signal
-        import sys
-        import time
-
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        try:
-            with open(f"{place}/ready{os.environ['RANK']}", "w"):
-                pass
-            while True:
-                time.sleep(0.02)
-        finally:
-            until = time.monotonic() + 0.05
-            while time.monotonic() < until:
-                pass
-            with open(f"{place}/clean{os.environ['RANK']}", "w"):
-                pass
-
-    group = procession.start(work, args=(str(tmp_path),), nproc=2, stop=OBEDIENT)
-    until(lambda: len(list(tmp_path.glob("ready*"))) == 2)
-    group.stop()
-    assert len(list(tmp_path.glob("clean*"))) == 2
-    endings(group)
 
 
 def test_a_stopped_rank_is_ended(tmp_path):
@@ -241,27 +204,6 @@ def test_who_has_told_its_end_gets_no_signal_within_the_grace_period(tmp_path, h
     assert failed.exit_code == (3 if how == "exit" else 1)
     assert failed.cause.sent == ()
     assert failed.ended[0].sent == (signal.SIGTERM,)
-
-
-def test_an_end_that_hangs_is_bounded_by_the_grace_period():
-    def work():
-        import atexit
-        import os
-        import signal
-        import sys
-
-        if os.environ["RANK"] == "0":
-            atexit.register(signal.pause)
-            sys.exit(3)
-        while True:
-            signal.pause()
-
-    stop = Stop(grace=1.0, reap=5.0)
-    before = time.monotonic()
-    failed = failure_of(work, nproc=2, stop=stop)
-    assert stop.grace < time.monotonic() - before < stop.grace + stop.reap
-    assert (failed.cause.announced, failed.cause.sent) == (3, (signal.SIGKILL,))
-    assert failed.exit_code == 3
 
 
 # -- several groups

@@ -214,10 +214,10 @@ def test_interrupt_at_any_moment_of_the_start(tmp_path, method):
         procession.forkserver.close()
         before = left()
         late = between = 0
-        for i in range(20):
+        for i in range(10):
             group = None
             try:
-                signal.setitimer(signal.ITIMER_REAL, 0.0015 * (i + 1))
+                signal.setitimer(signal.ITIMER_REAL, 0.003 * (i + 1))
                 group = procession.start(work, nproc=3, start_method={method!r})
                 late += 1
                 group.wait()

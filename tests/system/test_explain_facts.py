@@ -1,6 +1,5 @@
 """What the report says beside the traceback: signals, memory, time, stderr, the other ranks."""
 
-import json
 import os
 import re
 import signal
@@ -10,7 +9,7 @@ import pytest
 
 import procession
 from procession import GroupFailed, Logs, Outcome, Std
-from support import METHODS, OBEDIENT, QUICK, failure_of, run_python, shell, write
+from support import METHODS, OBEDIENT, QUICK, failure_of, shell
 
 
 def test_crash_in_native_code_shows_where(tmp_path):
@@ -157,46 +156,7 @@ def test_error_file_with_garbage_does_no_harm(content, tmp_path):
     assert "exited with code 5" in str(failed).splitlines()[0]
 
 
-@pytest.mark.parametrize(
-    "command",
-    ['mkdir "$TORCHELASTIC_ERROR_FILE"', 'mkfifo "$TORCHELASTIC_ERROR_FILE"',
-     'ln -s /dev/zero "$TORCHELASTIC_ERROR_FILE"', 'ln -s loop "$TORCHELASTIC_ERROR_FILE"'],
-    ids=["directory", "fifo", "device", "link"],
-)  # fmt: skip
-def test_error_file_that_is_no_file_does_no_harm(command, tmp_path):
-    main = write(
-        tmp_path / "main.py",
-        f"""
-        import procession
-        try:
-            procession.run(["sh", "-c", {command + "; exit 5"!r}], logs=procession.Logs(dir="logs"))
-        except procession.GroupFailed as e:
-            print(e.cause.exit)
-        """,
-    )
-    done = run_python(main, cwd=tmp_path)  # in a process of its own, as it may hang
-    assert (done.stdout, done.stderr) == ("exit code 5\n", "")
-
-
 # -- files of a run
-
-
-def test_events_and_run_are_valid_json(tmp_path):
-    program = shell("[ $RANK = 1 ] && exit 3; exec sleep 100")
-    group = procession.start(
-        program, nproc=2, logs=Logs(dir=tmp_path), name="jobs: a/b", stop=OBEDIENT
-    )
-    with pytest.raises(GroupFailed) as caught:
-        group.wait()
-    (run,) = tmp_path.iterdir()
-    assert str(run) == group.run_dir == caught.value.end.run_dir
-    asked = json.loads((run / "run.json").read_text())
-    assert asked["nproc"] == 2
-    assert asked["name"] == "jobs: a/b"
-    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    assert events == [e.as_dict() for e in group]
-    assert events[0]["kind"] == "starting"
-    assert events[-1]["kind"] == "failed"
 
 
 def test_failures_pickle_and_print():
@@ -235,15 +195,3 @@ def test_what_a_rank_told_counts_though_the_group_had_to_end_it(method, end, cod
     assert failed.cause.announced == code
     assert failed.cause.exit.signal == signal.SIGTERM
     assert "it did not exit then; the group ended it by SIGTERM" in str(failed)
-
-
-def test_report_is_harmless_on_a_terminal():
-    def work():
-        import sys
-
-        print("\x1b[2Jwiped", file=sys.stderr)
-        raise ValueError("\x1b]0;a title\x07")
-
-    failed = failure_of(work, nproc=2)
-    assert "\x1b" not in str(failed)
-    assert "^[]0;a title^G" in str(failed)

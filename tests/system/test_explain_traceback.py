@@ -6,7 +6,6 @@ import sys
 import traceback
 
 import pytest
-from rankwork import Mute, fail_with
 
 from procession import Module, Outcome, RemoteError, Script
 from support import METHODS, failure_of, run_python, write
@@ -165,14 +164,6 @@ def test_exception_that_holds_what_does_not_pickle():
     assert "holds a lock" in str(failed.__cause__)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_exception_whose_text_cannot_be_had(method):
-    failed = failure_of(fail_with, args=(Mute, 1), start_method=method)
-    assert failed.cause.type_name == "rankwork.Mute"
-    assert "str() failed" in str(failed)
-    assert isinstance(failed.__cause__, (Mute, RemoteError))
-
-
 def test_exception_that_attacks_whoever_looks_at_it():
     def work():
         class Hostile(Exception):
@@ -199,21 +190,3 @@ def test_very_long_message_does_not_drown_the_headline():
     failed = failure_of(work)
     assert len(str(failed).splitlines()[0]) < 500
     assert failed.cause.message == "x" * 100_000 + "\nsecond line"
-
-
-def test_report_of_an_uncaught_failure_in_the_launcher(tmp_path):
-    """What a user sees who does not catch anything."""
-    main = write(
-        tmp_path / "main.py",
-        """
-        import procession
-        def work():
-            raise ValueError("seen")
-        procession.run(work, nproc=2)
-        """,
-    )
-    done = run_python(main)
-    assert done.returncode == 1
-    assert "raised ValueError: seen" in done.stderr
-    assert f'File "{main}", line 3, in work' in done.stderr
-    assert "procession.values.errors.GroupFailed" in done.stderr

@@ -125,14 +125,6 @@ def test_one_rank_that_writes_is_enough(route, tmp_path):
         assert group.state is procession.Phase.RUNNING
 
 
-@pytest.mark.long
-def test_without_stacks_the_longest_silence_is_to_blame():
-    hang = procession.Hang(silence=1.5, stacks=False)
-    e = failure_of(talk, args=(True,), nproc=3, hang=hang, stop=QUICK)
-    assert e.cause.rank in (1, 2)
-    assert e.end.stacks == ()
-
-
 @pytest.mark.parametrize(
     ("nproc", "logs"),
     [(1, None), (2, procession.Logs(prefix=None)), (2, procession.Logs(ranks=[]))],

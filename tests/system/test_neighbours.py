@@ -1,16 +1,13 @@
 """What else the launcher's process does is not disturbed, and does not disturb the group."""
 
 import os
-import resource
 import signal
 import subprocess
 import threading
 
-import pytest
-
 import procession
 from procession import Phase
-from support import METHODS, OBEDIENT, PYTHON, alive, gone, run_python, until, write
+from support import OBEDIENT, PYTHON, alive, gone, run_python, until, write
 
 
 def test_the_users_waitpid_for_any_child_does_not_disturb_the_group(tmp_path):
@@ -105,47 +102,6 @@ def test_a_fork_of_the_user_may_launch_by_itself(tmp_path):
     done = run_python("-W", "ignore::DeprecationWarning", main)
     assert done.stderr == ""
     assert done.stdout.splitlines() == ["[1, 1]", "[2, 2]", "4 RUNNING", "[3, 3]"]
-
-
-def look():
-    import os
-    import resource
-
-    umask = os.umask(0)
-    os.umask(umask)
-    return (
-        os.environ.get("CHANGING"),
-        os.getcwd(),
-        umask,
-        resource.getrlimit(resource.RLIMIT_NOFILE),
-        sorted(os.sched_getaffinity(0)),
-        os.nice(0),
-    )
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_what_changes_between_launches_is_what_the_ranks_get(tmp_path, monkeypatch, method):
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    cores = sorted(os.sched_getaffinity(0))
-    old = os.umask(0o022)
-    try:
-        for n in range(2):
-            (tmp_path / str(n)).mkdir()
-            monkeypatch.setenv("CHANGING", str(n))
-            monkeypatch.chdir(tmp_path / str(n))
-            os.umask(0o020 + n)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft - n, hard))
-            some = cores if n == 0 else cores[:1]
-            os.sched_setaffinity(0, some)
-            expected = (str(n), str(tmp_path / str(n)), 0o020 + n, (soft - n, hard), some)
-            for seen in procession.run(look, nproc=2, start_method=method):
-                assert seen[:5] == expected
-        monkeypatch.delenv("CHANGING")
-        assert procession.run(look, start_method=method)[0][0] is None
-    finally:
-        os.umask(old)
-        os.sched_setaffinity(0, cores)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_launches_from_a_thread_that_then_ends():

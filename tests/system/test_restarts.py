@@ -9,7 +9,7 @@ import pytest
 
 import procession
 from procession import GroupFailed, Logs, Phase, Restart, Std, Stop
-from support import failure_of, gone, until
+from support import failure_of, until
 
 BEGIN = """
 import os, pathlib, sys, time
@@ -36,10 +36,6 @@ def attempts(tmp_path):
 
 def kinds(group, *wanted):
     return [e.kind for e in group if e.kind in wanted]
-
-
-def kinds_now(group):
-    return [e.kind for e in group._supervisor.journal.events]
 
 
 def test_the_waits_grow_and_are_told(tmp_path):
@@ -159,43 +155,6 @@ def test_only_the_rank_that_failed_starts_again(tmp_path, how, kind):
     assert kinds(group, "restarting", "stopping", "backoff") == ["restarting", "restarting"]
 
 
-def test_when_there_is_no_more_the_group_ends(tmp_path):
-    source = """
-    while rank == "0" or not (place / "0.0").exists():
-        time.sleep(0.002)
-    sys.exit(4)
-    """
-    script = program(tmp_path, source)
-    logs = procession.Logs(tmp_path / "logs", redirect=procession.Std.ALL)
-    with pytest.raises(GroupFailed) as failed:
-        procession.run(script, nproc=2, logs=logs, restart=Restart(max=2, scope="rank"))
-    assert failed.value.cause.rank == 1
-    assert "attempt_2/1/stderr.log" in failed.value.cause.stderr_log
-    assert [e.rank for e in failed.value.ended] == [0]
-    assert lives(tmp_path) == ["0.0", "1.0", "1.1", "1.2"]
-    assert "it was started again 2 times, which is the most" in str(failed.value)
-
-
-def test_what_a_rank_leaves_does_not_outlive_its_restart(tmp_path):
-    source = """
-    if rank == "1" and life == "0":
-        child = os.fork()
-        if not child:
-            time.sleep(600)
-        (place / "child").write_text(str(child))
-        sys.exit(3)
-    while not (place / "over").exists():
-        time.sleep(0.002)
-    """
-    restart = Restart(max=2, scope="rank")
-    with procession.start(program(tmp_path, source), nproc=2, restart=restart) as group:
-        until(lambda: (tmp_path / "1.1").exists())
-        gone([int((tmp_path / "child").read_text())])
-        assert group.state is Phase.RUNNING
-        (tmp_path / "over").touch()
-        group.wait(20)
-
-
 def test_ranks_that_keep_failing_do_not_put_off_the_end_of_one_that_hangs_at_its_exit(tmp_path):
     source = """
     import atexit
@@ -244,16 +203,6 @@ def test_with_notice_ranks_end_by_themselves():
     result = group.wait(10)
     assert result.state is Phase.SUCCEEDED
     assert all(10 < value <= 20 for value in result.values)
-
-
-def test_a_second_request_neither_shortens_nor_prolongs_it_and_a_kill_ends_it():
-    group = procession.start(time.sleep, args=(600,), nproc=2)
-    group.stop(notice=300, wait=False)
-    group.stop(wait=False)
-    until(lambda: group.state is Phase.STOPPING)
-    assert "stop_sent" not in kinds_now(group)
-    group.kill()
-    assert group.state is Phase.STOPPED
 
 
 # -- what a restart must not leave, or lose

@@ -118,22 +118,6 @@ def test_value_that_does_not_unpickle_here():
     assert OnlyThere.__module__ == "rankwork"
 
 
-# Signals that end neither a process nor, as KeyboardInterrupt or an error, Python.
-OTHERS = (
-    "SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGCONT SIGCHLD SIGCLD SIGURG SIGWINCH SIGINT SIGPIPE "
-    "SIGXFSZ SIGRTMIN SIGRTMAX"
-)
-FATAL = [n for n in signal.Signals if n.name not in OTHERS.split()]
-
-
-def test_each_signal_of_a_command():
-    for number in [*FATAL, signal.SIGPIPE, signal.SIGINT, signal.SIGRTMIN + 3]:
-        failed = failure_of(["sh", "-c", f"kill -{int(number)} $$"])
-        assert failed.cause.outcome is Outcome.SIGNALLED
-        assert failed.cause.exit.signal == number
-    assert "SIGRTMIN+3" in str(failed)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_a_forked_child_does_not_speak_for_its_rank(tmp_path, method):
     main = write(
@@ -171,10 +155,3 @@ def test_a_child_that_outlives_the_rank_does_not_delay_the_outcome():
         return 1
 
     assert procession.run(work, nproc=2, stop=procession.Stop(grace=0.1)) == [1, 1]
-
-
-def test_rank_that_changes_itself_by_exec():
-    failed = failure_of(lambda: os.execvp("true", ["true"]))
-    assert failed.cause.outcome is Outcome.NO_VALUE
-    failed = failure_of(lambda: os.execvp("sh", ["sh", "-c", "exit 9"]))
-    assert failed.cause.exit.code == 9

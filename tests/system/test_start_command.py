@@ -47,14 +47,6 @@ def test_program_is_looked_for_on_the_path_of_its_rank(tmp_path):
     assert printed(tmp_path, ["rare-tool-of-a-test"], 2, env={"PATH": path}) == ["found\n"] * 2
 
 
-def test_arguments_that_are_not_utf8(tmp_path):
-    odd = os.fsdecode(b"\xff\xfe")
-    (text,) = printed(
-        tmp_path, [sys.executable, "-c", "import sys; print(ascii(sys.argv[1]))", odd]
-    )
-    assert text.strip() == ascii(odd)
-
-
 def test_environment_that_is_not_utf8(tmp_path, monkeypatch):
     odd = os.fsdecode(b"\xff\xfe")
     monkeypatch.setenv("ODD", odd)

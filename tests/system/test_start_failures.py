@@ -11,7 +11,7 @@ import pytest
 from rankwork import Refuses, double, whoami
 
 import procession
-from procession import Logs, Outcome, Restart, SpecError, StartFailed, Std, Stop
+from procession import Logs, Outcome, SpecError, StartFailed
 from support import METHODS, OBEDIENT, failure_of, gone, run_python, write
 
 
@@ -101,65 +101,6 @@ def test_argument_that_cannot_be_pickled(method):
     text = refused(double, kwargs={"x": Refuses("my own reason")}, start_method=method)
     assert "'x'" in text
     assert "my own reason" in text
-
-
-@pytest.mark.parametrize("nproc", [0, -1, 1.5, "2", None, True])
-def test_bad_nproc(nproc):
-    assert "nproc" in refused(whoami, nproc=nproc)
-
-
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ({"env": {"A": 1}}, "env"),
-        ({"env": {"A=B": "1"}}, "env"),
-        ({"env": {"": "1"}}, "env"),
-        ({"env": {"A": "\0"}}, "env"),
-        ({"env": 3}, "env"),
-        ({"env": ["A=1"]}, "env"),
-        ({"env": {0: {"A": 1}}}, "env"),
-        ({"env": {0: None}}, "env"),
-        ({"env": {7: {}}}, "rank 7"),
-        ({"args": "text"}, "args"),
-        ({"args": 3}, "args"),
-        ({"args": {0: (1,)}}, "rank 1"),
-        ({"args": {0: (1,), 1: 2}}, "args"),
-        ({"args": {0: (1,), 2: (2,), 1: (3,)}}, "rank 2"),
-        ({"kwargs": [1]}, "kwargs"),
-        ({"kwargs": {"a": 1, 2: 3}}, "kwargs"),
-        ({"start_method": "thread"}, "start_method"),
-        ({"stdin": 2}, "stdin"),
-        ({"stdin": "0"}, "stdin"),
-        ({"stop": Stop(signal=999)}, "signal"),
-        ({"stop": Stop(grace=-1)}, "grace"),
-        ({"stop": Stop(grace="1")}, "grace"),
-        ({"stop": Stop(linger=float("nan"))}, "linger"),
-        ({"restart": Restart(max=-1)}, "restart"),
-        ({"restart": Restart(max=1.5)}, "restart"),
-        ({"logs": Logs(prefix="{nothing}")}, "prefix"),
-        ({"logs": Logs(redirect={9: Std.ALL})}, "rank 9"),
-        ({"cwd": 3}, "cwd"),
-        ({"name": 3}, "name"),
-        ({"logs": "runs"}, "logs"),
-        ({"stop": 3.0}, "stop"),
-        ({"restart": 3}, "restart"),
-        ({"logs": Logs(ranks=[9])}, "rank 9"),
-    ],
-    ids=lambda v: v if isinstance(v, str) else ",".join(f"{k}={w}" for k, w in v.items())[:40],
-)
-def test_wrong_options(options, word):
-    assert word in refused(whoami, nproc=2, **options)
-
-
-@pytest.mark.parametrize("program", [3, None, [], ["sh", 3], "", [""], ["a\0b"], {"a": 1}, b"true"])
-def test_what_is_no_program(program):
-    refused(program, nproc=2)
-
-
-def test_arguments_of_a_command_must_be_words():
-    assert "rank 0" in refused(["echo"], args=(3,))
-    assert "kwargs" in refused(["echo"], kwargs={"a": 1})
-    refused(["echo"], args=("a\0b",))
 
 
 def test_log_directory_that_is_a_file(tmp_path):

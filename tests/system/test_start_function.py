@@ -1,4 +1,3 @@
-import contextvars
 import functools
 import sys
 import threading
@@ -81,8 +80,6 @@ def test_environment_common_by_rank_and_taken_away(method, monkeypatch):
 
 
 def test_fork_carries_live_state():
-    import threading
-
     lock = threading.Lock()  # nothing could pickle it
     seen = []
 
@@ -128,34 +125,3 @@ def test_traceback_of_code_that_is_in_no_file():
     finally:
         del linecache.cache["<cell 1>"]
     assert "raise ValueError('in a cell')" in failed.cause.traceback
-
-
-TENANT = contextvars.ContextVar("TENANT", default="nobody")
-
-
-class OfCaller:
-    """Its pickle says who made it, and where."""
-
-    def __init__(self):
-        self.told = None
-
-    def __getstate__(self):
-        return {"told": (TENANT.get(), threading.current_thread().name)}
-
-
-def told_of(thing):
-    return thing.told
-
-
-@pytest.mark.parametrize("method", METHODS[:2])
-def test_arguments_are_pickled_in_the_thread_and_context_of_the_caller(method):
-    values = []
-
-    def call():
-        TENANT.set("alice")
-        values.extend(procession.run(told_of, args=(OfCaller(),), nproc=2, start_method=method))
-
-    thread = threading.Thread(target=call, name="the caller's")
-    thread.start()
-    thread.join()
-    assert values == [("alice", "the caller's")] * 2

@@ -2,12 +2,11 @@
 
 import gc
 import multiprocessing
-from collections import Counter
 
 import pytest
 
 import procession
-from support import METHODS, descriptors, run_python, write
+from support import METHODS, run_python, write
 
 
 @pytest.fixture(autouse=True)
@@ -104,27 +103,6 @@ def test_everything_that_can_be_shared(tmp_path, method):
     assert (done.stdout, done.stderr) == (2 * ONCE + last, "")
 
 
-def test_fork_context_is_refused_by_the_drop_in_for_multiprocessing():
-    from procession.multiprocessing import start_processes
-
-    thing = multiprocessing.get_context("fork").Event()
-    before = eventfds()
-    for given in (thing, [{"by value": thing, 1: wait}]):
-        with pytest.raises((procession.SpecError, RuntimeError), match="fork context") as caught:
-            start_processes(wait, args=(given,), nprocs=1)
-        assert caught.value  # an exception that is kept, with its frames, keeps nothing open
-    assert eventfds() == before
-
-
-def eventfds():
-    """Count what the drop-in opens for each process that it is to start."""
-    return Counter(descriptors().values())["anon_inode:[eventfd]"]
-
-
-def wait(_, thing):
-    thing.wait()
-
-
 @pytest.mark.parametrize("method", METHODS[:2])
 def test_fork_context_is_refused_in_one_clear_line(method):
     kinds = ("Lock", "RLock", "Semaphore", "Condition", "Event", "Queue", "SimpleQueue")
@@ -140,33 +118,6 @@ def test_fork_context_is_refused_in_one_clear_line(method):
         if kind.endswith("Queue"):  # the exception's frames hold it
             thing._reader.close()
             thing._writer.close()
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_children_of_multiprocessing_in_a_function_rank(method):
-    def work():
-        import math
-        import multiprocessing
-
-        answers = []
-        for name in ("fork", "spawn", "forkserver"):
-            with multiprocessing.get_context(name).Pool(2) as pool:
-                answers.append(pool.map(math.sqrt, [4, 9]))
-        return answers
-
-    assert procession.run(work, nproc=1, start_method=method) == [[[2.0, 3.0]] * 3]
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_rank_may_launch_a_group(method):
-    def outer():
-        import os
-
-        import procession
-
-        return procession.run(lambda: int(os.environ["RANK"]), nproc=2)
-
-    assert procession.run(outer, nproc=2, start_method=method) == [[0, 1], [0, 1]]
 
 
 # -- descriptors

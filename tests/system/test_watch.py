@@ -10,7 +10,7 @@ import pytest
 from rankwork import whoami
 
 import procession
-from procession import GroupFailed, Phase
+from procession import Phase
 from support import OBEDIENT, alive, until
 
 
@@ -48,18 +48,6 @@ def test_an_exception_of_the_caller_comes_out_as_it_is(timeout):
             procession.run(["sleep", "100"], stop=OBEDIENT, timeout=timeout, on_event=tell)
     finally:
         signal.signal(signal.SIGALRM, before)
-
-
-def test_waiting_again_gives_the_same():
-    group = procession.start(whoami, nproc=2)
-    assert group.wait() is group.wait()
-    bad = procession.start(["false"])
-    raised = []
-    for _ in range(2):
-        with pytest.raises(GroupFailed) as caught:
-            bad.wait()
-        raised.append(caught.value)
-    assert raised[0] is raised[1]
 
 
 def test_events_of_a_success():
@@ -151,25 +139,3 @@ def _switches_of(tid):
 
 
 # -- who is told of events
-
-
-def test_a_subscriber_may_stop_the_group():
-    stopped = threading.Event()
-
-    def take(event):
-        if event.kind == "running":
-            group.stop()
-            stopped.set()
-
-    group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
-    group.subscribe(take)
-    assert group.wait(20).state is Phase.STOPPED
-    assert stopped.is_set()
-
-
-def test_a_subscriber_that_comes_late_is_told_everything():
-    group = procession.start(["true"], nproc=2)
-    group.wait()
-    told = []
-    group.subscribe(told.append)
-    assert told == list(group)

@@ -58,16 +58,6 @@ def test_clock(seconds, text):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(45.9, "45 s"), (59.9, "59 s"), (60, "1 min"), (3599, "59 min"), (3600, "1.0 h"),
-     (12600, "3.5 h"), (2 * DAY - 360, "47.9 h"), (2 * DAY, "2.0 days"), (2.1 * DAY, "2.1 days"),
-     (171_900, "47.8 h"), (10_000 * DAY, "10000.0 days")],
-)  # fmt: skip
-def test_roughly(seconds, text):
-    assert figures.roughly(seconds) == text
-
-
-@pytest.mark.parametrize(
     ("per_second", "text"),
     [(0, "0/s"), (1, "1/s"), (1.944, "1.94/s"), (999.4, "999/s"), (1000, "1000/s"),
      (1234.5, "1234/s"), (0.99, "59/min"), (1 / 60, "1/min"), (0.999 / 60, "60/h"),

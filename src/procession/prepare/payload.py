@@ -129,12 +129,6 @@ class Payload:
             roles["tracker"] = self._tracker
         return roles
 
-    def shared_pickle(self) -> bytes:
-        """Give the pickle of a function's shared set-up; b"" if there is none."""
-        if self._shared < 0:
-            return b""
-        return os.pread(self._shared, os.fstat(self._shared).st_size, 0)
-
     def inherited(self, rank: int) -> list[int]:
         """Give the descriptors that a rank's pickled objects refer to, in order."""
         if not self._spawning:

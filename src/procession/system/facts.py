@@ -150,8 +150,6 @@ def _lines(status: str, names: tuple[str, ...]) -> str:
 
 def _status(*names: str) -> Read:
     def read() -> str:
-        if not names:
-            return ""
         return _lines(_file("status"), names)
 
     return read

@@ -58,15 +58,6 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{left % 60:02}" if hours else f"{minutes}:{left % 60:02}"
 
 
-def roughly(seconds: float) -> str:
-    """Write about how long something takes: `45 s`, `5 min`, `3.5 h`, `2.1 days`."""
-    if seconds < 60:
-        return f"{int(seconds)} s"
-    if seconds < 3600:
-        return f"{int(seconds // 60)} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 2 * 86400 else f"{seconds / 86400:.1f} days"
-
-
 def rate(per_second: float) -> str:
     """Write how fast something goes: `1.9/s`, `12/min`."""
     if per_second >= 1 or not per_second:
