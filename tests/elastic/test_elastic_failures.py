@@ -88,16 +88,6 @@ def test_the_first_failure_is_the_one_that_happened_first(specs, tmp_path):
     assert ChildFailedError("work", failures).get_first_failure()[0] == 1
 
 
-def test_two_that_failed_by_themselves_stand_in_order(specs, tmp_path):
-    """Both fail before anybody ends them: each waits for the other's last word."""
-    both = f"[ -e {tmp_path}/0 ] && [ -e {tmp_path}/1 ]"
-    script = f"echo > {tmp_path}/$RANK; until {both}; do :; done; kill -9 $$"
-    failures = failed("sh", dict.fromkeys(range(2), ("-c", script)), specs, by_rank(2))
-    assert failures.keys() <= {0, 1}
-    first = ChildFailedError("work", failures).get_first_failure()[0]
-    assert first == next(iter(failures))
-
-
 def test_ended_by_a_signal(specs):
     failures = failed(die, {0: ()}, specs)
     assert failures[0].exitcode == -signal.SIGKILL

@@ -158,13 +158,3 @@ def test_a_rank_has_the_name_and_the_parent_that_multiprocessing_would_give(tmp_
     us = multiprocessing.current_process().name, os.getpid()
     assert [v[1:] for v in result.return_values.values()] == [(False, *us, True)] * 2
     assert multiprocessing.active_children() == []
-
-
-def test_programs_do_not_need_multiprocessing(tmp_path):
-    source = """
-        import sys
-        from procession.elastic import start_processes
-        start_processes("true", "true", {0: ()}).wait()
-        print("multiprocessing.spawn" in sys.modules)
-        """
-    assert said(tmp_path, source) == ["False"]

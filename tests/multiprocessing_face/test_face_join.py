@@ -45,15 +45,6 @@ def test_false_after_the_timeout(timeout):
         assert all(p.is_alive() for p in group.processes)
 
 
-def test_a_failure_ends_the_others_and_is_raised_again_by_the_next_join():
-    group = start(facework.raise_in, 1)
-    for _ in range(2):
-        with pytest.raises(mp.ProcessRaisedException, match="no such batch 1"):
-            group.join()
-    assert [p.exitcode for p in group.processes] == [-15, 1]
-    assert group.sentinels == {}
-
-
 def test_sigterm_at_once_without_a_grace_period(tmp_path, caplog):
     group = start(facework.fail_or_obey, str(tmp_path))
     with caplog.at_level(logging.INFO, LOG), pytest.raises(mp.ProcessRaisedException):

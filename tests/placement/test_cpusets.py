@@ -43,17 +43,6 @@ def test_siblings_come_when_cores_run_short_and_ranks_do_not_share_a_core():
     assert deal(FULL, 8, 3) == [(c, c + 1, c + 16) for c in range(0, 16, 2)]
 
 
-def test_more_ranks_than_cores_share_cores():
-    assert deal(machine(1, 1, 2), 4, 1) == [(0,), (2,), (1,), (3,)]
-    assert deal(machine(1, 1, 1), 2, 1) == [(0,), (1,)]
-
-
-def test_an_uneven_machine_still_gives_every_rank_its_count():
-    cpus = only(FULL, 0, 1, 17, 2)  # cores of 1, 2 and 1 CPUs
-    assert deal(cpus, 2, 2) == [(0, 1), (2, 17)]
-    assert sorted(n for own in deal(cpus, 4, 1) for n in own) == [0, 1, 2, 17]
-
-
 @pytest.mark.parametrize("nproc", range(1, 17))
 @pytest.mark.parametrize("count", range(1, 9))
 def test_no_cpu_is_given_twice(nproc, count):
@@ -79,11 +68,6 @@ def node(first):
 
 def test_node():
     assert bind(FULL, "node", [0, 0, 3]) == [node(0), node(0), node(12)]
-
-
-def test_socket():
-    socket = tuple(sorted((*node(0), *node(4))))
-    assert bind(FULL, "socket", [0, 1, 3]) == [socket, socket, tuple(sorted((*node(8), *node(12))))]
 
 
 def test_exclusive_gives_whole_cores_and_the_first_ranks_one_more():

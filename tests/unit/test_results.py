@@ -10,7 +10,7 @@ import traceback
 import pytest
 
 from seams.prepare import OF_COMMAND, OF_FUNCTION, OF_SCRIPT, ResultReader, results
-from seams.values import Function, RemoteError
+from seams.values import Function
 from seams.worker import (
     DONE,
     ERROR,
@@ -66,14 +66,6 @@ class NeedsTwo(Exception):
 
     def __init__(self, first, second):
         super().__init__(f"{first} and {second}")
-
-
-class Wordy(Exception):
-    """Unpickles, and has another text then."""
-
-    def __init__(self, code):
-        super().__init__(f"failed with {code}")
-        self.code = code
 
 
 # -- the conversation
@@ -155,29 +147,6 @@ def test_a_class_that_does_not_unpickle():
     again = rebuilt(NeedsTwo(1, 2))
     assert type(again) is NeedsTwo
     assert str(again) == "1 and 2"
-
-
-def test_a_class_that_unpickles_to_something_else():
-    again = rebuilt(Wordy(3))
-    assert type(again) is Wordy
-    assert str(again) == "failed with 3"
-    assert again.code == 3
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {},
-        {"type": "T"},
-        {"type": "T", "message": "m", "frames": 5, "suppress": False},
-        {"x": [1]},
-        7,
-    ],
-)
-def test_garbage_in_a_description(parts):
-    error = exception_of({"type": "T", "message": "m", "exceptions": [parts]})
-    assert type(error) is RemoteError
-    assert str(error) == "T: m"
 
 
 # -- what may go wrong on the pipe
