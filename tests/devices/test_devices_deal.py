@@ -63,14 +63,6 @@ def test_devices_for_all_ranks_are_dealt_out():
         dealt("cuda", env={CUDA: None}, inherited={CUDA: "0,1"}, root="/nowhere")
 
 
-def test_what_is_said_for_a_rank_stands():
-    env = {0: {CUDA: "6", "A": "1"}, 1: {"LOCAL_RANK": "1", "A": "1"}}
-    assert dealt("cuda", env=env, inherited={CUDA: "3,4"}) == [
-        {CUDA: "6", "LOCAL_RANK": "0", "A": "1"},
-        {CUDA: "4", "LOCAL_RANK": "1", "A": "1"},
-    ]
-
-
 @pytest.mark.parametrize("kind", ["neuron", "jax"])
 def test_all_ranks_meet_at_one_place(kind, tmp_path):
     name = "NEURON_RT_ROOT_COMM_ID" if kind == "neuron" else "JAX_COORDINATOR_ADDRESS"

@@ -58,14 +58,6 @@ class TestGolden:
             expected(r, 4, bounds="2,2,2", task=4 + r, addresses=addresses) for r in range(4)
         ]
 
-    def test_v5e_on_four_hosts(self):
-        hosts = ["t-0", "t-1", "t-2", "t-3"]
-        addresses = [f"{h}:{p}" for h in hosts for p in (8476, 8477, 8478, 8479)]
-        topology = made("v5litepod-16", 2, hosts, ((2, 2, 1), (2, 2, 1)))
-        assert variables(topology, 4) == [
-            expected(r, 4, bounds="4,4,1", task=8 + r, addresses=addresses) for r in range(4)
-        ]
-
     def test_the_seventh_generation_counts_cores(self):
         found = variables(made("tpu7x-8", bounds=((1, 1, 1), (2, 2, 1))), 4)
         assert {v["TPU_PROCESS_BOUNDS"] for v in found} == {"2,2,1,2"}
@@ -109,19 +101,11 @@ class TestShapes:
         [
             ("v2-8", 1, (2, 2, 1), 4),
             ("v2-32", 4, (4, 4, 1), 4),
-            ("v2-512", 64, (16, 16, 1), 4),
-            ("v3-8", 1, (2, 2, 1), 4),
-            ("v3-64", 8, (4, 8, 1), 4),
-            ("v3-2048", 256, (32, 32, 1), 4),
             ("v4-8", 1, (2, 2, 1), 4),
             ("v4-16", 2, (2, 2, 2), 4),
-            ("v4-32", 4, (2, 2, 4), 4),
-            ("v5litepod-1", 1, (1, 1, 1), 1),
-            ("v5litepod-4", 1, (2, 2, 1), 4),
             ("v5litepod-8", 1, (2, 4, 1), 8),
             ("v5litepod-8", 2, (2, 4, 1), 4),
             ("v5litepod-16", 4, (4, 4, 1), 4),
-            ("v5litepod-256", 64, (16, 16, 1), 4),
             ("v6e-8", 1, (2, 4, 1), 8),
         ],
     )
@@ -134,22 +118,12 @@ class TestShapes:
         assert made("v4-8", bounds=bounds).chips == (1, 2, 1)
         assert made("v3-8", bounds=bounds).chips == (2, 2, 1)
 
-    def test_types_without_one_shape_need_bounds(self):
-        with pytest.raises(SpecError, match="TPU_HOST_BOUNDS and TPU_CHIPS_PER_HOST_BOUNDS"):
-            made("v4-4096")
-        assert made("v5p-16", 0, "ab", ((1, 1, 2), (2, 2, 1))).chips == (2, 2, 2)
-
     @pytest.mark.parametrize(
         "kind", ["", "v4", "gpu-8", "v-8", "v4-", "4-8", "v4-8-1", "v\uff14-8"]
     )
     def test_no_types(self, kind):
         with pytest.raises(SpecError, match="is not a type of TPU"):
             made(kind, bounds=((1, 1, 1), (2, 2, 1)))
-
-    @pytest.mark.parametrize("worker", ["2", "x", "", "-1"])
-    def test_no_workers(self, worker):
-        with pytest.raises(SpecError, match="the workers are 0 to 1"):
-            made("v4-16", worker, ["a", "b"])
 
 
 class TestVariables:
@@ -206,7 +180,3 @@ WORKER_ID: '1'
     def test_an_old_generation_tells_no_bounds(self):
         told = topology_from_metadata('ACCELERATOR_TYPE: "v3-8"\nWORKER_ID: "0"', "w:1:10.0.0.5")
         assert told == Topology("v3-8", (2, 2, 1))
-
-    def test_garbage(self):
-        with pytest.raises(SpecError, match="does not tell its ACCELERATOR_TYPE"):
-            topology_from_metadata("<html>no</html>", "")

@@ -28,13 +28,6 @@ def test_v2_takes_the_lowest_limit_on_the_way_up(tmp_path):
     assert groups.cores() == 3.5
 
 
-def test_v2_outside_of_what_is_mounted(tmp_path):
-    groups = cgroups(tree(tmp_path, v2("/../../x", files={"/memory.max": "5\n"})))
-    assert groups.paths[""] == ("/sys/fs/cgroup",)
-    assert groups.hidden == {""}
-    assert groups.memory() == 5
-
-
 @pytest.mark.parametrize(("path", "top"), [("/other", "/docker/1f"), ("/", "/../..")])
 def test_a_mount_of_another_part_of_the_tree(tmp_path, path, top):
     groups = cgroups(tree(tmp_path, v2(path, top)))

@@ -227,15 +227,6 @@ def test_a_sibling_that_does_not_obey_is_killed_in_the_end(specs, tmp_path):
     assert pc.wait().failures.keys() == {1}
 
 
-def test_failures_are_logged(specs, caplog):
-    failed("false", {0: ()}, specs)
-    failed(fail, {0: ()}, specs)
-    told = [r.getMessage() for r in caplog.records if r.name == "procession.elastic.api"]
-    assert told[0].startswith("failed (exitcode: 1) local_rank: 0 (pid: ")
-    assert told[0].endswith("of binary: false")
-    assert told[1].endswith("of fn: fail (start_method: spawn)")
-
-
 def test_all_values_are_dropped_when_one_rank_fails(specs, tmp_path):
     pc = start_processes("work", give, {0: (1,), 1: (2,)}, {0: {}, 1: {}}, specs)
     assert pc.wait().return_values == {0: (1,), 1: (2,)}

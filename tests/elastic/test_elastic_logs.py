@@ -1,13 +1,12 @@
 """Where output goes: `Std`, `LogsSpecs`, the layout of `DefaultLogsSpecs`, and what users make."""
 
-import json
 import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
-from elasticwork import fail, give, say
+from elasticwork import fail, say
 
 import procession
 from procession.elastic import (
@@ -214,25 +213,6 @@ def test_logs_specs_of_ones_own(tmp_path, capfd):
     assert [read(path) for path in pc.stdouts.values()] == ["by reify\n"] * 2
     assert read(tmp_path / "logs/here/all.err") == "err\nerr\n"
     assert sorted(capfd.readouterr().out.splitlines()) == ["[work0]:by reify", "[work1]:by reify"]
-
-
-def test_error_files_of_ones_own(tmp_path):
-    (tmp_path / "here").mkdir()
-    pc = start_processes("work", fail, {0: ()}, {0: {}}, Flat(str(tmp_path / "here")))
-    failure = pc.wait().failures[0]
-    assert failure.error_file == pc.error_files[0] == str(tmp_path / "here/worker-0.reply")
-    assert json.loads(read(failure.error_file))["message"]["message"] == "ValueError: no such batch"
-
-
-def test_a_plan_that_leaves_ranks_out(tmp_path):
-    class Wrong(Flat):
-        def reify(self, envs):
-            dest = super().reify(envs)
-            del dest.stderrs[1]
-            return dest
-
-    with pytest.raises(RuntimeError, match=r"stderrs.* expected: \{0, 1\}, actual: \{0\}"):
-        start_processes("work", give, {0: (), 1: ()}, {0: {}, 1: {}}, Wrong(str(tmp_path)))
 
 
 # -- get_std_cm

@@ -91,17 +91,6 @@ def test_nobody_is_ended_while_nobody_joins(tmp_path):
             group.join()
 
 
-def test_foreign_processes_are_refused():
-    import multiprocessing
-
-    process = multiprocessing.get_context("spawn").Process(target=facework.nothing, args=(0,))
-    process.start()
-    with pytest.raises(TypeError, match="one start_processes"):
-        mp.ProcessContext([process], [""])
-    process.join()
-    process.close()
-
-
 def test_no_processes_and_the_old_name():
     assert mp.ProcessContext([], []).join() is True
     with pytest.warns(UserWarning, match="is renamed to ProcessContext since 1.4 release"):

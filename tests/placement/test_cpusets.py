@@ -32,10 +32,6 @@ def only(cpus, *numbers):
     return [c for c in cpus if c.number in numbers]
 
 
-def test_each_rank_gets_cores_that_lie_together():
-    assert deal(FULL, 4, 4) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11), (12, 13, 14, 15)]
-
-
 def test_siblings_come_when_cores_run_short_and_ranks_do_not_share_a_core():
     assert deal(FULL, 4, 8) == [
         (*range(first, first + 4), *range(first + 16, first + 20)) for first in (0, 4, 8, 12)
@@ -77,11 +73,6 @@ def test_exclusive_gives_whole_cores_and_the_first_ranks_one_more():
         (6, 22),
         (7, 23),
     ]
-
-
-def test_exclusive_needs_a_core_for_each():
-    with pytest.raises(ValueError, match="NUMA node 2 has 4 cores for 5 ranks"):
-        bind(FULL, "exclusive", [2] * 5)
 
 
 def test_core_complex_takes_the_larger_ones_first_and_begins_again():

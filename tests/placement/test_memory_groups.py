@@ -129,18 +129,3 @@ def test_strangers_in_the_cgroup_are_left_alone(kernel):
     assert MemoryGroups.make(LIMIT, fake.root) is None
     assert len(fake.processes()) == 2
     assert fake.children() == []
-
-
-def test_a_move_that_fails_is_undone(kernel, monkeypatch):
-    fake = kernel()
-    real = fake.write
-
-    def write(path, text):
-        if text == "+memory":
-            raise OSError(95, "not supported")
-        real(path, text)
-
-    monkeypatch.setattr(memory_groups, "_write", write)
-    assert MemoryGroups.make(LIMIT, fake.root) is None
-    assert fake.processes() == [str(os.getpid())]
-    assert fake.children() == []

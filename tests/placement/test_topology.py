@@ -145,8 +145,3 @@ def test_exclusive_shares_a_node_among_the_ranks(server):
     assert found.threads == (4, 4, 8)
     assert found.variables(2, {}) == {"OMP_NUM_THREADS": "8"}
     assert found.variables(2, {"OMP_NUM_THREADS": "1"}) == {}
-
-
-def test_cpus_of_their_own(server):
-    assert placed(server, 2, cpus_per_rank=3).cpus == ((0, 1, 2), (3, 4, 5))
-    assert placed(server, 2, cpus_per_rank=8).cpus == (NODE[0], NODE[1])

@@ -191,24 +191,6 @@ def test_not_safe(name, why):
     assert (verdict.variables, verdict.sets, verdict.unless) == ((), (), ())
 
 
-def test_variables_of_what_a_package_imports_count():
-    reads = safe.verdict("torch.nn").variables
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCH_LOGS", "OPENBLAS_NUM_THREADS"):
-        assert among(reads, name), name
-    for name in (
-        "RANK",
-        "LOCAL_RANK",
-        "TORCHELASTIC_ERROR_FILE",
-        "CUDA_VISIBLE_DEVICES",
-        "MASTER_PORT",
-        "NCCL_DEBUG",
-    ):
-        assert not among(reads, name), name
-    assert among(safe.verdict("torch._inductor.compile_fx").variables, "TMPDIR")
-    assert safe.verdict("torch._dynamo.eval_frame").sets == ("TORCHINDUCTOR_CACHE_DIR",)
-    assert safe.verdict("sklearn").unless == ("dask", "distributed", "pyarrow", "numexpr")
-
-
 STARTS = "import threading as t\nt.Thread(target=t.Event().wait, daemon=True).start()"
 
 

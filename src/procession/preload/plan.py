@@ -37,9 +37,6 @@ class Plan(Value):
     later: tuple[str, ...] = ()
 
 
-def nothing(where: str, reason: str) -> Plan:
-    """Give an empty plan, with the reason."""
-    return Plan(stopped_at=StoppedAt(where, 0, "", reason))
 
 
 def explain(plan: Plan) -> list[str]:
