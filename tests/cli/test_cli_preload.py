@@ -5,7 +5,7 @@ import os
 import pytest
 from commandline import Terminal, good, run
 
-from support import write
+from support import require, write
 
 SOURCE = """
 import json
@@ -98,7 +98,7 @@ def test_dry_run_leaves_nothing(script):
 
 @pytest.mark.torch
 def test_what_its_words_lead_to_is_told(tmp_path):
-    pytest.importorskip("torch")
+    require("torch")
     path = write(tmp_path / "main.py", "import torch\nprint(torch.optim.SGD)\n")
     told = "and torch._dynamo, which the program's packages import when it uses them"
     assert told in good("-n", "1", "--dry-run", path)
@@ -107,7 +107,7 @@ def test_what_its_words_lead_to_is_told(tmp_path):
 
 
 def test_a_terminal_is_told_once_what_each_rank_imports(tmp_path):
-    pytest.importorskip("numpy")
+    require("numpy")
     write(tmp_path / "site-packages" / "nobodys.py", "")
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "site-packages")}
     path = write(tmp_path / "main.py", "import nobodys, numpy\nprint('ends')\nimport yaml, sys\n")

@@ -11,7 +11,7 @@ from commandline import PROCESSION, Watched, run
 
 from network import network
 from seams.system import free_port
-from support import write
+from support import require, write
 
 SEE = """
 import json, os, sys
@@ -129,7 +129,7 @@ def test_files_are_laid_out_by_local_rank(tmp_path):
 
 @pytest.mark.torch
 def test_two_launchers_on_loopback_reduce(tmp_path):
-    pytest.importorskip("torch")
+    require("torch")
     script = write(tmp_path / "reduce.py", REDUCE)
     port = free_port()
     with Watched(*node(1, port, script)) as second, Watched(*node(0, port, script)) as first:
@@ -166,7 +166,7 @@ def launched_on(hosts, script):
 
 @pytest.mark.torch
 def test_two_hosts_reduce(tmp_path, hosts):
-    pytest.importorskip("torch")
+    require("torch")
     script = write(tmp_path / "reduce.py", REDUCE)
     with launched_on(hosts, script) as (first, second):
         assert (first.end(50), second.end(50)) == (0, 0), (first.err, second.err)
@@ -180,7 +180,7 @@ def test_two_hosts_reduce(tmp_path, hosts):
 
 @pytest.mark.torch
 def test_a_failure_on_one_host_ends_the_job_on_both(tmp_path, hosts):
-    pytest.importorskip("torch")
+    require("torch")
     source = REDUCE + "if rank == 3: raise ValueError('bad batch')\n"
     source = source.replace("dist.destroy_process_group()", "again = 'see below'")
     source += "dist.all_reduce(total)\n"

@@ -15,7 +15,7 @@ from procession import Placement
 from procession.elastic.api import DefaultLogsSpecs
 from seams.elastic import elastic
 from seams.values import SpecError, cpusets
-from support import QUICK, Launcher, failure_of, shell, until, write
+from support import QUICK, Launcher, failure_of, require, run_python, shell, until, write
 
 CPUS = sorted(os.sched_getaffinity(0))
 METHODS = ("forkserver", "spawn", "fork")
@@ -236,15 +236,21 @@ def test_elastic_falls_back_where_it_is_told_to(monkeypatch, caplog, tmp_path):
     context.close()
 
 
+TESTS = str(Path(__file__).parents[1])
+TORCHS = """
+from torch.numa.binding import AffinityMode, NumaOptions
+from seams.elastic import placement_of
+for mode in AffinityMode:
+    if mode.value != "exclusive":
+        assert placement_of(NumaOptions(mode), 2).numa == mode.value
+"""
+
+
 @pytest.mark.torch
-def test_torchs_own_options():
-    pytest.importorskip("torch")
-    from torch.numa.binding import AffinityMode, NumaOptions
-
-    from seams.elastic import placement_of
-
-    for mode in AffinityMode:
-        if mode.value != "exclusive":
-            assert placement_of(NumaOptions(mode), 2) == Placement(numa=mode.value)
+def test_torchs_own_options(tmp_path):
+    require("torch")
+    done = run_python("-c", TORCHS, timeout=50, env={**os.environ, "PYTHONPATH": TESTS})
+    assert (done.returncode, done.stderr) == (0, "")
+    specs = DefaultLogsSpecs(str(tmp_path))
     with pytest.raises(TypeError, match="NumaOptions"):
-        placement_of(object(), 2)
+        elastic.start_processes("p", max, {0: ()}, {0: {}}, specs, numa_options=object())

@@ -12,7 +12,7 @@ import procession
 import procession.forkserver
 from seams.preload import find, safe
 from seams.values import among
-from support import run_python
+from support import require, run_python
 
 INSTALLED = sorted(n for n in safe.packages() if importlib.util.find_spec(n))
 # Submodules that do more than their packages, and those that a run of DDP imports late.
@@ -127,7 +127,7 @@ def seen_by(name, tmp_path):
 )
 @pytest.mark.timeout(180)
 def test_an_import_does_nothing_that_a_fork_would_not_survive(name, tmp_path):
-    pytest.importorskip(name.partition(".")[0])
+    require(name.partition(".")[0])
     verdict = safe.verdict(name)
     assert verdict.safe, verdict.reason
     if any(importlib.util.find_spec(other) for other in verdict.unless):

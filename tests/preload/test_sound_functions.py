@@ -2,12 +2,9 @@
 
 import json
 
-import pytest
+from support import require, run_python, write
 
-from support import run_python, write
-
-pytest.importorskip("numpy")
-pytest.importorskip("joblib")
+require("numpy", "joblib")
 
 # What a rank sees, from a launcher that has loaded more than its function needs.
 LAUNCHER = """
