@@ -225,15 +225,6 @@ when it hung, the ranks were:
     )
 
 
-def test_an_exit_that_is_not_known_and_one_on_another_machine():
-    assert (
-        headline(end(0, Outcome.EXITED, exit=Exit()), 1) == "rank 0 (pid 100) exited after 2.35 s"
-    )
-    assert headline(killed(number=11, host="b"), 4) == (
-        "rank 2 of 4 (pid 102 on b) was killed by SIGSEGV after 2.35 s"
-    )
-
-
 def test_how_ranks_end_that_have_not_failed():
     ended = (
         killed(0, 11, sent=(15,)),

@@ -203,18 +203,6 @@ def test_what_a_kind_of_program_may_not_tell(may, written):
         assert read.kind == FAILED
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("kind", ["raised"]), ("type", {}), ("message", 5), ("traceback", None), ("code", "3"),
-     ("code", 256), ("code", -1), ("code", True), ("errno", 1e9), ("errno", -1)],
-)  # fmt: skip
-def test_a_field_of_an_error_that_cannot_be_is_left_out(name, value):
-    written = frame(ERROR, json.dumps({"kind": "raised", name: value}).encode())
-    read, _, _, refused = read_after(written, OF_SCRIPT)
-    assert not refused
-    assert name not in read.description
-
-
 @pytest.mark.parametrize("text", ["x" * 20_000_000, "\U0001f600" * 1_000_000])
 def test_an_error_with_a_text_that_is_too_long_is_told_with_less_of_it(text):
     body = encoded({"kind": "raised", "type": "T", "message": text, "traceback": text})

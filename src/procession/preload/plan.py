@@ -37,8 +37,6 @@ class Plan(Value):
     later: tuple[str, ...] = ()
 
 
-
-
 def explain(plan: Plan) -> list[str]:
     """Give the lines that say what would be preloaded, what not, and why."""
     lines: list[str] = []
