@@ -1,13 +1,11 @@
 """Every test starts clean and leaves nothing: processes, threads, descriptors, handlers, files."""
 
-import json
 import os
 import signal
 import tempfile
 import threading
 import time
 import uuid
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -96,41 +94,6 @@ def handlers():
 def children():
     with open(f"/proc/self/task/{threading.get_native_id()}/children") as f:
         return set(f.read().split())
-
-
-def limit_of(item):
-    """Give the time limit of a test, in seconds."""
-    mark = item.get_closest_marker("timeout")
-    given = (mark.args or [mark.kwargs["timeout"]])[0] if mark else item.config.getini("timeout")
-    return float(given)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item):
-    """Let the controller of several workers know what a worker runs, and for how long it may."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is None:
-        return (yield)
-    note = Path(item.config.rootpath, ".pytest_cache", f"running.{worker}")
-    note.parent.mkdir(exist_ok=True)
-    note.write_text(json.dumps([item.nodeid, limit_of(item), time.time()]))
-    try:
-        return (yield)
-    finally:
-        note.unlink(missing_ok=True)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_handlecrashitem(crashitem, report):
-    """Say of a worker that was ended by a time limit that it was: pytest-timeout cannot."""
-    for note in Path(".pytest_cache").glob("running.*"):
-        test, limit, since = json.loads(note.read_text())
-        if test == crashitem and time.time() - since >= limit:
-            report.longrepr = (
-                f"{test}: ended with its worker by its time limit of {limit:g} s; its stacks are "
-                "in the output above"
-            )
-            note.unlink()
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """What tests with real processes share: conditions with deadlines, scripts, launchers."""
 
+import importlib.util
 import os
 import re
 import signal
@@ -24,6 +25,16 @@ METHODS = (
 PROCESSION = (str(Path(PYTHON).with_name("procession")),)  # what people type: it is installed
 QUICK = procession.Stop(grace=0.3, linger=0.2)
 OBEDIENT = procession.Stop(grace=20)  # for ranks that go at once: a test that needs it all is late
+
+
+def require(*modules):
+    """Skip a test, or a module of tests, where one of these is not installed.
+
+    They are not imported: a test process that holds torch makes each fork behind it slow.
+    """
+    for name in modules:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed", allow_module_level=True)
 
 
 def write(path, source):
@@ -183,6 +194,7 @@ __all__ = [
     "gone",
     "marked",
     "reader_of",
+    "require",
     "run_procession",
     "run_python",
     "shell",

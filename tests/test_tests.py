@@ -119,10 +119,3 @@ def test_every_test_can_fail():
 def test_what_is_forbidden(source, said):
     ((_, why),) = wrong_assertions(ast.parse(source))
     assert said in why
-
-
-def test_what_else_is_forbidden():
-    hidden = "try:\n    assert f()\nexcept Exception:\n    pass"
-    assert len(list(swallowed(ast.parse(hidden)))) == 1
-    assert list(swallowed(ast.parse("try:\n    assert f()\nexcept OSError:\n    pass"))) == []
-    assert len(list(without_assertion(ast.parse("def test_x_of_nothing():\n    run()")))) == 1

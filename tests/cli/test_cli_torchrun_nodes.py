@@ -9,7 +9,7 @@ import pytest
 from commandline import Watched, run
 
 from seams.system import free_port
-from support import write
+from support import require, write
 
 SEE = """
 import json, os, sys
@@ -84,7 +84,7 @@ def test_what_is_said_of_restarts_counts_ranks_as_the_report_does(tmp_path, scop
 
 @pytest.mark.torch
 def test_two_launchers_on_loopback_reduce(tmp_path):
-    pytest.importorskip("torch")
+    require("torch")
     script = write(tmp_path / "reduce.py", REDUCE)
     port = free_port()
     with Watched(*node(1, port, script)) as second, Watched(*node(0, port, script)) as first:

@@ -1,15 +1,12 @@
 """Devices of this machine, dealt out to the ranks of a group."""
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from seams.api import start_spec
 from seams.devices import devices
 from seams.values import Node, SpecError, make_spec
-from support import QUICK
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "doctor"))
 from doctor_machines import amd, intel, nvidia, pci, tree
@@ -33,11 +30,6 @@ def with_gpus(path, count):
     for number in range(count):
         files |= {f"/dev/nvidia{number}": None, **nvidia(number)}
     return tree(path, files)
-
-
-def test_no_kind_is_no_change():
-    before = spec()
-    assert devices.deal(before, None) is before
 
 
 def test_ranks_get_what_the_machine_has(tmp_path):
@@ -69,38 +61,6 @@ def test_devices_for_all_ranks_are_dealt_out():
     # What is taken away is not inherited.
     with pytest.raises(SpecError, match="this machine has none"):
         dealt("cuda", env={CUDA: None}, inherited={CUDA: "0,1"}, root="/nowhere")
-
-
-def test_what_is_said_for_a_rank_stands():
-    env = {0: {CUDA: "6", "A": "1"}, 1: {"LOCAL_RANK": "1", "A": "1"}}
-    assert dealt("cuda", env=env, inherited={CUDA: "3,4"}) == [
-        {CUDA: "6", "LOCAL_RANK": "0", "A": "1"},
-        {CUDA: "4", "LOCAL_RANK": "1", "A": "1"},
-    ]
-
-
-def test_devices_named_for_a_rank_need_not_be_known(tmp_path):
-    env = {0: {CUDA: "6"}, 1: {CUDA: "2,3"}}
-    assert dealt("cuda", env=env, root=str(tmp_path)) == [
-        {CUDA: "6", "LOCAL_RANK": "0"},
-        {CUDA: "2,3", "LOCAL_RANK": "0"},
-    ]
-    env = {0: {"HIP_VISIBLE_DEVICES": "6"}, 1: {}}
-    found = dealt("rocm", env=env, inherited={"ROCR_VISIBLE_DEVICES": "4,5"})
-    assert found[0] == {"HIP_VISIBLE_DEVICES": "6", "LOCAL_RANK": "0"}
-    assert found[1] == {"ROCR_VISIBLE_DEVICES": "5", "LOCAL_RANK": "0"}
-
-
-def test_what_was_asked_for_is_left_as_it_is():
-    before = spec(env={"A": "1"})
-    devices.deal(before, "cuda", inherited={CUDA: "3,4"})
-    assert [dict(e) for e in before.env] == [{"A": "1"}] * 2
-
-
-@pytest.mark.parametrize("kind", ["gpu", "", 3, ["cuda"], True])
-def test_unknown_kinds(kind):
-    with pytest.raises(SpecError, match=r"must be one of auto, cuda, .*, not "):
-        devices.deal(spec(), kind)
 
 
 @pytest.mark.parametrize("kind", ["neuron", "jax"])
@@ -138,23 +98,7 @@ class TestDetect:
     def test_auto_is_what_is_found(self, tmp_path):
         assert dealt("auto", 1, root=with_gpus(tmp_path, 1)) == [{CUDA: "0", "LOCAL_RANK": "0"}]
 
-    def test_none(self, tmp_path):
-        assert devices.detect(str(tmp_path), {}) is None
-        assert dealt("auto", root=str(tmp_path)) == [{}, {}]
-
     def test_two_kinds(self, tmp_path):
         root = tree(tmp_path, {"/dev/davinci0": None, "/dev/neuron0": None})
         with pytest.raises(SpecError, match="Ascend and Neuron: say which"):
             devices.detect(root, {})
-
-
-def seen():
-    return os.environ[CUDA], os.environ["LOCAL_RANK"], os.environ["RANK"]
-
-
-def test_ranks_find_their_device(monkeypatch):
-    monkeypatch.setenv(CUDA, "GPU-aa,MIG-bb")
-    asked = make_spec(seen, nproc=2, stop=QUICK)
-    group = start_spec(devices.deal(asked, "cuda"))
-    assert group.wait(20).values == [("GPU-aa", "0", "0"), ("MIG-bb", "0", "1")]
-    assert os.environ[CUDA] == "GPU-aa,MIG-bb"

@@ -5,7 +5,6 @@ import os
 import pytest
 
 import procession
-from seams.values import SpecError
 from support import run_procession
 
 CUDA = "CUDA_VISIBLE_DEVICES"
@@ -27,14 +26,6 @@ def test_env_names_the_devices_and_has_the_last_word():
     env = {0: {CUDA: "5"}, 1: {CUDA: "4", "LOCAL_RANK": "9"}}
     values = procession.run(seen, nproc=2, devices="cuda", env=env, timeout=20)
     assert values == [("5", "0", "0"), ("4", "9", "1")]
-
-
-def test_refused_before_anything_starts(monkeypatch):
-    monkeypatch.setenv(CUDA, "0")
-    with pytest.raises(SpecError, match="2 ranks need a device each"):
-        procession.start(seen, nproc=2, devices="cuda")
-    with pytest.raises(SpecError, match="devices must be one of"):
-        procession.start(seen, nproc=2, devices="gpu")
 
 
 def command(*words, visible="0,1"):

@@ -11,8 +11,6 @@ from seams.devices import (
 )
 from seams.values import SpecError
 
-EIGHT = [f"localhost:{p}" for p in range(8476, 8484)]
-
 
 def variables(topology, n, inherited=None):
     return [
@@ -42,11 +40,6 @@ def expected(rank, n, *, bounds, task, addresses):
 
 
 class TestGolden:
-    def test_v2_8(self):
-        assert variables(made("v2-8"), 4) == [
-            expected(r, 4, bounds="2,2,1", task=r, addresses=EIGHT[:4]) for r in range(4)
-        ]
-
     def test_v3_32_worker_3(self):
         hosts = ["10.0.0.4", "10.0.0.2", "10.0.0.9", "10.0.0.1"]
         addresses = [f"{h}:{p}" for h in hosts for p in (8476, 8477, 8478, 8479)]
@@ -63,20 +56,6 @@ class TestGolden:
         ]
         assert variables(topology, 4) == [
             expected(r, 4, bounds="2,2,2", task=4 + r, addresses=addresses) for r in range(4)
-        ]
-
-    def test_v5e_on_one_host(self):
-        topology = made("v5litepod-8", bounds=((1, 1, 1), (2, 4, 1)))
-        assert variables(topology, 8) == [
-            expected(r, 8, bounds="2,4,1", task=r, addresses=EIGHT) for r in range(8)
-        ]
-
-    def test_v5e_on_four_hosts(self):
-        hosts = ["t-0", "t-1", "t-2", "t-3"]
-        addresses = [f"{h}:{p}" for h in hosts for p in (8476, 8477, 8478, 8479)]
-        topology = made("v5litepod-16", 2, hosts, ((2, 2, 1), (2, 2, 1)))
-        assert variables(topology, 4) == [
-            expected(r, 4, bounds="4,4,1", task=8 + r, addresses=addresses) for r in range(4)
         ]
 
     def test_the_seventh_generation_counts_cores(self):
@@ -122,19 +101,11 @@ class TestShapes:
         [
             ("v2-8", 1, (2, 2, 1), 4),
             ("v2-32", 4, (4, 4, 1), 4),
-            ("v2-512", 64, (16, 16, 1), 4),
-            ("v3-8", 1, (2, 2, 1), 4),
-            ("v3-64", 8, (4, 8, 1), 4),
-            ("v3-2048", 256, (32, 32, 1), 4),
             ("v4-8", 1, (2, 2, 1), 4),
             ("v4-16", 2, (2, 2, 2), 4),
-            ("v4-32", 4, (2, 2, 4), 4),
-            ("v5litepod-1", 1, (1, 1, 1), 1),
-            ("v5litepod-4", 1, (2, 2, 1), 4),
             ("v5litepod-8", 1, (2, 4, 1), 8),
             ("v5litepod-8", 2, (2, 4, 1), 4),
             ("v5litepod-16", 4, (4, 4, 1), 4),
-            ("v5litepod-256", 64, (16, 16, 1), 4),
             ("v6e-8", 1, (2, 4, 1), 8),
         ],
     )
@@ -147,31 +118,12 @@ class TestShapes:
         assert made("v4-8", bounds=bounds).chips == (1, 2, 1)
         assert made("v3-8", bounds=bounds).chips == (2, 2, 1)
 
-    def test_types_without_one_shape_need_bounds(self):
-        with pytest.raises(SpecError, match="TPU_HOST_BOUNDS and TPU_CHIPS_PER_HOST_BOUNDS"):
-            made("v4-4096")
-        assert made("v5p-16", 0, "ab", ((1, 1, 2), (2, 2, 1))).chips == (2, 2, 2)
-
-    def test_generation(self):
-        kinds = ("v2-8", "v4-8", "v5litepod-8", "v6e-8", "tpu7x-8")
-        shape = ((1, 1, 1), (2, 2, 1))
-        assert [made(k, bounds=shape).generation for k in kinds] == [2, 4, 5, 6, 7]
-
     @pytest.mark.parametrize(
         "kind", ["", "v4", "gpu-8", "v-8", "v4-", "4-8", "v4-8-1", "v\uff14-8"]
     )
     def test_no_types(self, kind):
         with pytest.raises(SpecError, match="is not a type of TPU"):
             made(kind, bounds=((1, 1, 1), (2, 2, 1)))
-
-    @pytest.mark.parametrize("worker", ["2", "x", "", "-1"])
-    def test_no_workers(self, worker):
-        with pytest.raises(SpecError, match="the workers are 0 to 1"):
-            made("v4-16", worker, ["a", "b"])
-
-    def test_hosts_that_cannot_share(self):
-        with pytest.raises(SpecError, match="4 chips, which 3 hosts"):
-            made("v4-8", 0, "abc")
 
 
 class TestVariables:
@@ -182,10 +134,6 @@ class TestVariables:
             "TPU_WORKER_HOSTNAMES": "a, b",
         }
         assert topology_from_variables(told) == Topology("v4-16", (2, 2, 2), 1, ("a", "b"))
-
-    def test_one_host_is_localhost(self):
-        told = {"TPU_ACCELERATOR_TYPE": "v5litepod-4", "TPU_WORKER_HOSTNAMES": "only-one"}
-        assert topology_from_variables(told) == Topology("v5litepod-4", (2, 2, 1))
 
     @pytest.mark.parametrize(
         "names",
@@ -229,14 +177,6 @@ WORKER_ID: '1'
         told = topology_from_metadata(self.TPU_ENV, endpoints)
         assert told == Topology("v4-16", (2, 2, 2), 1, ("10.0.0.5", "10.0.0.6"))
 
-    def test_the_process_bounds_come_first(self):
-        text = self.TPU_ENV + "TPU_PROCESS_BOUNDS: '1,2,1'\nTPU_CHIPS_PER_PROCESS_BOUNDS: '2,2,1'\n"
-        assert topology_from_metadata(text, "a,b").chips == (2, 4, 1)
-
     def test_an_old_generation_tells_no_bounds(self):
         told = topology_from_metadata('ACCELERATOR_TYPE: "v3-8"\nWORKER_ID: "0"', "w:1:10.0.0.5")
         assert told == Topology("v3-8", (2, 2, 1))
-
-    def test_garbage(self):
-        with pytest.raises(SpecError, match="does not tell its ACCELERATOR_TYPE"):
-            topology_from_metadata("<html>no</html>", "")

@@ -34,11 +34,6 @@ def call(capsys, *words):
     return code, capsys.readouterr().out
 
 
-def children():
-    with open("/proc/thread-self/children") as f:
-        return f.read()
-
-
 def finding(key):
     (found,) = (f for look in doctor.GROUPS.values() for f in look() if f.key == key)
     return found
@@ -73,21 +68,6 @@ def test_without_a_feature(name, monkeypatch, capsys):
     assert [line for line in text.splitlines() if "not permitted" in line and mark in line]
     assert f"-> procession {then}" in text
     assert ("procession does not work here; missing: " in text) == (name in NEEDED)
-
-
-def test_trials_leave_nothing_and_work_with_odd_signals(capsys):
-    """As under a program that ignores its children, and blocks signals."""
-    fds, of_before = os.listdir("/proc/self/fd"), children()
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        code, _ = call(capsys)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGCHLD, before)
-    assert code == 0
-    assert os.listdir("/proc/self/fd") == fds
-    assert children() == of_before
 
 
 @pytest.mark.parametrize(
@@ -131,29 +111,3 @@ def test_limits(change, key, mark, value, monkeypatch):
     assert found.mark == mark
     assert value in found.value
     assert bool(found.instead and found.advice) == (mark not in ("ok", "-"))
-
-
-def test_no_temporary_directory_and_a_group_that_fails(monkeypatch, capsys):
-    def refuse():
-        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
-
-    monkeypatch.setattr(doctor.tempfile, "gettempdir", refuse)
-    assert call(capsys)[1].endswith("missing: TMPDIR\n")
-    monkeypatch.setitem(doctor.GROUPS, "limits", refuse)
-    code, text = call(capsys)
-    assert code == 1
-    assert "FileNotFoundError: [Errno 2] No usable temporary directory found" in text
-
-
-def test_accelerators(monkeypatch):
-    some = [
-        accelerators.Accelerators("NVIDIA", 2, ("H200",), {"CUDA_VISIBLE_DEVICES": "0,1"}),
-        accelerators.Accelerators("Intel", 0, notes=("the processor's own",)),
-        accelerators.Accelerators("AMD", 0, faults=("there is no /dev/kfd",)),
-    ]
-    monkeypatch.setattr(accelerators, "find", lambda: some)
-    assert [(f.key, f.mark, f.value, f.needed) for f in doctor.devices()] == [
-        ("nvidia", "ok", "2; H200; CUDA_VISIBLE_DEVICES=0,1", False),
-        ("intel", "ok", "0; the processor's own", False),
-        ("amd", "falls back", "0; there is no /dev/kfd", False),
-    ]

@@ -61,36 +61,8 @@ def test_one_kind(tmp_path, files, env, kind, names, notes, faults):
     assert (found.count, found.variables) == (len(names), env)
 
 
-@pytest.mark.parametrize(
-    ("files", "env"),
-    [
-        ({}, {}),
-        ({}, {"PJRT_DEVICE": "CPU"}),
-        ({**dev("vfio/0"), **pci("0000:00:04.0", "0x1ae0", "0x0042")}, {}),  # a network card
-        (dev("accel/accel0"), {}),  # another vendor's
-    ],
-)
-def test_none(tmp_path, files, env):
-    assert accelerators.find(tree(tmp_path, files), env) == []
-    assert accelerators.find(str(tmp_path / "nowhere"), {}) == []
-
-
-def test_a_driver_without_its_file_names_it(tmp_path):
-    (found,) = accelerators.find(tree(tmp_path, {**amd(1, 128), **dev("dri/renderD128")}), {})
-    assert found.count == 0
-    assert "there is no /dev/kfd" in found.faults
-
-
 def test_several_vendors_and_a_file_that_may_not_be_opened(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: not path.endswith("davinci1"))
     root = tree(tmp_path, dev("nvidia0", "davinci0", "davinci1"))
     found = {f.kind: f.faults for f in accelerators.find(root, {})}
     assert found == {"NVIDIA": (), "Ascend": ("no permission to open /dev/davinci1",)}
-
-
-def test_files_that_are_not_text(tmp_path):
-    root = tree(tmp_path, {**nvidia(0), **dev("nvidia0")})
-    place = tmp_path / "proc/driver/nvidia/gpus/0000:0a:00.0/information"
-    place.write_bytes(b"\xff\xfe\0Model\0:\n\n:::\n")
-    (found,) = accelerators.find(root, {})
-    assert found.count == 1

@@ -28,18 +28,6 @@ def test_v2_takes_the_lowest_limit_on_the_way_up(tmp_path):
     assert groups.cores() == 3.5
 
 
-def test_v2_in_a_container_with_its_own_root(tmp_path):
-    groups = cgroups(tree(tmp_path, v2("/", files={"/memory.max": "5\n"})))
-    assert groups.memory() == 5
-
-
-def test_v2_outside_of_what_is_mounted(tmp_path):
-    groups = cgroups(tree(tmp_path, v2("/../../x", files={"/memory.max": "5\n"})))
-    assert groups.paths[""] == ("/sys/fs/cgroup",)
-    assert groups.hidden == {""}
-    assert groups.memory() == 5
-
-
 @pytest.mark.parametrize(("path", "top"), [("/other", "/docker/1f"), ("/", "/../..")])
 def test_a_mount_of_another_part_of_the_tree(tmp_path, path, top):
     groups = cgroups(tree(tmp_path, v2(path, top)))
@@ -69,34 +57,3 @@ def test_v1_in_a_container_that_sees_its_part_only(tmp_path):
     assert groups.hidden == set()
     assert groups.memory() == 2 << 30
     assert groups.cores() == 0.5
-
-
-def test_v1_without_limits(tmp_path):
-    files = v1_files("/x", "/") | {
-        "/sys/fs/cgroup/memory/x/memory.limit_in_bytes": "9223372036854771712\n",
-        "/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us": "-1\n",
-        "/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us": "100000\n",
-    }
-    groups = cgroups(tree(tmp_path, files))
-    assert groups.memory() is None
-    assert groups.cores() is None
-
-
-def test_both_versions(tmp_path):
-    files = v1_files("/x", "/")
-    files["/proc/self/cgroup"] += "0::/\n"
-    files["/proc/self/mountinfo"] += MOUNT_V2.format("/").replace("cgroup rw", "cgroup/unified rw")
-    assert cgroups(tree(tmp_path, files)).version == "1 and 2"
-
-
-def test_nothing_to_read(tmp_path):
-    groups = cgroups(str(tmp_path))
-    assert (groups.version, groups.paths) == (None, {})
-    assert groups.memory() is None
-    assert groups.cores() is None
-
-
-@pytest.mark.parametrize("text", ["", "max", "1 0", "0 0", "a b", "1", "1 2 3", "-1 100000"])
-def test_quotas_that_are_none(tmp_path, text):
-    groups = cgroups(tree(tmp_path, v2("/", files={"/cpu.max": text})))
-    assert groups.cores() is None

@@ -18,25 +18,9 @@ def test_a_node_that_is_offline_is_left_out(tmp_path):
     assert [n.number for n in numa.nodes(root)] == [1]
 
 
-def test_a_node_without_cores_or_memory(tmp_path):
-    root = tree(tmp_path, {"/sys/devices/system/node/node0/cpulist": "\n"})
-    assert numa.nodes(root) == [numa.Node(0, (), None)]
-
-
-def test_no_nodes(tmp_path):
-    assert numa.nodes(str(tmp_path)) is None
-    (tmp_path / "sys/devices/system/node").mkdir(parents=True)
-    assert numa.nodes(str(tmp_path)) is None
-
-
 @pytest.mark.parametrize(
     ("text", "cpus"),
     [("0", (0,)), ("0-2,5\n", (0, 1, 2, 5)), ("", ()), ("x", ()), ("1-", (1,)), ("3-1", ())],
 )
 def test_lists_of_cores(text, cpus):
     assert cpusets.parse_cpus(text) == cpus
-
-
-@pytest.mark.parametrize("text", ["", "0", "0-3", "0-3,8", "1,3,5-6"])
-def test_lists_of_cores_there_and_back(text):
-    assert cpusets.format_cpus(cpusets.parse_cpus(text)) == text

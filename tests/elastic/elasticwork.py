@@ -41,11 +41,6 @@ def say(out, err):
     print(err, file=sys.stderr)
 
 
-def say_in_pieces(rank, times):
-    for _ in range(times):
-        print("rank", rank, "says", "so")
-
-
 def return_one_after_the_other(place):
     """Rank 0 returns first; as it exits, it writes down whether the other one had returned."""
     place = Path(place)

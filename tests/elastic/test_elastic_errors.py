@@ -1,11 +1,8 @@
 """`ProcessFailure`, `ChildFailedError`, `record` and `ErrorHandler`."""
 
-import errno
 import faulthandler
 import functools
 import json
-import logging
-import os
 import signal
 import sys
 import time
@@ -14,9 +11,8 @@ import pytest
 
 from procession.elastic import ProcessFailure
 from procession.elastic.errors import ChildFailedError, ErrorHandler, get_error_handler, record
-from procession.elastic.errors import error_handler as error_handler_module
 from procession.elastic.errors.handlers import get_error_handler as handler_of_handlers
-from seams.elastic import api, errors
+from seams.elastic import errors
 from support import run_python, write
 
 STRUCTURED = {
@@ -68,10 +64,6 @@ def test_a_structured_error_file(tmp_path):
 def test_a_plain_error_file(tmp_path, timestamp):
     found = failure(tmp_path, {"message": "out of data", "timestamp": timestamp})
     assert (found.message, found.timestamp) == ("out of data", 123)
-
-
-def test_a_plain_error_file_without_a_time(tmp_path):
-    assert failure(tmp_path, {"message": "out of data"}).timestamp == 0
 
 
 def test_time_in_words(tmp_path, monkeypatch):
@@ -156,27 +148,6 @@ def test_report(tmp_path, monkeypatch):
     assert ChildFailedError("t", {0: no_file(1)}).format_msg("#", "~").startswith("\n#####")
 
 
-def test_a_report_of_one():
-    assert "Failures:\n  <NO_OTHER_FAILURES>\n" in str(ChildFailedError("t", {0: no_file(1)}))
-
-
-def test_the_message_where_there_is_no_traceback(tmp_path):
-    data = {"message": {"message": "short", "extraInfo": {"timestamp": "1"}}}
-    assert "traceback : short" in str(ChildFailedError("t", {0: failure(tmp_path, data)}))
-
-
-def test_of_one_second_the_first_in_order_is_the_first(tmp_path):
-    """What `start_processes` gives is in the order in which it happened."""
-    same = {"message": "x", "timestamp": 7}
-    failures = {r: failure(tmp_path, same, rank=r) for r in (2, 0, 1)}
-    assert ChildFailedError("t", failures).get_first_failure()[0] == 2
-
-
-def test_there_is_no_error_without_a_failure():
-    with pytest.raises(AssertionError):
-        ChildFailedError("t", {})
-
-
 # -- record
 
 
@@ -208,17 +179,6 @@ def test_record_without_an_error_file_writes_nothing(tmp_path, monkeypatch, valu
     assert not list(tmp_path.iterdir())
 
 
-def test_record_leaves_a_good_function_as_it_is(error_file):
-    @record
-    def good(a, *, b):
-        """Be good."""
-        return a + b
-
-    assert good(1, b=2) == 3
-    assert (good.__name__, good.__doc__) == ("good", "Be good.")
-    assert not error_file.exists()
-
-
 def test_record_and_exits(error_file):
     leave = record(sys.exit)
     assert leave(0) is None
@@ -241,19 +201,6 @@ def test_record_passes_on_the_file_of_a_child(error_file, tmp_path):
     expected = json.loads(json.dumps(STRUCTURED))
     expected["message"]["errorCode"] = -11
     assert json.loads(error_file.read_text()) == expected
-
-
-def test_record_has_nothing_to_pass_on_without_a_file(error_file, caplog):
-    caplog.set_level(logging.INFO)
-
-    @record
-    def launch():
-        raise ChildFailedError("trainer", {0: no_file(1)})
-
-    with pytest.raises(ChildFailedError):
-        launch()
-    assert not error_file.exists()
-    assert "rank 0 failed without an error file" in caplog.text
 
 
 class Told(ErrorHandler):
@@ -351,15 +298,6 @@ def test_get_error_handler():
     assert handler_of_handlers is get_error_handler
 
 
-def test_initialize_never_raises(monkeypatch):
-    def refuse(**_):
-        raise RuntimeError("not today")
-
-    monkeypatch.setattr(faulthandler, "enable", refuse)
-    with pytest.warns(UserWarning, match="not today"):
-        ErrorHandler().initialize()
-
-
 def test_dump_replaces_a_file_that_is_there(error_file, tmp_path, caplog):
     error_file.write_text("what stood there")
     child = write(tmp_path / "child.json", json.dumps(STRUCTURED))
@@ -369,40 +307,4 @@ def test_dump_replaces_a_file_that_is_there(error_file, tmp_path, caplog):
     assert caplog.records[0].name == "procession.elastic.errors.error_handler"
 
 
-def test_dump_without_a_file_of_ones_own(tmp_path, monkeypatch, caplog):
-    monkeypatch.delenv("TORCHELASTIC_ERROR_FILE", raising=False)
-    child = write(tmp_path / "child.json", json.dumps(STRUCTURED))
-    ErrorHandler().dump_error_file(str(child))
-    assert "no error file" in caplog.text
-
-
-def test_dump_of_a_plain_message_keeps_it(error_file, tmp_path, caplog):
-    child = write(tmp_path / "child.json", '{"message": "plain"}')
-    ErrorHandler().dump_error_file(str(child), 7)
-    assert json.loads(error_file.read_text()) == {"message": "plain"}
-    assert "cannot be noted" in caplog.text
-
-
-def test_dump_warns_if_it_cannot_write(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "missing/error.json"))
-    child = write(tmp_path / "child.json", json.dumps(STRUCTURED))
-    with pytest.warns(UserWarning, match=os.strerror(errno.ENOENT)):
-        ErrorHandler().dump_error_file(str(child))
-
-
-def test_a_handler_that_names_its_file(tmp_path):
-    class Own(ErrorHandler):
-        def _get_error_file_path(self):
-            return str(tmp_path / "mine.json")
-
-    Own().record_exception(ValueError("mine"))
-    assert "ValueError: mine" in (tmp_path / "mine.json").read_text()
-
-
 # -- loggers
-
-
-def test_loggers_have_the_names_of_their_modules():
-    assert api.logger.name == "procession.elastic.api"
-    assert errors.logger.name == "procession.elastic.errors"
-    assert error_handler_module.logger.name == "procession.elastic.errors.error_handler"

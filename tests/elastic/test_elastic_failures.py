@@ -88,16 +88,6 @@ def test_the_first_failure_is_the_one_that_happened_first(specs, tmp_path):
     assert ChildFailedError("work", failures).get_first_failure()[0] == 1
 
 
-def test_two_that_failed_by_themselves_stand_in_order(specs, tmp_path):
-    """Both fail before anybody ends them: each waits for the other's last word."""
-    both = f"[ -e {tmp_path}/0 ] && [ -e {tmp_path}/1 ]"
-    script = f"echo > {tmp_path}/$RANK; until {both}; do :; done; kill -9 $$"
-    failures = failed("sh", dict.fromkeys(range(2), ("-c", script)), specs, by_rank(2))
-    assert failures.keys() <= {0, 1}
-    first = ChildFailedError("work", failures).get_first_failure()[0]
-    assert first == next(iter(failures))
-
-
 def test_ended_by_a_signal(specs):
     failures = failed(die, {0: ()}, specs)
     assert failures[0].exitcode == -signal.SIGKILL
@@ -235,15 +225,6 @@ def test_a_sibling_that_does_not_obey_is_killed_in_the_end(specs, tmp_path):
     until(Path(deaf + ".term").exists)
     pc.close(timeout=1)
     assert pc.wait().failures.keys() == {1}
-
-
-def test_failures_are_logged(specs, caplog):
-    failed("false", {0: ()}, specs)
-    failed(fail, {0: ()}, specs)
-    told = [r.getMessage() for r in caplog.records if r.name == "procession.elastic.api"]
-    assert told[0].startswith("failed (exitcode: 1) local_rank: 0 (pid: ")
-    assert told[0].endswith("of binary: false")
-    assert told[1].endswith("of fn: fail (start_method: spawn)")
 
 
 def test_all_values_are_dropped_when_one_rank_fails(specs, tmp_path):

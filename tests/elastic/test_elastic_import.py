@@ -5,7 +5,6 @@ import json
 import pytest
 
 import procession.elastic
-from seams.elastic import api, errors
 from support import run_python
 
 
@@ -23,26 +22,11 @@ def test_torch_is_not_imported(module):
     assert not {"torch", "numpy", "cloudpickle", "multiprocessing"} & found
 
 
-def test_the_c_library_is_not_loaded_before_it_is_needed():
-    """The original loads it as it is imported."""
-    assert "ctypes" not in imported_by("import procession.elastic.redirects")
-
-
 def test_a_rank_imports_next_to_nothing():
     found = imported_by("import procession.elastic.entry") - imported_by("import procession")
     mine = {name for name in found if name.startswith("procession")}
     assert mine == {"procession.elastic", "procession.elastic.entry"}
     assert not {"json", "logging", "socket", "dataclasses", "threading"} & found
-
-
-def test_names():
-    for name in procession.elastic.__all__:
-        assert name in dir(procession.elastic)
-        getattr(procession.elastic, name)
-    assert procession.elastic.PContext is api.PContext
-    assert procession.elastic.ProcessFailure is errors.ProcessFailure
-    with pytest.raises(AttributeError, match="no_such_name"):
-        procession.elastic.no_such_name  # noqa: B018
 
 
 def test_start_processes_can_be_patched(monkeypatch):

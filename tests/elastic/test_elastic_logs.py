@@ -1,13 +1,12 @@
 """Where output goes: `Std`, `LogsSpecs`, the layout of `DefaultLogsSpecs`, and what users make."""
 
-import json
 import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
-from elasticwork import fail, give, say, say_in_pieces
+from elasticwork import fail, say
 
 import procession
 from procession.elastic import (
@@ -16,7 +15,6 @@ from procession.elastic import (
     LogsSpecs,
     Std,
     start_processes,
-    to_map,
 )
 from procession.elastic.api import get_std_cm
 from procession.elastic.redirects import redirect_stdout
@@ -46,22 +44,6 @@ def test_std_is_that_of_the_library():
         ("ALL", 3),
     ]
     assert Std.OUT | Std.ERR == Std.ALL
-
-
-def test_ranks_of_more_than_one_digit():
-    """The original takes one digit only."""
-    assert Std.from_str("0:3,1:0,12:2") == {0: Std.ALL, 1: Std.NONE, 12: Std.ERR}
-
-
-@pytest.mark.parametrize("bad", ["", "4", "11", "0:1,", "0:1,1", "1,0:1", "0:4", "a:1", "0:3;1:1"])
-def test_what_is_no_choice_of_streams(bad):
-    with pytest.raises(ValueError, match="not a choice of streams"):
-        Std.from_str(bad)
-
-
-def test_to_map():
-    assert to_map(Std.ERR, 3) == {0: Std.ERR, 1: Std.ERR, 2: Std.ERR}
-    assert to_map({1: Std.OUT, 7: Std.ALL}, 2) == {0: Std.NONE, 1: Std.OUT}
 
 
 # -- DefaultLogsSpecs
@@ -173,12 +155,6 @@ def test_redirect_and_tee(tmp_path, capfd, kind):
     assert [p and read(p) for p in pc.stderrs.values()] == ["err0\n", "err1\n", "err2\n"]
 
 
-def test_prefixes_of_ones_own(tmp_path, capfd):
-    specs = DefaultLogsSpecs(str(tmp_path), tee=Std.OUT)
-    run("echo", {0: "a", 1: "b"}, specs, log_line_prefixes={1: "<one> "})
-    assert sorted(capfd.readouterr().out.splitlines()) == ["<one> b", "[work0]:a"]
-
-
 def test_what_is_not_shown_is_dropped(tmp_path, capfd):
     specs = DefaultLogsSpecs(str(tmp_path), tee={0: Std.OUT, 1: Std.OUT}, local_ranks_filter={1})
     pc = run(say, {r: (f"out{r}", f"err{r}") for r in range(2)}, specs)
@@ -206,31 +182,6 @@ def test_filtered_copies(tmp_path, capfd):
     found = read(pc.filtered_stderr.name).splitlines()
     assert sorted(found) == ["[one]:warn 1", "[work0]:warn 0"]
     assert len(capfd.readouterr().out.splitlines()) == 4  # the console has all that is teed
-
-
-def test_no_filters_no_copies(tmp_path):
-    pc = run("true", {0: ()}, DefaultLogsSpecs(str(tmp_path), tee=Std.ALL))
-    assert pc.filtered_stdout is pc.filtered_stderr is None
-    assert not list(tmp_path.rglob("filtered_*"))
-
-
-def test_lines_of_ranks_on_the_console_are_whole(tmp_path, capfd):
-    run(say_in_pieces, {r: (r, 200) for r in range(4)}, DefaultLogsSpecs(str(tmp_path)))
-    lines = capfd.readouterr().out.splitlines()
-    assert sorted(set(lines)) == [
-        "rank 0 says so",
-        "rank 1 says so",
-        "rank 2 says so",
-        "rank 3 says so",
-    ]
-    assert len(lines) == 800
-
-
-def test_python_programs_do_not_hold_back_what_goes_to_a_file(tmp_path, monkeypatch, capfd):
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-    specs = DefaultLogsSpecs(str(tmp_path), redirects={0: Std.OUT})
-    pc = run("sh", dict.fromkeys(range(2), ("-c", "echo $PYTHONUNBUFFERED")), specs)
-    assert (read(pc.stdouts[0]), capfd.readouterr().out) == ("1\n", "\n")
 
 
 # -- what users make
@@ -262,67 +213,6 @@ def test_logs_specs_of_ones_own(tmp_path, capfd):
     assert [read(path) for path in pc.stdouts.values()] == ["by reify\n"] * 2
     assert read(tmp_path / "logs/here/all.err") == "err\nerr\n"
     assert sorted(capfd.readouterr().out.splitlines()) == ["[work0]:by reify", "[work1]:by reify"]
-
-
-def test_error_files_of_ones_own(tmp_path):
-    (tmp_path / "here").mkdir()
-    pc = start_processes("work", fail, {0: ()}, {0: {}}, Flat(str(tmp_path / "here")))
-    failure = pc.wait().failures[0]
-    assert failure.error_file == pc.error_files[0] == str(tmp_path / "here/worker-0.reply")
-    assert json.loads(read(failure.error_file))["message"]["message"] == "ValueError: no such batch"
-
-
-class Renamed(DefaultLogsSpecs):
-    """Changes what the default has planned."""
-
-    def reify(self, envs):
-        dest = super().reify(envs)
-        dest.stdouts = {rank: f"{path}.{rank}" for rank, path in dest.stdouts.items()}
-        dest.error_files = {}
-        return dest
-
-
-def test_a_changed_default(tmp_path):
-    pc = run("echo", {0: "a", 1: "b"}, Renamed(str(tmp_path), redirects=Std.OUT))
-    assert pc.stdouts[1].endswith("/1/stdout.log.1")
-    assert [read(path) for path in pc.stdouts.values()] == ["a\n", "b\n"]
-    specs = Renamed(str(tmp_path), redirects=Std.OUT)
-    pc = start_processes("work", fail, {0: ()}, {0: {}}, specs)
-    assert "no such batch" in pc.wait().failures[0].message
-
-
-class Elsewhere(LogsSpecs):
-    """Shows files that the ranks write by themselves."""
-
-    root_log_dir = "/"
-
-    def reify(self, envs):
-        own = {rank: f"{self._root_log_dir}/{rank}.own" for rank in envs}
-        console = dict.fromkeys(envs, "")
-        return LogsDest(dict(console), dict(console), own, dict(console))
-
-
-def test_files_that_ranks_write_by_themselves_are_shown(tmp_path, capfd):
-    script = f"echo own > {tmp_path}/$0.own; echo console"
-    run("sh", {r: ("-c", script, r) for r in range(2)}, Elsewhere(str(tmp_path)))
-    told = ["[work0]:own", "[work1]:own", "console", "console"]
-    assert sorted(capfd.readouterr().out.splitlines()) == told
-
-
-def test_a_plan_that_leaves_ranks_out(tmp_path):
-    class Wrong(Flat):
-        def reify(self, envs):
-            dest = super().reify(envs)
-            del dest.stderrs[1]
-            return dest
-
-    with pytest.raises(RuntimeError, match=r"stderrs.* expected: \{0, 1\}, actual: \{0\}"):
-        start_processes("work", give, {0: (), 1: ()}, {0: {}, 1: {}}, Wrong(str(tmp_path)))
-
-
-def test_specs_that_plan_nothing_cannot_be_made():
-    with pytest.raises(TypeError, match="abstract"):
-        LogsSpecs()
 
 
 # -- get_std_cm

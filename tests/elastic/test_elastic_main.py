@@ -57,32 +57,6 @@ def test_a_guarded_script_is_imported_again(tmp_path, method):
 
 
 @pytest.mark.parametrize("method", FRESH)
-def test_the_error_file_of_a_guarded_script(tmp_path, method):
-    source = f"""
-        import json
-        from procession.elastic import start_processes
-
-        class NoBatch(Exception):
-            pass
-
-        def work():
-            raise NoBatch("no such batch")
-
-        if __name__ == "__main__":
-            result = start_processes(
-                "work", work, {{0: ()}}, log_dir="logs", start_method="{method}"
-            ).wait()
-            with open(result.failures[0].error_file) as f:
-                told = json.load(f)["message"]
-            print(told["message"])
-            print(told["extraInfo"]["py_callstack"])
-        """
-    done = run_script(tmp_path, source)
-    assert done.stdout.startswith("NoBatch: no such batch\n"), done.stderr
-    assert ", in work\n" in done.stdout
-
-
-@pytest.mark.parametrize("method", FRESH)
 def test_the_variables_of_a_rank_are_set_when_its_script_is_imported_again(tmp_path, method):
     source = f"""
         import os
@@ -158,13 +132,3 @@ def test_a_rank_has_the_name_and_the_parent_that_multiprocessing_would_give(tmp_
     us = multiprocessing.current_process().name, os.getpid()
     assert [v[1:] for v in result.return_values.values()] == [(False, *us, True)] * 2
     assert multiprocessing.active_children() == []
-
-
-def test_programs_do_not_need_multiprocessing(tmp_path):
-    source = """
-        import sys
-        from procession.elastic import start_processes
-        start_processes("true", "true", {0: ()}).wait()
-        print("multiprocessing.spawn" in sys.modules)
-        """
-    assert said(tmp_path, source) == ["False"]

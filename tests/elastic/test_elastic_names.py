@@ -2,12 +2,10 @@
 
 import importlib.util
 import json
-import signal
 from unittest import mock
 
 import pytest
 
-import procession.elastic
 from seams.elastic import api
 from support import run_python, write
 
@@ -78,10 +76,6 @@ def test_modules_and_what_is_not_public_need_no_further_import(name):
     assert run_python("-c", code).returncode == 0
 
 
-def test_modules_are_listed():
-    assert {"api", "errors", "start_processes"} <= set(dir(procession.elastic))
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -100,8 +94,3 @@ def test_what_users_import_from_api_or_patch_there(name):
     assert callable(getattr(api, name))
     with mock.patch(f"procession.elastic.api.{name}") as patched:
         assert getattr(api, name) is patched
-
-
-def test_signals_of_the_original():
-    assert api._get_default_signal() is signal.SIGTERM
-    assert api._get_kill_signal() is signal.SIGKILL

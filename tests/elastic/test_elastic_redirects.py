@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from procession.elastic.redirects import redirect, redirect_stderr, redirect_stdout
+from procession.elastic.redirects import redirect, redirect_stdout
 from support import run_python, write
 
 BODY = """
@@ -53,18 +53,6 @@ def test_stdout_of_python_c_and_children(tmp_path):
     )
 
 
-def test_both_at_once(tmp_path):
-    body = """
-    with redirect_stdout("out.log"), redirect_stderr("err.log"):
-        say("in")
-    say("after")
-    """
-    done = run(tmp_path, body)
-    assert sorted((tmp_path / "out.log").read_text().splitlines()) == said("in", *OUT)
-    assert sorted((tmp_path / "err.log").read_text().splitlines()) == said("in", *ERR)
-    assert sorted(done.stdout.splitlines()) == said("after", *OUT)
-
-
 def test_restored_after_an_exception_and_the_file_is_emptied_first(tmp_path):
     write(tmp_path / "out.log", "old text, longer than what comes\n")
     body = """
@@ -103,11 +91,6 @@ def test_unknown_streams(tmp_path, kind):
     ):
         pass
     assert not (tmp_path / "file").exists()
-
-
-def test_a_missing_directory(tmp_path):
-    with pytest.raises(FileNotFoundError), redirect_stderr(str(tmp_path / "no/such")):
-        pass
 
 
 def test_an_object_that_stands_for_stdout(tmp_path, capsys):

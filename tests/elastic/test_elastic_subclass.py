@@ -69,10 +69,6 @@ def test_it_is_closed(tmp_path, number):
     assert not any(alive(pid) for pid in pc.pids().values())
 
 
-def test_what_it_must_say():
-    assert PContext.__abstractmethods__ == {"_start", "_poll", "pids", "_close"}
-
-
 def test_ours_have_the_same_methods(tmp_path):
     from procession.elastic import start_processes
 

@@ -8,7 +8,6 @@ import pytest
 
 import procession
 from procession.elastic.subprocess_handler import SubprocessHandler, get_subprocess_handler
-from seams.elastic import subprocess_handler
 from support import gone, until
 
 
@@ -67,11 +66,3 @@ def test_what_is_refused():
         SubprocessHandler("no-such-program", (), {}, None, None, 0)
     with pytest.raises(NotImplementedError):
         SubprocessHandler("true", (), {}, None, None, 0, object())
-
-
-def test_modules():
-    from procession.elastic.subprocess_handler.handlers import get_subprocess_handler as one
-    from procession.elastic.subprocess_handler.subprocess_handler import SubprocessHandler as two
-
-    assert subprocess_handler.__all__ == ["SubprocessHandler", "get_subprocess_handler"]
-    assert (one, two) == (get_subprocess_handler, SubprocessHandler)

@@ -46,15 +46,6 @@ def test_every_line_of_every_file(tmp_path):
     assert len(lines_of(dst)) == 16 * 500
 
 
-def test_prefixes_of_ones_own(tmp_path):
-    files = paths(tmp_path, 2)
-    for rank, path in files.items():
-        write(tmp_path / os.path.basename(path), f"line {rank}\n")
-    dst = io.StringIO()
-    TailLog("writer", files, dst, {1: "[worker1][1]:"}).start().stop()
-    assert lines_of(dst) == ["[worker1][1]:line 1", "[writer0]:line 0"]
-
-
 def test_a_line_that_arrives_in_pieces_is_one_line(tmp_path):
     """In the original it is shown as `[w0]:hel[w0]:lo`."""
     path = tmp_path / "log"
@@ -128,21 +119,6 @@ def test_a_filter_that_raises(tmp_path, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_no_files_and_no_destination():
-    for tail in (TailLog("w", {}, io.StringIO()), TailLog("w", {0: "log"}, None)):
-        assert tail.start() is tail
-        assert not tail.stopped()
-        tail.stop()
-        assert tail.stopped()
-        tail.stop()
-
-
-def test_a_file_that_never_comes(tmp_path):
-    tail = TailLog("w", {0: str(tmp_path / "never")}, io.StringIO()).start()
-    tail.stop()
-    assert tail.stopped()
-
-
 def test_a_file_that_comes_at_the_last_moment(tmp_path):
     dst = io.StringIO()
     tail = TailLog("w", {0: str(tmp_path / "log")}, dst, interval_sec=1000).start()
@@ -156,12 +132,6 @@ def test_a_directory_is_an_error_in_the_log(tmp_path, caplog):
     assert [r.levelname for r in caplog.records] == ["ERROR"]
     assert caplog.records[0].exc_info[0] is IsADirectoryError
     assert tail_log.logger.name == "procession.elastic.tail_log"
-
-
-def test_stop_without_start():
-    tail = TailLog("w", {0: "log"}, io.StringIO())
-    tail.stop()
-    assert tail.stopped()
 
 
 @pytest.mark.parametrize("keep", [None, lambda line: line != "no\n"])

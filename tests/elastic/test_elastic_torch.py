@@ -190,6 +190,7 @@ def test_record_of_the_one_under_the_other(tmp_path, launcher, script):
     assert message["extraInfo"]["timestamp"].isdigit()
 
 
+@pytest.mark.long
 def test_record_knows_torchs_child_failed_error(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "own.json"))
     child = write(tmp_path / "child.json", '{"message": {"message": "of the child", "extraInfo": '
@@ -267,7 +268,10 @@ AGENT = """
 """
 
 
-@pytest.mark.parametrize("specs", [TORCHS, OURS], ids=["their specs", "our specs"])
+@pytest.mark.parametrize(
+    "specs", [pytest.param(TORCHS, id="their specs"),
+              pytest.param(OURS, id="our specs", marks=pytest.mark.long)],
+)  # fmt: skip
 def test_under_torchs_agent_a_job_of_two_restarts_runs_to_its_end(tmp_path, specs):
     source = (
         AGENT.format(specs=specs)

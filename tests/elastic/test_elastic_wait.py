@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import threading
 import time
 
 import pytest
@@ -36,16 +35,6 @@ def test_wait_returns_as_soon_as_it_is_known(specs):
     begin = time.monotonic()
     assert not pc.wait(timeout=100, period=50).is_failed()
     assert time.monotonic() - begin < 20
-
-
-def test_wait_from_another_thread(specs):
-    pc = start_processes("sleep", "sleep", {0: ("0.1",)}, {0: {}}, specs)
-    results = []
-    thread = threading.Thread(target=lambda: results.append(pc.wait()))
-    thread.start()
-    thread.join(30)
-    assert results[0].return_values == {0: None}
-    pc.close()  # in this thread: the signals can be given back
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
@@ -100,22 +89,6 @@ def test_close_ends_everything(specs, entrypoint):
     pc.close()
 
 
-def test_close_returns_when_nothing_of_a_group_that_has_ended_is_held(specs):
-    """Its forkserver, for one, is handed back after that."""
-    ended = threading.Event()
-
-    def slow(event):
-        if event.kind == "succeeded":
-            ended.set()
-            time.sleep(0.5)  # the supervisor waits for its handlers before it lets go
-
-    pc = start_processes("true", "true", {0: ()}, {0: {}}, specs)
-    pc._group.subscribe(slow)
-    assert ended.wait(30)
-    pc.close()
-    assert "procession" not in [thread.name for thread in threading.enumerate()]
-
-
 def test_close_with_a_signal_of_ones_own(specs, tmp_path):
     on_int = f"trap 'echo > {tmp_path}/int; exit 5' INT"
     trap = f"{on_int}; echo > {tmp_path}/on; while :; do sleep 0.01; done"
@@ -134,19 +107,6 @@ def test_close_kills_what_does_not_obey_in_time(specs, tmp_path):
     assert pc.subprocess_handlers[0].proc.returncode == -signal.SIGKILL
 
 
-def test_close_while_the_group_is_being_ended_has_its_own_deadline(specs, tmp_path):
-    """After a failure, the other rank would have 30 seconds; `close` gives it one."""
-    deaf = f"trap '' TERM; echo > {tmp_path}/on; while :; do sleep 1; done"
-    fails = f"until [ -e {tmp_path}/on ]; do sleep 0.01; done; exit 3"
-    pc = start_processes("sh", "sh", {0: ("-c", deaf), 1: ("-c", fails)}, {0: {}, 1: {}}, specs)
-    assert pc.subprocess_handlers[1].proc.wait(30) == 3
-    begin = time.monotonic()
-    pc.close(timeout=1)
-    assert time.monotonic() - begin < 25
-    assert pc.wait().failures.keys() == {1}
-    assert pc.subprocess_handlers[0].proc.returncode == -signal.SIGKILL
-
-
 def test_what_close_ended_is_no_success(specs):
     pc = start_processes("sleep", "sleep", {0: ("60",)}, {0: {}}, specs)
     pc.close()
@@ -154,13 +114,6 @@ def test_what_close_ended_is_no_success(specs):
     assert result.is_failed()
     assert result.failures[0].message == f"Signal 15 (SIGTERM) received by PID {pc.pids()[0]}"
     assert not result.return_values
-
-
-def test_close_after_the_end_changes_nothing(specs):
-    pc = start_processes("fail", fail, {0: ()}, {0: {}}, specs)
-    result = pc.wait()
-    pc.close()
-    assert pc.wait() is result
 
 
 def test_what_functions_started_is_ended_with_them(specs, tmp_path, monkeypatch):

@@ -75,23 +75,6 @@ def test_notebook(tmp_path, monkeypatch):
     assert after == "here: 9"
 
 
-def test_shutdown_of_the_kernel_ends_running_ranks(tmp_path, monkeypatch):
-    notebook = nbformat.v4.new_notebook()
-    notebook.cells = [
-        nbformat.v4.new_code_cell(
-            "import time, procession\n"
-            "group = procession.start(lambda: time.sleep(3600), nproc=2)\n"
-            "sorted(group.pids().values())"
-        )
-    ]
-    path = tmp_path / "running.ipynb"
-    nbformat.write(notebook, path)
-    (pids,) = execute(tmp_path, monkeypatch, path)
-    pids = [int(p) for p in pids.strip("[]").split(",")]
-    assert len(pids) == 2
-    until(lambda: not any(os.path.exists(f"/proc/{p}") for p in pids), "the end of the ranks")
-
-
 def test_output_of_ranks_stands_in_the_cell(tmp_path, monkeypatch):
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [

@@ -4,22 +4,18 @@ What is replaced is asked: its parser, its signatures, its `--help`.
 """
 
 import inspect
+import json
 import re
 import shutil
 import subprocess
-from importlib import import_module
-from importlib.util import find_spec
 
 import pytest
 from pages import ROOT
 
 import procession.xla
+from support import require, run_python
 
 DOCS = ROOT / "docs"
-needs_torch = [
-    pytest.mark.torch,
-    pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed"),
-]
 
 
 def named(page, heading):
@@ -31,31 +27,47 @@ def named(page, heading):
     return {word.lstrip("-") for word in re.findall(r"--?[\w-]+|\w+", code)}
 
 
-@pytest.mark.parametrize("_", [pytest.param(0, marks=needs_torch)])
-def test_torchrun(_):
-    parser = import_module("torch.distributed.run").get_args_parser()
+TORCHRUNS = """
+import json
+from torch.distributed.run import get_args_parser
+told = [a.option_strings for a in get_args_parser()._actions if a.dest != "help"]
+print(json.dumps([each for each in told if each]))
+"""
+SPAWNS = """
+import inspect, json
+import torch.multiprocessing
+from sys import modules
+torchs = modules["torch.multiprocessing.spawn"]
+names = set(torchs.__all__)
+for each in [vars(torchs)[name] for name in torchs.__all__]:
+    names |= inspect.signature(each).parameters.keys()
+    if inspect.isclass(each):
+        names |= {name for name in vars(each) if not name.startswith("_")}
+        names |= inspect.signature(getattr(each, "join", each)).parameters.keys()
+print(json.dumps(sorted(names - {"self"})))
+"""
+
+
+def told_by(script):
+    """Ask torch, in another process: in this one it would make each fork slow."""
+    require("torch")
+    return json.loads(run_python("-c", script, timeout=50).stdout)
+
+
+@pytest.mark.torch
+def test_torchrun():
     there = named("migrating.md", "From torchrun")
     missing = [
-        action.option_strings
-        for action in parser._actions
-        if action.option_strings
-        and action.dest != "help"
-        and there.isdisjoint(each.lstrip("-") for each in action.option_strings)
+        options
+        for options in told_by(TORCHRUNS)
+        if there.isdisjoint(each.lstrip("-") for each in options)
     ]
     assert missing == []
 
 
-@pytest.mark.parametrize("_", [pytest.param(0, marks=needs_torch)])
-def test_spawn(_):
-    torchs = import_module("torch.multiprocessing.spawn")
-    names = set(torchs.__all__)
-    public = [vars(torchs)[name] for name in torchs.__all__]
-    for each in public:
-        names |= inspect.signature(each).parameters.keys()
-        if inspect.isclass(each):
-            members = [name for name in vars(each) if not name.startswith("_")]
-            names |= {*members, *inspect.signature(getattr(each, "join", each)).parameters}
-    assert names - named("migrating.md", "From `torch.multiprocessing.spawn`") <= {"self"}
+@pytest.mark.torch
+def test_spawn():
+    assert set(told_by(SPAWNS)) <= named("migrating.md", "From `torch.multiprocessing.spawn`")
 
 
 def test_torch_xla():

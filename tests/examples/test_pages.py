@@ -2,13 +2,12 @@
 
 import re
 import shlex
-import subprocess
 from importlib.util import find_spec
 
 import pytest
 from pages import FENCE, FILE, LINK, ROOT, anchors, blocks, numbers_out, steps
 
-from support import PROCESSION, run_procession, run_python
+from support import run_procession, run_python
 
 DOCS = ROOT / "docs"
 
@@ -25,14 +24,6 @@ RUN = [
     pytest.param("frameworks/jax.md", marks=[pytest.mark.jax, needs("jax")]),
 ]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *DOCS.glob("*/*.md"), DOCS / "llms.txt"])
-CRASH = """
-import os, pathlib, time
-rank = os.environ["RANK"]
-pathlib.Path(f"here_{{rank}}").touch()
-while rank != "2" or len(list(pathlib.Path().glob("here_*"))) < 4:
-    time.sleep(0.01)
-{raising}
-"""
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -81,32 +72,6 @@ def test_every_link_of_the_site_stays_in_it():
             if path and "://" not in path and DOCS not in (page.parent / path).resolve().parents:
                 wrong.append((page.name, target))
     assert wrong == []
-
-
-def test_a_report_looks_as_in_the_picture(tmp_path):
-    """Take a program that needs no torch, and fails as that of the picture does."""
-    source = (DOCS / "pictures" / "crash.py").read_text()
-    raising = next(line for line in source.splitlines() if "raise ValueError" in line)
-    (tmp_path / "crash.py").write_text(CRASH.format(raising=raising.strip()))
-    shown = (DOCS / "pictures" / "crash_procession.txt").read_text()
-    words = shlex.split(shown.splitlines()[0].removeprefix("$ "))
-    done = subprocess.run(
-        [*PROCESSION, *words[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
-    assert str(done.returncode) == shown.splitlines()[-1]
-    seen = {numbers_out(line) for line in done.stderr.splitlines()}
-    headline = next(line for line in shown.splitlines() if " failed: rank " in line)
-    assert numbers_out(headline) in seen
-    assert "when it failed, the others were:" in seen
-
-
-def test_the_sites_pages_are_there():
-    """A page that the navigation names, and that is not there, would fail the build."""
-    config = (ROOT / "mkdocs.yml").read_text()
-    named = [line.rpartition(": ")[2] for line in config.splitlines() if line.endswith(".md")]
-    assert len(named) > 20
-    assert [name for name in named if not (DOCS / name).is_file()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

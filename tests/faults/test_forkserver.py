@@ -22,6 +22,7 @@ from support import (
     gone,
     marked,
     reader_of,
+    require,
     run_procession,
     until,
     write,
@@ -557,7 +558,7 @@ def test_an_idle_forkserver_that_was_killed_is_reaped_by_the_next_launch():
 @pytest.mark.timeout(200)  # eight imports of torch
 def test_an_idle_forkserver_that_gives_its_memory_back_is_not_used():
     """From the signal that kills it until its socket is closed, which takes milliseconds."""
-    pytest.importorskip("torch")
+    require("torch")
     for _ in range(4):
         first = procession.run(os.getppid, nproc=1, preload=["torch"])
         os.kill(first[0], signal.SIGKILL)

@@ -5,9 +5,9 @@ import re
 import pytest
 
 import procession
-from support import failure_of, uncoded, write
+from support import failure_of, require, uncoded, write
 
-pytest.importorskip("torch")
+require("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.long, pytest.mark.timeout(180)]
 
 TRAIN = """

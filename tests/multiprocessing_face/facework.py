@@ -178,14 +178,6 @@ def nothing_but_exit(i, code):
     sys.exit(code)
 
 
-def exit_hard_or_fail(i, folder):
-    if i == 0:
-        note(folder, "pid", str(os.getpid()))
-        os._exit(0)
-    wait_for_end_of(os.path.join(folder, "pid"))
-    raise ValueError("no such batch")
-
-
 def fail_and_linger(i, folder):
     """Rank 1 fails, and goes when rank 0 was ended."""
     if i == 1:
@@ -198,17 +190,6 @@ def fail_and_linger(i, folder):
         pause(i)
     finally:
         note(folder, "ended")
-
-
-def exit_slowly(i, code, seconds):
-    """Rank 0 leaves with an exit code, and takes its time for it."""
-    if i == 0:
-        import atexit
-        import time
-
-        atexit.register(time.sleep, seconds)
-        sys.exit(code)
-    pause(i)
 
 
 class Unusual(BaseException):

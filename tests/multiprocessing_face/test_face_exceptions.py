@@ -85,29 +85,10 @@ def test_a_good_end(method):
             assert mp.start_processes(fn, args, nprocs, start_method=method) is None
 
 
-def test_a_failure_after_an_os_exit_with_code_0(tmp_path):
-    """What the core takes for the first failure is none here."""
-    error = failure_of(facework.exit_hard_or_fail, str(tmp_path), kind=mp.ProcessRaisedException)
-    assert error.error_index == 1
-
-
 def test_a_failure_is_known_before_its_process_has_ended(tmp_path):
     """The original waits for exit handlers, which may wait for the others."""
     error = failure_of(facework.fail_and_linger, str(tmp_path), kind=mp.ProcessRaisedException)
     assert error.error_index == 1
-
-
-def test_who_takes_its_time_to_exit_is_told_by_its_exit_code():
-    args, kind = (123, 0.5), mp.ProcessExitedException
-    assert failure_of(facework.exit_slowly, *args, kind=kind).exit_code == 123
-
-
-def test_who_never_comes_to_its_end_is_told_by_the_exit_code_that_it_had_told():
-    group = mp.spawn(facework.exit_slowly, (123, 1000), nprocs=2, join=False)
-    with pytest.raises(mp.ProcessExitedException, match="exit code 123"):
-        group.join(grace_period=0.5)
-    assert group.processes[0].exitcode == 123
-    assert group.processes[1].exitcode == -signal.SIGTERM
 
 
 def test_the_first_failure_is_told(tmp_path):

@@ -45,15 +45,6 @@ def test_false_after_the_timeout(timeout):
         assert all(p.is_alive() for p in group.processes)
 
 
-def test_a_failure_ends_the_others_and_is_raised_again_by_the_next_join():
-    group = start(facework.raise_in, 1)
-    for _ in range(2):
-        with pytest.raises(mp.ProcessRaisedException, match="no such batch 1"):
-            group.join()
-    assert [p.exitcode for p in group.processes] == [-15, 1]
-    assert group.sentinels == {}
-
-
 def test_sigterm_at_once_without_a_grace_period(tmp_path, caplog):
     group = start(facework.fail_or_obey, str(tmp_path))
     with caplog.at_level(logging.INFO, LOG), pytest.raises(mp.ProcessRaisedException):
@@ -98,17 +89,6 @@ def test_nobody_is_ended_while_nobody_joins(tmp_path):
         assert (tmp_path / "saved").exists()
         with pytest.raises(mp.ProcessRaisedException, match="no such batch"):
             group.join()
-
-
-def test_foreign_processes_are_refused():
-    import multiprocessing
-
-    process = multiprocessing.get_context("spawn").Process(target=facework.nothing, args=(0,))
-    process.start()
-    with pytest.raises(TypeError, match="one start_processes"):
-        mp.ProcessContext([process], [""])
-    process.join()
-    process.close()
 
 
 def test_no_processes_and_the_old_name():

@@ -69,31 +69,6 @@ def test_without_a_guard(tmp_path, how):
     assert sorted(done.stdout.splitlines()) == ["once", "says 3", "says 4"]
 
 
-def test_a_module_run_as_main_is_imported_again(tmp_path):
-    write(tmp_path / "job" / "__init__.py", "")
-    write(
-        tmp_path / "job" / "train.py",
-        """
-        import procession.multiprocessing as mp
-
-        print("loaded as", __name__, "in", __package__)
-
-        def work(i):
-            print("rank", i)
-
-        if __name__ == "__main__":
-            mp.spawn(work, nprocs=1)
-        """,
-    )
-    done = run_python("-m", "job.train", cwd=tmp_path)
-    assert done.stderr == ""
-    assert sorted(done.stdout.splitlines()) == [
-        "loaded as __main__ in job",
-        "loaded as __mp_main__ in job",
-        "rank 0",
-    ]
-
-
 def test_a_start_outside_the_guard_is_refused_in_ranks(tmp_path):
     """Not started again and again, and the reason is told."""
     script = write(

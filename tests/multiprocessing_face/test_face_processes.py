@@ -1,6 +1,5 @@
 """`.processes` and `.sentinels`, as those who know `multiprocessing` expect them."""
 
-import gc
 import multiprocessing
 import os
 import select
@@ -11,7 +10,6 @@ import pytest
 from facesupport import METHODS, ending, tidy  # noqa: F401
 
 import procession.multiprocessing as mp
-from conftest import descriptors
 from support import alive, until
 
 
@@ -87,29 +85,6 @@ def test_sentinels(method, tmp_path):
         assert group.processes[1].exitcode == 0
         until(group.join)
         assert connection.wait([first, second], timeout=0) == [first, second]
-
-
-def test_the_exit_code_is_known_when_the_sentinel_says_so():
-    for _ in range(8):
-        group = start(facework.exit_in, 0, 3, nprocs=1, start_method="fork")
-        connection.wait(group.sentinels)
-        assert group.processes[0].exitcode == 3
-        with pytest.raises(mp.ProcessExitedException):
-            group.join()
-
-
-def test_sentinels_go_with_the_processes():
-    before = set(descriptors())
-    group = start(facework.nothing)
-    until(group.join)
-    sentinels = [p.sentinel for p in group.processes]
-    assert set(sentinels) <= set(descriptors())
-    group.processes[0].close()
-    assert sentinels[0] not in descriptors()
-    del group
-    gc.collect()
-    left = {d: what for d, what in descriptors().items() if d not in before}
-    assert not [what for what in left.values() if "eventfd" in what]
 
 
 def test_error_files_are_nowhere(tmp_path):

@@ -23,13 +23,6 @@ def test_called_with_its_number_and_the_arguments(tmp_path, method):
     assert notes(tmp_path, 3) == ["(7, 'x')"] * 3
 
 
-@pytest.mark.parametrize("kind", [list, iter])
-def test_arguments_in_any_iterable(tmp_path, kind):
-    run_args = kind([str(tmp_path), 1])
-    mp.spawn(facework.tell, args=run_args, nprocs=2)
-    assert notes(tmp_path, 2) == ["(1,)"] * 2
-
-
 @pytest.mark.parametrize("join", [True, False])
 def test_no_processes_at_all(join):
     """As the original: nothing is done, and all of nothing is joined."""
@@ -70,14 +63,6 @@ def test_spawn_warns_of_another_method_and_does_not_follow(tmp_path):
         mp.spawn(facework.identity, (str(tmp_path),), start_method="fork")
     assert caught[0].filename == __file__
     assert notes(tmp_path, 1)[0].startswith("('SpawnProcess-")
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_no_start_method_is_the_one_of_multiprocessing(tmp_path, monkeypatch, method):
-    monkeypatch.setattr(multiprocessing, "get_start_method", lambda: method)
-    mp.start_processes(facework.identity, (str(tmp_path),), start_method=None)
-    started = {"fork": "Fork", "spawn": "Spawn", "forkserver": "ForkServer"}[method]
-    assert notes(tmp_path, 1)[0].startswith(f"('{started}Process-")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -134,12 +119,6 @@ def test_daemonic_processes_cannot_have_children(tmp_path):
     ):
         with pytest.raises(mp.ProcessRaisedException, match=said):
             mp.spawn(fn, (str(tmp_path),), daemon=True)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_group_in_a_rank(tmp_path, method):
-    run(facework.nested, str(tmp_path), nprocs=1, start_method=method)
-    assert notes(tmp_path, 2) == ["('nested',)"] * 2
 
 
 # -- what `multiprocessing` shares

@@ -23,13 +23,6 @@ def session_niceness():
         return None
 
 
-def of_torch():
-    """Give the CPUs, and the threads that torch would use."""
-    import torch
-
-    return sorted(os.sched_getaffinity(0)), torch.get_num_threads()
-
-
 def hoard(megabytes):
     """Have so much memory."""
     return len(bytearray(megabytes << 20))

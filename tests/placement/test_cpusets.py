@@ -32,26 +32,11 @@ def only(cpus, *numbers):
     return [c for c in cpus if c.number in numbers]
 
 
-def test_each_rank_gets_cores_that_lie_together():
-    assert deal(FULL, 4, 4) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11), (12, 13, 14, 15)]
-
-
 def test_siblings_come_when_cores_run_short_and_ranks_do_not_share_a_core():
     assert deal(FULL, 4, 8) == [
         (*range(first, first + 4), *range(first + 16, first + 20)) for first in (0, 4, 8, 12)
     ]
     assert deal(FULL, 8, 3) == [(c, c + 1, c + 16) for c in range(0, 16, 2)]
-
-
-def test_more_ranks_than_cores_share_cores():
-    assert deal(machine(1, 1, 2), 4, 1) == [(0,), (2,), (1,), (3,)]
-    assert deal(machine(1, 1, 1), 2, 1) == [(0,), (1,)]
-
-
-def test_an_uneven_machine_still_gives_every_rank_its_count():
-    cpus = only(FULL, 0, 1, 17, 2)  # cores of 1, 2 and 1 CPUs
-    assert deal(cpus, 2, 2) == [(0, 1), (2, 17)]
-    assert sorted(n for own in deal(cpus, 4, 1) for n in own) == [0, 1, 2, 17]
 
 
 @pytest.mark.parametrize("nproc", range(1, 17))
@@ -81,11 +66,6 @@ def test_node():
     assert bind(FULL, "node", [0, 0, 3]) == [node(0), node(0), node(12)]
 
 
-def test_socket():
-    socket = tuple(sorted((*node(0), *node(4))))
-    assert bind(FULL, "socket", [0, 1, 3]) == [socket, socket, tuple(sorted((*node(8), *node(12))))]
-
-
 def test_exclusive_gives_whole_cores_and_the_first_ranks_one_more():
     assert bind(FULL, "exclusive", [1, 0, 1, 1]) == [
         (4, 5, 20, 21),
@@ -93,11 +73,6 @@ def test_exclusive_gives_whole_cores_and_the_first_ranks_one_more():
         (6, 22),
         (7, 23),
     ]
-
-
-def test_exclusive_needs_a_core_for_each():
-    with pytest.raises(ValueError, match="NUMA node 2 has 4 cores for 5 ranks"):
-        bind(FULL, "exclusive", [2] * 5)
 
 
 def test_core_complex_takes_the_larger_ones_first_and_begins_again():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seams.system import MemoryGroups, memory_groups, obstacle
+from seams.system import MemoryGroups, memory_groups
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "doctor"))
 from doctor_machines import MOUNT_V2, tree
@@ -129,71 +129,3 @@ def test_strangers_in_the_cgroup_are_left_alone(kernel):
     assert MemoryGroups.make(LIMIT, fake.root) is None
     assert len(fake.processes()) == 2
     assert fake.children() == []
-
-
-def test_no_controller_for_us(kernel):
-    assert MemoryGroups.make(LIMIT, kernel(controllers="cpu pids").root) is None
-
-
-def test_not_our_cgroup(kernel, monkeypatch):
-    fake = kernel(given="memory")
-    monkeypatch.setattr(memory_groups.os, "access", lambda *_: False)
-    assert MemoryGroups.make(LIMIT, fake.root) is None
-
-
-def test_no_cgroups_of_version_2(tmp_path):
-    assert MemoryGroups.make(LIMIT, str(tmp_path)) is None
-
-
-def test_a_move_that_fails_is_undone(kernel, monkeypatch):
-    fake = kernel()
-    real = fake.write
-
-    def write(path, text):
-        if text == "+memory":
-            raise OSError(95, "not supported")
-        real(path, text)
-
-    monkeypatch.setattr(memory_groups, "_write", write)
-    assert MemoryGroups.make(LIMIT, fake.root) is None
-    assert fake.processes() == [str(os.getpid())]
-    assert fake.children() == []
-
-
-def test_who_was_killed(kernel):
-    groups = MemoryGroups.make(LIMIT, kernel(given="memory").root)
-    for rank, text in enumerate(("oom 1\noom_kill 2\n", "oom 0\noom_kill 0\n", "")):
-        Path(groups.add(0, rank), "memory.events").write_text(text)
-    assert [groups.killed(0, rank) for rank in range(4)] == [True, False, False, False]
-    groups.close()
-
-
-def test_a_process_below_us_is_ours():
-    assert memory_groups._is_ours(os.getpid())
-    assert not memory_groups._is_ours(os.getppid())
-    assert not memory_groups._is_ours(1 << 22)
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        {},
-        {"given": "memory"},
-        {"pids": [os.getpid(), os.getppid()]},
-        {"controllers": "cpu pids"},
-    ],
-)
-def test_what_the_doctor_says_is_what_a_memory_limit_finds(kernel, how):
-    fake = kernel(**how)
-    before = sorted(fake.processes())
-    why = obstacle(fake.root)
-    assert fake.children() == []
-    assert sorted(fake.processes()) == before
-    groups = MemoryGroups.make(LIMIT, fake.root)
-    assert bool(why) == (groups is None)
-    if groups is not None:
-        groups.close()
-
-
-def test_no_cgroup_of_version_2(tmp_path):
-    assert obstacle(str(tmp_path)) == "no cgroup of version 2"

@@ -4,15 +4,9 @@ import os
 
 import pytest
 
-import procession
-from seams.values import NO_PLACEMENT, Placement, SpecError, make_spec, read_size
+from seams.values import Placement, SpecError, make_spec, read_size
 
 CPUS = len(os.sched_getaffinity(0))
-
-
-def test_by_default_ranks_have_no_place_of_their_own():
-    assert make_spec(("true",), nproc=1).placement is NO_PLACEMENT
-    assert procession.Placement() == NO_PLACEMENT
 
 
 @pytest.mark.parametrize(
@@ -56,26 +50,3 @@ def test_refused_in_one_line(placement, said):
     with pytest.raises(SpecError, match=said) as caught:
         make_spec(("true",), nproc=2, placement=placement)
     assert "\n" not in str(caught.value)
-
-
-def test_who_may_not_hurry(monkeypatch):
-    import builtins
-    import io
-    import resource
-
-    real = builtins.open
-
-    def fake(path, *args, **kwargs):
-        if path == "/proc/self/status":
-            return io.BytesIO(b"Name:\tx\nCapEff:\t0000000000000000\n")
-        return real(path, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "open", fake)
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (0, 0))
-    with pytest.raises(SpecError, match="nice -1: only root may"):
-        make_spec(("true",), nproc=1, placement=Placement(nice=-1))
-    make_spec(("true",), nproc=1, placement=Placement(nice=5))
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (25, 25))
-    make_spec(("true",), nproc=1, placement=Placement(nice=-5))
-    with pytest.raises(SpecError, match="nice -6"):
-        make_spec(("true",), nproc=1, placement=Placement(nice=-6))

@@ -8,7 +8,7 @@ import pytest
 from procession import Placement
 from seams.prepare import place
 from seams.system import Gpu, gpus, read_cpus
-from seams.values import Cpu, SpecError, make_spec
+from seams.values import Cpu, make_spec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "doctor"))
 from doctor_machines import amd, intel, tree, two_nodes
@@ -63,11 +63,6 @@ def test_a_machine_that_tells_nothing(tmp_path):
     assert read_cpus({1, 3}, str(tmp_path)) == [Cpu(1, 1, 0, 0, 0), Cpu(3, 3, 0, 0, 0)]
 
 
-def test_nodes_without_caches(tmp_path):
-    root = tree(tmp_path, two_nodes())
-    assert read_cpus({4, 12}, root) == [Cpu(4, 4, 4, 1, 0), Cpu(12, 12, 4, 1, 0)]
-
-
 def test_nvidia(tmp_path):
     files = {
         **two_nodes(),
@@ -78,11 +73,6 @@ def test_nvidia(tmp_path):
     }
     found = [Gpu("GPU-a", 0), Gpu("GPU-b", 1), Gpu("GPU-c", 1), Gpu("GPU-d", None)]
     assert gpus(tree(tmp_path, files)) == ("cuda", found)
-
-
-def test_one_node_is_the_node_of_all(tmp_path):
-    files = {"/sys/devices/system/node/node0/cpulist": "0-3\n", **gpu("0000:0A:00.0", -1)}
-    assert gpus(tree(tmp_path, files)) == ("cuda", [Gpu("", 0)])
 
 
 def test_amd(tmp_path):
@@ -97,10 +87,6 @@ def test_intel(tmp_path):
     files = {**two_nodes(), **intel(128, "0000:00:02.0"), **intel(129, "0000:4d:00.0")}
     files["/sys/class/drm/renderD129/device/numa_node"] = "1\n"
     assert gpus(tree(tmp_path, files)) == ("intel", [Gpu("", 1)])
-
-
-def test_no_gpu(tmp_path):
-    assert gpus(str(tmp_path)) == ("", [])
 
 
 @pytest.fixture
@@ -159,19 +145,3 @@ def test_exclusive_shares_a_node_among_the_ranks(server):
     assert found.threads == (4, 4, 8)
     assert found.variables(2, {}) == {"OMP_NUM_THREADS": "8"}
     assert found.variables(2, {"OMP_NUM_THREADS": "1"}) == {}
-
-
-def test_too_few_cores_for_an_exclusive_one_each(server):
-    with pytest.raises(SpecError, match="NUMA node 1 has 4 cores for 5 ranks"):
-        placed(server, 5, {r: {"CUDA_VISIBLE_DEVICES": "0"} for r in range(5)}, numa="exclusive")
-
-
-def test_cpus_of_their_own(server):
-    assert placed(server, 2, cpus_per_rank=3).cpus == ((0, 1, 2), (3, 4, 5))
-    assert placed(server, 2, cpus_per_rank=8).cpus == (NODE[0], NODE[1])
-
-
-def test_no_placement(server):
-    found = placed(server, 5)
-    assert (found.cpus, found.threads, found.cores) == ((), (3,) * 5, 16)
-    assert found.variables(0, {}) == {}

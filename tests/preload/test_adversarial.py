@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from preloadprograms import Programs
 
 from seams.preload import explain, read
+from support import require
 
-pytest.importorskip("torch")
+require("torch")
 
 
 @pytest.fixture

@@ -1,16 +1,14 @@
 """What ranks of a function will import of what their launcher has loaded."""
 
 import json
-import sys
 
 import pytest
 from preloadprograms import Programs
 
 from seams.preload import plan_function, safe
-from support import run_python
+from support import require, run_python
 
-pytest.importorskip("torch")
-pytest.importorskip("sklearn")
+require("torch", "sklearn")
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ def test_what_the_function_and_its_arguments_name(tmp_path, code, call, modules)
 
 
 def test_what_is_not_safe_is_left_to_the_ranks(tmp_path):
-    pytest.importorskip("jax")
+    require("jax")
     code = "import jax, numpy\ndef f():\n    return jax, numpy"
     modules, skipped = planned(tmp_path, code, "f, nproc=1")
     assert [name for name in modules if "." not in name] == ["numpy", "cloudpickle"]
@@ -90,6 +88,6 @@ def test_what_is_not_safe_is_left_to_the_ranks(tmp_path):
 
 def test_a_launcher_with_a_local_numpy(programs):
     programs(numpy="")
-    plan = plan_function(["torch"], [], dict(sys.modules), programs.path)
+    plan = plan_function(["torch"], [], {"torch": None}, programs.path)
     assert plan.modules == ()
     assert "hides the module numpy" in dict(plan.skipped)["torch"]

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from listedpackage import listed_package
 from preloadprograms import REST
-from sides import Sides, ranks, same, script
+from sides import ranks, script
 
 import procession
 from seams.preload import later, read
@@ -150,28 +150,6 @@ def test_ranks_have_it(tmp_path, package):
         found = ranks(it, tmp_path, env={0: {"LISTED_X": "1"}, 1: {"LISTED_X": two}})
         expected = [{"early": early, "value": value, "set": None} for value in ("1", two)]
         assert [rank.seen for rank in found] == expected
-
-
-def test_a_program_that_does_not_use_it(tmp_path, package):
-    """What can be seen of it is that it is there."""
-    package(late="LISTED = 1")
-    source = SOURCE.replace("late = use()", "late = None").replace("late.imported_by", "0")
-    source += """
-import gc
-import logging
-import threading
-seen = {
-    "names": sorted(n for n in vars() if not n.startswith("_")),
-    "variables": sorted(os.environ),
-    "collector": [gc.isenabled(), gc.get_threshold()],
-    "threads": threading.active_count(),
-    "package": sorted(n for n in vars(listed) if not n.startswith("_") and n != "late"),
-}
-"""
-    it = program(tmp_path, source)
-    found = Sides(ranks(it, tmp_path, preload=None), ranks(it, tmp_path))
-    assert all(r.early for r in found.auto)
-    same(found)
 
 
 FUNCTION = """

@@ -5,10 +5,9 @@ import json
 import pytest
 from preloadprograms import Programs
 
-from support import run_python
+from support import require, run_python
 
-pytest.importorskip("torch")
-pytest.importorskip("sklearn")
+require("torch", "sklearn")
 
 
 @pytest.fixture

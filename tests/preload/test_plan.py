@@ -8,9 +8,9 @@ import pytest
 from preloadprograms import Programs
 
 from seams.preload import StoppedAt, explain, read
+from support import require
 
-pytest.importorskip("torch")
-pytest.importorskip("sklearn")
+require("torch", "sklearn")
 
 
 @pytest.fixture

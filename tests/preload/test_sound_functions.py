@@ -2,12 +2,9 @@
 
 import json
 
-import pytest
+from support import require, run_python, write
 
-from support import run_python, write
-
-pytest.importorskip("numpy")
-pytest.importorskip("joblib")
+require("numpy", "joblib")
 
 # What a rank sees, from a launcher that has loaded more than its function needs.
 LAUNCHER = """
@@ -103,19 +100,3 @@ print(json.dumps(told))
 def test_cells():
     told = told_by("-c", CELLS)
     assert told == [[[False, 6.0]] * 2, [[True, 6.0]] * 2, [[True, 8.0]] * 2]
-
-
-SMALL = """
-import procession, json, sys
-
-def work():
-    return sorted({n.partition(".")[0] for n in sys.modules} - sys.stdlib_module_names)
-
-if __name__ == "__main__":
-    print(json.dumps([procession.run(work, nproc=1, preload=p)[0] for p in (None, "auto")]))
-"""
-
-
-def test_a_launcher_that_has_loaded_nothing(tmp_path):
-    cold, auto = told_by(write(tmp_path / "main.py", SMALL))
-    assert cold == auto

@@ -3,6 +3,8 @@
 import pytest
 from sides import fresh, plain, same, sides
 
+from support import require
+
 STANDARD = """
 import multiprocessing, random, secrets, tempfile, uuid
 
@@ -66,19 +68,19 @@ def test_the_standard_library(tmp_path):
 
 
 def test_numpy(tmp_path):
-    pytest.importorskip("numpy")
+    require("numpy")
     found = sides(tmp_path, NUMPY)
     fresh(found, *found.cold[0].seen)
 
 
+@pytest.mark.long
 def test_what_is_built_on_these(tmp_path):
-    pytest.importorskip("sympy")
-    pytest.importorskip("sklearn")
+    require("sympy", "sklearn")
     found = sides(tmp_path, SCIENCE)
     fresh(found, *found.cold[0].seen)
 
 
 def test_a_seed_gives_what_it_gives_in_python(tmp_path):
-    pytest.importorskip("numpy")
+    require("numpy")
     expected = same(sides(tmp_path, SEEDED))
     assert plain(tmp_path / "main.py").seen == expected.seen

@@ -7,9 +7,9 @@ from sides import ranks, same, script, sides
 
 import procession
 from seams.preload import safe
-from support import run_python, write
+from support import require, run_python, write
 
-pytest.importorskip("torch")
+require("torch")
 pytestmark = pytest.mark.torch
 
 SOURCE = """

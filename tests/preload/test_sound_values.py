@@ -93,7 +93,7 @@ def what(value, path):
     kind = type(value)
     if kind is int and value == pid and path.endswith("id"):
         return "pid"
-    if kind is float and any(a <= value <= b for a, b in zip(begin, end)):
+    if kind is float and value % 1 and any(a <= value <= b for a, b in zip(begin, end)):
         return "time"
     if kind is int and begin[0] * 1e9 <= value <= end[0] * 1e9:
         return "time"

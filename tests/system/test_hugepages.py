@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import procession
-from support import run_python, until, write
+from support import require, run_python, until, write
 
 MADE = """
 import mmap, os
@@ -59,7 +59,7 @@ def test_what_is_in_memory_stays(tmp_path):
 @pytest.mark.torch
 @pytest.mark.usefixtures("possible")
 def test_an_idle_forkserver_does_it():
-    pytest.importorskip("torch")
+    require("torch")
     server, _ = procession.run(os.getppid, nproc=2, preload=["torch"])
     until(lambda: in_huge_pages(server) >= 32 << 10)
     assert procession.run(os.getppid, nproc=2, preload=["torch"]) == [server] * 2

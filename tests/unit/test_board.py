@@ -69,18 +69,6 @@ def test_nobody_reads_half_a_beat(board):
     assert seen >= 1000  # on a busy machine; 100,000 elsewhere
 
 
-def test_a_new_life_begins_empty(board, memory):
-    for rank in range(3):
-        Page(memory, rank).beat(rank, None, {})
-    board.tell_stop(1, 2)
-    board.forget(1)
-    assert [board.beat(r) is None for r in range(3)] == [False, True, False]
-    assert read_stopping(memory)
-    board.forget()
-    assert [board.beat(r) for r in range(3)] == [None] * 3
-    assert not read_stopping(memory)
-
-
 def test_ranks_are_told_of_the_end(board, memory):
     assert not read_stopping(memory)
     assert read_stopping(memory).seconds_left is None

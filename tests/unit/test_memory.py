@@ -87,15 +87,6 @@ def test_others_are_killed(machine):
     assert watch.verdict(GIB) is False
 
 
-def test_a_cgroup_without_the_memory_controller_counts_in_the_one_above(machine):
-    machine.version2("/slice/job", slice=2)
-    machine.machine(2)
-    watch = machine.watch()
-    assert watch.source == f"{MOUNT}/slice/memory.events"
-    machine.version2("/slice/job", slice=3)
-    assert watch.verdict(GIB) is True
-
-
 def test_version_1(machine):
     machine.version1("/docker/1f", 0)
     machine.machine(0)
@@ -116,10 +107,3 @@ def test_the_own_cgroup_cannot_be_seen(machine, path):
     machine.machine(1)
     assert watch.whole_machine
     assert watch.verdict(GIB) is True
-
-
-@pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill x\n", "oom_kill -1\n", "\0\n"])
-def test_files_that_say_nothing(machine, text):
-    machine.put("/proc/vmstat", text)
-    machine.put("/proc/meminfo", text)
-    assert machine.watch().verdict(GIB) is None

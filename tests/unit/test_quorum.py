@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from seams.jobs import Heir, Will, World, can_succeed, read_will
+from seams.jobs import World, can_succeed
 
 
 @pytest.mark.parametrize("size", range(1, 8))
@@ -36,16 +36,3 @@ def test_who_comes_and_goes():
 )
 def test_which_jobs_can_go_on_without_their_host(size, least, most, can):
     assert can_succeed(size, least, most) is can
-
-
-def test_a_will():
-    world = (
-        Heir("a", "m0", "10.0.0.1", 0, hosts=True),
-        Heir("b", "m1", "10.0.0.2", 4001),
-        Heir("c", "m2", "10.0.0.3", 4002),
-    )
-    will = Will(world, 5, 2)
-    assert read_will(will.plain()) == will
-    assert will.host == "node 0 (m0)"
-    assert will.heirs(1, 3) == [*world[1:]]
-    assert will.heirs(3, 4) == []

@@ -47,20 +47,6 @@ def test_what_is_no_list_of_ranks(text):
     assert str(raised.value) == f"not a list of ranks: {text!r}; write, for example, 0,2,5-7"
 
 
-@pytest.mark.parametrize(
-    ("ranks", "text"),
-    [
-        ([], ""),
-        ([3], "3"),
-        ([0, 1], "0-1"),
-        ([4, 0, 2, 1], "0-2,4"),
-        ([9, 9, 10, 11, 100], "9-11,100"),
-    ],
-)
-def test_fold(ranks, text):
-    assert fold_ranks(ranks) == text
-
-
 @given(st.sets(st.integers(0, 5000), min_size=1))
 def test_fold_and_parse_are_a_round_trip(ranks):
     assert parse_ranks(fold_ranks(ranks)) == ranks

@@ -183,13 +183,6 @@ def folded(*odd, others=FOLD_ABOVE, title="ended by the group"):
     return text.partition(f"\n{title}:\n")[2].splitlines()[: 2 if odd else 1]
 
 
-def test_one_rank_that_ended_alone_among_many():
-    assert folded(killed(7)) == [
-        "  rank 7 was ended by SIGKILL",
-        f"  ranks 100-{99 + FOLD_ABOVE} were ended by SIGTERM",
-    ]
-
-
 def test_what_many_ranks_said_stays_as_they_said_it():
     odd = [raised(r, message="it was not its file") for r in (7, 9)]
     assert folded(*odd)[0] == "  ranks 7,9 raised ValueError: it was not its file"
@@ -229,15 +222,6 @@ when it hung, the ranks were:
   rank 2 is in load (a.py:4)
   3 ranks [0-1,3] wait in barrier (a.py:9)
   all stacks: /r/stacks.txt"""
-    )
-
-
-def test_an_exit_that_is_not_known_and_one_on_another_machine():
-    assert (
-        headline(end(0, Outcome.EXITED, exit=Exit()), 1) == "rank 0 (pid 100) exited after 2.35 s"
-    )
-    assert headline(killed(number=11, host="b"), 4) == (
-        "rank 2 of 4 (pid 102 on b) was killed by SIGSEGV after 2.35 s"
     )
 
 
@@ -323,18 +307,6 @@ train was stopped: 5 ranks, 2.35 s
   rank 13 exited with code 3
   rank 14 exited"""
     )
-
-
-def test_what_was_raised_by_each_is_told_of_each_and_is_harmless():
-    ended = (
-        raised(0, message="failed\nbatch 0", traceback="E: failed\nbatch 0"),
-        raised(1, message="failed\nbatch 1", traceback="E: failed\nbatch 1"),
-        raised(2, message="\x1b[2J\u202e\ud800", traceback=""),
-    )
-    text = report_of(Phase.STOPPED, GroupEnd("train", 3, ended=ended))
-    assert "rank 0 raised ValueError: failed\n    E: failed\n    batch 0\n" in text
-    assert "rank 1 raised ValueError: failed\n    E: failed\n    batch 1\n" in text
-    assert not {"\x1b", "\u202e", "\ud800"} & {*text}
 
 
 def test_ranks_of_several_machines_have_their_numbers_in_the_job():

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seams.rules import Decision, Restarts, codes_of, place_of
-from seams.values import Exit, GroupEnd, Outcome, RankEnd, Restart
+from seams.rules import Decision, Restarts, place_of
+from seams.values import Exit, Outcome, RankEnd, Restart
 
 
 def restarts(chance=0.5, **rules):
@@ -20,14 +20,6 @@ def test_without_restarts_there_is_nothing_to_say():
     assert fail(restarts()) == Decision(False)
     assert restarts().decide_for_lost_node() == Decision(False)
     assert Decision(again=True).delay == 0
-
-
-def test_restarts_that_others_have_decided_count():
-    rules = restarts(max=3, window=60)
-    rules.add(2, 10)
-    assert rules.count == 2
-    assert [fail(rules, now).again for now in (20, 30, 69, 70)] == [True, False, False, True]
-    assert rules.count == 4
 
 
 @pytest.mark.parametrize(
@@ -146,15 +138,6 @@ RAISED = {"type_name": "ValueError", "traceback": TRACE}
 )
 def test_a_place_is_what_happened_and_where(outcome, facts, place):
     assert place_of(RankEnd(rank=0, pid=1, outcome=outcome, **facts)) == place
-
-
-def test_codes_are_those_that_were_announced_or_seen():
-    ends = [
-        RankEnd(rank=0, pid=1, outcome=Outcome.EXITED, exit=Exit(code=7)),
-        RankEnd(rank=1, pid=2, outcome=Outcome.EXITED, exit=Exit(signal=15), announced=4),
-        RankEnd(rank=2, pid=3, outcome=Outcome.SIGNALLED, exit=Exit(signal=9)),
-    ]
-    assert codes_of(GroupEnd("x", 4, failures=tuple(ends))) == {7, 4}
 
 
 @pytest.mark.parametrize(

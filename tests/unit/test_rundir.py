@@ -3,9 +3,7 @@
 import json
 import os
 
-import pytest
-
-from seams.output import open_regular, read_error_file
+from seams.output import read_error_file
 
 
 def error_file(path, data):
@@ -46,14 +44,3 @@ def test_error_files_that_are_ignored(tmp_path):
     path.write_text('{"message": "of somebody else"}')
     (tmp_path / "link").symlink_to(path)
     assert ignored(tmp_path / "link") == "it is a link"
-
-
-def test_only_regular_files_are_opened(tmp_path):
-    os.mkfifo(tmp_path / "fifo")
-    (tmp_path / "link").symlink_to(tmp_path / "file")
-    (tmp_path / "file").write_text("text")
-    for name in ("fifo", "link", "."):
-        with pytest.raises(OSError, match=r"."):
-            open_regular(str(tmp_path / name))
-    with open_regular(str(tmp_path / "file")) as f:
-        assert f.read() == b"text"

@@ -3,7 +3,7 @@
 import pytest
 
 from seams.jobs import EngineError
-from seams.slurm import counts, expand
+from seams.slurm import expand
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,3 @@ def test_names(text, names):
 def test_what_is_no_list(text):
     with pytest.raises(EngineError, match="list of nodes cannot be read"):
         expand(text)
-
-
-def test_counts():
-    assert counts("2(x3),1") == (2, 2, 2, 1)
-    assert counts("4") == (4,)
-    for text in ("", "2(x", "two", "1,,2"):
-        with pytest.raises(EngineError, match="list of counts cannot be read"):
-            counts(text)

@@ -32,7 +32,7 @@ def server(program):
     link = Link.start(dict(os.environ))
     for modules in (["lowmodule"], ["lowmodule", "upper"]):
         link.tell("preload", {**program, "modules": modules})
-        assert link.hear("preloaded") == ("", [], "")
+        assert link.hear("preloaded") == ("", [])
     yield link
     link.close(child=True)
 
@@ -54,9 +54,9 @@ def test_variables_that_a_module_has_read(server, program):
 def test_what_was_imported_unobserved_is_not_taken(program):
     link = Link.start(dict(os.environ))
     link.tell("preload", {**program, "watched": None})
-    assert link.hear("preloaded") == ("", [], "")
+    assert link.hear("preloaded") == ("", [])
     assert link.take(program["env"]) == "nobody observed its imports"
     link.tell("preload", {**program, "modules": ["lowmodule", "upper"]})
-    assert link.hear("preloaded") == ("", [], "")
+    assert link.hear("preloaded") == ("", [])
     assert link.take(program["env"]) == "it was not observed from the beginning"
     link.close(child=True)

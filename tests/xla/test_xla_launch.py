@@ -48,10 +48,6 @@ class TestLaunch:
         assert xmp.launch(tell, args=("x",)) is None
         assert sorted(c["args"] for c in calls(v4_8)) == [[r, "x"] for r in range(4)]
 
-    def test_fork(self, v4_8):
-        xmp.launch(tell, start_method="fork")
-        assert sorted(c["args"] for c in calls(v4_8)) == [[r] for r in range(4)]
-
     def test_an_exception_is_raised_here(self, v4_8):
         with pytest.raises(ValueError, match=r"^no more data"):
             xmp.launch(fail_at, args=(1,))
@@ -80,12 +76,6 @@ class TestLaunch:
         with pytest.raises(NotImplementedError, match="SPMD"):
             xmp.launch(tell)
         assert not calls(v4_8)
-
-    @pytest.mark.parametrize("flag", ["0", "", "false"])
-    def test_spmd_that_is_off(self, said, monkeypatch, flag):
-        monkeypatch.setenv("XLA_USE_SPMD", flag)
-        xmp.launch(tell)
-        assert len(calls(said)) == 1
 
     def test_a_rank_of_torchrun_is_called_with_its_global_number(self, v4_8, monkeypatch):
         for name, value in {

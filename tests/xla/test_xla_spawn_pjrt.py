@@ -17,7 +17,6 @@ from xlawork import AT_IMPORT, STAND_IN, calls, exit_at, fail_at, tell, tell_ear
 
 import procession.xla as xmp
 from procession.multiprocessing import ProcessContext, ProcessExitedException
-from seams.values import SpecError
 from support import run_python, write
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "devices"))
@@ -56,23 +55,11 @@ class TestRanks:
                 "TPU_PROCESS_ADDRESSES": addresses,
             }
 
-    def test_each_has_a_process_of_its_own(self, v4_8):
-        """However quick the first ones are."""
-        xmp.spawn(tell)
-        found = calls(v4_8)
-        assert len({c["pid"] for c in found}) == len(found) == 4
-        assert sorted(c["env"]["TPU_VISIBLE_CHIPS"] for c in found) == list("0123")
-
     def test_the_environment_is_there_before_the_function(self, v4_8):
         assert AT_IMPORT["TPU_VISIBLE_CHIPS"] is None  # here
         xmp.spawn(tell_early)
         early = {c["args"][0]: c["args"][1]["TPU_VISIBLE_CHIPS"] for c in calls(v4_8)}
         assert early == {r: str(r) for r in range(4)}
-
-    def test_the_callers_environment_is_left_as_it_is(self, v4_8):
-        before = dict(os.environ)
-        xmp.spawn(tell)
-        assert dict(os.environ) == before
 
     def test_the_topology_is_asked_for(self, said, monkeypatch):
         monkeypatch.setenv("PJRT_DEVICE", "TPU")
@@ -134,10 +121,6 @@ class TestTorchXla:
                 "fn",
             ]
 
-    def test_it_numbers_the_ranks(self, two_hosts):
-        xmp.spawn(tell)
-        assert sorted(c["args"][0] for c in calls(two_hosts, "fn")) == [4, 5, 6, 7]
-
     def test_each_device_of_a_process_has_a_thread(self, v4_8, monkeypatch):
         monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v3-8")
         monkeypatch.setenv("XLA_DEVICES", "2")
@@ -147,12 +130,6 @@ class TestTorchXla:
         assert len({c["pid"] for c in found}) == 4
         replicated = [c["args"] for c in calls(v4_8, "set_replication")]
         assert replicated == [["xla:0", ["xla:0", "xla:1"]]] * 4
-
-    def test_a_failure_on_one_device_does_not_wait_for_the_other(self, v4_8, monkeypatch):
-        monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v3-8")
-        monkeypatch.setenv("XLA_DEVICES", "2")
-        with pytest.raises(ValueError, match="no more data"):
-            xmp.spawn(fail_at, args=(5,))  # all others would sleep for a minute
 
     @pytest.mark.parametrize(("code", "good"), [(0, True), (3, False)])
     def test_an_exit_on_one_device(self, v4_8, monkeypatch, code, good):
@@ -164,12 +141,6 @@ class TestTorchXla:
         else:
             with pytest.raises(ProcessExitedException, match=r"process 0 .* exit code 3"):
                 xmp.spawn(exit_at, args=(1, code))
-
-    def test_one_process_is_not_replicated(self, said, monkeypatch):
-        monkeypatch.setenv("PJRT_DEVICE", "CPU")
-        xmp.spawn(tell)
-        assert not calls(said, "set_replication")
-        assert [c["args"] for c in calls(said, "fn")] == [[0]]
 
     def test_ranks_are_not_started_where_it_holds_the_devices(self, v4_8, tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", STAND_IN)
@@ -220,10 +191,3 @@ class TestRefusals:
         with pytest.raises(ValueError, match=rf"^Unsupported nprocs \({n}\)\. "):
             xmp.spawn(tell, nprocs=n)
         assert not calls(v4_8)
-
-    def test_a_topology_that_cannot_be_learnt(self, said, monkeypatch):
-        monkeypatch.setenv("PJRT_DEVICE", "TPU")
-        monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:1")
-        with pytest.raises(SpecError, match="TPU_SKIP_MDS_QUERY=1"):
-            xmp.spawn(tell)
-        assert not calls(said)

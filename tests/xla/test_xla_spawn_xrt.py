@@ -69,11 +69,6 @@ class TestRanks:
             3: "3",
         }
 
-    def test_ranks_see_nothing_of_torchrun(self, host):
-        xmp.spawn(tell)
-        for call in calls(host):
-            assert not {"RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"} & call["env"].keys()
-
     def test_one_free_port_for_all_where_there_is_no_service(self, host, monkeypatch):
         monkeypatch.setenv("XRT_MESH_SERVICE_ADDRESS", "")
         xmp.spawn(tell)
@@ -143,15 +138,6 @@ class TestFailures:
             assert len(frames) == 16
         assert "raise RuntimeError" in first
 
-    def test_a_text_that_cannot_be_had(self, host, capfd):
-        with pytest.raises(ProcessExitedException, match="exit code 17"):
-            xmp.spawn(fail_at, args=(2, Untold()))
-        assert "Exception in device=TPU:2: " in capfd.readouterr().err
-
-    def test_the_first_failure_is_raised_at_once(self, host):
-        with pytest.raises(ProcessExitedException, match="process 0 terminated with exit code 17"):
-            xmp.spawn(fail_at, args=(2,))  # the other would sleep for a minute
-
     def test_a_failure_that_takes_its_time_to_exit_is_17(self, host):
         with pytest.raises(ProcessExitedException, match="process 1 terminated with exit code 17"):
             xmp.spawn(fail_slowly, args=(3,))
@@ -161,37 +147,11 @@ class TestFailures:
             xmp.spawn(exit_at, args=(3, 3))
         assert str(caught.value) == "process 1 terminated with exit code 3"
 
-    def test_a_good_exit_is_good(self, host):
-        xmp.spawn(exit_at, args=(3, 0))
-        assert sorted(c["args"][0] for c in calls(host)) == [2, 3]
-
-
-class Untold:
-    def __str__(self):
-        raise RuntimeError("no text")
-
 
 class TestRefusals:
     def test_counts(self, host):
         with pytest.raises(ValueError, match="must be either 1 or 2, got 3 instead"):
             xmp.spawn(tell, nprocs=3)
-
-    def test_configurations(self, host, monkeypatch):
-        monkeypatch.delenv("XRT_LOCAL_WORKER")
-        monkeypatch.setenv("XRT_TPU_CONFIG", "nonsense")
-        with pytest.raises(ValueError, match=r"^Bad worker syntax: nonsense$"):
-            xmp.spawn(tell)
-
-    @pytest.mark.parametrize("wrong", [{"fn": 3}, {"fn": tell, "args": 3}])
-    def test_calls(self, host, wrong):
-        with pytest.raises(ValueError, match=r"cannot call 3|args must be"):
-            xmp.spawn(**wrong)
-
-    def test_nothing_was_started(self, host):
-        for nprocs in (0, 3):
-            with pytest.raises(ValueError):  # noqa: PT011 - which one, others tell
-                xmp.spawn(tell, nprocs=nprocs)
-        assert calls(host) == []
 
 
 class TestOneProcess:
@@ -239,14 +199,6 @@ class TestWithoutTpu:
         with pytest.raises(ProcessRaisedException, match="ValueError: no more data") as caught:
             xmp.spawn(fail_at, args=(1,), nprocs=2)
         assert caught.value.error_index == 1
-
-    def test_without_join_one_is_started_too(self, said):
-        context = xmp.spawn(tell, join=False)
-        assert isinstance(context, ProcessContext)
-        while not context.join(timeout=20):
-            pass
-        (call,) = calls(said)
-        assert call["pid"] == context.pids()[0] != os.getpid()
 
     @pytest.mark.parametrize("nprocs", [0, -1, "2", 1.5])
     def test_counts(self, said, nprocs):

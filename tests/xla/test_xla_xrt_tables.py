@@ -30,17 +30,6 @@ def test_v2_8():
     ]
 
 
-def test_v3_32_worker_2():
-    env = {
-        "XRT_TPU_CONFIG": FOUR_HOSTS,
-        "XRT_LOCAL_WORKER": "c_tpu_worker:2",
-        "XRT_SHARD_WORLD_SIZE": "4",
-    }
-    assert xrt.environments(env, 8) == [
-        row(16 + r, r, 32, "c_tpu_worker:2", **GONE) for r in range(8)
-    ]
-
-
 def test_v3_32_worker_0_has_the_mesh_in_its_first_rank():
     env = {
         "XRT_TPU_CONFIG": FOUR_HOSTS,
@@ -59,13 +48,6 @@ def test_v4_16_worker_1():
         "TPU_NUM_DEVICES": "4",
     }
     assert xrt.environments(env, 4) == [row(4 + r, r, 8, "worker:1", **GONE) for r in range(4)]
-
-
-def test_v5e_one_host():
-    env = {**ONE_HOST, "TPU_NUM_DEVICES": "4"}
-    found = xrt.environments(env, 4)
-    assert [v["XRT_SHARD_ORDINAL"] for v in found] == list("0123")
-    assert {v["XRT_SHARD_WORLD_SIZE"] for v in found} == {"4"}
 
 
 def test_one_process_of_a_later_worker_is_numbered_by_devices():
@@ -102,14 +84,6 @@ def test_bad_configurations(entry):
         with pytest.raises(SpecError) as caught:
             xrt.environments({"XRT_TPU_CONFIG": config}, 8)
         assert str(caught.value) == f"Bad worker syntax: {entry}"
-
-
-@pytest.mark.parametrize("worker", ["", "w"])
-def test_a_worker_without_a_number_is_the_first(worker):
-    for config in ({}, {"XRT_TPU_CONFIG": "c;2;h:1"}):
-        found = xrt.environments({"XRT_LOCAL_WORKER": worker, **config}, 2)
-        assert [v["XRT_SHARD_ORDINAL"] for v in found] == ["0", "1"]
-        assert {v["XRT_LOCAL_WORKER"] for v in found} == {worker}  # it is not missing
 
 
 @pytest.mark.parametrize("worker", ["w:", ":1", "w:x", "w:-1", "w:1:2"])

@@ -158,18 +158,12 @@ class DefaultLogsSpecs(LogsSpecs):  # noqa: PLW1641 - it has no hash, because it
 
     def _make_attempt_dir(self, run_id: str, attempt: str) -> str:
         if not self._run_log_dir:
-            self._run_log_dir = self._make_log_dir(self._root_log_dir, run_id)
+            os.makedirs(self.root_log_dir, exist_ok=True)
+            self._run_log_dir = tempfile.mkdtemp(prefix=f"{run_id}_", dir=self.root_log_dir)
+            logger.info("logs lie in %s", self._run_log_dir)
         path = os.path.join(self._run_log_dir, f"attempt_{attempt}")
         shutil.rmtree(path, ignore_errors=True)
         os.makedirs(path)
-        return path
-
-    def _make_log_dir(self, log_dir: str | None, rdzv_run_id: str) -> str:
-        """Make the directory of this run, and give its path."""
-        base = log_dir or tempfile.mkdtemp(prefix="torchelastic_")
-        os.makedirs(base, exist_ok=True)
-        path = tempfile.mkdtemp(prefix=f"{rdzv_run_id}_", dir=base)
-        logger.info("logs lie in %s", path)
         return path
 
     def __repr__(self) -> str:

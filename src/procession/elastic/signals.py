@@ -14,6 +14,7 @@ from typing import Any
 logger = logging.getLogger("procession.elastic.api")
 
 _SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+_TORCHS = "torch.distributed.elastic.multiprocessing.api"
 
 _replaced: dict[int, Any] = {}  # signal -> what it did before
 _holders: weakref.WeakSet[object] = weakref.WeakSet()  # the contexts for which signals raise
@@ -38,32 +39,15 @@ def raise_signal(signum: int, frame: FrameType | None) -> None:
     raise _signal_exception()(f"Process {os.getpid()} got signal: {sigval}", sigval=sigval)
 
 
-# Modules from which code that waits for ranks may have torch's exception, or ours in its place.
-_TORCHS = (
-    "torch.distributed.elastic.multiprocessing.api",
-    "torch.distributed.elastic.multiprocessing",
-    "torch.distributed.elastic.agent.server.api",
-    "torch.distributed.launcher.api",
-)
-
-
 def _signal_exception() -> type[SignalException]:
     """Give the class to raise: a subclass of torch's as well, where torch is loaded.
 
     torch's agent may be waiting for our ranks, and it catches its own class.
     """
-    bases: list[type] = [SignalException]
-    for name in _TORCHS:
-        theirs = getattr(sys.modules.get(name), "SignalException", None)
-        if not isinstance(theirs, type) or any(issubclass(base, theirs) for base in bases):
-            continue
-        bases = [base for base in bases if not issubclass(theirs, base)] + [theirs]
-    if bases == [SignalException]:
+    theirs: Any = getattr(sys.modules.get(_TORCHS), "SignalException", SignalException)
+    if issubclass(SignalException, theirs):
         return SignalException
-    try:
-        made: Any = type("SignalException", tuple(bases), {"__init__": SignalException.__init__})
-    except TypeError:  # classes that cannot stand beside each other
-        return SignalException
+    made: Any = type("SignalException", (SignalException, theirs), {})
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import groupby
 
 from procession.values.base import Value
 
@@ -36,17 +37,13 @@ class Plan(Value):
     later: tuple[str, ...] = ()
 
 
-def nothing(where: str, reason: str) -> Plan:
-    """Give an empty plan, with the reason."""
-    return Plan(stopped_at=StoppedAt(where, 0, "", reason))
-
-
 def explain(plan: Plan) -> list[str]:
     """Give the lines that say what would be preloaded, what not, and why."""
     lines: list[str] = []
     if plan.modules:
         lines.append("preloaded, in this order:")
-        lines += [f"  {line}" for line in _by_package(plan.modules)]
+        runs = groupby(plan.modules, key=lambda name: name.partition(".")[0])
+        lines += [f"  {', '.join(run)}" for _, run in runs]
     else:
         lines.append("preloaded: nothing")
     if plan.later:
@@ -61,20 +58,3 @@ def explain(plan: Plan) -> list[str]:
         # The line itself stays in its file: it may hold a secret.
         lines.append(f"read up to {where}: {at.reason}")
     return lines
-
-
-def _by_package(modules: tuple[str, ...]) -> list[str]:
-    """Write modules as one line for each run of modules of one package."""
-    runs: list[list[str]] = []
-    for name in modules:
-        if runs and runs[-1][0].partition(".")[0] == name.partition(".")[0]:
-            runs[-1].append(name)
-        else:
-            runs.append([name])
-    most = 6  # of one package; the rest is counted
-    return [
-        ", ".join(run)
-        if len(run) <= most
-        else f"{', '.join(run[:most])} and {len(run) - most} more"
-        for run in runs
-    ]

@@ -106,23 +106,12 @@ class ErrorHandler:
                 "%s cannot be handed on: this process has no error file", rootcause_error_file
             )
             return
-        self._rm(path)
-        self._write_error_file(path, json.dumps(data))
-        logger.info("handed %s on as %s", rootcause_error_file, path)
-
-    def _write_error_file(self, file_path: str, error_msg: str) -> None:
-        """Write text to a file; warns, and never raises, if that fails."""
+        if os.path.isfile(path):
+            with open(path, errors="replace") as f:
+                logger.warning("%s is replaced; it held:\n%s", path, f.read())
         try:
-            with open(file_path, "w") as f:
-                f.write(error_msg)
-        except Exception as e:
-            said = f"the error file was not written: {type(e).__name__}: {e} [P422]"
-            warnings.warn(said, stacklevel=2)
-
-    def _rm(self, my_error_file: str) -> None:
-        """Remove an error file that is there already, and log what it held."""
-        if not os.path.isfile(my_error_file):
-            return
-        with open(my_error_file, errors="replace") as f:
-            logger.warning("%s is replaced; it held:\n%s", my_error_file, f.read())
-        os.remove(my_error_file)
+            with open(path, "w") as f:
+                json.dump(data, f)
+        except OSError as e:
+            warnings.warn(f"the error file was not written: {e} [P422]", stacklevel=2)
+        logger.info("handed %s on as %s", rootcause_error_file, path)
