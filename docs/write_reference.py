@@ -149,12 +149,12 @@ def variables() -> str:
 
 
 def exit_codes() -> str:
-    """Write the page of exit codes."""
+    """Write the part about exit codes."""
     return (
-        f"# Exit codes\n\n{MARK}\nOf `procession run`, and of `procession attach`:\n\n"
+        "\n## Exit codes\n\nOf `procession run`, and of `procession attach`:\n\n"
         + table(("code", "meaning"), CODES)
         + "\nOther commands exit with 0, with 1 if they could not do what they were asked, and with 2 "
-        "for a wrong command line or where there is no such run.\n\nIn Python, "
+        "for a wrong command line or if there is no such run.\n\nIn Python, "
         "`GroupFailed.exit_code` is what a command should exit with. The drop-ins keep the codes of "
         "what they replace.\n"
     )
@@ -206,9 +206,8 @@ def troubleshooting() -> str:
 def files() -> dict[Path, str]:
     """Give the pages."""
     return {
-        HERE / "reference/commands.md": commands(),
+        HERE / "reference/commands.md": commands() + exit_codes(),
         HERE / "reference/variables.md": variables(),
-        HERE / "reference/exit-codes.md": exit_codes(),
         HERE / "reference/files.md": rundirs(),
         HERE / "troubleshooting.md": troubleshooting(),
     }
