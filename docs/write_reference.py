@@ -182,9 +182,8 @@ def rundirs() -> str:
         "`<rank>` is the number on its machine. Jobs on several machines put `node_<n>/` before "
         "`attempt_<k>`. Files are readable by their owner only.\n\n"
         "Elsewhere there are: the sockets of runs in `$XDG_RUNTIME_DIR/procession`; detached runs and "
-        "the list of the last 200 runs in `~/.local/state/procession`; what programs import, and what "
-        "this machine offers, in `~/.cache/procession`. All of them may be deleted at any time when no "
-        "run is going on.\n"
+        "the list of the last 200 runs in `~/.local/state/procession`; what programs import in "
+        "`~/.cache/procession`. All of them may be deleted when no run is going on.\n"
     )
 
 
@@ -196,9 +195,8 @@ def troubleshooting() -> str:
         f"# Messages\n\n{MARK}\nReports of failures and notes carry a code: `[P101]`. Look it up "
         "here, or in a terminal:\n\n```sh\nprocession explain P101\n```\n\n"
         "P1 is for how a rank ended, P2 for jobs on several machines, P3 for runs and their files, "
-        "P4 for notes: the run goes on, and procession does something otherwise than you may "
-        "expect. Each entry says why the message comes, then what to do. Refusals of a command "
-        "have no code: the message says what to type.\n\n"
+        "P4 for notes: the run goes on. Refusals of a command have no code: the message says what "
+        "to type.\n\n"
         f"{entries}"
     )
 
