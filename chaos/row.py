@@ -59,7 +59,7 @@ class Row:
     """A kind of fault.
 
     fault, holds: what is done and what must hold, for the table.
-    full: trials that show what the project promises; trials: of the usual run; short: of the tests.
+    full: trials that show what the project promises. short: trials of the tests.
     limit: seconds after which a trial counts as hung.
     strike: makes one trial. whole: judges what all trials counted, and gives problems.
     lacks: tells what this machine lacks for it, "" for nothing.
@@ -69,10 +69,14 @@ class Row:
     fault: str
     holds: str
     full: int
-    trials: int
     short: int
     strike: Callable[[Trial], None]
     limit: float = 30.0
     whole: Callable[[dict[str, int]], Sequence[str]] = lambda counts: ()
     lacks: Callable[[], str] = lambda: ""
     around: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    @property
+    def trials(self) -> int:
+        """How many trials the usual run makes."""
+        return max(20, self.full // 6)

@@ -24,9 +24,8 @@ Names in TOML may have dashes or underscores. `--env` is a table there, and has 
 puts an option back to its default.
 
 An option that does not apply to a run is refused on the command line. Anywhere else it is left out,
-with a note, for it may be meant for other runs. Of two options that exclude each other, the one
-that is said in the earlier place counts, and the other is left out; two from the same place are
-refused.
+with a note. Of two options that exclude each other, the one from the earlier place counts; two from
+the same place are refused.
 
 `procession-torchrun` takes the options that are marked *torchrun*, on the command line and from
 `PET_` variables, and reads no file.

@@ -149,12 +149,12 @@ def variables() -> str:
 
 
 def exit_codes() -> str:
-    """Write the page of exit codes."""
+    """Write the part about exit codes."""
     return (
-        f"# Exit codes\n\n{MARK}\nOf `procession run`, and of `procession attach`:\n\n"
+        "\n## Exit codes\n\nOf `procession run`, and of `procession attach`:\n\n"
         + table(("code", "meaning"), CODES)
         + "\nOther commands exit with 0, with 1 if they could not do what they were asked, and with 2 "
-        "for a wrong command line or where there is no such run.\n\nIn Python, "
+        "for a wrong command line or if there is no such run.\n\nIn Python, "
         "`GroupFailed.exit_code` is what a command should exit with. The drop-ins keep the codes of "
         "what they replace.\n"
     )
@@ -182,9 +182,8 @@ def rundirs() -> str:
         "`<rank>` is the number on its machine. Jobs on several machines put `node_<n>/` before "
         "`attempt_<k>`. Files are readable by their owner only.\n\n"
         "Elsewhere there are: the sockets of runs in `$XDG_RUNTIME_DIR/procession`; detached runs and "
-        "the list of the last 200 runs in `~/.local/state/procession`; what programs import, and what "
-        "this machine offers, in `~/.cache/procession`. All of them may be deleted at any time when no "
-        "run is going on.\n"
+        "the list of the last 200 runs in `~/.local/state/procession`; what programs import in "
+        "`~/.cache/procession`. All of them may be deleted when no run is going on.\n"
     )
 
 
@@ -196,9 +195,8 @@ def troubleshooting() -> str:
         f"# Messages\n\n{MARK}\nReports of failures and notes carry a code: `[P101]`. Look it up "
         "here, or in a terminal:\n\n```sh\nprocession explain P101\n```\n\n"
         "P1 is for how a rank ended, P2 for jobs on several machines, P3 for runs and their files, "
-        "P4 for notes: the run goes on, and procession does something otherwise than you may "
-        "expect. Each entry says why the message comes, then what to do. Refusals of a command "
-        "have no code: the message says what to type.\n\n"
+        "P4 for notes: the run goes on. Refusals of a command have no code: the message says what "
+        "to type.\n\n"
         f"{entries}"
     )
 
@@ -206,9 +204,8 @@ def troubleshooting() -> str:
 def files() -> dict[Path, str]:
     """Give the pages."""
     return {
-        HERE / "reference/commands.md": commands(),
+        HERE / "reference/commands.md": commands() + exit_codes(),
         HERE / "reference/variables.md": variables(),
-        HERE / "reference/exit-codes.md": exit_codes(),
         HERE / "reference/files.md": rundirs(),
         HERE / "troubleshooting.md": troubleshooting(),
     }

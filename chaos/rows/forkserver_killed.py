@@ -231,7 +231,6 @@ ROW = Row(
     f"One that is held by a debugger has {2 * ANSWER:g} s more to answer; a start under one that "
     f"stays stopped fails after {STANDS:g} s",
     full=300,
-    trials=50,
     short=2,
     strike=strike,
     limit=60,

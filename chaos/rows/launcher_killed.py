@@ -51,7 +51,6 @@ ROW = Row(
     "and daemons that ignore signals",
     holds="nothing alive after 1 s",
     full=500,
-    trials=83,
     short=5,
     strike=strike,
 )

@@ -178,7 +178,6 @@ ROW = Row(
     holds="every rank has the time to save; SIGTERM, or that Slurm cancelled it, is named; nothing "
     "left on any node",
     full=60,
-    trials=20,
     short=1,
     strike=strike,
     limit=180 * SLOW,

@@ -121,7 +121,6 @@ ROW = Row(
     holds="never a wrong rank named alone; all named alone from 20 ms apart, and at least 99 % at "
     "5 ms, where nothing else keeps the cores",
     full=800,
-    trials=133,
     short=8,
     strike=strike,
     whole=whole,
