@@ -75,11 +75,11 @@ def test_a_rank_changes_its_own_copy():
 @pytest.mark.parametrize("scope", ["group", "rank"])
 def test_restarts_use_it_without_loading_again(tmp_path, scope):
     def rank(data):
-        if os.environ["TORCHELASTIC_RESTART_COUNT"] != "2":
+        if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             raise RuntimeError("once more")
         return shares(data)
 
-    again = procession.Restart(2, scope=scope)
+    again = procession.Restart(1, scope=scope)
     assert all(
         procession.run(rank, shared=loader(tmp_path), nproc=RANKS, restart=again, stop=QUICK)
     )
