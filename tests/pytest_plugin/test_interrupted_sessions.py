@@ -1,4 +1,4 @@
-"""Sessions with tests in ranks that are interrupted, or whose waiting process is stopped."""
+"""Tests in ranks that are interrupted by Ctrl-C, or whose launcher is stopped."""
 
 import os
 import signal
@@ -22,16 +22,25 @@ ENDLESS = """
         open(os.environ["NOTES"] + str(rank), "w").close()
         while True: time.sleep(1)
 """
-STOPS_STEM = """
+STOPPED = """
     import os
     import signal
 
     import pytest
 
     @pytest.mark.ranks(2)
-    def test_in_ranks():
-        pass
+    def test_stops_what_it_comes_from(rank):
+        if rank == 0:
+            with open(f"/proc/{os.getppid()}/stat") as f:
+                os.kill(int(f.read().rpartition(")")[2].split()[1]), signal.SIGSTOP)
+        signal.pause()
 
+    @pytest.mark.ranks(2)
+    def test_next(rank):
+        pass
+"""
+
+STOPS_STEM = """
     def test_stops_what_waits():
         (stem,) = map(int, open(f"/proc/self/task/{os.getpid()}/children").read().split())
         os.kill(stem, signal.SIGSTOP)
@@ -94,6 +103,12 @@ def test_ctrl_c_says_where_the_ranks_were(tmp_path, session):
     assert "2 ranks [0-1] are in test_endless (test_a.py:10)" in said
 
 
+def test_a_launcher_that_is_stopped_costs_one_test(session):
+    said, _ = session(STOPPED).communicate(timeout=90)
+    assert "somebody has ended or stopped the process that ranks are forked from" in said
+    assert "1 failed, 1 passed" in said
+
+
 def test_ctrl_c_in_a_shared_fixture(tmp_path, session):
     pytest_, notes = session(IN_A_FIXTURE), tmp_path / "notes"
     until(lambda: notes.exists() and notes.read_text().endswith(" "), patience=90)
@@ -105,8 +120,8 @@ def test_ctrl_c_in_a_shared_fixture(tmp_path, session):
 
 @pytest.mark.long
 def test_a_process_that_waits_and_is_stopped_does_not_keep_the_session(session):
-    said, _ = session(STOPS_STEM).communicate(timeout=90)
-    assert "2 passed" in said, said
+    said, _ = session(STOPPED + STOPS_STEM).communicate(timeout=90)
+    assert "1 failed, 2 passed" in said, said
 
 
 @pytest.mark.parametrize(

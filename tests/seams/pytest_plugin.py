@@ -4,6 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
+        "procession.pytest.place": "place_of",
         "procession.pytest.verdict": "merged",
         "procession.pytest.wire": "pair",
     }

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import selectors
 import time
-from functools import partial
 
 from procession.explain.report import what_happened
 from procession.explain.stacks.merge import format as format_stacks
 from procession.pytest import processes
+from procession.pytest.conversation import Conversation
 from procession.pytest.stackframes import noted
 from procession.pytest.verdict import place_of_failure
 from procession.values.errors import Outcome, ProcessionError
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     Told = dict[str, Any]
 
-LONGEST_WAIT = 3600.0  # seconds that a selector is asked for; the kernel takes 24 days at most
-PATIENCE = 0.3  # seconds that the others have after the first failure, to fail by themselves
-LOST = 2.0  # seconds that they have when a rank is gone, until its end is heard of
 MORE_PATIENCE = 5.0  # seconds that those have who do not wait for anything, but compute
 LOOK_AGAIN = 0.1  # seconds until it is seen again who does
 LINGER = 30.0  # seconds that a rank may take to end after its test
@@ -36,34 +33,26 @@ LINGER_FOR_THREADS = 2.0  # seconds that its threads may go on then
 YOURS = "yours"  # what pytest says when a rank may have the terminal
 
 
-class GroupTalk:
-    """The conversation of a template with the ranks of one test.
+class GroupTalk(Conversation):
+    """The conversation of a template.
 
-    line: to pytest's process. ranks: they have been asked. request: what they were asked to run.
-    began: when they were, by the monotonic clock. terminal: what the rank is given that failed
-    first, () if none is.
+    line: to pytest's process. ranks: they have been asked. terminal: what the rank is given that
+    failed first, () if none is.
     """
+
+    PATIENCE = 0.3  # to fail by themselves
+    LOST = 2.0  # until the end of the rank is heard of
 
     def __init__(
         self, line: Line, ranks: Ranks, request: Told, began: float, terminal: tuple[int, ...]
     ) -> None:
+        super().__init__(ranks.lines, request, began)
         self._line = line
         self._of = ranks
-        self._lines = ranks.lines  # to the ranks that are there, by number
         self._group = ranks.group
         self._terminal = terminal
-        self._size: int = request["nproc"]
         self._keep: bool = request["method"] == "keep"
         self.broken = ""
-        self._ranks: list[Told] = [
-            {"reports": [], "done": False, "failed_at": 0, "left": []} for _ in range(self._size)
-        ]
-        self._gathering: dict[int, bytes] = {}
-        self._select = selectors.DefaultSelector()
-        limit: float = request["timeout"]
-        self._deadline = began + limit if limit else None
-        self._end_others_at: float | None = None
-        self._paused = False  # no time is counted
         self._debugger: int | None = None  # the rank that may have the terminal
         self._patient_until = 0.0
         self._gone_by: float | None = None
@@ -72,21 +61,10 @@ class GroupTalk:
         self._came: Told = {"timeout": False, "lingered": False, "left": [], "stopped": False}
         self._group_is_over = False
 
-    def held(self) -> Told:
-        """Hear all ranks to their end; gives what came of it."""
-        try:
-            self._select.register(self._of.over, selectors.EVENT_READ, self._over)
-            self._select.register(self._of.source, selectors.EVENT_READ, self._let_in)
-            self._select.register(self._line, selectors.EVENT_READ, self._hear_pytest)
-            for rank in list(self._lines):
-                self._listen_to(rank)
-            while not self._is_over():
-                self._look_at_clock()
-                for key, _ in self._select.select(self._seconds_left()):
-                    key.data()
-            return self._result()
-        finally:
-            self._select.close()
+    def _begin(self) -> None:
+        self._select.register(self._of.over, selectors.EVENT_READ, self._over)
+        self._select.register(self._of.source, selectors.EVENT_READ, self._let_in)
+        self._select.register(self._line, selectors.EVENT_READ, self._hear_pytest)
 
     def _is_over(self) -> bool:
         """Whether the group has ended; or of ranks that are kept, all are done with the test."""
@@ -101,25 +79,6 @@ class GroupTalk:
     def _let_in(self) -> None:
         for rank in self._of.let_in():
             self._listen_to(rank)
-
-    def _listen_to(self, rank: int) -> None:
-        self._select.register(self._lines[rank], selectors.EVENT_READ, partial(self._hear, rank))
-
-    def _hear(self, rank: int) -> None:
-        line = self._lines.get(rank)
-        if line is None:
-            return
-        messages, open_ = line.arrived()
-        for kind, value in messages:
-            self._take(rank, kind, value)
-        if not open_:
-            self._select.unregister(line)
-            del self._lines[rank]
-            line.close()
-            if not self._ranks[rank]["done"]:
-                self._ranks[rank]["silent_at"] = time.monotonic_ns()
-                self._end_others_in(LOST)
-                self._answer_gathering()
 
     def _hear_pytest(self) -> None:
         messages, open_ = self._line.arrived()
@@ -136,51 +95,24 @@ class GroupTalk:
                 self._group.kill(wait=False)
 
     def _take(self, rank: int, kind: str, value: Any) -> None:
-        told = self._ranks[rank]
-        if kind == "report":
-            told["reports"].append(value)
-        elif kind == "failed":
-            told["failed_at"] = value
-            self._end_others_in(PATIENCE)
+        super()._take(rank, kind, value)
+        if kind == "failed":
             self._patient_until = self._patient_until or time.monotonic() + MORE_PATIENCE
         elif kind == "done":
-            told.update(value, done=True)
-            self._answer_gathering()
             if all(told["done"] for told in self._ranks):
                 threads = any(told["threads"] for told in self._ranks)
                 self._gone_by = time.monotonic() + (LINGER_FOR_THREADS if threads else LINGER)
                 self._deadline = self._end_others_at = None
                 self._note_orphans(rank)
             self._reply(rank, None)  # so the last rank, and all below, is there until now
-        elif kind == "gather":
-            self._gathering[rank] = value
-            self._answer_gathering()
         elif kind == "terminal":
             self._lend_terminal(rank)
         elif kind == "debugged":
             self._paused = self._ending
             self._deadline = self._end_others_at = None  # what was debugged has had its time
-            self._end_others_in(PATIENCE)
+            self._end_others_in(self.PATIENCE)
             self._patient_until = time.monotonic() + MORE_PATIENCE
             self._line.send(("debugged", rank))
-
-    def _reply(self, rank: int, answer: Any, fds: tuple[int, ...] = ()) -> None:
-        line = self._lines.get(rank)
-        if line is not None:
-            line.send_if_there(answer, fds)
-
-    def _answer_gathering(self) -> None:
-        waiting = self._gathering
-        done = [rank for rank, told in enumerate(self._ranks) if told["done"]]
-        if len(waiting) == self._size:
-            answer: Any = [waiting[rank] for rank in range(self._size)]
-        elif waiting and done:
-            answer = f"rank {done[0]} has ended its test without gather"
-        else:
-            return
-        self._gathering = {}
-        for rank in waiting:
-            self._reply(rank, answer)
 
     def _lend_terminal(self, rank: int) -> None:
         """Give the terminal to the first rank that asks for it, when pytest has let go of it."""
@@ -207,36 +139,22 @@ class GroupTalk:
 
     # -- what is done
 
-    def _end_others_in(self, seconds: float) -> None:
-        if self._end_others_at is None:
-            self._end_others_at = time.monotonic() + seconds
-
     def _ends(self) -> list[float]:
-        if self._gone_by is not None:
-            return [self._gone_by]
-        return [at for at in (self._deadline, self._end_others_at) if at is not None]
-
-    def _seconds_left(self) -> float | None:
-        if self._paused or not self._ends():
-            return None
-        return min(max(0.0, min(self._ends()) - time.monotonic()), LONGEST_WAIT)
+        return super()._ends() if self._gone_by is None else [self._gone_by]
 
     def _look_at_clock(self) -> None:
-        now = time.monotonic()
-        if self._paused:
-            return
-        if self._gone_by is not None:
-            if now >= self._gone_by:
-                self._came["lingered"] = True
-                self._kill()
-        elif self._end_others_at is not None and now >= self._end_others_at:
-            self._end_others(now)
-        elif self._deadline is not None and now >= self._deadline:
-            self._came["timeout"] = True
+        if self._gone_by is None:
+            super()._look_at_clock()
+        elif not self._paused and time.monotonic() >= self._gone_by:
+            self._came["lingered"] = True
             self._kill()
 
-    def _end_others(self, now: float) -> None:
-        if now < self._patient_until and self._others_compute():
+    def _end(self, timeout: bool = False) -> None:
+        now = time.monotonic()
+        if timeout:
+            self._came["timeout"] = True
+            self._kill()
+        elif now < self._patient_until and self._others_compute():
             self._end_others_at = now + LOOK_AGAIN
         else:
             self._note_places()

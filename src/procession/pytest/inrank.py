@@ -13,6 +13,7 @@ import os
 import pickle
 import sys
 import time
+import traceback
 
 import pytest
 
@@ -110,29 +111,50 @@ def _no_terminal(*_: Any, **__: Any) -> None:
 def run_item(item: Any, rank: Rank, request: dict[str, Any], following: Any = None) -> None:
     """Run one item, and report its outcome. following: the next one in this process."""
     renew.use_directory(item.config, request["tmp"])
+    run_here(item, rank, following)
+
+
+def run_here(item: Any, rank: Rank, following: Any) -> None:
+    """Run one item in this process, and report its outcome."""
     fixtures.ours = rank
+    report_here(item.config)
     _reporter.begin(item, rank, following)
     try:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
     except pytest.exit.Exception as e:
         rank.tell("report", {"exit": str(e.msg), "code": e.returncode})
         rank.tell("failed", time.monotonic_ns())  # the others need not come to their end
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as e:
         said = f"raised by rank {rank.number} of {rank.size} in {item.nodeid}"
-        rank.tell("report", {"interrupt": said})
+        from procession.pytest.stackframes import frames_of
+
+        at = frames_of(traceback.walk_tb(e.__traceback__))[::-1]
+        rank.tell("report", {"interrupt": said, "at": at})
         rank.tell("failed", time.monotonic_ns())
 
 
 def prepare(config: Any) -> None:
-    """Have the tests of this process, and of what is forked from it, report to a template.
-
-    What each rank would have to do otherwise is done at once, too.
-    """
-    manager = config.pluginmanager
-    if manager.has_plugin("ranks"):
-        manager.unregister(name="ranks")
-    manager.register(_reporter, "ranks")
+    """Do in a template what each of its ranks would have to do otherwise."""
+    report_here(config)
     renew.prepare(config)
+
+
+def report_here(config: Any) -> None:
+    """Have the tests of this process, and of what is forked from it, report to a template."""
+    manager = config.pluginmanager
+    before = manager.get_plugin("ranks")
+    if before is _reporter:
+        return
+    if before is not None:
+        manager.unregister(before)
+    manager.register(_reporter, "ranks")
+
+
+def report_no_more(config: Any) -> None:
+    """Undo `report_here`."""
+    plugins = config.pluginmanager
+    if plugins.get_plugin("ranks") is _reporter:
+        plugins.unregister(_reporter)
 
 
 class _Reporter:

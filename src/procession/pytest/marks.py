@@ -28,8 +28,9 @@ class Asked:
 
     def __init__(self, mark: Any) -> None:
         args, given = tuple(mark.args), dict(mark.kwargs)
-        if "n" in given and not args:
-            args = (given.pop("n"),)
+        for name in ("n", "nproc"):
+            if name in given and not args:
+                args = (given.pop(name),)
         if len(args) != 1:
             raise ValueError(f"write {FORM}")
         self.several = isinstance(args[0], (list, tuple, range))

@@ -14,19 +14,20 @@ if TYPE_CHECKING:
 
 
 def pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
-    """Let the session know what ranks want it to know.
+    """Let the session know what ranks want it to know; what `came["here"]` warned of, it knows.
 
     A rank that ends the session after it has failed was told to by whoever debugged it: this is
     only noted, in `came["quit"]`, for when the failure has been reported.
     """
     warned: set[str] = set()
-    for told in came["ranks"]:
+    for rank, told in enumerate(came["ranks"]):
         for said in told["reports"]:
             if "warning" in said:
                 body, words, filename, lineno, when, nodeid = said["warning"]
-                if words + filename + str(lineno) not in warned:
-                    warn(config, _warning_of(body, words), filename, lineno, when, nodeid)
+                known = words + filename + str(lineno) in warned
                 warned.add(words + filename + str(lineno))
+                if not known and rank != came.get("here"):
+                    warn(config, _warning_of(body, words), filename, lineno, when, nodeid)
             elif "exit" in said:
                 if place_of_failure(told) is None:
                     pytest.exit(said["exit"], said["code"])

@@ -39,6 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="processes that tests start by multiprocessing's or torch's spawn are forks of a "
         "process that has imported the tests, and run none",
     )
+    group.addoption(
+        "--ranks-from-environment",
+        action="store_true",
+        help="the processes that torchrun, mpirun, srun or `procession run` have started with this "
+        "line are the ranks of all tests; one report",
+    )
     parser.addini(
         "ranks_timeout",
         "seconds after which a test in ranks has failed, where nothing else says it; 0: no limit",
@@ -57,6 +63,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the mark, and give tests our fixtures."""
     config.addinivalue_line("markers", f"ranks(n): run the test in n ranks; {FORM}")
     config.pluginmanager.register(fixtures, "procession-fixtures")
+    if config.getoption("--ranks-from-environment") and not config.getoption("collectonly"):
+        from procession.pytest.launched import begin
+
+        begin(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -78,6 +88,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_finish(session: Any) -> None:
     """Start what ranks are forked from, before any test runs."""
     config = session.config
+    if config.getoption("--ranks-from-environment"):
+        return
     marked = [item for item in session.items if item.get_closest_marker("ranks")]
     wanted = marked or (session.items and config.getoption("--ranks-template"))
     if wanted and not config.option.collectonly and not config.pluginmanager.has_plugin("ranks"):
@@ -87,5 +99,7 @@ def pytest_collection_finish(session: Any) -> None:
                 "once: deselect tests with ranks (-m 'not ranks'), or use --pdb"
             )
         from procession.pytest.parent import Parent
+        from procession.pytest.place import hint
 
+        hint()
         config.pluginmanager.register(Parent(session), "ranks")

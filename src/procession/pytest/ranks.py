@@ -18,6 +18,20 @@ if TYPE_CHECKING:
     from procession.pytest.source import Source
 
 
+def output_of(files: str, rank: int) -> list[tuple[str, str]]:
+    """Read what a rank had written that its report does not have. files: see `renew.process`."""
+    found: list[tuple[str, str]] = []
+    for stream in ("out", "err"):
+        try:
+            with open(os.path.join(files, f"{rank}.{stream}"), "rb") as f:
+                text = f.read().decode(errors="replace")
+        except OSError:
+            continue
+        if text:
+            found.append((f"Captured std{stream}", without_runner(text)))
+    return found
+
+
 class Ranks:
     """A group, and the lines to its ranks, which wait to be told what they are to run.
 
@@ -60,16 +74,7 @@ class Ranks:
 
     def output_of(self, rank: int) -> list[tuple[str, str]]:
         """Read what a rank had written that its report does not have."""
-        found: list[tuple[str, str]] = []
-        for stream in ("out", "err"):
-            try:
-                with open(os.path.join(self.source.files, f"{rank}.{stream}"), "rb") as f:
-                    text = f.read().decode(errors="replace")
-            except OSError:
-                continue
-            if text:
-                found.append((f"Captured std{stream}", without_runner(text)))
-        return found
+        return output_of(self.source.files, rank)
 
     def are_well(self) -> bool:
         """Whether all of them live, and none is about to be ended."""

@@ -5,11 +5,20 @@ pytest's own frames are left out of them: people look for what the test has call
 
 from __future__ import annotations
 
+import os
+
 from procession.explain.stacks.merge import from_dict, said_of
+from procession.explain.stacks.taking import Taking
+from procession.explain.stacks.text import stack_of
+from procession.system.eventloop import EventLoop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import FrameType
     from typing import Any
+
+    from procession.explain.stacks.taking import Taken
 
 RUNNERS = ("/_pytest/", "/pluggy/", "/procession/pytest/")  # files of what calls tests
 
@@ -31,6 +40,11 @@ def of_test(frames: list[Any]) -> list[Any]:
     return frames[max(0, first - 1) : end]
 
 
+def frames_of(walk: Iterable[tuple[FrameType, int]]) -> list[tuple[str, int, str]]:
+    """Give file, line and function of what `traceback.walk_tb` or `walk_stack` goes through."""
+    return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in walk]
+
+
 def noted(stacks: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Note with each rank of a test where it is; gives the stacks without pytest's frames.
 
@@ -43,6 +57,31 @@ def noted(stacks: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> list[dic
         stack = from_dict(data)
         ranks[stack.rank]["where"] = said_of(stack)
     return found
+
+
+def of_processes(pids: Mapping[int, int], seconds: float) -> list[dict[str, Any]]:
+    """Take the stacks of processes that offer them (`worker.stackfile`). pids: by rank."""
+    loop = EventLoop()
+    seen: list[Taken] = []
+    wanted = [(rank, pid, _pidfd(pid)) for rank, pid in sorted(pids.items())]
+    try:
+        taking = Taking(loop, wanted, seconds, lambda _: True, seen.extend)
+        taking.start()
+        while not taking.over:
+            loop.turn()
+    finally:
+        loop.close()
+        for _, _, pidfd in wanted:
+            if pidfd >= 0:
+                os.close(pidfd)
+    return [stack_of(t.rank, t.pid, t.state, t.letter, t.text).as_dict() for t in seen]
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return -1  # it has ended
 
 
 def without_runner(text: str) -> str:

@@ -22,8 +22,8 @@ class Rank:
     its process group. kept: this process runs other tests, too.
     """
 
-    def __init__(self, request: dict[str, Any], line: Line) -> None:
-        self.number = int(os.environ["RANK"])
+    def __init__(self, request: dict[str, Any], line: Line, number: int | None = None) -> None:
+        self.number = int(os.environ["RANK"]) if number is None else number
         self.size: int = request["nproc"]
         self.timeout: float = request["timeout"]
         self.backend: str = request["backend"]

@@ -23,7 +23,7 @@ import time
 from procession.explain.report import what_happened
 from procession.group.making import begin
 from procession.pytest import fresh, inrank, renew, sharedfixtures
-from procession.pytest.grouptalk import LINGER, PATIENCE, GroupTalk
+from procession.pytest.grouptalk import LINGER, GroupTalk
 from procession.pytest.ranks import Ranks
 from procession.pytest.source import Source
 from procession.pytest.wire import Line
@@ -134,7 +134,7 @@ class Template:
             args=args,
             name=_line(key[0] if method == "keep" else request["name"]),
             start_method="spawn" if method == "spawn" else "fork",
-            stop=Stop(grace=GRACE, patience=PATIENCE, linger=LINGER),
+            stop=Stop(grace=GRACE, patience=GroupTalk.PATIENCE, linger=LINGER),
             hang=Hang(start=60.0),
             logs=Logs() if self._session.config.getoption("capture") == "no" else Logs(ranks=()),
         )

@@ -9,6 +9,9 @@ import select
 import signal
 import socket
 import struct
+import time
+
+from procession.pytest.processes import state_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_FDS = 250  # beside one message; the kernel takes 253
 LENGTH = struct.Struct("<Q")
+LOOK = 2.0  # seconds between two looks whether the process at the other end was stopped
 
 
 class Line:
@@ -24,6 +28,7 @@ class Line:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._got = bytearray()
+        self._pid = 0
         self._has_ended = False  # the process at the other end: nothing more is sent
         self._pidfd = -1
 
@@ -34,10 +39,11 @@ class Line:
     def ends_with(self, pid: int) -> None:
         """Take the end of the process at the other end for that of the line.
 
-        What it has forked may have a copy of its end, and live on.
+        What it has forked may have a copy of its end, and live on. If somebody has stopped it
+        (SIGSTOP) while something is waited for, it is killed: nobody would let it go on.
         """
         try:
-            self._pidfd = os.pidfd_open(pid)
+            self._pid, self._pidfd = pid, os.pidfd_open(pid)
         except ProcessLookupError:
             self._has_ended = True
         except OSError:
@@ -118,10 +124,16 @@ class Line:
         poll.register(self.sock, select.POLLIN)
         poll.register(self._pidfd, select.POLLIN)
         timeout = self.sock.gettimeout()
-        ready = poll.poll(None if timeout is None else timeout * 1000)
-        if not ready:
-            raise TimeoutError
-        return any(fd == self.sock.fileno() for fd, _ in ready)
+        ends = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = LOOK if ends is None else min(LOOK, max(0.0, ends - time.monotonic()))
+            ready = poll.poll(left * 1000)
+            if ready:
+                return any(fd == self.sock.fileno() for fd, _ in ready)
+            if state_of(self._pid) == "T":
+                self.kill()
+            elif ends is not None and time.monotonic() >= ends:
+                raise TimeoutError
 
     def _next(self) -> list[Any]:
         if len(self._got) < LENGTH.size:

@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from procession.pytest.verdict import Verdict
 
 
+def write_places(terminalreporter: Any, test: str, stacks: str) -> None:
+    """Write where the ranks of a test were that was interrupted."""
+    terminalreporter.section(f"where the ranks of {test} were", "_")
+    terminalreporter.write_line(stacks.strip())
+
+
 def longrepr_of(config: Any, verdict: Verdict) -> Any:
     """Give what pytest shows of a failure.
 

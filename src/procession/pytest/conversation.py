@@ -1,0 +1,153 @@
+"""What the ranks of one test say, heard until all of them are done with it.
+
+The ranks are those of a launcher (`launched`), or of a group of ours (`grouptalk`).
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from functools import partial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.pytest.wire import Line
+
+    Told = dict[str, Any]
+
+LONGEST_WAIT = 3600.0  # seconds that a selector is asked for; the kernel takes 24 days at most
+
+
+class Conversation:
+    """The messages of the ranks of one test.
+
+    lines: to the ranks that are there, by number. request: what they were asked to run. began: when
+    they were, by the monotonic clock.
+    """
+
+    PATIENCE: float  # seconds that the others have after the first failure
+    LOST: float  # seconds that they have when a rank is gone
+
+    def __init__(self, lines: dict[int, Line], request: Told, began: float) -> None:
+        self._lines = lines
+        self._began = began
+        self._size: int = request["nproc"]
+        self._ranks: list[Told] = [
+            {"reports": [], "done": False, "failed_at": 0, "left": []} for _ in range(self._size)
+        ]
+        self._gathering: dict[int, bytes] = {}
+        self._select = selectors.DefaultSelector()
+        limit: float = request["timeout"]
+        self._deadline = began + limit if limit else None
+        self._end_others_at: float | None = None
+        self._paused = False  # no time is counted
+
+    def held(self) -> Told:
+        """Hear all ranks to their end; gives what came of it."""
+        try:
+            self._begin()
+            for rank in list(self._lines):
+                self._listen_to(rank)
+            while not self._is_over():
+                self._look_at_clock()
+                for key, _ in self._select.select(self._seconds_left()):
+                    key.data()
+            return self._result()
+        finally:
+            self._select.close()
+
+    # -- what differs
+
+    def _begin(self) -> None:
+        """Listen to others than ranks."""
+
+    def _is_over(self) -> bool:
+        raise NotImplementedError
+
+    def _end(self, timeout: bool = False) -> None:
+        """End the ranks, for their time is over, or that of those beside a failure."""
+        raise NotImplementedError
+
+    def _result(self) -> Told:
+        raise NotImplementedError
+
+    # -- what is heard
+
+    def _listen_to(self, rank: int) -> None:
+        self._select.register(self._lines[rank], selectors.EVENT_READ, partial(self._hear, rank))
+
+    def _hear(self, rank: int) -> None:
+        line = self._lines.get(rank)
+        if line is None:
+            return
+        messages, open_ = line.arrived()
+        for kind, value in messages:
+            self._take(rank, kind, value)
+        if not open_:
+            self._select.unregister(line)
+            del self._lines[rank]
+            line.close()
+            if not self._ranks[rank]["done"]:
+                self._ranks[rank]["silent_at"] = time.monotonic_ns()
+                self._end_others_in(self.LOST)
+                self._answer_gathering()
+
+    def _take(self, rank: int, kind: str, value: Any) -> None:
+        told = self._ranks[rank]
+        if kind == "report":
+            told["reports"].append(value)
+        elif kind == "failed":
+            told["failed_at"] = value
+            self._end_others_in(self.PATIENCE)
+        elif kind == "done":
+            told.update(value, done=True)
+            self._answer_gathering()
+        elif kind == "gather":
+            self._gathering[rank] = value
+            self._answer_gathering()
+
+    def _reply(self, rank: int, answer: Any, fds: tuple[int, ...] = ()) -> None:
+        line = self._lines.get(rank)
+        if line is not None:
+            line.send_if_there(answer, fds)
+
+    def _answer_gathering(self) -> None:
+        waiting = self._gathering
+        done = [rank for rank in range(self._size) if self._is_done(rank)]
+        if len(waiting) == self._size:
+            answer: Any = [waiting[rank] for rank in range(self._size)]
+        elif waiting and done:
+            answer = f"rank {done[0]} has ended its test without gather"
+        else:
+            return
+        self._gathering = {}
+        for rank in waiting:
+            self._reply(rank, answer)
+
+    def _is_done(self, rank: int) -> bool:
+        return self._ranks[rank]["done"]
+
+    # -- the clock
+
+    def _end_others_in(self, seconds: float) -> None:
+        if self._end_others_at is None:
+            self._end_others_at = time.monotonic() + seconds
+
+    def _ends(self) -> list[float]:
+        return [at for at in (self._deadline, self._end_others_at) if at is not None]
+
+    def _seconds_left(self) -> float | None:
+        if self._paused or not self._ends():
+            return None
+        return min(max(0.0, min(self._ends()) - time.monotonic()), LONGEST_WAIT)
+
+    def _look_at_clock(self) -> None:
+        if self._paused:
+            return
+        now = time.monotonic()
+        if self._end_others_at is not None and now >= self._end_others_at:
+            self._end()
+        elif self._deadline is not None and now >= self._deadline:
+            self._end(timeout=True)
