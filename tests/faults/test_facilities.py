@@ -92,15 +92,6 @@ def test_there_is_another_way(tmp_path, facility, error):
     assert done.stdout == "well\n", done.stderr
 
 
-@pytest.mark.parametrize("facility", ["memfd_create", "eventfd", "prctl"])
-def test_what_is_needed_is_named(tmp_path, facility):
-    source = 'import procession\nprocession.run(["true"], nproc=2)\n'
-    done = denied(tmp_path, facility, EPERM, write(tmp_path / "work.py", source))
-    assert done.returncode == 1
-    assert facility in done.stderr
-    assert "procession doctor" in done.stderr
-
-
 LINES = """
     import os, sys, procession
 

@@ -28,7 +28,6 @@ from support import (
     write,
 )
 
-FREEZER = "/sys/fs/cgroup/freezer"
 SOON = 8.0  # seconds; a missed answer costs one or two
 COME = 3.0  # seconds until a forkserver is where it hangs, on a busy machine
 TRACER = """
@@ -59,37 +58,6 @@ def traced(pid):
             yield
         finally:
             tracer.stdin.close()
-
-
-@contextlib.contextmanager
-def frozen(pid):
-    """Freeze a process by a cgroup of version 1: not even SIGKILL takes effect."""
-    place = f"{FREEZER}/procession_test_{os.getpid()}"
-    try:
-        os.mkdir(place)
-    except OSError:
-        pytest.skip("no cgroup freezer of version 1 that this user may use")
-    try:
-        tell(f"{place}/cgroup.procs", pid)
-        tell(f"{place}/freezer.state", "FROZEN")
-        yield
-    finally:
-        tell(f"{place}/freezer.state", "THAWED")
-        until(lambda: not alive(pid), "the end of what was frozen")
-        with contextlib.suppress(OSError):
-            tell(f"{FREEZER}/cgroup.procs", pid)
-        until(lambda: not os.path.exists(place) or removed(place), "the end of the cgroup")
-
-
-def removed(place):
-    with contextlib.suppress(OSError):
-        os.rmdir(place)
-        return True
-
-
-def tell(path, what):
-    with open(path, "w") as f:
-        f.write(str(what))
 
 
 def state(pid):
@@ -147,12 +115,11 @@ def signals_in(place):
 # -- it does not answer
 
 
-@pytest.mark.parametrize("hold", [traced, pytest.param(frozen, marks=pytest.mark.long)])
-def test_failure_ends_all_while_the_forkserver_is_held(tmp_path, hold):
+def test_failure_ends_all_while_the_forkserver_is_held(tmp_path):
     group = start_family(tmp_path, nproc=3)
     everything = pids_in(tmp_path)
     began = time.monotonic()
-    with hold(forkserver_of(group)):
+    with traced(forkserver_of(group)):
         os.kill(group.pids()[2], signal.SIGKILL)
         with pytest.raises(GroupFailed) as caught:
             group.wait(20)
@@ -171,11 +138,10 @@ def test_failure_ends_all_while_the_forkserver_is_held(tmp_path, hold):
     assert set(map(len, told.values())) == {1}
 
 
-@pytest.mark.parametrize("hold", [traced, pytest.param(frozen, marks=pytest.mark.long)])
-def test_stop_while_the_forkserver_is_held(tmp_path, hold):
+def test_stop_while_the_forkserver_is_held(tmp_path):
     group = start_family(tmp_path)
     began = time.monotonic()
-    with hold(forkserver_of(group)):
+    with traced(forkserver_of(group)):
         group.stop()
         assert time.monotonic() - began < SOON
         assert group.state is Phase.STOPPED
@@ -337,34 +303,6 @@ def test_start_deadline_while_a_preload_hangs(tmp_path, monkeypatch):
     assert "SIGKILL" not in str(caught.value)
 
 
-@pytest.mark.long
-def test_forkserver_that_hangs_between_two_ranks(tmp_path, monkeypatch):
-    """Those that are there are ended; those that are not are never started."""
-    write(
-        tmp_path / "stumbles.py",
-        """
-        import os, time
-        forks = []
-        def before():
-            forks.append(1)
-            if len(forks) == 3:
-                time.sleep(600)
-        os.register_at_fork(before=before)
-        """,
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    began = time.monotonic()
-    with pytest.raises(procession.StartFailed) as caught:
-        procession.run(
-            signal.pause, nproc=4, preload=["stumbles"], hang=Hang(start=COME), stop=OBEDIENT
-        )
-    assert time.monotonic() - began < COME + SOON
-    known = {e.rank: e.pid is not None for e in (*caught.value.failures, *caught.value.ended)}
-    assert not known[2]
-    assert not known[3]
-    assert "does not answer" in str(caught.value)
-
-
 def test_one_that_was_held_is_reaped_by_a_launch_that_starts_none():
     procession.run(os.getpid, nproc=1)  # leaves an idle one
     quick = procession.Stop(grace=0.2)
@@ -432,18 +370,6 @@ def test_killed_forkserver_leaves_no_daemon(tmp_path, method):
     assert [pid for pid in pids_in(tmp_path) if alive(pid)] == []
     assert "was lost" in str(caught.value)
     assert "may be left" not in str(caught.value)
-
-
-def test_killed_forkserver_ends_only_its_own_group(tmp_path):
-    one = start_family(tmp_path / "one")
-    other = start_family(tmp_path / "other")
-    os.kill(forkserver_of(one), signal.SIGKILL)
-    with pytest.raises(GroupFailed):
-        one.wait(20)
-    gone(pids_in(tmp_path / "one"))
-    assert all(alive(pid) for pid in pids_in(tmp_path / "other"))
-    other.stop()
-    gone(pids_in(tmp_path / "other"))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -9,38 +9,10 @@ from hypothesis import strategies as st
 from inputs import CUTS, JSON, cut, damaged, fields
 
 from seams.control import MOST_LINE, Lines, read_request
-from seams.forkserver import Receiver, encode
 from seams.jobs import EngineError, Heir, Will, read_heir, read_will, take_invitation
 from seams.prepare import OF_COMMAND, OF_SCRIPT, ResultReader
 from seams.warm import Broken, decode
 from seams.wire import Wire, WireError
-
-
-def check_forkserver(given):
-    messages, cuts = given
-    data = b"".join(encode(message, []) for message in messages)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.setblocking(False)
-        receiver = Receiver(theirs)
-        heard = []
-        for piece in cut(data, cuts):
-            if piece:
-                ours.sendall(piece)
-            heard += [message for message, _ in receiver.receive()]
-        assert repr(heard) == repr(messages)  # NaN is not equal to itself
-        receiver.close()
-
-
-MARSHALLED = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4),
-        st.lists(inner, max_size=4).map(tuple),
-        st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    ),
-    max_leaves=10,
-)
 
 
 def check_control(given):

@@ -12,10 +12,8 @@ from framed import (
     HEIRS,
     INVITED,
     LINK,
-    MARSHALLED,
     WILLS,
     check_control,
-    check_forkserver,
     check_invitation,
     check_link,
     check_rendezvous,
@@ -25,33 +23,23 @@ from framed import (
 from hypothesis import strategies as st
 from inputs import CUTS, JSON, NUMBERS, TEXTS, damaged, fields, lines_of
 from worded import (
-    CONF,
     ERRORS,
     LINE,
     PJRT,
     STARTERS,
     STREAMS,
-    TOML,
     XRT,
-    check_conf,
     check_error_file,
     check_options,
     check_pjrt,
     check_starters,
     check_std,
     check_texts,
-    check_toml,
     check_xrt,
     printable,
 )
 
 TARGETS = {
-    "forkserver": (
-        st.tuples(
-            st.lists(st.lists(MARSHALLED, min_size=1, max_size=3).map(tuple), max_size=3), CUTS
-        ),
-        check_forkserver,
-    ),
     "control": (st.tuples(st.one_of(CONTROL, st.binary(max_size=200)), CUTS), check_control),
     "warm": (
         st.one_of(damaged(lines_of(fields("warm", "ask", "kept", "id"))), st.binary(max_size=60)),
@@ -72,12 +60,10 @@ TARGETS = {
     ),
     "results": (st.tuples(st.one_of(FRAMES, st.binary(max_size=80)), st.booleans()), check_results),
     "options": (LINE.filter(printable), check_options),
-    "toml": (TOML, check_toml),
     "error_files": (ERRORS, check_error_file),
     "std": (STREAMS, check_std),
     "xrt": (XRT, check_xrt),
     "pjrt": (PJRT, check_pjrt),
     "starters": (STARTERS, check_starters),
-    "rdzv_conf": (st.one_of(CONF, TEXTS), check_conf),
     "texts": (TEXTS, check_texts),
 }

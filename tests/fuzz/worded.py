@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import tempfile
 
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from seams.cli import make_request, read_line, read_preemption, read_started
 from seams.devices import topology_from_variables
 from seams.jobs import EngineError
 from seams.output import read_error_file
-from seams.rendezvous import Terms, parse_conf, read_terms, terms_of_conf
+from seams.rendezvous import Terms, read_terms
 from seams.slurm import read_allocation, read_task
 from seams.ssh import parse_hostfile, parse_hosts
 from seams.values import SpecError, Std, parse_ranks, read_size
@@ -66,32 +65,6 @@ def printable(words):
 
 def check_options(words):
     refused(request_of, words)
-
-
-def check_toml(text):
-    with tempfile.NamedTemporaryFile("wb", suffix=".toml") as f:
-        f.write(text)
-        f.flush()
-        refused(request_of, ["--config", f.name, "true"])
-
-
-NAMES = st.sampled_from(
-    ["nproc-per-node", "log_dir", "env", "max-restarts", "tee", "rdzv-conf", "local-ranks-filter",
-     "warm", "config", "nnodes", "prefix", "x"]
-)  # fmt: skip
-VALUES = st.one_of(
-    st.integers(),
-    st.floats(),
-    st.sampled_from(
-        ["true", "1979-05-27", "[1, [2]]", "{a = 1}", "{a = [1]}", '""', '"2"', "[]", "07:32:00"]
-    ),
-    st.text(max_size=6).map(json.dumps),
-).map(str)
-TOML = damaged(
-    st.lists(st.tuples(NAMES, VALUES).map(" = ".join), max_size=4).map(
-        lambda rows: "\n".join(["[tool.procession]", *rows]).encode(errors="replace")
-    )
-)
 
 
 def check_error_file(data):
@@ -192,24 +165,6 @@ PJRT = st.fixed_dictionaries(
         "NEURON_RT_VISIBLE_CORES": TEXTS,
     },
 )
-
-
-def check_conf(text):
-    for static in (False, True):
-        conf = refused(parse_conf, text, "--rdzv-conf")
-        if conf is not None:
-            refused(terms_of_conf, conf, "--rdzv-conf", static=static)
-
-
-CONF = st.lists(
-    st.tuples(
-        st.sampled_from(["join_timeout", "is_host", "keep_alive_interval", "keep_alive_max_attempt",
-                         "key_file", "store_type", "rank", "jointimeout"]),
-        st.sampled_from("=,' "),
-        st.one_of(NUMBERS, TEXTS),
-    ).map("".join),
-    max_size=4,
-).map(",".join)  # fmt: skip
 
 
 def check_starters(env):

@@ -4,14 +4,12 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.system.facts": "FACTS obstacles read_facts",
+        "procession.system.facts": "read_facts",
         "procession.system.directories": "inside open_runtime",
         "procession.values.warm": "read_warm",
         "procession.warm.client": "Connection",
         "procession.warm.door": "NAME NoKeeper Unusable",
-        "procession.warm.launching": "obstacle_to",
         "procession.warm.limits": "read_limits",
-        "procession.warm.shelf": "Shelf check",
         "procession.warm.wire": "Broken decode",
         "procession.worker.shown": "_room",
     }

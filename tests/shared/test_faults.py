@@ -5,7 +5,6 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -232,26 +231,3 @@ def test_its_forkserver_is_killed(tmp_path):
         assert launcher.said("raised") == "StartFailed"
         assert not alive(pids[1])
         assert launcher.end() == 0
-
-
-def test_the_command_ends_it_at_ctrl_c(tmp_path):
-    write(
-        tmp_path / "data.py",
-        f"""
-        import os, time
-
-        def load():
-            with open({str(tmp_path / "pids")!r}, "w") as f:
-                f.write(f"{{os.getpid()}}\\n")
-            time.sleep(600)
-        """,
-    )
-    script = write(tmp_path / "train.py", "import procession\n")
-    command = Path(sys.executable).with_name("procession")
-    with Launcher(command, "run", "-n", "2", "--shared", "data:load", script) as launcher:
-        pids = loading(tmp_path)
-        began = time.monotonic()
-        launcher.signal(signal.SIGINT)
-        assert launcher.end() == 130
-        assert time.monotonic() - began < 8
-    gone(pids)

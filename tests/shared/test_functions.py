@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 import procession
-from support import QUICK, failure_of, gone
+from support import QUICK, gone
 
 RANKS = 3
 
@@ -54,10 +54,6 @@ def test_the_value_need_not_be_picklable(tmp_path):
     assert procession.run(rank, shared=held, nproc=RANKS) == [2] * RANKS
 
 
-def test_none_is_a_value_like_any_other():
-    assert procession.run(lambda data, x: (data, x), args=(1,), shared=lambda: None) == [(None, 1)]
-
-
 def test_classes_of_the_launchers_main_are_the_same_ones(tmp_path):
     class Local:
         pass
@@ -76,26 +72,14 @@ def test_a_rank_changes_its_own_copy():
     assert procession.run(rank, shared=list, nproc=2) == [[0], [1]]
 
 
-def test_restarts_use_it_without_loading_again(tmp_path):
-    def rank(data):
-        if os.environ["TORCHELASTIC_RESTART_COUNT"] != "2":
-            raise RuntimeError("once more")
-        return shares(data)
-
-    again = procession.Restart(2)
-    assert all(
-        procession.run(rank, shared=loader(tmp_path), nproc=RANKS, restart=again, stop=QUICK)
-    )
-    assert len(calls(tmp_path / "calls")) == 1
-
-
-def test_a_rank_that_starts_again_by_itself_has_it_too(tmp_path):
+@pytest.mark.parametrize("scope", ["group", "rank"])
+def test_restarts_use_it_without_loading_again(tmp_path, scope):
     def rank(data):
         if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             raise RuntimeError("once more")
         return shares(data)
 
-    again = procession.Restart(1, scope="rank")
+    again = procession.Restart(1, scope=scope)
     assert all(
         procession.run(rank, shared=loader(tmp_path), nproc=RANKS, restart=again, stop=QUICK)
     )
@@ -217,10 +201,3 @@ def test_refuses_what_cannot_be_pickled_and_starts_nothing():
 
 def test_on_its_own_once_calls_the_function():
     assert procession.once(sorted, [2, 1], reverse=True) == [2, 1]
-
-
-def test_the_failure_of_a_rank_is_none_of_the_set_ups():
-    def rank(_):
-        raise ValueError("mine")
-
-    assert "shared set-up" not in str(failure_of(rank, shared=lambda: 1, stop=QUICK))

@@ -70,20 +70,6 @@ def test_calls_the_function_for_other_arguments(train, tmp_path):
     assert outcome(tmp_path, done) == (["train.bin 3 here"] * 2, 3)
 
 
-def test_without_arguments_a_name_is_enough(tmp_path):
-    write(tmp_path / "data.py", "import os\n\ndef load():\n    return os.getpid()\n")
-    program = """
-        import os
-        import procession
-        from data import load
-
-        print(procession.once(load) == os.getppid())
-    """
-    script = write(tmp_path / "train.py", program)
-    done = run_procession("run", "-n", "2", "--shared", "data:load", script)
-    assert sorted(done.stdout.splitlines()) == ["[0] True", "[1] True"], done.stderr
-
-
 def test_says_that_a_function_of_the_script_itself_is_not_shared(tmp_path):
     program = """
         import procession
@@ -118,12 +104,6 @@ def test_refuses_wrong_forms_in_one_line(train, tmp_path, call):
     assert done.stderr.startswith("procession run: error: --shared")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "calls").exists()
-
-
-def test_refuses_a_command():
-    done = run_procession("run", "--shared", "data:load", "ls")
-    assert done.returncode == 2
-    assert "shared needs a Python function or script" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Kept:
             connection = Connection(10.0)
             keeper = connection.pid
             try:
-                connection.stop(10.0)
+                connection.stop()
             finally:
                 connection.close()
             until(lambda: not alive(keeper), "the end of the keeper")

@@ -3,7 +3,6 @@
 import os
 import select
 
-from conftest import until
 from seams.forkserver import Receiver, boot, read_facts, send
 from seams.system import own_mark
 
@@ -47,22 +46,6 @@ class Link:
         os.close(pidfd)
         return self.hear("taken")[0]
 
-    def close(self, *, child):
+    def close(self):
         self.sock.close()
-        if child:
-            os.waitpid(self.pid, 0)
-        else:
-            until(lambda: not running(self.pid), f"the end of {self.pid}")
-
-
-def state_of(pid):
-    """Give the letter of a process's state, as ps shows it; X for one that is gone."""
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rpartition(")")[2].split()[0]
-    except OSError:
-        return "X"
-
-
-def running(pid):
-    return state_of(pid) not in ("Z", "X")
+        os.waitpid(self.pid, 0)

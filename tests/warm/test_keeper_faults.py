@@ -12,7 +12,7 @@ from keeping import keeper
 import procession
 from conftest import alive, until
 from seams.system import state_of
-from seams.warm import NAME, Connection, NoKeeper, Shelf, check, inside, open_runtime
+from seams.warm import NAME, Connection, NoKeeper, inside, open_runtime
 from support import run_procession
 
 COLD = "procession: warm: this run starts cold: "
@@ -90,6 +90,7 @@ class Planted:
         (b'{"warm": 99}\n', "it is of another version of procession"),
         (b'{"warm": 1, "kept": [{"pid": "x"}, 7]}\n', "nothing is kept yet"),
         (b"x" * (5 << 20), "it sends a line without an end"),
+        (b"", "the keeper cannot be used: it does not answer"),
     ],
 )
 def test_what_is_no_keeper_is_not_used(says, why, caplog):
@@ -99,15 +100,6 @@ def test_what_is_no_keeper_is_not_used(says, why, caplog):
         cold_only(lines, why)
         listed = run_procession("warm")
         assert listed.returncode == (0 if "yet" in why else 1), listed
-    finally:
-        planted.close()
-
-
-def test_one_that_says_nothing_is_not_waited_for_long(caplog):
-    planted = Planted()
-    try:
-        _, lines = run(caplog)
-        cold_only(lines, "the keeper cannot be used: it does not answer")
     finally:
         planted.close()
 
@@ -136,21 +128,6 @@ def test_one_that_is_stopped_is_not_waited_for(caplog, kept):
     assert (told.returncode, f"kill -9 {pid}" in told.stderr) == (1, True)
     os.kill(pid, signal.SIGCONT)
     assert run(caplog) == (first, [])
-
-
-def test_a_socket_that_a_killed_keeper_has_left_is_replaced(caplog, kept):
-    first, _ = run(caplog)
-    dead = kept.pid()
-    os.kill(dead, signal.SIGKILL)
-    until(lambda: not alive(dead), "the end of the keeper")
-    until(lambda: not alive(first), "the end of what it kept")
-    directory = open_runtime(make=False)
-    assert os.path.exists(inside(directory, NAME))
-    os.close(directory)
-    second, lines = run(caplog)
-    cold_only(lines, "nothing is kept yet")
-    assert run(caplog) == (second, [])
-    assert kept.pid() != dead
 
 
 def test_a_keeper_whose_socket_was_removed_goes_and_leaves_the_next_one_s_alone(caplog, kept):
@@ -213,12 +190,6 @@ def test_what_is_kept_may_be_stopped_or_killed(caplog, kept):
     assert second != first
 
 
-def test_what_is_kept_ends_in_time(kept):
-    (pid,) = procession.run(parent, nproc=1, warm=0.01, preload=["decimal"])
-    kept.seen.add(pid)
-    until(lambda: not alive(pid), "the end of what was kept")
-
-
 def test_a_keeper_that_nobody_needs_goes(kept):
     (pid,) = procession.run(parent, nproc=1, warm=True, preload=["decimal"])
     kept.seen.add(pid)
@@ -229,42 +200,6 @@ def test_a_keeper_that_nobody_needs_goes(kept):
     until(lambda: not alive(keeping), "the end of the keeper")
     with pytest.raises(NoKeeper):
         Connection()
-
-
-def entry(number, most=2, most_memory=1000, seconds=10):
-    texts = {"key": "k", "seen": "s", "cwd": "/"}
-    lists = {"modules": [], "reads": [], "path": None, "facts": {}}
-    numbers = {"pid": number, "began": 1, "uses": 1}
-    limits = {"most": most, "most_memory": most_memory, "seconds": seconds}
-    return {**texts, **lists, **numbers, **limits}
-
-
-def test_the_least_recently_used_goes_first():
-    shelf = Shelf()
-    a, gone = shelf.add(entry(1), now=0.0, memory=300)
-    assert gone == []
-    b, gone = shelf.add(entry(2), now=1.0, memory=300)
-    c, gone = shelf.add(entry(3), now=2.0, memory=300)
-    assert gone == [a]
-    d, gone = shelf.add(entry(4, most=9), now=3.0, memory=600)
-    assert gone == [b]
-    e, gone = shelf.add(entry(5, most=9), now=4.0, memory=1001)
-    assert gone == [e]
-    assert shelf.items == [c, d]
-    assert shelf.next_end == 12.0
-    assert shelf.take(c.id) is c
-    assert shelf.take(c.id) is None
-    assert shelf.expired(12.9) == []
-    assert shelf.expired(13.0) == [d]
-    assert shelf.next_end is None
-
-
-def test_a_description_is_checked():
-    assert check(entry(1)) == ""
-    assert check([]) == "it describes no forkserver"
-    for name in entry(1):
-        for wrong in (True, object()):
-            assert check({**entry(1), name: wrong}).startswith(f"{name} is missing")
 
 
 def test_a_refusal_names_what_is_wrong():

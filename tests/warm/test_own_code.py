@@ -22,9 +22,6 @@ import os, resource
 mask = os.umask(0)
 os.umask(mask)
 WHAT = os.environ.get("OMP_NUM_THREADS"), resource.getrlimit(resource.RLIMIT_NOFILE)[0], mask
-
-def load():
-    return WHAT
 """
 # One after the other changes, since a change of one that is noticed would hide those of others.
 VALUES = ("2", 600, 0o022), ("2", 601, 0o022), ("2", 601, 0o027), ("3", 601, 0o027)
@@ -67,12 +64,10 @@ def what_was_read():
     return reads_things.WHAT
 
 
-def limits_that_were_read(*shared):
-    if shared:
-        return shared[0]
+def limits_that_were_read():
     import reads_limits
 
-    return reads_limits.load()
+    return reads_limits.WHAT
 
 
 def ranks_parent():
@@ -141,44 +136,11 @@ def test_a_shared_set_up_is_run_by_each_command(tmp_path, kept):
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(
-    "options",
-    [{"preload": ["colorsys"]}, {"preload": ["reads_limits"]}, {"shared": limits_that_were_read}],
-    ids=["packages", "own module", "shared"],
-)
-def test_limits_of_a_launch_are_its_own(tmp_path, monkeypatch, change, options):
+@pytest.mark.parametrize("module", ["colorsys", "reads_limits"])
+def test_limits_of_a_launch_are_its_own(tmp_path, monkeypatch, change, module):
     """Whether the forkserver reads them, or each rank of a forkserver that is used again."""
     write(tmp_path / "reads_limits.py", LIMITS)
     monkeypatch.syspath_prepend(str(tmp_path))
     for values in VALUES:
         change(*values)
-        assert procession.run(limits_that_were_read, nproc=1, **options) == [values]
-
-
-@pytest.mark.timeout(200)
-@pytest.mark.parametrize(
-    ("options", "cold", "not_kept"),
-    [
-        (("--preload", "decimal"), "", ""),
-        (
-            ("--preload", "decimal,reads_limits"),
-            "nothing is kept yet",
-            "it has imported reads_limits, which is not on the list of packages that may be kept",
-        ),
-        (
-            ("--preload", "decimal", "--shared", "reads_limits:load"),
-            "nothing is kept yet",
-            "it has run the shared set-up",
-        ),
-    ],
-    ids=["packages", "own module", "shared"],
-)
-def test_limits_of_a_warm_run_are_its_own(tmp_path, kept, change, options, cold, not_kept):
-    write(tmp_path / "reads_limits.py", LIMITS)
-    source = "import procession, reads_limits\nprint(procession.once(reads_limits.load))\n"
-    script = write(tmp_path / "train.py", source)
-    for values, why in zip(VALUES, ("nothing is kept yet", cold, cold, cold), strict=True):
-        change(*values)
-        said = warm(script, *options, cwd=tmp_path)
-        assert said == (str(values), why, not_kept)
-    assert bool(kept.list()) == (not not_kept)
+        assert procession.run(limits_that_were_read, nproc=1, preload=[module]) == [values]

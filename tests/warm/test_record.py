@@ -10,21 +10,8 @@ import pytest
 from importing import Importer
 
 import procession
-from seams.forkserver import is_sure, reason_against
+from seams.forkserver import is_sure
 from support import write
-
-NOTHING = {
-    "fault": "",
-    "files": {},
-    "digests": {},
-    "opened": [],
-    "directories": [],
-    "variables": {},
-    "patterns": (),
-    "seen": {},
-    "all": None,
-    "native": None,
-}
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +61,6 @@ importlib.util.find_spec("extra")
     assert importer.reason(record, {}) == ""
     (tmp_path / "plugin").mkdir()  # a namespace package
     assert importer.reason(record, {}) == f"{tmp_path}/plugin is new"
-
-
-def test_a_directory_that_becomes_a_package_hides_a_module(importer, observed, tmp_path):
-    (tmp_path / "part").mkdir()
-    write(tmp_path / "part.py", "")
-    record = observed("import part")
-    write(tmp_path / "part" / "notes.txt", "")
-    assert importer.reason(record, {}) == ""
-    write(tmp_path / "part" / "__init__.py", "")
-    assert importer.reason(record, {}) == f"{tmp_path}/part/__init__.py is new"
 
 
 def test_a_part_of_a_namespace_becomes_a_package(importer, observed, tmp_path):
@@ -224,24 +201,6 @@ def test_the_interpreter_and_what_is_installed(tmp_path):
         assert own.reason(record, {}) == ""
         write(tmp_path / "env" / "pyvenv.cfg", "home = /nowhere\n")
         assert own.reason(record, {}) == f"{tmp_path}/env/pyvenv.cfg changed"
-
-
-def test_a_young_file_is_compared_by_its_content(tmp_path):
-    """As if it were changed twice in one tick: its stamp stays, and its content does not."""
-    file = write(tmp_path / "young.py", "1\n")
-    status = file.stat()
-    stamp = (
-        status.st_dev,
-        status.st_ino,
-        status.st_mode,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    )
-    record = {**NOTHING, "files": {str(file): stamp}}
-    assert reason_against(record, {}) == ""
-    record["digests"] = {str(file): b"of another content"}
-    assert reason_against(record, {}) == f"{file} changed"
 
 
 def test_what_is_sure():

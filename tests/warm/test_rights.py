@@ -7,7 +7,6 @@ import pytest
 from keeping import keeper
 from surroundings import CHANGES
 
-from seams.warm import FACTS, obstacles, read_facts
 from support import run_python
 
 TESTS = os.path.dirname(os.path.dirname(__file__))
@@ -84,17 +83,3 @@ def test_what_cannot_be_set_starts_cold_and_leaves_what_is_kept(kept):
         assert COLD[said["change"]] in line, (said["change"], line)
     assert others[-1]["rank"]["parent"] == template
     assert others[-1]["said"] == []
-
-
-def test_each_row_is_read_and_counts():
-    own = read_facts()
-    assert set(own) == {fact.name for fact in FACTS}
-    assert obstacles(own, own) == []
-    for fact in FACTS:
-        other = {**own, fact.name: "another"}
-        assert obstacles(other, own, exact=True) == [fact.name]
-        if fact.set is None:
-            assert obstacles(other, own) == [fact.name]
-    filters = "its filters (seccomp)"
-    others = {**own, filters: f"{own[filters]} of its own"}
-    assert obstacles(others, others) == [filters]

@@ -34,7 +34,7 @@ def server(program):
         link.tell("preload", {**program, "modules": modules})
         assert link.hear("preloaded") == ("", [])
     yield link
-    link.close(child=True)
+    link.close()
 
 
 @pytest.mark.parametrize("name", ["lowmodule", "upper"])
@@ -49,14 +49,3 @@ def test_variables_that_a_module_has_read(server, program):
     assert server.take(env) == ""
     env["UPPER_READS"] = "1"
     assert server.take(env) == "the variable UPPER_READS changed"
-
-
-def test_what_was_imported_unobserved_is_not_taken(program):
-    link = Link.start(dict(os.environ))
-    link.tell("preload", {**program, "watched": None})
-    assert link.hear("preloaded") == ("", [])
-    assert link.take(program["env"]) == "nobody observed its imports"
-    link.tell("preload", {**program, "modules": ["lowmodule", "upper"]})
-    assert link.hear("preloaded") == ("", [])
-    assert link.take(program["env"]) == "it was not observed from the beginning"
-    link.close(child=True)

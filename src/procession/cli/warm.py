@@ -13,7 +13,6 @@ from procession.control.words import table
 from procession.values.figures import duration, size
 from procession.warm.client import Connection, NoKeeper, Unusable
 
-STOP_SECONDS = 15.0
 SHOWN = 4  # packages that a line names
 WAYS = ("list", "stop")
 PARSER = Parser(
@@ -40,12 +39,13 @@ def main(words: list[str]) -> int:
     options, rest = PARSER.read_mixed(words)
     if len(rest) > 1 or (rest and rest[0] not in WAYS):
         PARSER.error(f"it takes one of {', '.join(WAYS)}, not {' '.join(rest)!r}")
-    stop = rest == ["stop"]
+    stop, keeper = rest == ["stop"], 0
     try:
         connection = Connection()
+        keeper = connection.pid
         try:
             if stop:
-                ended = connection.stop(STOP_SECONDS)
+                ended = connection.stop()
                 say(f"procession: {ended} ended, and nothing is kept\n", sys.stdout)
                 return 0
             kept = connection.list()
@@ -54,7 +54,7 @@ def main(words: list[str]) -> int:
     except NoKeeper:
         kept = []
     except Unusable as e:
-        pid = f"; what it keeps goes with it: kill -9 {e.pid}" if e.pid else ""
+        pid = f"; what it keeps goes with it: kill -9 {keeper}" if keeper else ""
         say(f"procession warm: error: the keeper cannot be used: {e}{pid} [P314]\n", sys.stderr)
         return 1
     if options.json:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 from importlib import import_module
 
-from procession.pytest import inrank
+import pytest
+
+from procession.pytest import inrank, renew
 from procession.pytest.talk import Rank, introduced
 
 TYPE_CHECKING = False
@@ -41,7 +43,7 @@ def options_of(config: Any) -> dict[str, Any]:
         except Exception:
             pass  # a plugin's own object: the plugin makes another one
     known = {name: value for name, value in NOT_FOR_RANKS.items() if name in found}
-    return {**found, **known, "plugins": [*found.get("plugins", ()), "no:terminal"]}
+    return {**found, **known}
 
 
 def run(knock: Any, files: str, options: dict[str, Any], where: str, nodeid: str) -> None:
@@ -70,6 +72,11 @@ class _Loop:
         self._request = request
         self._files = files
         self._nodeid = nodeid
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: Any) -> None:
+        """Write nothing, not even that a session begins."""
+        renew.silence(session.config)
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Take note of what has been collected."""

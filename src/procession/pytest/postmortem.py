@@ -74,25 +74,9 @@ def _on_terminal(fds: list[int]) -> Iterator[None]:
 def _writer_of(config: Any) -> Iterator[Any]:
     """Have what pytest writes of its own go to the terminal."""
     writer = import_module("_pytest.config").create_terminal_writer(config, sys.stdout)
-    plugins = config.pluginmanager
-    reporter = plugins.get_plugin("terminalreporter")
-    if reporter is not None:
-        before, reporter._tw = reporter._tw, writer
-        try:
-            yield writer
-        finally:
-            reporter._tw = before
-        return
-    stand_in = _Writing(writer)
-    plugins.register(stand_in, "terminalreporter")
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    before, reporter._tw = reporter._tw, writer
     try:
         yield writer
     finally:
-        plugins.unregister(stand_in)
-
-
-class _Writing:
-    """Has a writer where pytest's terminal reporter has its own."""
-
-    def __init__(self, writer: Any) -> None:
-        self._tw = writer
+        reporter._tw = before

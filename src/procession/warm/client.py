@@ -18,7 +18,7 @@ from procession.system.processes import STOPPED, describe, state_of
 from procession.warm import door, wire
 from procession.warm.door import NoKeeper, Unusable
 from procession.warm.keeper import READY
-from procession.warm.shelf import check
+from procession.warm.shelf import describes
 
 SECONDS = 2.0  # for each answer
 START_SECONDS = 5.0  # for a keeper to start
@@ -35,13 +35,6 @@ class Connection:
             self.close()
             raise Unusable("it is in another namespace of pids")
 
-    @property
-    def lost(self) -> bool:
-        """Whether the keeper has closed it: the keeper never sends anything unless it is asked."""
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        return bool(poll.poll(0))
-
     def list(self) -> list[dict[str, Any]]:
         """Give what is kept, as in `shelf`, with `id`, `age` in seconds and `memory` in bytes.
 
@@ -50,8 +43,7 @@ class Connection:
         kept = self._ask({"ask": "list"})[0].get("kept")
         if not isinstance(kept, list):
             raise Unusable("its answer cannot be read")
-        found = [cast("dict[str, Any]", e) for e in cast("list[Any]", kept) if not check(e)]
-        return [each for each in found if isinstance(each.get("id"), int)]
+        return [each for each in cast("list[Any]", kept) if describes(each) and "id" in each]
 
     def take(self, number: int) -> tuple[dict[str, Any], int] | None:
         """Take a kept forkserver; gives its description and socket, None if it is gone.
@@ -60,32 +52,21 @@ class Connection:
         """
         fields, fds = self._ask({"ask": "take", "id": number})
         kept = fields.get("kept")
-        if len(fds) != 1 or check(kept):
+        if len(fds) != 1 or not describes(kept):
             for fd in fds:
                 os.close(fd)
             return None
-        return cast("dict[str, Any]", kept), fds[0]
+        return kept, fds[0]
 
     def keep(self, kept: Mapping[str, Any], fd: int) -> None:
         """Have a forkserver kept; `fd`: its socket, which stays open here. Raises Unusable."""
         self._ask({"ask": "keep", "kept": dict(kept)}, fd)
 
-    def stop(self, seconds: float) -> int:
-        """End all that is kept, and the keeper; gives how many there were. Raises Unusable.
-
-        seconds: to wait for the answer.
-        """
-        self._sock.settimeout(seconds)
+    def stop(self) -> int:
+        """End all that is kept, and the keeper; gives how many there were. Raises Unusable."""
         return int(self._ask({"ask": "stop"})[0].get("ended", 0))
 
     def _ask(self, fields: dict[str, Any], *fds: int) -> tuple[dict[str, Any], list[int]]:
-        try:
-            return self._asked(fields, *fds)
-        except Unusable as e:
-            e.pid = self.pid
-            raise
-
-    def _asked(self, fields: dict[str, Any], *fds: int) -> tuple[dict[str, Any], list[int]]:
         state = state_of(self.pid)
         if state is not None and state.letter in STOPPED:
             raise Unusable(f"it {describe(self.pid)}")
@@ -115,52 +96,47 @@ class Connection:
         self._sock.close()
 
 
-class Starting:
-    """Starts a keeper. env: its variables. Raises OSError."""
-
-    def __init__(self, env: Mapping[str, str]) -> None:
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        try:
-            self._pid = os.posix_spawn(
-                sys.executable,
-                own_python("procession.warm.keeper:main"),
-                {name: value for name, value in env.items() if name},
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-                    (os.POSIX_SPAWN_DUP2, writer, 1),
-                    (os.POSIX_SPAWN_DUP2, 0, 2),
-                ],
-                setpgroup=0,  # what it forks is there until it is the keeper
-            )
-        except BaseException:
-            os.close(reader)
-            raise
-        finally:
-            os.close(writer)
-        self._reader = reader
-
-    def ready(self) -> str:
-        """Wait until the keeper can be reached; gives why it cannot be, "" if it can.
-
-        To be called once. The keeper stays until `close`, and as long as somebody is connected.
-        """
+def start_keeper(env: Mapping[str, str]) -> Connection:
+    """Start a keeper, and connect to it. env: its variables. Raises NoKeeper, and Unusable."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    pid = 0
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            own_python("procession.warm.keeper:main"),
+            {name: value for name, value in env.items() if name},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+                (os.POSIX_SPAWN_DUP2, writer, 1),
+                (os.POSIX_SPAWN_DUP2, 0, 2),
+            ],
+            setpgroup=0,  # what it forks is there until it is the keeper
+        )
+        os.close(writer)
+        writer = -1
         poll = select.poll()
-        poll.register(self._reader, select.POLLIN)
-        said = os.read(self._reader, 400) if poll.poll(START_SECONDS * 1000) else b""
-        return "" if said == READY else said.decode(errors="replace") or "it does not start"
-
-    def close(self) -> None:
-        """Stop waiting, and end what was started, but for the keeper, which is a fork of it."""
-        if self._reader >= 0:
-            os.close(self._reader)
-            self._reader = -1
-        if self._pid:
-            try:
-                os.killpg(self._pid, signal.SIGKILL)
-                os.waitpid(self._pid, 0)
-            except (ProcessLookupError, ChildProcessError):
-                pass  # the program has reaped it
-            self._pid = 0
+        poll.register(reader, select.POLLIN)
+        said = os.read(reader, 400) if poll.poll(START_SECONDS * 1000) else b""
+        if said != READY:
+            raise Unusable(said.decode(errors="replace") or "it does not start")
+        return Connection()
+    except OSError as e:
+        raise Unusable(e.strerror or str(e)) from None
+    finally:
+        for fd in (reader, writer):
+            if fd >= 0:
+                os.close(fd)
+        if pid:
+            _end_starting(pid)
 
 
-__all__ = ["Connection", "NoKeeper", "Starting", "Unusable"]
+def _end_starting(pid: int) -> None:
+    """End what was started, but for the keeper, which is a fork of it."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    except (ProcessLookupError, ChildProcessError):
+        pass  # the program has reaped it
+
+
+__all__ = ["Connection", "NoKeeper", "Unusable", "start_keeper"]

@@ -28,12 +28,7 @@ class NoKeeper(Exception):
 
 
 class Unusable(Exception):
-    """There is something that cannot be used as the keeper. The text is one line.
-
-    pid: of the process that listens, 0 if it is not known.
-    """
-
-    pid = 0
+    """There is something that cannot be used as the keeper. The text is one line."""
 
 
 class Door:

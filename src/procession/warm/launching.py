@@ -32,7 +32,7 @@ from procession.system import facts
 from procession.system.identity import mark_of, own_mark
 from procession.values.environment import among
 from procession.values.version import __version__
-from procession.warm.client import SECONDS, Connection, NoKeeper, Starting, Unusable
+from procession.warm.client import SECONDS, Connection, NoKeeper, Unusable, start_keeper
 from procession.warm.limits import read_limits
 
 NOTHING_KEPT = "nothing is kept yet"
@@ -58,7 +58,7 @@ class Warm:
         self._facts = facts.read_facts()
         self._text = key_text(self.key, self._start_env)
         self._connection: Connection | None = None
-        self._starting: Starting | None = None
+        self._usable = True  # the keeper
         self._booted: ForkServer | None = None
         self._uses = 0
         self._kept = self._ask()
@@ -74,8 +74,7 @@ class Warm:
             self._connection = Connection()
             kept = self._connection.list()
         except NoKeeper:
-            self._start_keeper()
-            return []
+            return []  # one is started when there is something to be kept
         except Unusable as e:
             self._give_up(f"the keeper cannot be used: {e}")
             return []
@@ -84,20 +83,12 @@ class Warm:
             self.why = "what is kept was started by another Python, or with other variables"
         return same
 
-    def _start_keeper(self) -> None:
-        try:
-            self._starting = Starting(self._start_env | _places())
-        except OSError as e:
-            self._give_up(f"no keeper could be started: {e.strerror or e}")
-
     def _give_up(self, why: str) -> None:
         """Do without the keeper from now on."""
-        self.why = why
+        self.why, self._usable = why, False
         if self._connection is not None:
             self._connection.close()
-        if self._starting is not None:
-            self._starting.close()
-        self._connection = self._starting = None
+        self._connection = None
 
     # -- before the run
 
@@ -192,10 +183,10 @@ class Warm:
     def _release(self, server: ForkServer, preload: Preload) -> str:
         if server.lost or server.waiting:
             return "it does not answer"
-        if self._connection is None and self._starting is None:
+        if not self._usable:
             return self.why
         try:
-            connection = self._connected()
+            connection = self._connection = self._connection or self._connected()
             words = {"mark": mark_of(connection.pid)}
             answer = _asked(server, "keep", "kept", words, connection.pid)
             if isinstance(answer, str):
@@ -215,34 +206,14 @@ class Warm:
         return ""
 
     def _connected(self) -> Connection:
-        """Give the connection to the keeper; it may have been started just now, or be another one.
+        """Connect to a keeper that another run has started since, or to a new one.
 
         Raises NoKeeper, and Unusable.
         """
-        if self._connection is not None:
-            if not self._connection.lost:
-                return self._connection
-            self._connection.close()
-            self._connection = None
-        if self._starting is None:
-            try:
-                self._connection = Connection()
-                return self._connection
-            except NoKeeper:
-                pass
-            try:
-                self._starting = Starting(self._start_env | _places())
-            except OSError as e:
-                raise Unusable(e.strerror or str(e)) from None
-        starting, self._starting = self._starting, None
         try:
-            said = starting.ready()
-            if said:
-                raise Unusable(said)
-            self._connection = Connection()
-        finally:
-            starting.close()
-        return self._connection
+            return Connection()
+        except NoKeeper:
+            return start_keeper(self._start_env | _places())
 
     def _described(
         self, server: ForkServer, preload: Preload, theirs: Mapping[str, str]
@@ -268,11 +239,9 @@ class Warm:
         """Close the connection, and end a forkserver that was not needed."""
         if self._booted is not None:
             self._booted.close(pool.IDLE_GOING_TIME)
-        if self._starting is not None:
-            self._starting.close()
         if self._connection is not None:
             self._connection.close()
-        self._booted = self._starting = self._connection = None
+        self._booted = self._connection = None
 
 
 def obstacle_to(

@@ -11,6 +11,7 @@ whether it fits:
     facts            what it has inherited, see `system.facts`
     uses             how many runs it has served
     seconds          how long it is kept without being used
+    most, most_memory   how many may be kept, and how many bytes, as its launcher says
     memory           in bytes (PSS), when it came
 """
 
@@ -18,32 +19,19 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-FIELDS: dict[str, type | tuple[type, ...]] = {
-    "pid": int,
-    "began": int,
-    "key": str,
-    "modules": list,
-    "reads": list,
-    "seen": str,
-    "path": (list, type(None)),
-    "cwd": str,
-    "facts": dict,
-    "uses": int,
-    "seconds": (int, float),
-    "most": int,
-    "most_memory": int,
-}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+FIELDS = frozenset(
+    ("pid", "began", "key", "modules", "reads", "seen", "path", "cwd", "facts", "uses", "seconds",
+     "most", "most_memory")
+)  # fmt: skip
 
 
-def check(kept: object) -> str:
-    """Say what is wrong with a description, "" if nothing is."""
-    if not isinstance(kept, dict):
-        return "it describes no forkserver"
-    said = cast("dict[str, Any]", kept)
-    for name, kind in FIELDS.items():
-        if not isinstance(said.get(name), kind) or isinstance(said.get(name), bool):
-            return f"{name} is missing, or is not what it should be"
-    return ""
+def describes(kept: object) -> TypeGuard[dict[str, Any]]:
+    """Whether this describes a kept forkserver: all fields are there."""
+    return isinstance(kept, dict) and cast("dict[str, Any]", kept).keys() >= FIELDS
 
 
 class Item:
