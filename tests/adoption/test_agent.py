@@ -73,6 +73,27 @@ def test_what_surrounds_a_launch_may_leave_it_to_torch(monkeypatch):
     assert "health" in agent.why_not(TORCHS, config(), "train", None)
 
 
+def test_a_changed_agent_or_rendezvous_is_torchs(monkeypatch):
+    """Whoever puts functions of his own into torch's agent wants them to be called."""
+
+    def run(self):
+        pass
+
+    def handler(parameters):
+        pass
+
+    run.__module__ = handler.__module__ = "torch.distributed.elastic"
+    own = type("LocalElasticAgent", (), {"__module__": agent.AGENTS, "run": run})
+    registry = SimpleNamespace(_registry={"c10d": handler})
+    module = SimpleNamespace(rendezvous_handler_registry=registry)
+    monkeypatch.setitem(sys.modules, "torch.distributed.elastic.rendezvous", module)
+    assert agent.why_not({"LocalElasticAgent": own}, config(), "train", None) == ""
+    handler.__module__ = "mine"
+    assert "is made by" in agent.why_not({"LocalElasticAgent": own}, config(), "train", None)
+    run.__module__ = "mine"
+    assert "changed run of" in agent.why_not({"LocalElasticAgent": own}, config(), "train", None)
+
+
 def test_python_commands_are_told_apart(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "orig_argv", [sys.executable, "main.py"])
     script = str(write(tmp_path / "train.py", ""))

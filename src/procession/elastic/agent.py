@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from string import Template
+from types import FunctionType
 from typing import Any, NamedTuple, cast
 
 from procession.adoption import hooks
@@ -82,6 +83,12 @@ def why_not(torchs: Mapping[str, Any], config: Any, entrypoint: Any, health: Any
         return f"its endpoint {config.rdzv_endpoint!r} or its rank is none for one machine"
     if getattr(agent, "__module__", "") != AGENTS:
         return f"its agent is {agent!r}, not torch's own"
+    changed = _changed(agent)
+    if changed:
+        return f"somebody has changed {changed} of torch's agent"
+    handler = _handler(backend)
+    if handler is not None and not _is_torchs(handler):
+        return f"its rendezvous {backend!r} is made by {handler!r}, not by torch's own function"
     if health is not None or HEALTH in os.environ:
         return "it has a health check server, which asks torch's agent"
     if os.environ.get(TIMER) == "1":
@@ -97,6 +104,27 @@ def why_not(torchs: Mapping[str, Any], config: Any, entrypoint: Any, health: Any
     if config.nproc_per_node < 1:
         return f"nproc_per_node is {config.nproc_per_node}"
     return ""
+
+
+def _changed(agent: type) -> str:
+    """Name a method of torch's agent that is not torch's, "" if there is none."""
+    for kind in agent.__mro__:
+        for name, value in vars(kind).items():
+            if isinstance(value, FunctionType) and kind is not object and not _is_torchs(value):
+                return name
+    return ""
+
+
+def _handler(backend: str) -> Any:
+    """Give what makes torch's rendezvous of this name, None if that is not known."""
+    module = sys.modules.get("torch.distributed.elastic.rendezvous")
+    registry: Any = getattr(module, "rendezvous_handler_registry", None)
+    return getattr(registry, "_registry", {}).get(backend)
+
+
+def _is_torchs(function: Any) -> bool:
+    # Methods that Python makes have no module of torch's: those of `abc` and `typing`.
+    return getattr(function, "__module__", "").partition(".")[0] in ("torch", "abc", "typing")
 
 
 def launch(

@@ -21,8 +21,8 @@ From the launcher:
     ("take", dict) + pidfd         work for another launcher from now on
 From the forkserver (`at` is in nanoseconds of the monotonic clock):
     ("reports", [message]) + descriptors   several of these, in order:
-    ("preloaded", fault, [module])   why ranks are not forked, or ""; what could not be
-                                   imported
+    ("preloaded", fault, [module], module)   why ranks are not forked, or ""; what could not be
+                                   imported; whose import was at fault, or ""
     ("sharing", name)              the shared set-up begins: nothing is heard until it has ended
     ("shared", fault)              it has ended; fault as above
     ("spawned", rank, pid, at, -1 unless its pidfd is the next of the descriptors)

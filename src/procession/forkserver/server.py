@@ -255,7 +255,7 @@ class Server:
         self._do_at_length(lambda: preloaded.add(**words))
         if len(sys.modules) > before:
             self._idle.loaded()
-        self._report("preloaded", preloaded.fault, preloaded.failed)
+        self._report("preloaded", preloaded.fault, preloaded.failed, preloaded.culprit)
 
     def _do_at_length(self, call: Callable[[], None]) -> None:
         """Call what may take for ever; the loop does not notice meanwhile who is gone."""

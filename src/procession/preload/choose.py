@@ -67,6 +67,24 @@ def plan_of(
     return plan_module(program.name, sys.path if function else _search_path(spec.cwd))
 
 
+def failed_imports(failed: Sequence[str]) -> str:
+    """Say which modules of the caller could not be imported, and suggest what may be meant.
+
+    failed: their names, each followed by the class of its exception in parentheses.
+    """
+    import difflib
+    from pkgutil import iter_modules
+
+    known = sorted({each.name for each in iter_modules()} | sys.stdlib_module_names)
+    hint = ""
+    for each in failed:
+        top = each.partition(" ")[0].partition(".")[0]
+        meant = difflib.get_close_matches(top, known, 1, 0.75) if top not in known else []
+        hint = hint or (f"; did you mean {meant[0]}?" if meant else "")
+    names = ", ".join(failed)
+    return f"preload: {names} could not be imported, and is left to the ranks{hint} [P403]"
+
+
 def _heavy() -> bool:
     """Whether this process has imported anything but the standard library and this package."""
     ours = {"__main__", "__mp_main__", "procession", "cloudpickle", "tblib", "sitecustomize"}

@@ -18,6 +18,7 @@ from importlib.machinery import (
     SourcelessFileLoader,
 )
 
+from procession.preload.started import left_out
 from procession.values.base import Value
 
 # In the order in which Python looks.
@@ -85,12 +86,16 @@ def with_packages(module: str) -> list[str]:
 
 
 class Search:
-    """Looks for modules along a path, as an interpreter with this `sys.path` would."""
+    """Looks for modules along a path, as an interpreter with this `sys.path` would.
+
+    left_out: packages that are not preloaded though they are on the list, each with the reason.
+    """
 
     def __init__(self, sys_path: Iterable[str]) -> None:
         self._path = tuple(os.path.abspath(p or os.curdir) for p in sys_path if "\0" not in p)
         self._finders: dict[str, FileFinder] = {}
         self._found: dict[str, Found] = {}
+        self.left_out = left_out()
 
     def find(self, module: str) -> Found:
         """Tell where the module of this dotted name lies; never raises OSError."""

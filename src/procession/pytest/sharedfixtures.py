@@ -17,7 +17,7 @@ from functools import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
 # What was made in this process, or in the one that it is a fork of: function -> value, or what it
@@ -62,21 +62,6 @@ def shared(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return pytest.fixture(scope="session")(fixture)
 
 
-def shared_of(definitions: Iterable[Any]) -> list[Any]:
-    """Choose of fixture definitions those that are shared."""
-    return [each for each in definitions if hasattr(each.func, "procession_shared")]
-
-
-def wanted_by(item: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Give the definitions of the shared fixtures of a test, and those of all its fixtures."""
-    by_name = {
-        name: definitions[-1]
-        for name, definitions in item._fixtureinfo.name2fixturedefs.items()
-        if definitions
-    }
-    return shared_of(by_name.values()), by_name
-
-
 def _is_missing(definition: Any) -> bool:
     function = definition.func.procession_shared
     return function not in values and function not in failures
@@ -89,9 +74,10 @@ def make_for(item: Any, tell: Callable[[str], None]) -> bool:
     "" when all are.
     """
     before = len(values) + len(failures)
-    wanted, by_name = wanted_by(item)
-    for definition in wanted:
-        if _is_missing(definition):
+    found = item._fixtureinfo.name2fixturedefs
+    by_name = {name: definitions[-1] for name, definitions in found.items() if definitions}
+    for definition in by_name.values():
+        if hasattr(definition.func, "procession_shared") and _is_missing(definition):
             tell(definition.argname)
             make(definition, by_name)
     tell("")

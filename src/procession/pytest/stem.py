@@ -33,11 +33,11 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from functools import partial
 from importlib import import_module
 
 from procession.pytest import renew, spawned
-from procession.pytest.forks import be, forked
 from procession.pytest.template import Template
 from procession.pytest.wire import Line, pair
 from procession.system.prctl import die_with_parent
@@ -45,7 +45,7 @@ from procession.warm.wire import peer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
 LETTING_GO = 10.0  # seconds that a stem may take to let pytest go
 CLEANING = 5.0  # seconds that templates may take to end when there is no pytest any more
@@ -210,6 +210,22 @@ class _Waiting:
                 return
             if pid in self._processes:
                 spawned.told_exit(self._processes.pop(pid), status)
+
+
+def forked() -> int:
+    """Fork this process; gives 0 in the child, else its pid."""
+    with warnings.catch_warnings():  # of threads that a fork does not have; see the docs
+        warnings.simplefilter("ignore")
+        return os.fork()
+
+
+def be(call: Any) -> NoReturn:
+    """Be what `call` does, and nothing of what the forked process was."""
+    status = 1
+    try:
+        status = call() or 0
+    finally:
+        os._exit(status)
 
 
 def _import_torch(session: Any) -> None:

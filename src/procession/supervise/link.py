@@ -54,8 +54,9 @@ class Link:
     """Commands to one forkserver, and its messages. For the loop's thread.
 
     swept: called when nothing is left of the group. preloaded: called with why the forkserver may
-    not fork ranks ("" if it may), and with the modules that it could not import. notes: for the
-    report, to which it is added that the forkserver did not answer.
+    not fork ranks ("" if it may), with the modules that it could not import, and with the module
+    whose import was at fault. notes: for the report, to which it is added that the forkserver did
+    not answer.
 
     lost: why the forkserver is lost, "" while it is not. server: the forkserver. on_heard: to be
     set; called after its messages were taken.
@@ -67,7 +68,7 @@ class Link:
         server: ForkServer,
         ranks: Ranks,
         swept: Call,
-        preloaded: Callable[[str, list[str]], None],
+        preloaded: Callable[[str, list[str], str], None],
         notes: list[str],
     ) -> None:
         self._loop = loop
@@ -150,7 +151,7 @@ class Link:
             self.server.sharing = words[0]
         elif kind == "shared":
             self.server.sharing = ""
-            self._preloaded(words[0], [])
+            self._preloaded(words[0], [], "")
 
     def _heard_of(self, kind: str, rank: int, words: list[Any]) -> None:
         """Take a message about the process that a rank has now."""

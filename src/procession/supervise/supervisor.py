@@ -378,14 +378,16 @@ class Supervisor:
         self._resources.streams.drain(DRAIN_SECONDS)  # a failure is also explained by it
         self.recovery.decide_for_group(lambda again: self._handle(Swept(attempt, again)))
 
-    def _preloaded(self, unfit: str, failed: list[str]) -> None:
-        """Note why ranks cannot be forked, and what could not be imported."""
+    def _preloaded(self, unfit: str, failed: list[str], culprit: str) -> None:
+        """Note why ranks cannot be forked, by which module's import, and what is missing."""
         if unfit:
-            so = "nothing is preloaded" if self.spec.shared is None else "loads for itself"
-            said = f"{unfit}: each rank gets a fresh interpreter, and {so} [P403]"
+            from procession.preload.started import told_of
+
+            said = told_of(self.spec, unfit, culprit)
         elif failed and isinstance(self.spec.preload, tuple):
-            names = ", ".join(failed)
-            said = f"preload: {names} could not be imported, and is left to the ranks [P403]"
+            from procession.preload.choose import failed_imports
+
+            said = failed_imports(failed)
         else:
             return
         import logging
