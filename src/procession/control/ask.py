@@ -10,7 +10,8 @@ from typing import Any
 
 from procession.control.protocol import Lines, decode, encode
 from procession.system.directories import inside
-from procession.system.processes import is_stopped
+from procession.system.files import process_fields
+from procession.system.identity import proc_is_ours
 
 PEER = socket.SOL_SOCKET, socket.SO_PEERCRED
 PATIENCE = 10.0  # seconds for an answer: the launcher may be busy
@@ -69,7 +70,7 @@ class Connection:
             while True:
                 said = self._next(min(until, time.monotonic() + MOMENT))
                 if said is None:
-                    if is_stopped(self.peer):
+                    if _is_stopped(self.peer):
                         raise NotAnswered(
                             "the run is suspended (by Ctrl-Z, or SIGSTOP); type fg there, or "
                             f"kill -CONT {self.peer} [P313]"
@@ -139,3 +140,11 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a signal, such as that of Ctrl-Z, has stopped a process; False if it is not seen."""
+    try:
+        return proc_is_ours() and process_fields(pid)[0] == b"T"
+    except (OSError, IndexError):
+        return False

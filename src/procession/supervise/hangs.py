@@ -196,11 +196,7 @@ class Hangs:
             self._last_look.keep(taken)
             odd = self._odd_one() if self._life.nproc > 1 else None
             rank = odd if odd is not None and odd in stopped else oldest
-            if (
-                self._life.phase in WATCHED
-                and rank in self._working()
-                and not self._just_dies(rank)
-            ):
+            if rank in self._working() and not self._just_dies(rank):
                 self._hung(rank, why(rank))
             if self._life.phase in WATCHED:
                 self._loop.after(self, limit, self._check)

@@ -174,14 +174,6 @@ def caught_alive(pid: int) -> int:
     return -1 if flags & PF_DYING or pending >> (signal.SIGKILL - 1) & 1 else caught
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a signal, such as that of Ctrl-Z, has stopped a process; False if it is not seen."""
-    try:
-        return proc_is_ours() and process_fields(pid)[0] == b"T"
-    except (OSError, IndexError):
-        return False
-
-
 def status_of_zombie(pid: int) -> tuple[int, float] | None:
     """Give the wait status of a zombie (dead, and not reaped yet), and its CPU seconds.
 
