@@ -224,19 +224,6 @@ def test_machines_with_different_numbers_of_ranks(tmp_path):
             assert all(b"rank %d (pid " % rank in ended for rank in (0, 1, 2, 3, 5))
 
 
-def test_sixteen_launchers_meet():
-    """All are on the endpoint's machine: whichever is first hosts, and the others find it."""
-    shell = ["--prefix", "", "sh", "-c", "echo $RANK of $WORLD_SIZE"]
-    line = words(free_port(), 16, *shell, conf="join_timeout=300")
-    with contextlib.ExitStack() as open_:
-        launchers = [open_.enter_context(launcher(*line, node=n, **KEY)) for n in range(16)]
-        for each in launchers:
-            assert each.end(4 * PATIENCE) == 0, each.err
-    assert sorted(bytes(each.out).decode() for each in launchers) == sorted(
-        f"{rank} of 16\n" for rank in range(16)
-    )
-
-
 NUMBERED = """
 import json, os, sys, time
 names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",

@@ -50,14 +50,6 @@ def test_the_result_is_of_the_whole_job_and_the_status_too(tmp_path):
     assert [rank["rank"] for rank in result["ranks"]] == [0, 1, 2, 3]
 
 
-def test_the_result_where_nobody_is_found():
-    done = run("--nnodes", 2, "--rdzv-backend", "c10d", "--rdzv-conf", "is_host=0,join_timeout=1",
-               "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--json", "true")  # fmt: skip
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["state"] == "FAILED"
-    assert "no rendezvous at 127.0.0.1:" in done.stderr
-
-
 PLUGIN = """
 import os
 from procession.elastic import DefaultLogsSpecs

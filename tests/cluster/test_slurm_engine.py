@@ -36,21 +36,6 @@ def test_one_agent_on_each_node(slurm, agents):
         assert "cpu binding" not in ear.said()
 
 
-def test_lines_that_are_written_in_pieces_come_whole(slurm, agents, monkeypatch):
-    monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # print writes each word by itself then
-    with (
-        allocated(slurm, "-N3", "--no-kill") as allocation,
-        started(allocation, agents) as (_, ear),
-    ):
-        agents.all_up(3)
-        until(lambda: len(ear.said().splitlines()) >= 3, "their words")
-        assert sorted(ear.said().splitlines()) == sorted(
-            f"{node}: hello from {slot}" for slot, node in enumerate(allocation.nodes)
-        )
-        agents.end()
-        until(lambda: len(ear.gone()) == 3, "their ends")
-
-
 @pytest.mark.parametrize(
     ("argv", "why"),
     [

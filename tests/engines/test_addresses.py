@@ -23,12 +23,6 @@ def test_the_limit_is_raised_as_far_as_needed():
     assert room("make_room(500)") == ["(756, 1000)"]
 
 
-def test_the_limit_stays_where_it_is_enough():
-    assert room("resource.setrlimit(resource.RLIMIT_NOFILE, (900, 1000)); make_room(500)") == [
-        "(900, 1000)"
-    ]
-
-
 def test_what_cannot_be_is_refused_in_one_line():
     said, limits = room("make_room(1000)")
     assert "1000 agents need 1256 descriptors" in said

@@ -91,11 +91,6 @@ def test_others_are_sent_away(room, words):
     assert not room.entered
 
 
-def test_who_ends_the_connection_is_forgotten(room):
-    room.come(b"PRCSSN").close()
-    until(lambda: room.turn() or not room.anteroom._guests, "it is forgotten")
-
-
 def test_a_thousand_that_say_nothing_or_garbage_keep_nobody_out(room):
     held = [room.come(*([os.urandom(9)] if n % 2 else [])) for n in range(1000)]
     with room.come(introduction(b"me")):

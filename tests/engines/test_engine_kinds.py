@@ -1,6 +1,5 @@
 """Engines that installed packages add: chosen by name, with options of their own."""
 
-import os
 import sys
 
 import pytest
@@ -73,13 +72,6 @@ def test_it_runs_ranks_with_its_own_options(installed):
     assert sorted(done.stdout.splitlines()) == ["[0:0] a 0", "[1:1] a 1"]
 
 
-def test_its_name_and_options_as_variables(installed):
-    env = {**os.environ, "PROCESSION_ENGINE": "cloud", "PROCESSION_ZONE": "b"}
-    done = run(installed, env=env)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "b 0\n"
-
-
 def test_its_options_are_in_the_help(installed):
     done = run("--engine", "cloud", "--help")
     assert "--zone NAME" in done.stdout
@@ -106,9 +98,3 @@ def test_a_name_that_nobody_has(installed, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
     with pytest.raises(SpecError, match=r"there are slurm, ray, ssh, broken, cloud"):
         find_kind("clout")
-
-
-def test_a_program_may_have_such_an_option(tmp_path):
-    script = write(tmp_path / "words.py", "import sys; print(sys.argv[1:])")
-    done = run(script, "--engine", "warp", "--zone", "x")
-    assert done.stdout == "['--engine', 'warp', '--zone', 'x']\n"

@@ -7,18 +7,13 @@ import signal
 import subprocess
 import sys
 
-import pytest
-
 import procession
 from control.clients import connected, sockets
 from engines.jobwork import hold
 from engines.localengine import LocalEngine
 from engines.test_jobs import all_hold
-from procession import GroupFailed, Logs, Outcome, Phase, Std
+from procession import Logs, Phase, Std
 from seams.control import find_run, runs
-from seams.jobs import plain_group
-from seams.values import Exit, GroupEnd, RankEnd
-from seams.wire import Message
 from support import OBEDIENT, gone, until
 
 HERE = os.uname().nodename
@@ -139,32 +134,6 @@ def test_a_run_directory_and_its_parts_are_one_run(tmp_path):
             for n in range(2)
         ]
         assert {asked["run"], *(part["run"] for part in parts)} == {job.run_id}
-
-
-def test_half_a_job_that_was_ended_by_others_is_no_success():
-    """A node that ends its ranks, and says that this was wanted, has not done its work."""
-
-    def work():
-        if os.environ["RANK"] == "1":
-            while True:
-                signal.pause()
-
-    job = procession.start_on(LocalEngine(2), work, nproc=1, stop=OBEDIENT)
-    try:
-        driver = job._driver
-        until(lambda: driver.state.parts[0].end is not None, "the end of rank 0")
-        ended = RankEnd(rank=0, pid=1, outcome=Outcome.SIGNALLED, exit=Exit(signal=15))
-        end = plain_group(GroupEnd(job.spec.name, 1, ended=(ended,)))
-        fields = {"attempt": 0, "state": "STOPPED", "end": end, "stacks": [], "told": {}}
-        driver._loop.request(
-            lambda: driver._roster._take(driver._roster.agents[1], Message("ended", fields))
-        )
-        with pytest.raises(GroupFailed, match="not by this job") as caught:
-            job.wait(30)
-        assert [f.rank for f in caught.value.failures] == [1]
-        assert job.state is Phase.FAILED
-    finally:
-        job.kill()
 
 
 def test_logs_of_the_directory_of_a_job(tmp_path):

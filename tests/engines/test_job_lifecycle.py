@@ -53,12 +53,6 @@ def running(nodes=2, slots=2):
     return life
 
 
-def test_to_a_good_end():
-    life = running()
-    assert life.handle(told("ENDED", 1)) == []
-    assert life.handle(told("ENDED", 0)) == [End(JobPhase.SUCCEEDED)]
-
-
 def test_the_first_failure_stops_all_others_and_is_decided_upon_when_all_have_ended():
     life = running(3, 3)
     stop = [Stop((0, 2), failed=True), Arm(Deadline(DeadlineKind.STOP, 0))]
@@ -230,14 +224,6 @@ def test_stops():
     assert life.handle(Deadline(DeadlineKind.KILL, 0)) == [Drop((0,))]
     assert life.handle(told("GONE", 0))[-1] == End(JobPhase.STOPPED)
     assert life.failed == ()
-
-
-def test_old_deadlines_and_answers_do_nothing():
-    life = running()
-    before = copy.deepcopy(life)
-    for event in (Deadline(DeadlineKind.GATHER, 0), Deadline(DeadlineKind.STOP, 7), Met(0)):
-        assert life.handle(event) == []
-    assert life == before
 
 
 def test_what_cannot_be_is_refused_and_changes_nothing():

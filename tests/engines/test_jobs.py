@@ -133,17 +133,6 @@ def test_an_exception_comes_as_it_was(tmp_path):
     assert 'raise Odd("so it is")' in str(caught.value)
 
 
-def test_a_rank_that_is_killed(tmp_path):
-    job, _ = start(hold, args=(str(tmp_path),))
-    pids = all_hold(tmp_path, 6)
-    os.kill(pids[4], signal.SIGKILL)
-    with pytest.raises(GroupFailed) as caught:
-        job.wait(30)
-    assert caught.value.cause.rank == 4
-    assert caught.value.exit_code == 137
-    gone(pids)
-
-
 @pytest.mark.parametrize("tells", [True, False])
 def test_an_agent_that_is_killed(tmp_path, tells):
     """Also if the engine does not notice."""
@@ -304,17 +293,6 @@ def test_restarts(tmp_path):
     assert {r["host"] for r in told["ranks"]} == {os.uname().nodename}
 
 
-def test_too_many_failures():
-    def work():
-        sys.exit(5)
-
-    job, _ = start(work, LocalEngine(2), nproc=1, restart=Restart(max=1))
-    with pytest.raises(GroupFailed) as caught:
-        job.wait(30)
-    assert caught.value.end.attempt == 1
-    assert "not started again: it was started again once" in str(caught.value)
-
-
 @pytest.mark.parametrize("slots", [3, 2])
 def test_a_lost_node_is_replaced(tmp_path, slots):
     """By a spare one, or by another agent."""
@@ -466,19 +444,6 @@ def test_whose_files_are_on_other_disks_is_said(capfd):
     shutil.rmtree(place)
 
 
-@pytest.mark.parametrize("engine", [LocalEngine(1), None], ids=["job", "group"])
-def test_files_are_named_by_what_slurm_calls_the_job(tmp_path, monkeypatch, engine):
-    monkeypatch.setenv("SLURM_JOB_ID", "12")
-    procession.run(["true"], engine=engine, name="train", logs=Logs(dir=tmp_path / "one"))
-    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "11")
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
-    procession.run(["true"], engine=engine, name="train", logs=Logs(dir=tmp_path / "array"))
-    assert sorted(p.name.rpartition("_")[0] for p in tmp_path.glob("*/*")) == [
-        "train_slurm11_3",
-        "train_slurm12",
-    ]
-
-
 def test_the_key_is_no_rank_s_business(tmp_path):
     def look():
         return [n for n in os.environ if n.startswith("PROCESSION_AGENT")]
@@ -618,20 +583,6 @@ def test_the_run_directory_holds_no_secrets_of_a_command_line(tmp_path):
     texts = [p.read_text() for p in tmp_path.rglob("*") if p.is_file()]
     assert any("--api-key" in text for text in texts)
     assert not any("hush-hush" in text for text in texts)
-
-
-def test_a_run_directory_on_a_full_disk_is_told(tmp_path):
-    def fill(event):
-        if event.kind == "joined":
-            full = os.open("/dev/full", os.O_WRONLY)
-            os.dup2(full, job._run_dir._events)
-            os.close(full)
-
-    job = make_job(place, engine=LocalEngine(1), nnodes=1, nproc=1, logs=Logs(dir=tmp_path))
-    job.subscribe(fill)
-    job.drive()
-    assert job.state is Phase.SUCCEEDED
-    assert any("No space left" in fault for fault in job.losses), job.losses
 
 
 def test_a_value_that_is_too_large_to_be_sent():

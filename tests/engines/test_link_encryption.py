@@ -97,11 +97,6 @@ def test_another_key():
         server.feed(client.out())
 
 
-def test_a_word_that_is_none():
-    with pytest.raises(SpecError, match="must be auto or required"):
-        procession.start_on(LocalEngine(1), ["true"], link_encryption="maybe")
-
-
 @pytest.mark.skipif(tunnel.possible(), reason="this Python can")
 def test_required_where_it_cannot_be():
     engine = LocalEngine(1)

@@ -36,10 +36,6 @@ def test_ranks_of_all_nodes_that_are_at_the_same_place_share_a_line():
     )
 
 
-def test_without_a_failure_there_are_no_stacks_to_show():
-    assert end_of(part(0, stacks=[("is at a.py:8", range(4))])).stacks == ()
-
-
 def test_failures_of_all_nodes_stand_in_the_order_in_which_they_happened():
     end = end_of(part(0, failed=[3]), part(1, failed=[0, 1]))
     assert [(f.rank, f.host) for f in end.failures] == [(3, "n0"), (4, "n1"), (5, "n1")]
@@ -66,11 +62,6 @@ def test_a_hang_is_the_fault_of_who_is_where_no_other_is_on_any_node():
     assert end.failures[0].message == "no beat for 20 s; it is in load (b.py:2)"
     assert {e.rank for e in end.ended} == {0, 1, 2, 3, 4, 6, 7}
     assert Outcome.HUNG not in {e.outcome for e in end.ended}
-
-
-def test_without_an_odd_one_the_first_to_hang_stays_the_cause():
-    end = end_of(hung(0, 1, ("is at a.py:8", range(4))), part(1, stacks=[("is at a.py:8", [4])]))
-    assert [f.rank for f in end.failures] == [1]
 
 
 def test_a_rank_that_shows_no_stack_is_not_the_odd_one():

@@ -3,7 +3,7 @@
 import pytest
 
 from seams.jobs import EngineError
-from seams.slurm import Allocation, Task, counts, expand, read_allocation, read_task
+from seams.slurm import Allocation, Task, expand, read_allocation, read_task
 from seams.system import slurm_ids
 
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_TASKS_PER_NODE": "1(x3)",
@@ -33,21 +33,9 @@ def test_lists_that_are_none(text):
         expand(text)
 
 
-def test_counts():
-    assert counts("2(x3),1") == (2, 2, 2, 1)
-    with pytest.raises(EngineError):
-        counts("2(x")
-
-
 def test_a_batch_script_has_an_allocation_and_no_task():
     assert read_allocation(BATCH) == Allocation("7", ("n1", "n2", "n3"))
     assert read_task(BATCH) is None
-
-
-def test_elsewhere_there_is_none():
-    assert read_allocation({}) is None
-    assert read_allocation({"SLURM_CONF": "/etc/slurm.conf"}) is None
-    assert read_task({"SLURM_PROCID": "3"}) is None
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,6 @@ def test_a_large_message_goes_in_parts_and_others_between_them():
     ]
 
 
-@pytest.mark.parametrize("more", range(-40, 40, 8))
-def test_a_message_of_about_one_part(more):
-    driver, agent = pair()
-    agent.feed(driver.pack("welcome", {}))
-    blob = b"x" * (PART + more)
-    assert agent.feed(driver.pack("value", {}, blob)) == [Message("value", {}, blob)]
-
-
 def test_a_message_that_does_not_end(monkeypatch):
     driver, agent = pair()
     agent.feed(driver.pack("welcome", {}))
@@ -84,14 +76,6 @@ def test_however_it_is_cut(sent, data):
         found += driver.feed(stream[:size])
         stream = stream[size:]
     assert found == [Message("m", {"t": text}, blob) for text, blob in sent]
-
-
-def test_an_opening_may_come_in_pieces():
-    driver, agent = Wire(KEY, "driver", encrypts=False), Wire(KEY, "agent")
-    for byte in agent.opening:
-        assert not driver.ready
-        driver.feed(bytes([byte]))
-    assert driver.ready
 
 
 def test_another_key():
@@ -139,12 +123,6 @@ def test_of_another_connection():
 def test_other_protocols_are_refused_at_once(junk):
     with pytest.raises(WireError, match="protocol"):
         Wire(KEY, "driver").feed(junk)
-
-
-def test_our_own_opening():
-    wire = Wire(KEY, "driver")
-    with pytest.raises(WireError, match="nonce"):
-        wire.feed(wire.opening)
 
 
 def test_a_stranger_cannot_make_us_wait_for_much():

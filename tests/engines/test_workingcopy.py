@@ -16,10 +16,6 @@ def test_a_place_in_the_copy(path, here):
     assert place(path, "/a", "/c") == here
 
 
-def test_a_root_that_was_copied():
-    assert place("/b", "/", "/c") == "/c/b"
-
-
 def test_a_command_moves_only_if_it_is_below_the_original(tmp_path):
     (tmp_path / "part").mkdir()
     original = str(tmp_path)

@@ -11,7 +11,6 @@ from seams.system import processes
 from seams.view import Sampler, gpu_memory
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 def sample(sampler, pids, at, table, gpu=()):
