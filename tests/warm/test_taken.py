@@ -32,7 +32,7 @@ def server(program):
     link = Link.start(dict(os.environ))
     for modules in (["lowmodule"], ["lowmodule", "upper"]):
         link.tell("preload", {**program, "modules": modules})
-        assert link.hear("preloaded") == ("", [])
+        assert link.hear("preloaded") == ("", [], "")
     yield link
     link.close()
 
