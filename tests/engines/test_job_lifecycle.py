@@ -288,7 +288,8 @@ def copied(life):
         (1, 2, {"open": True, "sealed": True}),
         pytest.param(2, 3, {"replaces": False}, marks=pytest.mark.long),
         pytest.param(2, 3, {"open": True, "sealed": True}, marks=pytest.mark.long),
-        (2, 2, {"open": True, "least": 1, "elects": True}),
+        pytest.param(2, 2, {"open": True, "least": 1, "elects": True}, marks=pytest.mark.long),
+        (1, 2, {"open": True, "least": 1, "elects": True}),
     ],
 )
 def test_walk_over_all_states(nodes, slots, how):
