@@ -71,11 +71,13 @@ def manual() -> str:
 def scripts() -> dict[str, str]:
     """Write the completions, each for its shell."""
     # zsh calls the file as the function of its name: the first time, it defines and calls it.
-    zsh = completion.script("zsh").rpartition("compdef ")[0]
+    zsh = completion.script("zsh")
     return {
         "bash-completion/completions/procession": completion.script("bash"),
-        "zsh/site-functions/_procession": f'{zsh}_procession "$@"\n',
-        "fish/vendor_completions.d/procession.fish": completion.script("fish"),
+        "zsh/site-functions/_procession": (
+            "#compdef procession procession-torchrun\n"
+            f"{zsh}_bash_complete -o filenames -F _procession\n"
+        ),
     }
 
 

@@ -1,7 +1,10 @@
-"""Completion in shells: what bash offers, and that the others can read their script."""
+"""Completion in shells: what bash and zsh offer, and that tcsh can read its script."""
 
 import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -10,6 +13,7 @@ from commandline import command
 
 from seams.cli import parsers
 from support import write
+from write_share import SHARE
 
 TORCHRUN = "procession-torchrun"
 
@@ -100,3 +104,34 @@ def test_the_shell_can_read_it(shell, tmp_path):
         pytest.skip(f"there is no {shell} here to read its script")
     (tmp_path / "script").write_text(text)
     subprocess.run([shell, "-n", tmp_path / "script"], timeout=20, check=True)
+
+
+EVALUATED = 'autoload -U compinit && compinit -u -D; eval "$(procession completion zsh)"'
+INSTALLED = "fpath=({}/zsh/site-functions $fpath); autoload -U compinit && compinit -u -D"
+
+
+@pytest.mark.parametrize("setup", [EVALUATED, INSTALLED.format(SHARE)], ids=["evaluated", "file"])
+def test_zsh_completes(setup, tmp_path, monkeypatch):
+    if shutil.which("zsh") is None:
+        pytest.skip("there is no zsh here (Debian package zsh)")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("PATH", f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execlp("zsh", "zsh", "-f", "-i")
+    try:
+        for typed, shown in (
+            (f"{setup}; print re''ady\n", b"ready"),
+            ("procession doct\t", b"procession doctor"),
+            ("\x15procession-torchrun --nproc-per\t", b"procession-torchrun --nproc-per-node"),
+        ):
+            os.write(terminal, typed.encode())
+            heard = b""
+            while shown not in heard:
+                assert select.select([terminal], [], [], 40)[0], heard
+                heard += os.read(terminal, 1 << 16)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
