@@ -10,8 +10,10 @@ import pytest
 from importing import Importer
 
 import procession
-from seams.forkserver import is_sure
-from support import write
+from seams.forkserver import clock, is_sure
+from support import until, write
+
+OLDER = 100_000_000  # ns, of which an interpreter knows its own start by 30 ms
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +179,9 @@ def test_the_interpreter_and_what_is_installed(tmp_path):
     site = tmp_path / "env" / "lib" / version / "site-packages"
     more = tmp_path / "more"
     write(site / "one.pth", f"{more}\n")
+    written = (site / "one.pth").stat().st_ctime_ns
+    # What is younger than the interpreter may have changed after this has read it.
+    until(lambda: clock() > written + OLDER, "it is older than the interpreter")
     write(tmp_path / "program.py", "def value(): return 1\n")
     source = str(Path(procession.__file__).parents[1])
     with Importer(tmp_path / "env" / "bin" / "python", PYTHONPATH=source) as own:
