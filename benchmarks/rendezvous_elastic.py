@@ -1,0 +1,118 @@
+"""Machines (network namespaces) join an elastic job and leave it: procession and torchrun."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from figures import Figure, Goal
+from launchers import WAYS, Line, Node, all_ended
+from machines import Machine, machines
+from measure import alternate, until
+from script import Plan, main
+
+# The shortest last call: torchrun waits as long after a loss, by default 30 s.
+CONF = ("last_call_timeout=1",)
+# Without it, torchrun's launchers wait 60 s for each other when a machine joins, and fail.
+ENV = ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",)
+LONGEST = 60.0  # seconds in which a job that lost its host works again, or its launchers end
+SAMPLES_IN_QUICK = 1
+
+
+class Bench:
+    """Machines, and what is started on them."""
+
+    def __init__(self, plan: Plan, hosts: list[Machine]) -> None:
+        self.plan, self.hosts = plan, hosts
+
+    @contextmanager
+    def job(
+        self, side: str, nnodes: str, count: int
+    ) -> Iterator[tuple[Path, list[Node], Line, float]]:
+        """Have a job reduce on `count` machines.
+
+        Gives its directory, the launchers, the line, and when all ranks reduced.
+        """
+        most = int(nnodes.partition(":")[2])
+        line = Line(self.hosts[:most], nnodes, ("--max-restarts", "3"), CONF, ENV)
+        at = self.plan.directory()
+        with line.first(side, at, "elastic") as nodes:
+            nodes.extend(line.start(side, host, at, "elastic") for host in self.hosts[1:count])
+
+            def reduces() -> bool:
+                for node in nodes:
+                    if node.ended():
+                        raise RuntimeError(node.output.read_text()[-2000:])
+                return len(list(at.glob(f"reduces_{count}_*"))) == count
+
+            until(reduces, "ranks that reduce")
+            yield at, nodes, line, time.monotonic()
+
+    def loss(self, side: str) -> float:
+        """A machine is killed, until a rank begins on the other one."""
+        with self.job(side, "1:2", 2) as (at, _, _, _):
+            killed = time.monotonic()
+            self.hosts[1].kill()
+            return until(lambda: _begun(at, 1, killed), "a rank of one") - killed
+
+    def join(self, side: str) -> float:
+        """A launcher is started on a second machine, until a rank of two begins."""
+        with self.job(side, "1:2", 1) as (at, nodes, line, _):
+            begin = time.monotonic()
+            nodes.append(line.start(side, self.hosts[1], at, "elastic"))
+            return until(lambda: _begun(at, 2, begin), "a rank of two") - begin
+
+    def host_loss(self, side: str) -> tuple[float, float]:
+        """The machine that hosts the rendezvous is killed, of three.
+
+        Gives the seconds until a rank begins on those that are left, and those until all launchers
+        have ended; 0 for what did not happen.
+        """
+        with self.job(side, "2:3", 3) as (at, nodes, _, _):
+            killed = time.monotonic()
+            self.hosts[0].kill()
+            left = nodes[1:]
+            try:
+                until(lambda: _begun(at, 2, killed) or all_ended(left), "an outcome", LONGEST)
+            except TimeoutError:
+                return 0.0, 0.0
+            if begun := _begun(at, 2, killed):
+                return begun - killed, 0.0
+            return 0.0, max(node.ended_at for node in left) - killed
+
+
+def _begun(at: Path, size: int, since: float) -> float:
+    """Give when the first rank of a world of that size began, 0.0 for none after `since`."""
+    times = [int(p.read_text()) / 1e9 for p in at.glob(f"world_{size}_*")]
+    return min((t for t in times if t > since), default=0.0)
+
+
+def measure(plan: Plan) -> list[Figure]:
+    repeat = SAMPLES_IN_QUICK if plan.quick else plan.repeat
+    with machines(3) as hosts:
+        bench = Bench(plan, hosts)
+        losses = alternate({s: lambda s=s: bench.loss(s) for s in WAYS}, repeat)
+        joins = alternate({s: lambda s=s: bench.join(s) for s in WAYS}, repeat)
+        ends = alternate({s: lambda s=s: bench.host_loss(s) for s in WAYS}, repeat)
+    again = {s: [begun for begun, _ in ends[s] if begun] for s in WAYS}
+    lost = {s: [float(sum(not begun for begun, _ in ends[s]))] for s in WAYS}
+    over = {s: [ended or LONGEST for begun, ended in ends[s] if not begun] for s in WAYS}
+    host = "the machine of the host is killed, of three"
+    return [
+        Figure("a machine is killed, until the other works again", "s", "torchrun", losses),
+        Figure("a machine joins: its launcher's start to a rank of two", "s", "torchrun", joins),
+        Figure(f"{host}, until a rank works again", "s", "torchrun", again),
+        Figure(f"{host}: jobs lost, of {repeat}", "", "torchrun", lost, (Goal(0),)),
+        Figure(
+            f"{host}: a lost job, until its launchers have ended ({LONGEST:g}: they had not)",
+            "s",
+            "torchrun",
+            over,
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    main(__doc__, measure, most_seconds=1800)
