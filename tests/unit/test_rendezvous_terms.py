@@ -153,7 +153,7 @@ def test_why_a_launcher_was_not_believed_is_told_instead_of_a_guess():
         raise EngineError("unmunge ended with an error: Expired credential")
 
     roll = Roll(TERMS.__replace__(together=("n0", "n1")))
-    roll.came.add(0)
+    roll.object_to({"slot": 0, "host": "n0", "nproc": 2, "least": 2, "most": 2})
     assert roll.absent() == "nothing came from n1: is procession installed there? [P211]"
     with pytest.raises(EngineError):
         roll.asking(admit)(b"words")

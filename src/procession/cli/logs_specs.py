@@ -52,7 +52,7 @@ def make_specs(spec: Spec, name: str, where: str) -> Any:
         raise SpecError(f"{where} {name}: {type(e).__name__}: {e}") from None
 
 
-def planned_by(specs: Any, spec: Spec) -> tuple[Spec, Output]:
+def planned_by(specs: Any, spec: Spec, _place: str = "") -> tuple[Spec, Output]:
     """Have a `LogsSpecs` plan the output of a group; gives the group with its variables, too."""
     files = _Files(spec, specs)
     node = spec.node

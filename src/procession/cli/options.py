@@ -204,7 +204,7 @@ OUTPUT = (
         "trace the run with OpenTelemetry; OTEL_TRACES_EXPORTER says where to",
         target="run.otel"),
     Option(("--detach",), "", "give the terminal back when the group has started; see attach",
-        target="run.detach"),
+        target="run.detach", scope=ONE_MACHINE),
     Option(("--stdin",), "RANK",
         "the rank that reads this command's standard input, or none; the other ranks read "
         "end-of-file, and so does this one in a run that a shell has started in the background "

@@ -31,10 +31,9 @@ class Terms(Value):
     None: where srun has started the launchers. ranks_port: where ranks meet at `host`, 0: where
     node 0 says.
 
-    Where one command has started all launchers (srun, mpirun): together: which nodes it has started
-    one on, "" for those without a known name; () elsewhere. order: by which this one stands among
-    them; the first one hosts the rendezvous. starter: the command. further: ports to meet at where
-    `port` is taken.
+    Where one command has started all launchers (srun, mpirun): starter: the command, "" elsewhere.
+    together: the nodes that it has started one on, by number, "" for those without a known name.
+    further: ports to meet at where `port` is taken.
     """
 
     host: str
@@ -53,9 +52,8 @@ class Terms(Value):
     key_file: str = ""
     munge: bool | None = None
     ranks_port: int = 0
-    together: tuple[str, ...] = ()
-    order: int | None = None
     starter: str = ""
+    together: tuple[str, ...] = ()
     further: tuple[int, ...] = ()
 
     @property
@@ -69,12 +67,7 @@ class Terms(Value):
 
         Where one command has started them, their lines come to one console, and the first tells.
         """
-        return not self.together or self.own_number == 0
-
-    @property
-    def own_number(self) -> int | None:
-        """The number of this launcher, None where it has none."""
-        return self.number if self.number is not None else self.order
+        return not self.starter or self.number == 0
 
     @property
     def at(self) -> str:
@@ -237,7 +230,6 @@ C10D: dict[str, tuple[str, Reader]] = {
 STATIC: dict[str, tuple[str, Reader]] = {
     **_BOTH,
     "timeout": ("join", _seconds),
-    "apart": ("apart", _flag),
 }
 REFUSED = {
     **dict.fromkeys(
