@@ -150,7 +150,7 @@ VALUES = [
     ("--rdzv-endpoint ::1", "brackets, as in [::1]:29400, not"),
     ("--rdzv-conf timeout", "--rdzv-conf must be NAME=VALUE"),
     # Engines.
-    ("--engine lsf", "--engine: there is no engine 'lsf'; there are slurm, ray, ssh; none is"),
+    ("--engine lsf", "--engine: there is no engine 'lsf'; there are slurm, ray, ssh, none"),
     ("--lease 5", "--lease needs --engine"),
     ("--engine ray --engine-options x", "--engine-options is for --engine ssh"),
     ("--engine ssh", "on which hosts? Say --hosts h1,h2 or --hostfile FILE"),

@@ -1,6 +1,5 @@
 """Slurm's command lines, and what srun says."""
 
-
 import pytest
 
 from seams.slurm import (

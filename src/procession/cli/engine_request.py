@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
-from procession.engines.contract import EngineError, EngineOption
+from procession.engines.contract import EngineError
 from procession.engines.driver import LEASE
-from procession.engines.registry import NAMES, NO_OPTIONS, find_kind
+from procession.engines.registry import NAMES, NO_OPTIONS
 from procession.engines.rendezvous.terms import Terms
 from procession.engines.slurm.allocation import read_allocation
 from procession.values.base import Value
@@ -37,16 +37,6 @@ class EngineRequest(Value):
     terms: Terms | None = None
 
 
-def find_options(name: str) -> Sequence[EngineOption]:
-    """Give the options of an engine that an installed package adds; none for other names."""
-    if name in (*NAMES, NO_ENGINE, ""):
-        return ()
-    try:
-        return find_kind(name).options
-    except (SpecError, EngineError):
-        return ()  # the word belongs to the program, or `read_engine` refuses it
-
-
 def ask(s: Settings, name: str, chosen: str) -> EngineRequest:
     """Give what is asked of other machines; options that do not apply to them are dealt with.
 
@@ -63,12 +53,10 @@ def ask(s: Settings, name: str, chosen: str) -> EngineRequest:
 def read_engine(s: Settings) -> EngineRequest:
     """Give what is asked of an engine by --engine, which is said. Raises SpecError."""
     name, chosen = s.text("engine"), s.where("engine")
+    if name not in NAMES:
+        known = ", ".join((*NAMES, NO_ENGINE))
+        raise SpecError(f"{chosen}: there is no engine {name!r}; there are {known}")
     try:
-        if name not in NAMES:
-            try:
-                find_kind(name)
-            except SpecError as e:
-                raise SpecError(f"{chosen}: {e}; {NO_ENGINE} is for none") from None
         request = ask(s, name, chosen)
         request = request.__replace__(nodes=_nodes(s))
         if name == "ssh":

@@ -334,7 +334,7 @@ OF_ENGINES = (
         "run N ranks on each of --nnodes machines of slurm, ray or ssh, as one group from "
         "here. Where srun starts this "
         "command once on each machine, these are one group by themselves; none: each is a group "
-        "of its own. Installed packages may add engines",
+        "of its own",
         target="engine.name", words=("slurm", "ray", "ssh", "none")),
     Option(("--hosts",), "HOSTS",
         "with --engine ssh, the machines: h1,user@h2, with a number of ranks behind a colon "
@@ -376,9 +376,3 @@ TABLE = {
     "engines, which give several machines": OF_ENGINES,
 }
 OPTIONS = {option.key: option for rows in TABLE.values() for option in rows}
-
-
-def of_engine(name: str, metavar: str, help: str, engine: str) -> Option:
-    """Make the row of an option that an installed engine adds."""
-    target = f"options.{name.replace('-', '_')}"
-    return Option((f"--{name}",), metavar, help, target=target, scope=for_engines(engine))

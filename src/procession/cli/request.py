@@ -21,14 +21,12 @@ from procession.cli.options import (
     TORCHRUN,
     TORCHRUN_USAGE,
     USAGE,
-    of_engine,
 )
 from procession.cli.programs import by_rank, read_parts
 from procession.cli.readers import is_number
-from procession.cli.say import refuse
 from procession.cli.settings import Settings
 from procession.cli.sources import gather
-from procession.cli.words import HELP, Option, Parser
+from procession.cli.words import HELP, Parser
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 # One of these is set where this command was started once per machine or rank; see `starters`.
 OF_STARTERS = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 PMI_FD = "PMI_FD"  # the descriptor by which an MPI program speaks to mpiexec or srun
-ENGINE = "PROCESSION_ENGINE"
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
 
@@ -92,21 +89,20 @@ class Request(Value):
         return self.sources.get(key, OPTIONS[key].written)
 
 
-def make_parser(*, torchrun: bool = False, engine: Sequence[Option] = (), name: str = "") -> Parser:
+def make_parser(*, torchrun: bool = False) -> Parser:
     """Make what reads the command line.
 
-    torchrun: for the command whose help shows torchrun's options only. engine, name: the options
-    of an installed engine, and its name.
+    torchrun: for the command whose help shows torchrun's options only.
     """
     prog, usage = (TORCHRUN, TORCHRUN_USAGE) if torchrun else (RUN, USAGE)
     return Parser(
         prog,
-        {**TABLE, f"engine {name}": engine} if engine else TABLE,
+        TABLE,
         hint=f"; see {prog} --help",
         usage=usage,
         description=DESCRIPTION,
         epilog=EPILOG,
-        brief="" if torchrun or engine else BRIEF,
+        brief="" if torchrun else BRIEF,
         shown=(lambda option: option.torchrun or option is HELP) if torchrun else None,
     )
 
@@ -118,10 +114,7 @@ def read_line(words: Sequence[str], *, torchrun: bool = False) -> Line:
 
     Raises SpecError for what cannot be done, and SystemExit for a wrong command line and --help.
     """
-    name, own = "", ()
-    if not torchrun and (ENGINE in os.environ or any(w.startswith("--engine") for w in words)):
-        name, own = _engine_options(words)
-    parser = make_parser(torchrun=torchrun, engine=own, name=name)
+    parser = make_parser(torchrun=torchrun)
     given, rest = parser.read(words)
     if torchrun:
         for key in sorted(vars(given)):
@@ -129,25 +122,6 @@ def read_line(words: Sequence[str], *, torchrun: bool = False) -> Line:
                 option = OPTIONS[key].written
                 parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
     return Line(parser, gather(parser.options, given, torchrun=torchrun), rest, torchrun)
-
-
-def _engine_options(words: Sequence[str]) -> tuple[str, Sequence[Option]]:
-    """Give the options of an engine that is not ours, if these words or a variable name one."""
-    from procession.cli.engine_request import find_options
-
-    name = os.environ.get(ENGINE, "")
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == "--engine" and following:
-            name = following
-            break
-        if word.startswith("--engine="):
-            name = word.partition("=")[2]
-            break
-    found = find_options(name)
-    for option in found:
-        if option.name.replace("-", "_") in OPTIONS or option.name == "help":
-            refuse(RUN, f"engine {name} has an option --{option.name}, which is ours")
-    return name, [of_engine(o.name, o.metavar, o.help, name) for o in found]
 
 
 def make_request(line: Line) -> Request:

@@ -7,14 +7,12 @@ engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from procession.engines.work import Share
 from procession.values.base import Value
 from procession.values.errors import ProcessionError
-
-GROUP = "procession.engines"  # of entry points; see `EngineKind`
 
 # Variables that an agent reads, and removes before it starts anything.
 INVITATION = "PROCESSION_AGENT"  # JSON: where its driver is
@@ -74,17 +72,6 @@ class EngineGone(Value):
 EngineEvent = Said | SlotGone | EngineGone
 
 
-class EngineOption(Value):
-    """An option of an engine's own on the command line: `--NAME VALUE`.
-
-    name: with dashes. metavar: what stands for its value in the help. help: one sentence.
-    """
-
-    name: str
-    metavar: str
-    help: str
-
-
 class Request(Value):
     """What is asked of an engine.
 
@@ -105,27 +92,6 @@ class Chosen(Value):
     engine: Engine
     share: Share
     nodes: int
-
-
-class EngineKind(Protocol):
-    """What makes engines of one name.
-
-    Packages add kinds by an entry point of the group `procession.engines`: its name is that of
-    --engine, its object has these two attributes.
-    """
-
-    @property
-    def options(self) -> Sequence[EngineOption]:
-        """Its own options on the command line. Their names must be none of procession's."""
-        ...
-
-    def choose(self, request: Request) -> Chosen:
-        """Make the engine for a request; nothing is started yet.
-
-        Raises SpecError for a request that makes no sense, EngineError if the engine is not
-        available.
-        """
-        ...
 
 
 class Engine(Protocol):

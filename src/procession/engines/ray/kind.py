@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from procession.engines.contract import Chosen, EngineOption, Request
+from procession.engines.contract import Chosen, Request
 from procession.engines.ray.engine import RayEngine
 from procession.values.errors import SpecError
 
 OF_GPUS = ("cuda", "rocm")  # kinds of devices that Ray counts as GPUs
-options: Sequence[EngineOption] = ()
 
 
 def choose(request: Request) -> Chosen:
-    """Make the engine for a request; see `contract.EngineKind`."""
+    """Make the engine for a request; nothing is started yet. Raises SpecError, EngineError."""
     share, nodes = request.share, request.nodes
     spec = share.spec
     if nodes is None:

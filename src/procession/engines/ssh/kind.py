@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 
-from procession.engines.contract import Chosen, EngineOption, Request
+from procession.engines.contract import Chosen, Request
 from procession.engines.ssh.engine import SshEngine
 from procession.engines.ssh.hosts import read_hosts
 from procession.values.errors import SpecError
 
-options: Sequence[EngineOption] = ()  # the command itself declares them
-
 
 def choose(request: Request) -> Chosen:
-    """Make the engine for a request; see `contract.EngineKind`."""
+    """Make the engine for a request; nothing is started yet. Raises SpecError, EngineError."""
     said = request.options
     hosts = read_hosts(said.get("hosts", ""), said.get("hostfile", ""), os.environ)
     engine = SshEngine(
