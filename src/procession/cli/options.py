@@ -320,7 +320,7 @@ MACHINES = (
         "what the job is called, in TORCHELASTIC_RUN_ID; launchers with another id stay apart",
         target="node.run_id", torchrun=True),
     Option(("--rdzv-conf",), "NAME=VALUE,...",
-        "join_timeout, last_call_timeout, is_host, key_file and others, see "
+        "join_timeout, last_call_timeout, is_host and others, see "
         "docs/several-machines.md",
         target="node.*", scope=NUMBERED_MACHINES, torchrun=True),
     Option(("--standalone",), "", "one machine, and a free port, whatever else is said",

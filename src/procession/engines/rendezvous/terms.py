@@ -27,7 +27,7 @@ class Terms(Value):
     launcher opens the door, None where its addresses say so. join: seconds in which enough machines
     must come; last_call: seconds for more to come, when enough are there; close: seconds for all to
     leave; read: seconds for an answer; lease: seconds of silence after which a machine is lost.
-    key_file: a file with the shared secret, "" for none. munge: whether MUNGE takes its place;
+    munge: whether MUNGE takes the place of a shared secret;
     None: where srun has started the launchers. ranks_port: where ranks meet at `host`, 0: where
     node 0 says.
 
@@ -49,7 +49,6 @@ class Terms(Value):
     close: float = 3.0
     read: float = 60.0
     lease: float = LEASE
-    key_file: str = ""
     munge: bool | None = None
     ranks_port: int = 0
     starter: str = ""
@@ -212,7 +211,6 @@ def _text(text: str, _: str) -> str:
 Reader = Callable[[str, str], object]
 _BOTH: dict[str, tuple[str, Reader]] = {
     "is_host": ("is_host", _flag),
-    "key_file": ("key_file", _text),
     "munge": ("munge", _flag),
     "keep_alive_interval": ("interval", _seconds),
     "keep_alive_max_attempt": ("attempts", _count),
