@@ -72,7 +72,6 @@ IN_EVERY_RANK = (
     "system/files",
     "system/identity",
     "system/libraries",
-    "system/inherited",
     "system/prctl",
     "system/signals",
     "system/vfork",
