@@ -59,6 +59,22 @@ def read_cpus(allowed: Iterable[int], root: str = "/") -> list[Cpu]:
     return found
 
 
+def node_of(device: str, root: str = "/") -> int | None:
+    """Give the NUMA node of a PCI device. On a machine with one node the kernel often says -1.
+
+    device: its directory in /sys. None: unknown.
+    """
+    text = read(f"{device}/numa_node", root) or ""
+    if text.isdecimal():
+        return int(text)
+    there = nodes(root) or []
+    near = set(parse_cpus(read(f"{device}/local_cpulist", root) or ""))
+    fit = [n.number for n in there if near & set(n.cpus)]
+    if len(fit) == 1:
+        return fit[0]
+    return there[0].number if len(there) == 1 else None
+
+
 def _last_cache(cpu: int, root: str) -> tuple[int, ...]:
     """Give the CPUs that share this one's cache of the highest level."""
     place = f"{CPU}{cpu}/cache"
