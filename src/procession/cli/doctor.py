@@ -86,7 +86,7 @@ FEATURES = (
     ("eventfd", "eventfd", "", LINUX.format("2.6.27")),
     ("close_range", "close_range", "closes descriptors one by one", "Linux 5.9, a newer Python"),
     ("inotify", "inotify", "looks at files every 0.1 s", "raise fs.inotify.max_user_* by sysctl"),
-    ("proc_children", "/proc/<pid>/task/<tid>/children", "looks through /proc",
+    ("proc_children", "/proc/<pid>/task/<tid>/children", "",
      "a kernel with CONFIG_PROC_CHILDREN"),
     ("proc", "/proc", "", "mount -t proc proc /proc"),
     ("control", "directory for sockets of runs",

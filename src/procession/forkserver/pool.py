@@ -22,7 +22,6 @@ from types import MappingProxyType
 from procession.forkserver import boot
 from procession.forkserver.client import ForkServer, forget_all, reap_dying
 from procession.system.facts import read_plain
-from procession.system.identity import proc_is_ours
 from procession.system.processes import is_dying
 from procession.values.base import Value
 from procession.values.environment import among
@@ -248,8 +247,7 @@ def _ended() -> list[Lease]:
     for entry in _idle:
         if entry.server.intact:
             entry.server.receive()  # notices that
-    seen = proc_is_ours()
-    ended = [e for e in _idle if e.server.lost or (seen and is_dying(e.server.pid))]
+    ended = [e for e in _idle if e.server.lost or is_dying(e.server.pid)]
     for entry in ended:
         _idle.remove(entry)
     return ended

@@ -7,8 +7,8 @@ inherits the mark, and keeps it after its parents have gone. Other groups of the
 the same mark: what is below their forkservers is left alone.
 
 A fork of the launcher (start method "fork") shows the launcher's own environment in /proc, without
-a mark. Instead it has a page of memory that all its forks share, and that /proc shows by its
-number. What these forks start by exec has the mark.
+a mark. Instead it has a page of memory that all its forks share, and that /proc shows by its name.
+What these forks start by exec has the mark.
 
 A look at /proc is no snapshot. What it misses must not be taken for gone:
 
@@ -32,8 +32,7 @@ import signal
 import time
 from collections.abc import Collection, Iterable
 
-from procession.system.files import process_fields
-from procession.system.identity import FILE_NAME, mark_in_file, marked_file
+from procession.system.files import named, process_fields
 from procession.system.processes import NO_ROOM, Seen, below, parents, processes, seen_in, send
 
 VARIABLE = b"PROCESSION_LAUNCHER="
@@ -50,21 +49,21 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def page_file() -> tuple[int, int]:
-    """Make the file of a page that forks are to share: its descriptor and its number.
+def page_file() -> tuple[int, str]:
+    """Make the file of a page that forks are to share: its descriptor and its name.
 
-    Its name has this process's mark, for who looks when it is gone. Raises OSError.
+    Raises OSError.
     """
-    fd = marked_file()
+    name = f"procession-group-{os.urandom(8).hex()}"
     try:
-        os.ftruncate(fd, mmap.PAGESIZE)
-        return fd, os.fstat(fd).st_ino
-    except BaseException:
-        os.close(fd)
-        raise
+        fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    except OSError as e:
+        raise named("memfd_create", e) from None
+    os.ftruncate(fd, mmap.PAGESIZE)
+    return fd, name
 
 
-def carries(pid: int, mark: str, page: int) -> bool | None:
+def carries(pid: int, mark: str, page: str) -> bool | None:
     """Whether a process has this mark of a launcher, or this page; None if it shows nothing now.
 
     Raises OSError if this process has no descriptor or memory left to look with.
@@ -87,10 +86,10 @@ def carries(pid: int, mark: str, page: int) -> bool | None:
     return None
 
 
-def _carries(place: str, mark: str, page: int) -> bool | None:
+def _carries(place: str, mark: str, page: str) -> bool | None:
     try:
         # The page first: a process that execs between the two looks has the mark afterwards.
-        if page and _has_page(_read(f"{place}/maps"), page):
+        if page and page.encode() in _read(f"{place}/maps"):
             return True
         environment = _read(f"{place}/environ")
     except OSError as e:
@@ -102,36 +101,11 @@ def _carries(place: str, mark: str, page: int) -> bool | None:
     return bool(mark) and VARIABLE + mark.encode() in environment.split(b"\0")
 
 
-def mark_in_page(pid: int) -> str:
-    """Give the mark of the launcher whose fork a process is, "" if it is none, or not shown.
-
-    One that is stopped may not have mapped its page yet, or not have reached its exec. It has the
-    file that its launcher has made for that. So have, for their whole lives, processes that another
-    thread of the launcher has forked just then: that is why only what is stopped counts.
-    """
-    try:
-        mark = mark_in_file(_read(f"/proc/{pid}/maps").decode(errors="replace"))
-        if mark or process_fields(pid)[:1] not in ([b"T"], [b"t"]):
-            return mark
-        place = f"/proc/{pid}/fd"
-        marks = (mark_in_file(os.readlink(f"{place}/{fd}")) for fd in os.listdir(place))
-        return next(filter(None, marks), "")
-    except OSError:
-        return ""  # it is gone, or another user's
-
-
-def _has_page(maps: bytes, number: int) -> bool:
-    name, wanted = f"/memfd:{FILE_NAME}".encode(), str(number).encode()
-    return name in maps and any(
-        name in line and line.split()[4] == wanted for line in maps.splitlines()
-    )
-
-
 class Remains:
     """What is left of one group.
 
     server: the pid of its forkserver. start: when that began, in clock ticks since the machine
-    started, 0 if not known. mark: of its launcher. page: the number of the page of its forks, 0 for
+    started, 0 if not known. mark: of its launcher. page: the name of the page of its forks, "" for
     none. spared: process groups that got the stop signal already. above: the ancestors of the
     forkserver, if they are not this process and its own.
     """
@@ -141,7 +115,7 @@ class Remains:
         server: int,
         start: int,
         mark: str,
-        page: int = 0,
+        page: str = "",
         spared: Iterable[int] = (),
         above: Iterable[int] = (),
     ) -> None:
