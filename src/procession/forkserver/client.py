@@ -18,7 +18,6 @@ from procession.forkserver import boot, protocol
 from procession.system.child import Child
 from procession.system.descriptors import fill_standard
 from procession.system.identity import start_of
-from procession.system.processes import parents
 from procession.system.remains import page_file
 from procession.system.signals import Held, plain
 from procession.values.base import Record
@@ -53,8 +52,8 @@ class ForkServer:
     the shared set-up that it runs, "" if none. silent: it did not answer in time, and its launcher
     does its work. stuck: something below it does not go at SIGKILL. began: in clock ticks since the
     machine did. page: the name of the page of memory of one that is a fork, and of its forks, ""
-    where there is none; see `system.remains`. above: its ancestors, if another process has started
-    it. lasting: somebody uses it for one group after the other, and ends it himself.
+    where there is none; see `system.remains`. lasting: somebody uses it for one group
+    after the other, and ends it himself.
     """
 
     def __init__(self, pid: int, sock: socket.socket, *, own: bool = True) -> None:
@@ -71,7 +70,6 @@ class ForkServer:
         self.importing: tuple[str, ...] = ()
         self.sharing = ""
         self.page = ""
-        self.above: tuple[int, ...] = () if own else tuple(parents(pid) or ())
         self.lasting = False
         _known[pid] = None
 

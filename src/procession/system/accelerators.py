@@ -8,6 +8,7 @@ a framework can use it. Nothing here raises. A root directory lets tests show an
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from procession.system.files import entries, pairs, read
 from procession.values.base import Value
@@ -131,14 +132,6 @@ def _intel(root: str) -> list[Device]:
     return found
 
 
-def _ascend(root: str) -> list[Device]:
-    return _files(r"davinci\d+", root)
-
-
-def _neuron(root: str) -> list[Device]:
-    return _files(r"neuron\d+", root)
-
-
 def _tpu(root: str) -> list[Device]:
     chips = [
         Device(address, (f"/dev/accel of {address}",))
@@ -155,7 +148,7 @@ KINDS: dict[str, Callable[[str], list[Device]]] = {
     "NVIDIA": _nvidia,
     "AMD": _amd,
     "Intel": _intel,
-    "Ascend": _ascend,
-    "Neuron": _neuron,
+    "Ascend": partial(_files, r"davinci\d+"),
+    "Neuron": partial(_files, r"neuron\d+"),
     "TPU": _tpu,
 }

@@ -69,16 +69,12 @@ class Fact:
         *,
         plain: bool = True,
     ) -> None:
-        self.name = name
-        self.read = read
-        self.set = set
-        self._can = can
-        self.plain = plain
+        self.name, self.read, self.set, self.can, self.plain = name, read, set, can, plain
 
     def agrees(self, own: str, wanted: str) -> bool:
         """Whether a process with the value `own` can pass on `wanted`."""
         return own == wanted or (
-            self.set is not None and (self._can is None or self._can(own, wanted))
+            self.set is not None and (self.can is None or self.can(own, wanted))
         )
 
 

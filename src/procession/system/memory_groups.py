@@ -75,17 +75,10 @@ class MemoryGroups:
 
 def obstacle(root: str = "/") -> str:
     """Say why no rank can have a cgroup of its own here; "" if one could be made and removed."""
-    own = _own(root)
-    if not own:
-        return "no cgroup of version 2, or it cannot be seen"
     try:
         groups = MemoryGroups.make(1 << 40, root)
         if groups is None:
-            if not _writable(own):
-                return "own cgroup cannot be written to"
-            if CONTROLLER not in _words(f"{own}/cgroup.controllers"):
-                return f"own cgroup has no {CONTROLLER} controller"
-            return "others are in the own cgroup, too"
+            return "no cgroup of its own (version 2), with a memory controller, to write to"
         try:
             groups.add(0, 0)
         finally:
@@ -101,17 +94,13 @@ def _own(root: str) -> str:
     return os.path.join(root, found.paths[0].lstrip("/")) if found.own else ""
 
 
-def _writable(own: str) -> bool:
-    return os.access(own, os.W_OK) and os.access(f"{own}/cgroup.procs", os.W_OK)
-
-
 def _share(own: str) -> tuple[str, bool] | None:
     """Give children of a cgroup the controller: which cgroup that is, and whether we moved."""
     for place, (child, users) in _moved.items():
         if own == child:  # another group of ours has moved us
             _moved[place] = child, users + 1
             return place, True
-    if not _writable(own):
+    if not os.access(own, os.W_OK) or not os.access(f"{own}/cgroup.procs", os.W_OK):
         return None
     if CONTROLLER in _words(f"{own}/cgroup.subtree_control"):
         return own, False

@@ -110,35 +110,23 @@ def send(process: Seen, number: int) -> None:
     """Signal a process that was seen, unless another process has its pid by now."""
     try:
         pidfd = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return  # gone
-    except OSError:  # pidfds are missing or refused here, or no descriptor is left
-        _send_by_number(process, number)
-        return
+    except OSError:  # it is gone; or pidfds are refused here, or no descriptor is left
+        pidfd = -1
     try:
         now = look_at(process.pid)
-        if now is not None and now.start == process.start:
-            signal.pidfd_send_signal(pidfd, number)
-            if number != signal.SIGKILL:
-                signal.pidfd_send_signal(pidfd, signal.SIGCONT)  # a stopped process could not obey
-    except ProcessLookupError:
-        pass  # gone
-    except OSError:  # another user's, or the call is refused
-        _send_by_number(process, number)
-    finally:
-        os.close(pidfd)
-
-
-def _send_by_number(process: Seen, number: int) -> None:
-    now = look_at(process.pid)
-    if now is None or now.start != process.start:
-        return
-    try:
-        os.kill(process.pid, number)
-        if number != signal.SIGKILL:
-            os.kill(process.pid, signal.SIGCONT)
+        same = now is not None and now.start == process.start
+        # A stopped process could not obey.
+        numbers = (number,) if number == signal.SIGKILL else (number, signal.SIGCONT)
+        for each in numbers if same else ():
+            if pidfd >= 0:
+                signal.pidfd_send_signal(pidfd, each)
+            else:
+                os.kill(process.pid, each)
     except OSError:
         pass  # gone, or another user's
+    finally:
+        if pidfd >= 0:
+            os.close(pidfd)
 
 
 def is_dying(pid: int) -> bool:

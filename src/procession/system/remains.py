@@ -16,8 +16,8 @@ A look at /proc is no snapshot. What it misses must not be taken for gone:
   busy machine may delay it. Such a process has neither environment nor pages, but still its files,
   ports and devices. So a process that was found once counts until it is gone.
 - A process that was never found may be in that state, or in the middle of an exec, where it has no
-  environment yet. If it is an orphan and younger than the forkserver, it may belong to the group:
-  it is looked at again, for DOUBT_SECONDS at most.
+  environment yet. If it is younger than the forkserver, it may belong to the group: it is looked at
+  again, for DOUBT_SECONDS at most.
 - A process that forks and ends during the look is gone when it is looked at, and its child is not
   on the list. So nothing is left only when two looks in a row have found nothing.
 - A parent may end between the look at its child and the look at itself. So a process that has the
@@ -37,6 +37,7 @@ from procession.system.processes import NO_ROOM, Seen, below, parents, processes
 
 VARIABLE = b"PROCESSION_LAUNCHER="
 QUIET_LOOKS = 2  # looks in a row that must find nothing
+KTHREADD = 2  # the parent of the threads of the kernel, which show nothing either
 DOUBT_SECONDS = 2.0  # that a process has to end, or to get its environment
 
 
@@ -68,34 +69,27 @@ def carries(pid: int, mark: str, page: str) -> bool | None:
 
     Raises OSError if this process has no descriptor or memory left to look with.
     """
-    shown = _carries(f"/proc/{pid}", mark, page)
-    if shown is not None:
-        return shown
     try:
-        fields = process_fields(pid)
-        if seen_in(pid, fields) is None or fields[47] == fields[48] != b"0":
-            return False  # it is gone; its environment is empty
-        # Its first thread may have ended before the others.
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            shown = _carries(f"/proc/{pid}/task/{thread}", mark, page)
-            if shown is not None:
-                return shown
+        shown = _carries(f"/proc/{pid}", mark, page)
+        if shown is None:
+            fields = process_fields(pid)
+            if seen_in(pid, fields) is None or fields[47] == fields[48] != b"0":
+                return False  # it is gone; its environment is empty
+            # Its first thread may have ended before the others.
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                shown = shown or _carries(f"/proc/{pid}/task/{thread}", mark, page)
     except OSError as e:
         if e.errno in NO_ROOM:
             raise
-    return None
+        return False  # another user's, or gone
+    return shown
 
 
 def _carries(place: str, mark: str, page: str) -> bool | None:
-    try:
-        # The page first: a process that execs between the two looks has the mark afterwards.
-        if page and page.encode() in _read(f"{place}/maps"):
-            return True
-        environment = _read(f"{place}/environ")
-    except OSError as e:
-        if e.errno in NO_ROOM:
-            raise
-        return False  # another user's
+    # The page first: a process that execs between the two looks has the mark afterwards.
+    if page and page.encode() in _read(f"{place}/maps"):
+        return True
+    environment = _read(f"{place}/environ")
     if not environment:
         return None
     return bool(mark) and VARIABLE + mark.encode() in environment.split(b"\0")
@@ -106,39 +100,27 @@ class Remains:
 
     server: the pid of its forkserver. start: when that began, in clock ticks since the machine
     started, 0 if not known. mark: of its launcher. page: the name of the page of its forks, "" for
-    none. spared: process groups that got the stop signal already. above: the ancestors of the
-    forkserver, if they are not this process and its own.
+    none.
     """
 
-    def __init__(
-        self,
-        server: int,
-        start: int,
-        mark: str,
-        page: str = "",
-        spared: Iterable[int] = (),
-        above: Iterable[int] = (),
-    ) -> None:
+    def __init__(self, server: int, start: int, mark: str, page: str) -> None:
         self._pid = server
         self._start = start
         self._mark = mark
         self._page = page
-        self._above = frozenset(above)
-        self._spared = set[int](spared)
+        self._spared = frozenset[int]()
         self._signalled: set[tuple[int, int]] = set()  # pid, start
         self._found: set[tuple[int, int]] = set()  # by the last look
         self._doubted: dict[tuple[int, int], float] = {}  # since when
         self._quiet = 0  # looks in a row that have found nothing
 
-    def spare(self, groups: Iterable[int]) -> None:
-        """Take note of more process groups that got the stop signal."""
-        self._spared.update(groups)
+    def begin(self, spared: Iterable[int]) -> None:
+        """Begin a round of signals, in which every process gets one.
 
-    def begin(self, *, hurry: bool) -> None:
-        """Begin a round of signals, in which every process gets one. hurry: spared groups, too."""
+        spared: process groups that got the stop signal already.
+        """
         self._signalled = set()
-        if hurry:
-            self._spared = set[int]()
+        self._spared = frozenset(spared)
 
     @property
     def over(self) -> bool:
@@ -178,7 +160,7 @@ class Remains:
         if each.start < self._start:
             return False
         carried = carries(each.pid, self._mark, self._page)
-        if carried is False:
+        if carried is False or (carried is None and each.parent == KTHREADD):
             return False
         above = parents(each.pid)
         if above is None:
@@ -188,9 +170,8 @@ class Remains:
             return False
         if carried:
             return True
-        reapers = {1, os.getpid(), *(parents(os.getpid()) or ()), *self._above}
         since = self._doubted.setdefault((each.pid, each.start), time.monotonic())
-        if above[:1] and above[0] in reapers and time.monotonic() - since < DOUBT_SECONDS:
+        if time.monotonic() - since < DOUBT_SECONDS:
             self._quiet = 0
         return False
 
