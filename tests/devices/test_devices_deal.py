@@ -93,7 +93,7 @@ class TestDetect:
         ],
     )
     def test_each_kind(self, tmp_path, kind, files):
-        assert devices.detect(tree(tmp_path, files), {}) == kind
+        assert devices.detect(tree(tmp_path, files)) == kind
 
     def test_auto_is_what_is_found(self, tmp_path):
         assert dealt("auto", 1, root=with_gpus(tmp_path, 1)) == [{CUDA: "0", "LOCAL_RANK": "0"}]
@@ -101,4 +101,4 @@ class TestDetect:
     def test_two_kinds(self, tmp_path):
         root = tree(tmp_path, {"/dev/davinci0": None, "/dev/neuron0": None})
         with pytest.raises(SpecError, match="Ascend and Neuron: say which"):
-            devices.detect(root, {})
+            devices.detect(root)

@@ -21,9 +21,7 @@ from support import (
     alive,
     gone,
     marked,
-    reader_of,
     require,
-    run_procession,
     until,
     write,
 )
@@ -394,23 +392,6 @@ def test_launcher_killed_while_its_forkserver_is_stopped(tmp_path, method):
         until(lambda: not marked(mark), "the end of all processes")
 
 
-FORKS = """
-import os, signal
-from procession.forkserver.client import ForkServer
-os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGSTOP))
-"""
-
-
-def test_launcher_killed_while_its_fork_is_stopped_before_it_has_begun(tmp_path):
-    """It still has a copy of the launcher's end of the socket, which is thus not closed."""
-    end = "server = ForkServer.fork(None)\nprint('forked', server.pid, flush=True)\nsignal.pause()"
-    with Launcher(write(tmp_path / "main.py", f"{FORKS}{end}")) as launcher:
-        server = int(launcher.said("forked"))
-        until(lambda: state(server) == "T", "the stop")
-        launcher.signal(signal.SIGKILL)
-        gone([server])
-
-
 def test_launcher_killed_while_its_forkserver_is_in_an_import(tmp_path):
     """An import that hangs, or takes a minute, keeps nothing alive: no process, and no file."""
     write(
@@ -436,37 +417,6 @@ def test_launcher_killed_while_its_forkserver_is_in_an_import(tmp_path):
         mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
         until(lambda: not marked(mark), "the end of all processes")
     assert os.listdir(tmp_path / "scratch") == []
-
-
-def test_forks_whose_launcher_and_forkserver_are_killed_are_found_by_clean(tmp_path):
-    """They show their launcher's environment, without its mark; a page of memory has that."""
-    script = write(
-        tmp_path / "main.py",
-        """
-        import os, procession, time
-        def rank():
-            if not os.fork():
-                os.setsid()
-                os.closerange(0, 3)
-                with open("daemon", "w") as f:
-                    print(os.getpid(), file=f)
-            time.sleep(1000)
-        os.chdir(os.path.dirname(os.path.abspath(__file__)))
-        group = procession.start(rank, nproc=1, start_method="fork")
-        with open(f"/proc/{group.pids()[0]}/stat") as f:
-            print("forkserver", f.read().rpartition(")")[2].split()[1], flush=True)
-        group.wait()
-        """,
-    )
-    with Launcher(script) as launcher:
-        (daemon,) = until(reader_of(tmp_path / "daemon"), "the daemon")
-        server = int(launcher.said("forkserver"))
-        launcher.signal(signal.SIGSTOP)
-        os.kill(server, signal.SIGKILL)
-        launcher.signal(signal.SIGKILL)
-        until(lambda: not alive(server), "the end of the forkserver")
-    run_procession("clean", timeout=40)
-    gone([daemon])
 
 
 def test_an_idle_forkserver_that_was_killed_is_reaped_by_the_next_launch():

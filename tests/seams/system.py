@@ -12,7 +12,6 @@ __getattr__ = lazily(
         "procession.system.eventloop": "EventLoop",
         "procession.system.identity": "own_mark",
         "procession.system.inotify": "Inotify",
-        "procession.system.localities": "Gpu gpus",
         "procession.system.memory_groups": "MemoryGroups obstacle",
         "procession.system.numa": "read_cpus",
         "procession.system.origin": "same_session slurm_ids",

@@ -123,7 +123,7 @@ def test_where_nothing_asks_for_it_nothing_of_it_is_imported():
     done = run_python("-X", "importtime", "-m", "procession", "run", "true", timeout=60)
     assert done.returncode == 0, done.stderr
     assert "procession.forkserver.boot" in done.stderr
-    for name in ("procession.warm", "forkserver.kept", "forkserver.history", "system.facts"):
+    for name in ("procession.warm", "forkserver.kept", "forkserver.history"):
         assert name not in done.stderr
 
 

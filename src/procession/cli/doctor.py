@@ -22,6 +22,7 @@ from procession.cli.commands import COMMANDS
 from procession.cli.say import say
 from procession.cli.steer.finding import read_alone
 from procession.cli.words import Option, Parser
+from procession.devices.kinds import KINDS
 from procession.system import accelerators, files, memory_groups
 from procession.system.cgroups import OomWatch, cgroups
 from procession.system.probe import TRIALS, why_not
@@ -85,7 +86,7 @@ FEATURES = (
     ("eventfd", "eventfd", "", LINUX.format("2.6.27")),
     ("close_range", "close_range", "closes descriptors one by one", "Linux 5.9, a newer Python"),
     ("inotify", "inotify", "looks at files every 0.1 s", "raise fs.inotify.max_user_* by sysctl"),
-    ("proc_children", "/proc/<pid>/task/<tid>/children", "looks through /proc",
+    ("proc_children", "/proc/<pid>/task/<tid>/children", "",
      "a kernel with CONFIG_PROC_CHILDREN"),
     ("proc", "/proc", "", "mount -t proc proc /proc"),
     ("control", "directory for sockets of runs",
@@ -157,8 +158,10 @@ def devices() -> list[Finding]:
     """Look for accelerators."""
     found: list[Finding] = []
     for kind in accelerators.find():
-        chosen = [f"{name}={value}" for name, value in kind.variables.items()]
-        text = "; ".join([f"{kind.count}", *kind.names, *chosen, *kind.notes])
+        here = f"{kind.count}" if kind.count == kind.known else f"{kind.count} of {kind.known}"
+        names = [name for k in KINDS.values() if k.found_as == kind.kind for name in k.lists]
+        chosen = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+        text = "; ".join([here, *(d.name for d in kind.devices), *chosen])
         why = "; ".join([text, *kind.faults]) if kind.faults else ""
         instead = "leaves it to the program, which may not find them"
         found.append(judged(kind.kind.lower(), kind.kind, why, instead, DEVICES, text))

@@ -79,12 +79,12 @@ def _known(kind: object) -> kinds.Kind:
     return _KINDS[kind]
 
 
-def detect(root: str = "/", inherited: Mapping[str, str] = os.environ) -> str | None:
+def detect(root: str = "/") -> str | None:
     """Give the kind of this machine's accelerators, None if it has none.
 
     Raises SpecError if it has more than one kind. root: where /dev and /sys are.
     """
-    found = [a for a in accelerators.find(root, inherited) if a.count]
+    found = [a for a in accelerators.find(root) if a.count]
     if len(found) > 1:
         raise SpecError(
             f"this machine has devices of {' and '.join(a.kind for a in found)}: "
@@ -109,7 +109,7 @@ def deal(
     """
     base = os.environ if inherited is None else inherited
     if kind == AUTO:
-        kind = detect(root, base)
+        kind = detect(root)
     if kind is None:
         return spec
     common = {
@@ -196,7 +196,7 @@ def _of_this_machine(
 
         topology = find_topology(inherited)
     return {
-        "count": _count(known.found_as, root, inherited),
+        "count": _count(known.found_as, root),
         "endpoint": _endpoint(spec) if known.meets else "",
         "topology": topology,
     }
@@ -211,11 +211,11 @@ def _endpoint(spec: Spec) -> str:
     return f"{node.address}:{node.port + 1 if several else free_port()}"
 
 
-def _count(found_as: str, root: str, inherited: Mapping[str, str]) -> int | None:
+def _count(found_as: str, root: str) -> int | None:
     """Count the machine's devices; None where it is not known, or ranks get parts of devices."""
     if not found_as:
         return None
-    here = [a for a in accelerators.find(root, inherited) if a.kind == found_as]
+    here = [a for a in accelerators.find(root) if a.kind == found_as]
     if found_as == "Neuron" and here:
         return None  # ranks get cores, and how many a device has is not always known
     return here[0].count if here else 0

@@ -18,7 +18,6 @@ from procession.output.wiring import Output, Wiring, output_of
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Placed, Places
 from procession.system.files import named
-from procession.system.identity import shown_pid
 from procession.values.base import Value
 from procession.values.environment import Place, given_run_id, rank_environment
 from procession.values.spec import Spec
@@ -179,7 +178,7 @@ class Board:
             raise
         self._memory: mmap.mmap | None = None
         self._seen: dict[int, Beat | None] = {}
-        self._path = f"/proc/{shown_pid()}/fd/{self._fd}"
+        self._path = f"/proc/{os.getpid()}/fd/{self._fd}"
 
     def variable(self, rank: int) -> dict[str, str]:
         """Give the variable by which a rank finds its page."""
