@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from figures import Figure, Goal
-from launchers import PORT, WAYS, Line, Node, all_ended
-from machines import Machine, machines
+from launchers import PORT, WAYS, Host, Line, Node, all_ended, kill, network, processes
 from measure import PROCESSION, alternate, until
-from script import Plan, main
+from script import Plan
 
 BLAMED = {
     "ours": re.compile(r"failed: rank (\d+) of 2"),
@@ -28,7 +27,7 @@ MANY, QUICK_MANY = 64, 16
 class Bench:
     """Two machines, and what is started on them. left: processes that outlived their launchers."""
 
-    def __init__(self, plan: Plan, hosts: list[Machine]) -> None:
+    def __init__(self, plan: Plan, hosts: list[Host]) -> None:
         self.plan, self.hosts = plan, hosts
         self.left: dict[str, list[float]] = {side: [] for side in WAYS}
 
@@ -43,7 +42,7 @@ class Bench:
             yield at, nodes, last
             until(lambda: all_ended(nodes), "the end of all launchers")
             time.sleep(SETTLED)
-            self.left[side].append(sum(len(host.processes()) for host in self.hosts))
+            self.left[side].append(sum(len(processes(host)) for host in self.hosts))
 
     def first_line(self, side: str) -> float:
         with self.job(side, "first") as (at, _, last):
@@ -62,7 +61,7 @@ class Bench:
         with self.job(side, "reduce") as (at, nodes, _):
             self._reduces(at)
             killed = time.monotonic()
-            self.hosts[1].kill()
+            kill(self.hosts[1])
         return nodes[0].ended_at - killed
 
     def _reduces(self, at: Path) -> None:
@@ -119,7 +118,7 @@ def _started(at: Path) -> bool | None:
 
 
 def measure(plan: Plan) -> list[Figure]:
-    with machines(2) as hosts:
+    with network(2) as hosts:
         bench = Bench(plan, hosts)
 
         def both(work: str, repeat: int) -> dict[str, list[float]]:
@@ -145,7 +144,3 @@ def measure(plan: Plan) -> list[Figure]:
             f"{count} launchers meet, run `true`, and end", "s", "", {"ours": [t[1] for t in met]}
         ),
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=1800)

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from figures import Figure, Goal
-from launchers import WAYS, Line, Node, all_ended
-from machines import Machine, machines
+from launchers import WAYS, Host, Line, Node, all_ended, kill, network
 from measure import alternate, until
-from script import Plan, main
+from script import Plan
 
 # The shortest last call: torchrun waits as long after a loss, by default 30 s.
 CONF = ("last_call_timeout=1",)
@@ -24,7 +23,7 @@ SAMPLES_IN_QUICK = 1
 class Bench:
     """Machines, and what is started on them."""
 
-    def __init__(self, plan: Plan, hosts: list[Machine]) -> None:
+    def __init__(self, plan: Plan, hosts: list[Host]) -> None:
         self.plan, self.hosts = plan, hosts
 
     @contextmanager
@@ -54,7 +53,7 @@ class Bench:
         """A machine is killed, until a rank begins on the other one."""
         with self.job(side, "1:2", 2) as (at, _, _, _):
             killed = time.monotonic()
-            self.hosts[1].kill()
+            kill(self.hosts[1])
             return until(lambda: _begun(at, 1, killed), "a rank of one") - killed
 
     def join(self, side: str) -> float:
@@ -72,7 +71,7 @@ class Bench:
         """
         with self.job(side, "2:3", 3) as (at, nodes, _, _):
             killed = time.monotonic()
-            self.hosts[0].kill()
+            kill(self.hosts[0])
             left = nodes[1:]
             try:
                 until(lambda: _begun(at, 2, killed) or all_ended(left), "an outcome", LONGEST)
@@ -91,7 +90,7 @@ def _begun(at: Path, size: int, since: float) -> float:
 
 def measure(plan: Plan) -> list[Figure]:
     repeat = SAMPLES_IN_QUICK if plan.quick else plan.repeat
-    with machines(3) as hosts:
+    with network(3) as hosts:
         bench = Bench(plan, hosts)
         losses = alternate({s: lambda s=s: bench.loss(s) for s in WAYS}, repeat)
         joins = alternate({s: lambda s=s: bench.join(s) for s in WAYS}, repeat)
@@ -112,7 +111,3 @@ def measure(plan: Plan) -> list[Figure]:
             over,
         ),
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=1800)

@@ -76,7 +76,7 @@ def versions() -> dict[str, str]:
 def run(name: str, options: list[str]) -> dict[str, Any] | None:
     """Run one benchmark; None if it failed, and then it has said why."""
     load = os.getloadavg()[0]
-    command = [sys.executable, str(HERE / f"{name}.py"), "--json", *options]
+    command = [sys.executable, str(HERE / "script.py"), name, "--json", *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         print(f"{name}: failed", file=sys.stderr)
@@ -85,14 +85,10 @@ def run(name: str, options: list[str]) -> dict[str, Any] | None:
 
 
 def kept(file: Path | None) -> dict[str, Any]:
-    """Give the earlier results that stay beside new ones, each with its machine."""
+    """Give the earlier results that stay beside new ones."""
     if file is None or not file.exists():
         return {}
-    old = json.loads(file.read_text(encoding="utf-8"))
-    return {
-        n: {**told, "machine": told.get("machine", old["machine"])}
-        for n, told in old["benchmarks"].items()
-    }
+    return json.loads(file.read_text(encoding="utf-8"))["benchmarks"]
 
 
 def main() -> int:
@@ -108,9 +104,8 @@ def main() -> int:
         parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(NAMES)}")
     options = ["--quick"] * given.quick + (["--repeat", given.repeat] if given.repeat else [])
     out = given.out or (None if given.quick else RESULTS)
-    here = machine()
     found = kept(out)
-    results = {"machine": here, "versions": versions(), "benchmarks": found}
+    where = {"machine": machine(), "versions": versions()}
     chosen = given.names or NAMES
     failed = False
     for name in chosen:
@@ -119,12 +114,11 @@ def main() -> int:
         told = run(name, options)
         failed = failed or told is None
         if told is not None:
-            found[name] = {**told, "machine": here, "versions": results["versions"]}
-            results["benchmarks"] = {n: found[n] for n in NAMES if n in found}
+            found[name] = {**told, **where}
             if out is not None:
+                results = {"benchmarks": {n: found[n] for n in NAMES if n in found}}
                 out.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    measured = [found[name] for name in chosen if name in found]
-    print(f"\n{tables({**results, 'benchmarks': {e['benchmark']: e for e in measured}})}")
+    print(f"\n{tables(found[name] for name in chosen if name in found)}")
     return int(failed)
 
 

@@ -2,7 +2,7 @@
 
 from figures import Figure, Goal
 from measure import alternate, ask, limit, program
-from script import Plan, main
+from script import Plan
 
 COUNTS, QUICK_COUNTS = (100, 300, 1000), (20, 100)
 Times = dict[int, list[float]]  # seconds of start and of end, by ranks
@@ -40,7 +40,3 @@ def measure(plan: Plan) -> list[Figure]:
             Figure(f"failure to end, {n:,} ranks", "s", "elastic", each, (Goal(1.5, "limit"),))
         )
     return found
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=600)

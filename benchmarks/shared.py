@@ -6,7 +6,7 @@ from pathlib import Path
 from figures import Figure, Goal, nth
 from measure import PYTHON, alternate, apart_from, launched, program, pss, pss_of_those_there
 from restart import restarted
-from script import Plan, main
+from script import Plan
 
 RANKS = 8
 ARRAY, WORDS, DIGITS = 2000, 200, 500  # megabytes
@@ -61,7 +61,3 @@ def measure(plan: Plan) -> list[Figure]:
             figures.append(Figure(name, unit, "multiprocessing", nth(samples, n), goals * (n == 0)))
     again = {"ours": [restart(plan, ARRAY // of) for _ in range(plan.repeat)]}
     return [*figures, Figure("array: failure to all at work", "s", "", again)]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=900)
