@@ -38,8 +38,7 @@ ENDS = {  # in what state the job is then
 }
 OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL", "PREEMPTED", "TIMEOUT")
 LIMIT_IS_SEEN = 35.0  # seconds: Slurm looks every 30 s
-SHORT = os.environ.get("CHAOS_SHORT") == "1"
-KINDS = ("cancelled", "steps signalled", "preempted") * 3 + ("time limit",) * (not SHORT)
+KINDS = ("cancelled", "steps signalled", "preempted") * 3 + ("time limit",)
 
 
 def strike(trial: Trial) -> None:

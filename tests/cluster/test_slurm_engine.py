@@ -30,6 +30,9 @@ def test_one_agent_on_each_node(slurm, agents):
             assert up[1]["env"]["PROCESSION_AGENT_KEY"] == "5e"
             until(lambda: ear.said().count("hello") == 3, "their words")
             assert f"{allocation.nodes[2]}: hello from 2" in ear.said()
+            lines = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, check=True)
+            assert b"procession-agent" in lines.stdout
+            assert b"PROCESSION_AGENT_KEY=" not in lines.stdout
             agents.end()
             until(lambda: len(ear.gone()) == 3, "their ends")
         assert not ear.over()  # the job is there, and may have other agents
@@ -55,16 +58,6 @@ def test_why_an_agent_did_not_begin_is_told(slurm, argv, why):
     for slot, node in enumerate(allocation.nodes):
         assert why in ear.said() + ear.gone()[slot]  # words may come after the news of the end
         assert node in ear.gone()[slot]
-
-
-def test_no_command_line_has_the_key(slurm, agents):
-    with allocated(slurm, "-N2", "--no-kill") as allocation, started(allocation, agents):
-        agents.all_up(2)
-        lines = subprocess.run(
-            ["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True
-        )
-        assert "procession-agent" in lines.stdout
-        assert "PROCESSION_AGENT_KEY=" not in lines.stdout
 
 
 def test_an_agent_has_all_of_its_node(slurm, tmp_path):

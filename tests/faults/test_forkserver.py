@@ -12,6 +12,7 @@ import time
 import pytest
 
 import procession
+from chaos.processes import held, parent, state
 from procession import GroupFailed, Hang, Outcome, Phase, Restart, Stop
 from support import (
     METHODS,
@@ -30,44 +31,20 @@ from support import (
 
 SOON = 8.0  # seconds; a missed answer costs one or two
 COME = 3.0  # seconds until a forkserver is where it hangs, on a busy machine
-TRACER = """
-import ctypes, sys
-libc = ctypes.CDLL(None, use_errno=True)
-libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-pid = int(sys.argv[1])
-ok = libc.ptrace(0x4206, pid, 0, 0) == 0 and libc.ptrace(0x4207, pid, 0, 0) == 0  # SEIZE, INTERRUPT
-print("stopped" if ok else "refused", flush=True)
-sys.stdin.read()
-"""
 
 
 @contextlib.contextmanager
 def traced(pid):
     """Hold a process by a debugger; SIGKILL ends it at once, no other signal reaches it."""
-    with subprocess.Popen(
-        [PYTHON, "-c", TRACER, str(pid)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={k: v for k, v in os.environ.items() if not k.startswith("PROCESSION_TEST")},
-    ) as tracer:
-        if tracer.stdout.readline() != b"stopped\n":
-            tracer.stdin.close()
+    with held(pid) as there:
+        if not there:
             pytest.skip("this user may not trace processes")
         until(lambda: state(pid) == "t", "the stop by a debugger")
-        try:
-            yield
-        finally:
-            tracer.stdin.close()
-
-
-def state(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rpartition(")")[2].split()[0]
+        yield
 
 
 def forkserver_of(group):
-    with open(f"/proc/{group.pids()[0]}/stat") as f:
-        return int(f.read().rpartition(")")[2].split()[1])
+    return parent(group.pids()[0])
 
 
 def family(place):

@@ -6,6 +6,7 @@ import pytest
 from faultwork import Argument, Program
 
 import procession
+from chaos.processes import state
 from procession import GroupFailed, Logs, Outcome, Phase, Stop
 from support import METHODS, alive, failure_of, reader_of, until
 
@@ -67,11 +68,6 @@ def assert_told(stage, method, way):
     assert failed.exit_code == (128 - code if code < 0 else code)
 
 
-def state_of(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rpartition(")")[2].split()[0]
-
-
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize(("stage", "method"), WHERE)
 def test_stopped_at_a_stage_and_ended(stage, method, end, tmp_path):
@@ -86,7 +82,7 @@ def test_stopped_at_a_stage_and_ended(stage, method, end, tmp_path):
         stop=stop,
     )
     (pid,) = until(reader_of(file), "the stage")
-    until(lambda: state_of(pid) == "T", "its stop")
+    until(lambda: state(pid) == "T", "its stop")
     assert group.state is Phase.RUNNING
     getattr(group, end)()
     assert not alive(pid)
