@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -354,31 +353,6 @@ def test_agents_that_go_by_themselves_are_not_killed(code):
     job.drive()
     assert job.state is (Phase.FAILED if code else Phase.SUCCEEDED)
     assert not engine.killed
-
-
-class Apart(LocalEngine):
-    """All agents but the first one's do not find the run's directory, as on another disk."""
-
-    def _start(self, slot):
-        known = self.agent
-        told = json.loads(known.env["PROCESSION_AGENT"])
-        if slot:
-            more = {"PROCESSION_AGENT": json.dumps({**told, "place": "/nowhere"})}
-            self.agent = known.__replace__(env={**known.env, **more})
-        super()._start(slot)
-        self.agent = known
-
-
-def test_whose_files_are_on_other_disks_is_said(capfd):
-    logs = Logs(redirect=Std.ALL)
-    with pytest.raises(GroupFailed) as failed:
-        start(["sh", "-c", "exit 3"], Apart(2), logs=logs, nproc=1)[0].wait()
-    place, host = failed.value.end.run_dir, os.uname().nodename
-    said = f"logs in {place}; those of {host} are on its own disk, at the same path: name a"
-    assert f"procession: {said}" in capfd.readouterr().err
-    assert said in failed.value.end.notes[-1]
-    assert {"node_0", "node_1", "report.txt"} <= set(os.listdir(place))
-    shutil.rmtree(place)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def check_invitation(given):
         take_invitation(env)
 
 
-INVITED = st.fixed_dictionaries({"at": JSON, "lease": JSON, "place": JSON})
+INVITED = st.fixed_dictionaries({"at": JSON, "lease": JSON})
 
 
 def check_results(given):
