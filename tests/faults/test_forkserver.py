@@ -155,18 +155,6 @@ def test_forkserver_that_wakes_up_too_late_signals_nobody_twice(tmp_path):
     gone([server, *group.pids().values()])
 
 
-def test_exit_is_told_while_the_forkserver_is_held(tmp_path):
-    """The kernel keeps the exit status until somebody reaps."""
-    os.mkfifo(tmp_path / "fifo")
-    group = procession.start(["sh", "-c", f"read line < {tmp_path}/fifo; exit 7"], nproc=1)
-    with traced(forkserver_of(group)):
-        (tmp_path / "fifo").write_text("go\n")
-        with pytest.raises(GroupFailed) as caught:
-            group.wait(20)
-    assert caught.value.cause.outcome is Outcome.EXITED
-    assert caught.value.cause.exit.code == 7
-
-
 def test_a_forkserver_without_descriptors_tells_how_a_rank_ended(tmp_path):
     """Whatever it cannot do afterwards."""
     group = start_family(tmp_path)
