@@ -35,8 +35,8 @@ def measure(plan: Plan) -> list[Figure]:
 
     samples = alternate(
         {
-            "ours": lambda: death(program("launch_detect"), "procession", str(RANKS), "{at}"),
-            "peer": lambda: death(program("launch_detect"), "elastic", str(RANKS), "{at}"),
+            "ours": lambda: death(program("launch"), "detect", "procession", str(RANKS), "{at}"),
+            "peer": lambda: death(program("launch"), "detect", "elastic", str(RANKS), "{at}"),
             "limit": lambda: death(limit("watch"), str(RANKS), PYTHON, RANK, "{at}"),
         },
         plan.repeat * DEATHS,

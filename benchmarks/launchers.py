@@ -17,7 +17,7 @@ from measure import PROCESSION, TORCHRUN, program, until
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from network import Host, network  # the machines: network namespaces on one switch
 
-__all__ = ["PORT", "WAYS", "Host", "Line", "Node", "all_ended", "kill", "network", "processes"]
+__all__ = ["WAYS", "Host", "Line", "Node", "all_ended", "kill", "network"]
 
 RANK = program("meeting_rank")
 WAYS = {"ours": PROCESSION, "peer": TORCHRUN}
@@ -89,23 +89,17 @@ class Line:
                 node.launcher.wait()
 
 
-def processes(host: Host) -> list[int]:
-    """Give the processes that are on a machine."""
-    here = os.stat(f"/run/netns/{host.name}").st_ino
-    found: list[int] = []
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        with suppress(OSError):  # it has ended
-            if os.stat(f"/proc/{pid}/ns/net").st_ino == here:
-                found.append(int(pid))
-    return found
-
-
 def kill(host: Host) -> None:
     """Kill all that runs on a machine."""
-    while found := processes(host):
-        for pid in found:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    namespace = os.stat(f"/run/netns/{host.name}").st_ino
+    alive = True
+    while alive:
+        alive = False
+        for pid in filter(str.isdecimal, os.listdir("/proc")):
+            with suppress(OSError):  # it has ended
+                if os.stat(f"/proc/{pid}/ns/net").st_ino == namespace:
+                    alive = True
+                    os.kill(int(pid), signal.SIGKILL)
 
 
 def _listens(node: Node) -> bool:

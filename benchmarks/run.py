@@ -17,26 +17,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from table import RESULTS, tables
 
 HERE = Path(__file__).resolve().parent
 NAMES = (
-    "start_torch_script",
-    "start_ddp",
-    "start_torch_function",
-    "restart",
-    "start_plain_script",
-    "start_commands",
-    "detect",
-    "idle",
-    "memory",
-    "shared",
-    "warm",
-    "tests_in_ranks",
-    "tee",
-    "lines",
-    "scale",
-    "import",
+    *("start_torch_script", "start_ddp", "start_torch_function", "restart", "start_plain_script"),
+    *("start_commands", "detect", "idle", "memory", "shared", "warm", "tests_in_ranks", "tee"),
+    *("lines", "scale", "import"),
 )
 
 
@@ -47,12 +36,11 @@ def machine() -> dict[str, Any]:
         for line in Path("/proc/cpuinfo").read_text().splitlines()
         if line.startswith("model name")
     ]
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "cores": len(os.sched_getaffinity(0)),
         "processor": names[0] if names else platform.machine(),
         "kernel": platform.release(),
-        "memory_gb": round(pages / 1e9),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9),
     }
 
 
@@ -84,13 +72,6 @@ def run(name: str, options: list[str]) -> dict[str, Any] | None:
     return {**json.loads(done.stdout), "load_before": round(load, 2)}
 
 
-def kept(file: Path | None) -> dict[str, Any]:
-    """Give the earlier results that stay beside new ones."""
-    if file is None or not file.exists():
-        return {}
-    return json.loads(file.read_text(encoding="utf-8"))["benchmarks"]
-
-
 def main() -> int:
     """Run the command and give its exit code: 1 if a benchmark failed (not: missed its goal)."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -104,7 +85,8 @@ def main() -> int:
         parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(NAMES)}")
     options = ["--quick"] * given.quick + (["--repeat", given.repeat] if given.repeat else [])
     out = given.out or (None if given.quick else RESULTS)
-    found = kept(out)
+    there = out is not None and out.exists()
+    found = json.loads(out.read_text(encoding="utf-8"))["benchmarks"] if there else {}
     where = {"machine": machine(), "versions": versions()}
     chosen = given.names or NAMES
     failed = False

@@ -16,8 +16,8 @@ def measure(plan: Plan) -> list[Figure]:
 
     samples = alternate(
         {
-            "ours": lambda: grow(program("launch_many"), "procession"),
-            "peer": lambda: grow(program("launch_many"), "elastic"),
+            "ours": lambda: grow(program("launch"), "many", "procession"),
+            "peer": lambda: grow(program("launch"), "many", "elastic"),
             "limit": lambda: grow(limit("many")),
         },
         plan.repeat,

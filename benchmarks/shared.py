@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from figures import Figure, Goal, nth
-from measure import PYTHON, alternate, apart_from, launched, program, pss, pss_of_those_there
+from measure import PYTHON, alternate, apart_from, launched, program, pss
 from restart import restarted
 from script import Plan
 
@@ -28,7 +28,7 @@ def sample(plan: Plan, way: str, kind: str, size: int) -> tuple[float, float]:
     at = plan.directory()
     began = time.monotonic_ns()
     with launched(command(way, kind, size, at), RANKS, at) as (pid, ranks):
-        memory = (sum(map(pss, ranks)) + pss_of_those_there(apart_from(pid, ranks))) / 1e6
+        memory = sum(map(pss, [*ranks, *apart_from(pid, ranks)])) / 1e6
         done = max(int(p.read_text()) for p in at.iterdir())
     check_calls(at, RANKS if way == "spawn" else 1)
     return memory, (done - began) / 1e9

@@ -9,7 +9,7 @@ RANKS = 256
 
 def measure(plan: Plan) -> list[Figure]:
     def launch(way: str) -> list[float]:
-        return [1e3 * each for each in ask(program("launch_commands"), way, str(RANKS))]
+        return [1e3 * each for each in ask(program("launch"), "commands", way, str(RANKS))]
 
     def by_hand() -> list[float]:
         return [1e3 * ask(limit("spawn_wait"), str(RANKS), "/bin/true")] * 2

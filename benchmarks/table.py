@@ -14,6 +14,9 @@ from typing import Any
 
 from figures import Figure, ratio_text, value_text
 
+sys.path.append(str(Path(__file__).parents[1] / "docs"))
+from markers import between
+
 RESULTS = Path(__file__).with_name("results.json")
 HEAD = ("benchmark", "what", "ours", "peer", "limit", "to peer", "to limit", "goal", "met")
 MET = {True: "yes", False: "**no**", None: "?"}
@@ -70,22 +73,12 @@ def machine_line(told: Mapping[str, Any]) -> str:
     )
 
 
-def put(text: str, name: str, content: str) -> str:
-    """Put content between the markers of that name. Raises ValueError if they are not there."""
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    before, found, rest = text.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise ValueError(f"it must hold {begin} and, below, {end}")
-    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
-
-
 def main(arguments: list[str]) -> None:
     """Print the table, or write it into a page."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))["benchmarks"].values()
     if arguments[:1] == ["--write"]:
         page = Path(arguments[1])
-        text = put(page.read_text(encoding="utf-8"), "results", tables(results, goals=False))
+        text = between(page.read_text(encoding="utf-8"), "results", tables(results, goals=False))
         page.write_text(text, encoding="utf-8")
     else:
         print(tables(results))

@@ -69,16 +69,6 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def catches(pid: int, number: int) -> bool:
-    """Tell whether a process has a handler for a signal."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as f:
-            words = dict(line.split(":", 1) for line in f.read().splitlines())
-    except OSError:
-        return False
-    return bool(int(words["SigCgt"], 16) >> (number - 1) & 1)
-
-
 def marked(value: str, name: str = MARK) -> list[int]:
     """Give the processes, but for this one, whose environment has a variable with this value."""
     wanted = f"{name}={value}".encode()

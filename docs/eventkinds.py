@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from procession.values.base import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 FILE = Path(__file__).with_name("events.schema.json")
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
@@ -89,16 +86,8 @@ KINDS: dict[str, Kind] = {
         "an attempt begins",
         False,
         (
-            "name",
-            "run",
-            "program",
-            "words",
-            "nproc",
-            "node",
-            "nodes",
-            "first",
-            "restarts",
-            "launcher",
+            *("name", "run", "program", "words", "nproc"),
+            *("node", "nodes", "first", "restarts", "launcher"),
         ),
     ),
     "running": Kind("every rank has reached its program", False),

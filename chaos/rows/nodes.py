@@ -153,7 +153,6 @@ ROW = Row(
     holds="each launcher names the cause; ranks whose launcher lives have the time to save, also "
     "where it has lost the host; nothing left on any node",
     full=300,
-    short=1,
     strike=strike,
     limit=180 * SLOW,
 )

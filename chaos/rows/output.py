@@ -155,7 +155,6 @@ ROW = Row(
     holds="files hold every byte; a console that reads gets every line, or, 2 s after the end, a "
     "note; the end is not held up; memory is bounded",
     full=200,
-    short=3,
     strike=strike,
     limit=400,
 )

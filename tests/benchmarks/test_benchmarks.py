@@ -125,12 +125,12 @@ def test_the_table_says_what_was_met_and_what_was_missed():
 
 def test_the_page_gets_a_table_between_its_markers():
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    once = table.put(page, "results", table.tables([result()]))
+    once = table.between(page, "results", table.tables([result()]))
     assert "| `start`" in once
-    assert table.put(once, "results", table.tables([result()])) == once
+    assert table.between(once, "results", table.tables([result()])) == once
     assert once.startswith(page.partition("<!-- results:begin -->")[0])
-    with pytest.raises(ValueError, match="it must hold <!-- results:begin -->"):
-        table.put("nothing here\n", "results", "")
+    with pytest.raises(ValueError, match="must hold <!-- results:begin -->"):
+        table.between("nothing here\n", "results", "")
 
 
 def test_each_machine_has_a_table_of_its_own():

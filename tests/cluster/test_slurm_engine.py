@@ -66,7 +66,7 @@ def test_an_agent_has_all_of_its_node(slurm, tmp_path):
         tmp_path / "drive.py",
         f"""
         import json, os, sys, time, pathlib
-        sys.path[:0] = {[str(p) for p in (TESTS, TESTS / "cluster")]}
+        sys.path[:0] = {[str(p) for p in (TESTS, TESTS.parent)]}
         from cluster.enginework import Agents, Ear
         from procession.engines.slurm import Slurm
         agents, ear = Agents(pathlib.Path({str(tmp_path)!r})), Ear()
@@ -130,7 +130,7 @@ def test_srun_goes_with_the_last_agent_of_a_killed_driver(slurm, tmp_path):
         tmp_path / "drive.py",
         f"""
         import pathlib, sys, time
-        sys.path[:0] = {[str(p) for p in (TESTS, TESTS / "cluster")]}
+        sys.path[:0] = {[str(p) for p in (TESTS, TESTS.parent)]}
         from cluster.enginework import Agents, Ear
         from procession.engines.slurm import Slurm
         from procession.engines.slurm.allocation import Allocation
