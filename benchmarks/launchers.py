@@ -15,9 +15,7 @@ from pathlib import Path
 from measure import PROCESSION, TORCHRUN, program, until
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from network import Host, network  # the machines: network namespaces on one switch
-
-__all__ = ["WAYS", "Host", "Line", "Node", "all_ended", "kill", "network"]
+from network import Host, network  # noqa: F401 - the machines: namespaces on one switch
 
 RANK = program("meeting_rank")
 WAYS = {"ours": PROCESSION, "peer": TORCHRUN}

@@ -23,9 +23,22 @@ from table import RESULTS, tables
 
 HERE = Path(__file__).resolve().parent
 NAMES = (
-    *("start_torch_script", "start_ddp", "start_torch_function", "restart", "start_plain_script"),
-    *("start_commands", "detect", "idle", "memory", "shared", "warm", "tests_in_ranks", "tee"),
-    *("lines", "scale", "import"),
+    "start_torch_script",
+    "start_ddp",
+    "start_torch_function",
+    "restart",
+    "start_plain_script",
+    "start_commands",
+    "detect",
+    "idle",
+    "memory",
+    "shared",
+    "warm",
+    "tests_in_ranks",
+    "tee",
+    "lines",
+    "scale",
+    "import",
 )
 
 

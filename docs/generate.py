@@ -5,13 +5,20 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-PAGES = ("draw_lifecycle", "draw_start_times", "eventkinds", "write_options", "write_reference")
+WRITERS = (
+    "draw_lifecycle",
+    "draw_start_times",
+    "eventkinds",
+    "write_options",
+    "write_reference",
+    "write_share",
+)
 
 
 def main(arguments: list[str]) -> int:
     """Run the command and give its exit code."""
     code = 0
-    for name in (*PAGES, "write_share"):
+    for name in WRITERS:
         for file, text in import_module(name).files().items():
             if file.is_file() and file.read_text(encoding="utf-8") == text:
                 continue

@@ -7,8 +7,16 @@ from importlib import import_module
 from chaos.row import Row
 
 NAMES = (
-    *("ranks_end", "two_failures", "launcher_killed", "forkserver_killed", "output", "hangs"),
-    *("nodes", "slurm", "templates", "signals"),
+    "ranks_end",
+    "two_failures",
+    "launcher_killed",
+    "forkserver_killed",
+    "output",
+    "hangs",
+    "nodes",
+    "slurm",
+    "templates",
+    "signals",
 )
 
 

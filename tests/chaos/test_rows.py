@@ -70,7 +70,7 @@ def strike(trial):
     if what == "launcher":
         os._exit(3)
 
-ROW = Row("fault", "holds", 1, 1, strike, limit=3.0)
+ROW = Row("fault", "holds", 1, strike, limit=3.0)
 worker.row_of = lambda name: ROW
 if sys.argv[1:2] == ["row"]:
     worker.main()
