@@ -63,17 +63,6 @@ def room():
     made.close()
 
 
-def test_who_is_introduced_gets_in_and_nothing_behind_it_is_read(room):
-    words = introduction(b"me")
-    with room.come(words[:5]) as sock:
-        room.turn()
-        assert not room.entered
-        sock.sendall(words[5:] + b"more")
-        until(lambda: room.turn() or room.entered, "it gets in")
-        ((ours, key),) = room.entered
-        assert (key, ours.recv(100)) == (KEY, b"more")
-
-
 def test_a_thousand_that_say_nothing_or_garbage_keep_nobody_out(room):
     held = [room.come(*([os.urandom(9)] if n % 2 else [])) for n in range(1000)]
     with room.come(introduction(b"me")):

@@ -110,17 +110,6 @@ def test_attach_shows_it_to_its_end(tmp_path):
         assert b"rank 1 of 4" in err
 
 
-def test_a_run_directory_and_its_parts_are_one_run(tmp_path):
-    logs = Logs(dir=str(tmp_path / "runs"))
-    with held(tmp_path, logs=logs) as (job, _):
-        asked = json.loads((tmp_path / "runs" / job.run_id / "run.json").read_text())
-        parts = [
-            json.loads((tmp_path / "runs" / job.run_id / f"node_{n}" / "run.json").read_text())
-            for n in range(2)
-        ]
-        assert {asked["run"], *(part["run"] for part in parts)} == {job.run_id}
-
-
 def test_logs_of_the_directory_of_a_job(tmp_path):
     script = 'echo "out $RANK"; echo "err $RANK" >&2'
     logs = Logs(dir=str(tmp_path / "runs"), redirect=Std.ALL)

@@ -416,42 +416,6 @@ def test_a_slow_on_failure_holds_up_nothing_but_the_restart(tmp_path):
     assert job.wait(40).values == ["1"] * 4
 
 
-UNREAD = """
-import sys, time
-import procession
-from engines.localengine import LocalEngine
-
-program = [sys.executable, "-c", "for i in range(20000): print('x' * 70)"]
-job = procession.start_on(LocalEngine(2), program, nproc=2)
-job.drain_patiently()
-time.sleep(1.5)
-began = time.monotonic()
-job.kill()
-took = time.monotonic() - began
-print(job.state.name, len(job.end.failures), took < 8, file=sys.stderr)
-"""
-
-
-@pytest.mark.long
-def test_a_kill_does_not_wait_for_a_console_that_does_not_read(tmp_path):
-    """Agents have ended their ranks, and are not taken for lost because nobody reads."""
-    read_end, write_end = os.pipe()
-    try:
-        done = subprocess.run(
-            [sys.executable, write(tmp_path / "unread.py", UNREAD)],
-            stdout=write_end,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-    finally:
-        os.close(read_end)
-        os.close(write_end)
-    assert done.stderr.splitlines()[-1] == "STOPPED 0 True"
-
-
 def test_the_run_directory_holds_no_secrets_of_a_command_line(tmp_path):
     program = [sys.executable, "-c", "pass", "--api-key", "hush-hush"]
     procession.run(program, engine=LocalEngine(1), nproc=1, logs=Logs(dir=tmp_path))

@@ -93,14 +93,6 @@ def test_stopped_at_a_stage_and_ended(stage, method, end, tmp_path):
         assert second.exit.code == 0
 
 
-@pytest.mark.parametrize("way", ["kill", "segv", "exit"])
-def test_all_ranks_fail_at_the_same_time(way):
-    program = ["sh", "-c", {"kill": "kill -9 $$", "segv": "kill -11 $$", "exit": "exit 1"}[way]]
-    failed = failure_of(program, nproc=16)
-    assert failed.cause.outcome is WAYS[way][0]
-    assert len(failed.failures) + len(failed.ended) == 16
-
-
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_fault_while_others_still_start(count):
     """The first rank is gone before the last one exists."""

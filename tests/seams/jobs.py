@@ -4,17 +4,15 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.engines.agentevents": "AgentEvents",
         "procession.engines.clocks": "Clocks",
         "procession.engines.contract": (
             "AgentCommand EngineError EngineGone INVITATION SLOT Said SlotGone"
         ),
         "procession.engines.invitation": "take_invitation",
-        "procession.engines.jobstate": "JobState",
         "procession.engines.launching": "make_job",
         "procession.engines.jobwords": (
-            "Arm Deadline DeadlineKind Decide Decided Dismiss Drop End Happened JobPhase Launch "
-            "Leaves Meet Met Replace Slot SlotEvent Stop StopWanted"
+            "Arm Deadline DeadlineKind Decided Drop End Happened JobPhase Launch Leaves Meet Met "
+            "Slot SlotEvent Stop StopWanted"
         ),
         "procession.engines.lifecycle": "IllegalEvent JobLife",
         "procession.engines.outcome": "NodePart job_end",

@@ -8,7 +8,6 @@ __getattr__ = lazily(
         "procession.system.accelerators": "Accelerators",
         "procession.system.cgroups": "Cgroups OomWatch cgroups",
         "procession.system.eventloop": "EventLoop",
-        "procession.system.identity": "own_mark",
         "procession.system.localities": "Gpu gpus",
         "procession.system.memory_groups": "MemoryGroups",
         "procession.system.numa": "read_cpus",
