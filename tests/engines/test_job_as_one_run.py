@@ -124,27 +124,6 @@ def test_logs_of_the_directory_of_a_job(tmp_path):
     assert run_procession("logs", str(folder), "--rank", "3", "--stdout").stdout == "out 3\n"
 
 
-def test_its_ranks_are_not_listed_again_where_its_socket_is_not_found(tmp_path):
-    """A log-in with another TMPDIR or XDG_RUNTIME_DIR sees the job by the index only."""
-    with held(tmp_path, logs=Logs(dir=str(tmp_path / "runs"))) as (job, _):
-        agents = {process.pid for process in job._driver.engine.processes.values()}
-        (tmp_path / "other").mkdir()
-        env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "other")}
-        rows = json.loads(run_procession("ps", "--json", env=env, timeout=60).stdout)
-        found = [r for r in rows if r["launcher"] in {os.getpid(), *agents}]
-        assert [(row["id"], row["launcher"]) for row in found] == [(job.run_id, os.getpid())]
-
-
-def test_logs_of_a_job_that_runs(tmp_path):
-    with held(tmp_path, logs=Logs(dir=str(tmp_path / "runs"), redirect=Std.ALL)) as (job, _):
-        line = [*PROCESSION, "logs", "-f", job.run_id]
-        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as following:
-            until(lambda: job._reach.visited, "somebody at the door")
-            job.stop()
-            following.communicate(timeout=30)
-        assert following.returncode == 0
-
-
 def test_on_a_node_it_is_said_what_its_ranks_belong_to(tmp_path):
     """A node sees no part that it could steer, but what the ranks there are part of."""
     there = {"PROCESSION_DRIVER": "n77"}

@@ -97,25 +97,17 @@ def test_what_it_answers_is_obeyed(tmp_path, raises):
     assert f"not started again: {why}" in str(caught.value)
 
 
-def waiting(job_of, folder):
-    """Start a job whose `on_failure` waits; gives it when it does, and what lets that go on."""
+def test_a_stop_while_it_is_being_decided(tmp_path):
     asked, go_on = threading.Event(), threading.Event()
 
     def on_failure(end):
         asked.set()
         go_on.wait(60)
 
-    job = job_of(on_failure)
-    until(asked.is_set, "the question", START_PATIENCE)
-    return job, go_on
-
-
-def test_a_stop_while_it_is_being_decided(tmp_path):
     restart = Restart(max=9, scope="rank")
-    job, go_on = waiting(
-        lambda call: start(fail_and_hold, tmp_path, restart=restart, on_failure=call), tmp_path
-    )
+    job = start(fail_and_hold, tmp_path, restart=restart, on_failure=on_failure)
     try:
+        until(asked.is_set, "the question", START_PATIENCE)
         assert job.state is Phase.RUNNING
         job.stop(wait=False)
         gone(pids(tmp_path))  # nobody waits for the answer

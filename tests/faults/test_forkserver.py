@@ -13,7 +13,7 @@ import pytest
 
 import procession
 from chaos.processes import held, parent, state
-from procession import GroupFailed, Hang, Outcome, Phase, Restart, Stop
+from procession import GroupFailed, Hang, Outcome, Phase, Restart
 from support import (
     METHODS,
     OBEDIENT,
@@ -30,7 +30,6 @@ from support import (
 )
 
 SOON = 8.0  # seconds; a missed answer costs one or two
-COME = 3.0  # seconds until a forkserver is where it hangs, on a busy machine
 
 
 @contextlib.contextmanager
@@ -252,22 +251,6 @@ def test_interrupt_while_a_preload_hangs(tmp_path, monkeypatch):
     thread.join()
 
 
-@pytest.mark.long
-def test_start_deadline_while_a_preload_hangs(tmp_path, monkeypatch):
-    """Nothing is said of processes that never were, and what hangs is named."""
-    write(tmp_path / "hangs.py", HANGS)
-    monkeypatch.syspath_prepend(tmp_path)
-    began = time.monotonic()
-    with pytest.raises(procession.StartFailed) as caught:
-        procession.run(
-            print, nproc=2, preload=["hangs"], hang=Hang(start=COME), stop=Stop(grace=30)
-        )
-    assert time.monotonic() - began < COME + SOON
-    assert "was still importing hangs" in str(caught.value)
-    assert "could not be ended" not in str(caught.value)
-    assert "SIGKILL" not in str(caught.value)
-
-
 def test_one_that_was_held_is_reaped_by_a_launch_that_starts_none():
     procession.run(os.getpid, nproc=1)  # leaves an idle one
     quick = procession.Stop(grace=0.2)
@@ -432,16 +415,6 @@ def test_forks_whose_launcher_and_forkserver_are_killed_are_found_by_clean(tmp_p
         until(lambda: not alive(server), "the end of the forkserver")
     run_procession("clean", timeout=40)
     gone([daemon])
-
-
-def test_an_idle_forkserver_that_was_killed_is_reaped_by_the_next_launch():
-    """Also by one that could not have used it, for what it has imported."""
-    first = procession.run(os.getppid, nproc=1, preload=["json", "wave"])
-    os.kill(first[0], signal.SIGKILL)
-    until(lambda: not alive(first[0]), "its end")
-    procession.run(int, nproc=1, preload=["wave"])
-    with pytest.raises(ProcessLookupError):
-        os.kill(first[0], 0)
 
 
 @pytest.mark.long

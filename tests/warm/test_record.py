@@ -37,14 +37,6 @@ def observed(importer, tmp_path):
     return observe
 
 
-def test_what_is_beside_the_program_changes_nothing(importer, observed, tmp_path):
-    record = observed("import json.tool")
-    for name in ("log.txt", "program.py.swp", "other.py", "program.txt", ".program.py"):
-        write(tmp_path / name, "x\n")
-    (tmp_path / "runs").mkdir()
-    assert importer.reason(record, {"OTHER": "1"}) == ""
-
-
 def test_a_part_of_a_namespace_becomes_a_package(importer, observed, tmp_path):
     # Both the directory above and the part itself are searched, in either order.
     names = [f"space{number}" for number in range(16)]
