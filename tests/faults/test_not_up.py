@@ -2,9 +2,7 @@
 
 import os
 
-import pytest
-
-from support import marked, run_procession, run_python, until, write
+from support import marked, run_python, until, write
 
 HOOK = "import os, threading\nos.register_at_fork(after_in_child=threading.Event().wait)\n"
 
@@ -29,13 +27,3 @@ def test_the_fork_of_a_launcher(tmp_path):
     assert "the forkserver (pid" in said
     assert '"subProcess": false' in run_python(script, "debugged", timeout=60).stdout
     until(lambda: not marked(f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"), "the end of all")
-
-
-@pytest.mark.long
-def test_a_keeper(tmp_path):
-    write(tmp_path / "sitecustomize.py", HOOK)
-    script = write(tmp_path / "main.py", "")
-    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = run_procession("run", "--warm", "--start-timeout", "1", script, env=env, timeout=60)
-    assert "the keeper cannot be used: it does not start" in done.stderr
-    until(lambda: not marked(f"PYTHONPATH={tmp_path}"), "the end of all")

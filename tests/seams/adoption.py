@@ -4,7 +4,6 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.adoption": "children hooks",
         "procession.elastic": "agent",
         "procession.elastic.pythonranks": "python_program",
     }
