@@ -190,19 +190,6 @@ def test_killed_while_the_value_is_on_its_way(specs):
     assert failure.message == f"Signal 9 (SIGKILL) received by PID {failure.pid}"
 
 
-def test_a_function_whose_own_ranks_failed(specs, tmp_path):
-    """The file of the rank that failed first is handed on, as under `record`."""
-    failure = failed(_launch, {0: (str(tmp_path / "below"),)}, specs)[0]
-    assert failure.message["message"] == "ValueError: no such batch"
-    assert failure.message["errorCode"] == 1
-    assert failure.error_file.startswith(str(tmp_path / "logs"))
-
-
-def _launch(log_dir):
-    pc = start_processes("below", fail, {0: ()}, {0: {}}, DefaultLogsSpecs(log_dir))
-    raise ChildFailedError("below", pc.wait().failures)
-
-
 def test_an_interrupted_function(specs):
     failure = failed(interrupted, {0: ()}, specs)[0]
     assert "KeyboardInterrupt" in str(ChildFailedError("work", {0: failure}))

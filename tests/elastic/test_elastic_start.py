@@ -151,7 +151,7 @@ def test_a_running_subprocess(specs):
     assert proc.returncode is None
     with pytest.raises(subprocess.TimeoutExpired):
         proc.wait(0.01)
-    proc.kill()
+    pc.subprocess_handlers[0].close(signal.SIGKILL)
     assert proc.wait() == -signal.SIGKILL
     result = pc.wait()
     assert result.failures[0].exitcode == -signal.SIGKILL  # nobody but us knows who sent it

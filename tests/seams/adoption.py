@@ -6,6 +6,6 @@ __getattr__ = lazily(
     {
         "procession.adoption": "children hooks",
         "procession.elastic": "agent",
-        "procession.elastic.pythonranks": "python_program",
+        "procession.elastic.ranks": "python_program",
     }
 )

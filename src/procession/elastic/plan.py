@@ -15,7 +15,7 @@ from procession.values.errors import SpecError
 from procession.values.placement import MODES, Placement
 from procession.values.policy import Stop
 from procession.values.program import program_problem
-from procession.values.spec import Spec, make_spec
+from procession.values.spec import make_spec
 
 logger = logging.getLogger("procession.elastic.api")
 
@@ -58,33 +58,13 @@ def as_arguments(given: Any, rank: int) -> tuple[Any, ...]:
         ) from None
 
 
-def command_spec(
-    name: str,
-    entrypoint: str,
-    args: Sequence[Sequence[Any]],
-    envs: Sequence[Mapping[str, str | None]],
-    placement: Placement | None = None,
-    stop: Stop = STOP,
-) -> Spec:
-    """Describe a group of programs, each with its arguments as text; rank 0 has our stdin.
-
-    Raises FileNotFoundError or PermissionError if there is no such program, and ValueError.
-    """
+def check_program(entrypoint: str, envs: Sequence[Mapping[str, str | None]]) -> None:
+    """Raise FileNotFoundError or PermissionError if there is no such program."""
     for env in envs:
         problem = program_problem(entrypoint, None, env.get("PATH"))
         if problem:
             code = errno.EACCES if os.path.exists(entrypoint) else errno.ENOENT
             raise OSError(code, problem, entrypoint)
-    return make_spec(
-        (entrypoint,),
-        nproc=len(args),
-        args={rank: tuple(map(str, words)) for rank, words in enumerate(args)},
-        env=dict(enumerate(envs)),
-        name=name,
-        stdin=0,
-        stop=stop,
-        placement=placement,
-    )
 
 
 def placement_of(numa_options: Any, nproc: int) -> Placement | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import TextIO
@@ -33,7 +32,7 @@ class TailLog:
     interval_sec: seconds between two looks for files that do not exist yet; what is written to
         those that do is seen without looking.
     log_line_filter: called with each line, its newline included; only those for which it returns
-        true are shown. The lines of one that raises are not shown, which is logged once.
+        true are shown. The lines for which it raises are not shown, which is logged.
 
     The beginning of a line whose end does not come is shown after a short time, unless there is a
     filter. Two files' lines never mix.
@@ -104,8 +103,6 @@ class TailLog:
         assert self._follower is not None
         for key, path in list(self._missing.items()):
             try:
-                if os.path.isdir(path):
-                    raise IsADirectoryError(f"{path} is a directory")
                 self._follower.add_file(path, self._source(key))
             except FileNotFoundError:
                 continue
@@ -116,26 +113,21 @@ class TailLog:
     def _source(self, key: int) -> Source:
         prefix = self._prefixes.get(key, f"[{self._name}{key}]:")
         wanted = self._filter
-        keep = None if wanted is None or wanted is _every else _Keep(wanted, prefix)
+        keep = None if wanted is None or wanted is _every else _never_raising(wanted, prefix)
         return Source(key, "out", prefix.encode(), keep=keep)
 
 
-class _Keep:
-    """A filter of text as one of bytes, which never raises."""
+def _never_raising(wanted: Callable[[str], bool], whose: str) -> Callable[[bytes], bool]:
+    """Give a filter of text as one of bytes, which logs what it raises."""
 
-    def __init__(self, wanted: Callable[[str], bool], whose: str) -> None:
-        self._wanted = wanted
-        self._whose = whose
-        self._failed = False
-
-    def __call__(self, line: bytes) -> bool:
+    def keep(line: bytes) -> bool:
         try:
-            return bool(self._wanted(line.decode(errors="replace")))
+            return bool(wanted(line.decode(errors="replace")))
         except Exception:
-            if not self._failed:
-                logger.exception("the filter of the lines of %s raised", self._whose)
-            self._failed = True
+            logger.exception("the filter of the lines of %s raised", whose)
             return False
+
+    return keep
 
 
 def tail_logfile(
