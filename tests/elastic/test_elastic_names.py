@@ -19,8 +19,7 @@ LEFT_OUT = {
         IMPORTED: "ABC FrameType IntFlag NumaOptions TextIO Union abc abstractmethod dataclass "
         "field mp os re shutil subprocess synchronize sys tempfile threading time",
         NO_OTHER_SYSTEM: "IS_MACOS IS_WINDOWS",
-        INSIDE: "_MAPPING_REGEX _VALUE_REGEX _maybe_wrap_with_numa_binding _wrap "
-        "get_subprocess_handler",
+        INSIDE: "_MAPPING_REGEX _VALUE_REGEX _maybe_wrap_with_numa_binding _wrap",
     },
     ".errors": {
         IMPORTED: "Optional Template Union dataclass datetime field get_logger json os signal time "
@@ -35,7 +34,13 @@ LEFT_OUT = {
         INSIDE: "_c_std _python_std get_libc libc",
     },
     ".tail_log": {IMPORTED: "Event TYPE_CHECKING ThreadPoolExecutor os time"},
-    ".subprocess_handler": {INSIDE: "__path__ get_subprocess_handler handlers subprocess_handler"},
+    ".subprocess_handler": {INSIDE: "handlers subprocess_handler"},
+    ".subprocess_handler.handlers": {IMPORTED: "Any NumaOptions"},
+    ".subprocess_handler.subprocess_handler": {
+        IMPORTED: "Any NumaOptions Popen os signal subprocess sys",
+        NO_OTHER_SYSTEM: "IS_WINDOWS",
+        INSIDE: "_get_default_signal _maybe_wrap_command_args_with_numa_binding",
+    },
 }
 
 
@@ -78,6 +83,7 @@ def test_modules_and_what_is_not_public_need_no_further_import(name):
         "TailLog",
         "_get_default_signal",
         "_get_kill_signal",
+        "get_subprocess_handler",
         "record",
         "redirect_stderr",
         "redirect_stdout",

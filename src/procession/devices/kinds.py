@@ -4,7 +4,7 @@ Pure: from what a rank inherits to what is added. TPUs have a file of their own,
 
 - NVIDIA: CUDA_VISIBLE_DEVICES names GPUs, or parts of them (MIG).
 - AMD: ROCR_VISIBLE_DEVICES filters first; HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES where that
-  is not set, numbers what is left. A rank gets one of them only.
+  is not set, numbers what is left. A rank gets one of them only. Slurm may set CUDA's, too.
 - Intel: ZE_AFFINITY_MASK filters first; ONEAPI_DEVICE_SELECTOR numbers what is left. oneCCL needs
   the rank's number and count where there is no MPI.
 - Huawei Ascend: ASCEND_RT_VISIBLE_DEVICES names NPUs by numbers, without spaces.
@@ -54,40 +54,36 @@ def virtual(seat: Seat) -> Variables:
 
 
 def _rocm(seat: Seat) -> Variables:
-    outer = seat.devices(ROCR)
-    name = next((n for n in (HIP, CUDA) if n in seat.inherited), HIP)
-    variables: Variables = {n: None for n in (HIP, ROCR, CUDA) if n in seat.inherited}
-    if outer is None:
-        variables[HIP] = seat.device(name)
-    elif name in seat.inherited:
-        variables[ROCR] = _behind(seat, name, seat.device(name), ROCR, outer)
-    else:
-        variables[ROCR] = seat.pick(ROCR, outer)
+    if ROCR in seat.inherited and HIP in seat.inherited:
+        raise _two_filters(ROCR, HIP)
+    found = [n for n in (ROCR, HIP, CUDA) if n in seat.inherited]
+    name = found[0] if found else HIP
+    variables: Variables = dict.fromkeys(found)
+    variables[HIP if name == CUDA else name] = seat.device(name)
     return {**variables, "LOCAL_RANK": "0"}
 
 
 def _intel(seat: Seat) -> Variables:
     """Local rank 0 is for the device; oneCCL gets the rank's own number."""
+    variables = seat.defaults({"CCL_PROCESS_LAUNCHER": "none"})
     selected = _selected(seat)
-    variables: Variables = {}
     if selected is None:
         variables[MASK] = seat.device(MASK)
         if SELECTOR in seat.inherited:  # it names all that the mask leaves
             variables[SELECTOR] = f"{BACKEND}:0"
+    elif MASK in seat.inherited:
+        raise _two_filters(MASK, SELECTOR)
     else:
-        device = seat.pick(SELECTOR, selected)
-        masked = seat.devices(MASK)
-        if masked is None:
-            variables[SELECTOR] = f"{BACKEND}:{device}"
-        else:
-            variables[MASK] = _behind(seat, SELECTOR, device, MASK, masked)
-            variables[SELECTOR] = f"{BACKEND}:0"
-    variables |= seat.defaults({"CCL_PROCESS_LAUNCHER": "none"})
+        variables[SELECTOR] = f"{BACKEND}:{seat.pick(SELECTOR, selected)}"
     return variables | {
         "CCL_LOCAL_RANK": str(seat.local_rank),
         "CCL_LOCAL_SIZE": str(seat.local_world_size),
         "LOCAL_RANK": "0",
     }
+
+
+def _two_filters(first: str, second: str) -> SpecError:
+    return SpecError(f"{first} and {second} both filter devices: unset one of them")
 
 
 def _selected(seat: Seat) -> list[str] | None:
@@ -106,21 +102,6 @@ def _selected(seat: Seat) -> list[str] | None:
         f"{SELECTOR}={text!r} cannot be dealt out to ranks: write, for example, "
         f"{BACKEND}:0,1, or use {MASK}"
     )
-
-
-def _behind(seat: Seat, name: str, device: str, filter_name: str, left: list[str]) -> str:
-    """Give the name that the first filter has for a device of the second, `name`.
-
-    left: what the first filter names. The second numbers that, or has the same names.
-    """
-    if not is_number(device):
-        return device
-    if int(device) >= len(left):
-        raise SpecError(
-            f"{name}={seat.given(name)!r} names a device that is hidden: {device}; "
-            f"{filter_name}={seat.given(filter_name)!r} leaves {len(left)}"
-        )
-    return left[int(device)]
 
 
 def _ascend(seat: Seat) -> Variables:

@@ -16,7 +16,7 @@ from procession.elastic.ranks import MultiprocessContext, SubprocessContext
 from procession.elastic.redirects import redirect_stderr, redirect_stdout
 from procession.elastic.result import RunProcsResult
 from procession.elastic.signals import SignalException, raise_signal
-from procession.elastic.subprocess_handler import SubprocessHandler
+from procession.elastic.subprocess_handler import SubprocessHandler, get_subprocess_handler
 from procession.elastic.tail_log import TailLog
 from procession.values.policy import Std
 
@@ -37,7 +37,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 # Users look for these here, too.
-_ALSO = (ProcessFailure, SubprocessHandler, TailLog, record)
+_ALSO = (ProcessFailure, SubprocessHandler, TailLog, get_subprocess_handler, record)
 _REDIRECTS = (redirect_stdout, redirect_stderr)
 _validate_full_rank = validate_full_rank
 _terminate_process_handler = raise_signal

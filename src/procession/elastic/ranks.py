@@ -10,13 +10,11 @@ from typing import Any, cast
 
 from procession.elastic.context import PContext
 from procession.elastic.logs import LogsSpecs
-from procession.elastic.plan import check_program
+from procession.elastic.plan import begin_program
 from procession.elastic.subprocess_handler import SubprocessHandler, handlers_of
 from procession.group.group import Group
-from procession.group.making import begin
 from procession.values.events import Event
 from procession.values.program import Module, Script
-from procession.values.spec import make_spec
 from procession.worker import gate
 
 ENDING = {"stopping", "sweeping", "succeeded", "failed", "stopped"}
@@ -118,32 +116,21 @@ class SubprocessContext(PContext):
 
     def _begin(self, envs: list[dict[str, str | None]]) -> Group:
         program = str(self.entrypoint)
-        check_program(program, envs)
         words = {rank: tuple(map(str, self.args[rank])) for rank in range(self.nprocs)}
-        group = self._begin_program((program,), words, envs, self.name)
+        group = self._begin_program(program, words, envs, self.name)
         commands = [(program, *words[rank]) for rank in range(self.nprocs)]
         self.subprocess_handlers = handlers_of(group, commands)
         return group
 
     def _begin_program(
         self,
-        program: Sequence[str] | Script | Module,
+        program: str | Script | Module,
         args: Mapping[int, Sequence[str]],
         envs: list[dict[str, str | None]],
         name: str,
     ) -> Group:
-        """Begin ranks that run a program, of which rank 0 has our stdin."""
-        spec = make_spec(
-            program,
-            nproc=self.nprocs,
-            args=args,
-            env=dict(enumerate(envs)),
-            name=name,
-            stdin=0,
-            stop=self.stop,
-            placement=self._placement,
-        )
-        return begin(spec, self._output)
+        options = {"name": name, "stop": self.stop, "placement": self._placement}
+        return begin_program(program, args, envs, self._output, **options)
 
     def _what(self) -> str:
         return f"binary: {self.entrypoint}"
