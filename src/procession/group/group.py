@@ -50,7 +50,7 @@ class Group(Handle):
         server: ForkServer | None = None,
         on_event: Callable[[Event], object] | None = None,
         control: bool | None = None,
-        payload: Callable[[], Payload] | None = None,
+        payload: Payload | None = None,
     ) -> None:
         # A fork of the caller (start method "fork") is not kept waiting for them.
         plugins = chosen() if server is None else ()
