@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from procession.devices.seat import Seat, Variables, is_number, numbered, read_devices
+from procession.devices.seat import Seat, Variables, is_number, read_devices
 from procession.devices.tpu import tpu
 from procession.values.errors import SpecError
 
@@ -48,7 +48,7 @@ def _cuda(seat: Seat) -> Variables:
 
 def virtual(seat: Seat) -> Variables:
     """Give the variables of torchrun's virtual local rank: ROCm reads HIP's before CUDA's."""
-    name = HIP if seat.given(HIP) else CUDA
+    name = HIP if seat.inherited.get(HIP) else CUDA
     device = seat.device(name)
     return {CUDA: device, name: device, "LOCAL_RANK": "0"}
 
@@ -88,7 +88,7 @@ def _two_filters(first: str, second: str) -> SpecError:
 
 def _selected(seat: Seat) -> list[str] | None:
     """Give the devices that Intel's selector names; None where it names all of them."""
-    text = seat.given(SELECTOR)
+    text = seat.inherited.get(SELECTOR)
     if text is None:
         return None
     backend, colon, devices = text.partition(":")
@@ -105,10 +105,10 @@ def _selected(seat: Seat) -> list[str] | None:
 
 
 def _ascend(seat: Seat) -> Variables:
-    devices = seat.devices(ASCEND)
+    devices = seat.devices(ASCEND, numbers=True)
     if devices is not None:
         # The runtime reads the list only if it ascends; so ranks get them in that order.
-        devices = [str(n) for n in sorted(numbered(ASCEND, seat.given(ASCEND) or "", devices))]
+        devices = [str(n) for n in sorted(map(int, devices))]
     return {ASCEND: seat.pick(ASCEND, devices), "LOCAL_RANK": "0"}
 
 
@@ -132,7 +132,7 @@ def _neuron(seat: Seat) -> Variables:
 
 def _cores(seat: Seat) -> list[str] | None:
     """Read a list of cores and ranges of them: `0-3,8`."""
-    text = seat.given(CORES)
+    text = seat.inherited.get(CORES)
     if text is None:
         return None
     cores: list[int] = []
@@ -149,15 +149,13 @@ def _cores(seat: Seat) -> list[str] | None:
 
 
 def _jax(seat: Seat) -> Variables:
-    devices = seat.devices(JAX)
-    if devices is not None:
-        devices = [str(n) for n in numbered(JAX, seat.given(JAX) or "", devices)]
     values = {"JAX_ENABLE_PREEMPTION_SERVICE": "0"}  # with it, JAX ignores the stop signal
     if seat.endpoint:
         values["JAX_COORDINATOR_ADDRESS"] = seat.endpoint
         if seat.endpoint.startswith(LOOPBACK):  # else JAX listens on every interface
             values["JAX_COORDINATOR_BIND_ADDRESS"] = seat.endpoint
-    return {JAX: seat.pick(JAX, devices), **seat.defaults(values)}
+    device = seat.pick(JAX, seat.devices(JAX, numbers=True))
+    return {JAX: device, **seat.defaults(values)}
 
 
 KINDS: dict[str, Kind] = {

@@ -140,16 +140,9 @@ def launch(
         while (result := _attempt(config, name, entrypoint, args, place)).is_failed():
             if place.attempt >= config.max_restarts:
                 raise torchs["ChildFailedError"](name=name, failures=result.failures)
+            failed, left = next(iter(result.failures)), config.max_restarts - place.attempt
+            log.warning("rank %s of %s failed; restarts left: %s", failed, name, left)
             place = replace(place, attempt=place.attempt + 1)
-            rank, failure = next(iter(result.failures.items()))
-            log.warning(
-                "rank %s of %s failed (exit code %s); restart %s of %s",
-                rank,
-                name,
-                failure.exitcode,
-                place.attempt,
-                config.max_restarts,
-            )
     finally:
         del store
     return result.return_values
@@ -211,9 +204,8 @@ def _make_context(
             entrypoint=function, args=words, start_method=config.start_method, **common
         )
     found = python_program(entrypoint, args)
-    if found is not None and not any("$" in word for word in args[: len(args) - len(found[1])]):
-        program, rest = found
-        first = len(args) - len(rest)
+    if found is not None and not any("$" in word for word in args[: found[1]]):
+        program, first = found
         words = {rank: given[first:] for rank, given in words.items()}
         return PythonContext(program, name, args=words, **common)
     return SubprocessContext(entrypoint=entrypoint, args=words, **common)

@@ -112,10 +112,6 @@ class PContext(abc.ABC):
     def _begin(self, envs: list[dict[str, str | None]]) -> Group:
         """Make the group, with these environments by rank, and return while it starts."""
 
-    @abc.abstractmethod
-    def _what(self) -> str:
-        """Name what was run, for the log."""
-
     def wait(self, timeout: float = -1, period: float = 1) -> RunProcsResult | None:
         """Wait until all ranks have ended well, or one has failed and the others are ended.
 
@@ -155,14 +151,8 @@ class PContext(abc.ABC):
             end.rank: failure_of(end, self.nprocs, self.error_files.get(end.rank) or "")
             for end in ends
         }
-        for first in [*failures.values()][:1]:
-            logger.error(
-                "failed (exitcode: %s) local_rank: %s (pid: %s) of %s",
-                first.exitcode,
-                first.local_rank,
-                first.pid,
-                self._what(),
-            )
+        for rank, first in [*failures.items()][:1]:
+            logger.error("rank %s of %s failed (exitcode: %s)", rank, self.name, first.exitcode)
         return self._ended(failures=failures)
 
     def pids(self) -> dict[int, int]:

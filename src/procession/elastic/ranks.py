@@ -73,10 +73,6 @@ class MultiprocessContext(PContext):
         group.hear(keeper.hear)
         return group
 
-    def _what(self) -> str:
-        name = getattr(self.entrypoint, "__qualname__", repr(self.entrypoint))
-        return f"fn: {name} (start_method: {self.start_method})"
-
 
 class _Keeper:
     """Opens a gate when all ranks have returned, or the group ends; see `worker.gate`.
@@ -117,26 +113,14 @@ class SubprocessContext(PContext):
     def _begin(self, envs: list[dict[str, str | None]]) -> Group:
         program = str(self.entrypoint)
         words = {rank: tuple(map(str, self.args[rank])) for rank in range(self.nprocs)}
-        group = self._begin_program(program, words, envs, self.name)
+        options = {"name": self.name, "stop": self.stop, "placement": self._placement}
+        group = begin_program(program, words, envs, self._output, **options)
         commands = [(program, *words[rank]) for rank in range(self.nprocs)]
         self.subprocess_handlers = handlers_of(group, commands)
         return group
 
-    def _begin_program(
-        self,
-        program: str | Script | Module,
-        args: Mapping[int, Sequence[str]],
-        envs: list[dict[str, str | None]],
-        name: str,
-    ) -> Group:
-        options = {"name": name, "stop": self.stop, "placement": self._placement}
-        return begin_program(program, args, envs, self._output, **options)
 
-    def _what(self) -> str:
-        return f"binary: {self.entrypoint}"
-
-
-class PythonContext(SubprocessContext):
+class PythonContext(PContext):
     """Ranks that run a Python program, forked from one interpreter that has made its imports.
 
     program: what they run, without buffers, as under `python -u`. title: its name in reports. The
@@ -152,16 +136,12 @@ class PythonContext(SubprocessContext):
         super().__init__(entrypoint=sys.executable, envs=unbuffered, **more)
 
     def _begin(self, envs: list[dict[str, str | None]]) -> Group:
-        return self._begin_program(self._program, self.args, envs, self._title)
-
-    def _what(self) -> str:
-        return f"program: {self._title}"
+        options = {"name": self._title, "stop": self.stop, "placement": self._placement}
+        return begin_program(self._program, self.args, envs, self._output, **options)
 
 
-def python_program(
-    entrypoint: str, args: Sequence[Any]
-) -> tuple[Script | Module, Sequence[str]] | None:
-    """Give what `python -u PATH ...` or `python -u -m NAME ...` runs, and the arguments for it.
+def python_program(entrypoint: str, args: Sequence[Any]) -> tuple[Script | Module, int] | None:
+    """Give what `python -u PATH ...` or `python -u -m NAME ...` runs, and how many words that are.
 
     None if this is no such command, or if an interpreter started by it would differ from ours.
     """
@@ -170,9 +150,9 @@ def python_program(
     if not all(isinstance(arg, str) for arg in args) or list(args[:1]) != ["-u"]:
         return None
     if list(args[1:2]) == ["-m"]:
-        return (Module(args[2]), args[3:]) if len(args) > 2 else None
+        return (Module(args[2]), 3) if len(args) > 2 else None
     if len(args) > 1 and os.path.isfile(args[1]):
-        return Script(args[1]), args[2:]
+        return Script(args[1]), 2
     return None
 
 

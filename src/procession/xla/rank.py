@@ -96,18 +96,17 @@ def _installed() -> bool:
 
 
 def _torch_xla() -> tuple[Any, Any, Any]:
+    return _module("torch_xla"), _module("torch_xla.core.xla_model"), _module("torch_xla.runtime")
+
+
+def _module(name: str) -> Any:
     import importlib
 
-    names = ("torch_xla", "torch_xla.core.xla_model", "torch_xla.runtime")
-    xla, model, runtime = (importlib.import_module(name) for name in names)
-    return xla, model, runtime
+    return importlib.import_module(name)
 
 
 def _replicate_xrt() -> None:
-    if not _installed():
-        return
-    import importlib
-
-    model: Any = importlib.import_module("torch_xla.core.xla_model")
-    device = str(model.xla_device())
-    model.set_replication(device, [device])
+    if _installed():
+        model = _module("torch_xla.core.xla_model")
+        device = str(model.xla_device())
+        model.set_replication(device, [device])
