@@ -12,7 +12,6 @@ from elasticwork import (
     die_in_value,
     fail,
     fail_on,
-    give,
     give_unpicklable,
     interrupted,
     leave,
@@ -212,15 +211,3 @@ def test_a_sibling_that_does_not_obey_is_killed_in_the_end(specs, tmp_path):
     until(Path(deaf + ".term").exists)
     pc.close(timeout=1)
     assert pc.wait().failures.keys() == {1}
-
-
-def test_all_values_are_dropped_when_one_rank_fails(specs, tmp_path):
-    pc = start_processes("work", give, {0: (1,), 1: (2,)}, {0: {}, 1: {}}, specs)
-    assert pc.wait().return_values == {0: (1,), 1: (2,)}
-    result = start_processes("work", _half, {0: (), 1: ()}, by_rank(2), specs).wait()
-    assert (result.return_values, result.failures.keys()) == ({}, {1})
-
-
-def _half():
-    if os.environ["RANK"] == "1":
-        raise ValueError
