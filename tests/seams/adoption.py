@@ -5,6 +5,6 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.elastic": "agent",
-        "procession.elastic.pythonranks": "python_program",
+        "procession.elastic.ranks": "python_program",
     }
 )

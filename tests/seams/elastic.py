@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession": "elastic",
-        "procession.elastic": "api errors ranks tail_log",
+        "procession.elastic": "api context errors tail_log",
         "procession.elastic.plan": "placement_of",
     }
 )

@@ -43,7 +43,7 @@ def shown(group: Group, request: Request, note: Callable[[str], None]) -> Genera
                 note(f"procession: {said}")
             else:
                 open_.callback(console.close)
-        group.lead_through(console)
+        group.resources.streams.lead_through(console)
         if every is not None:
             open_.enter_context(_status(group, every))
         if console is not None:
@@ -82,7 +82,7 @@ def _status(group: Group, every: float) -> Generator[None]:
 
 @contextmanager
 def _view(group: Group, console: Console) -> Generator[None]:
-    with viewing(group.look, console, group.say, group.suspend) as view:
+    with viewing(group.look, console, group.say, group.supervisor.request_suspension) as view:
 
         def hear(event: Event) -> None:
             if event.rank is None and event.kind in END:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 class Resources:
     """The files and descriptors of one run; `close` gives them back.
 
-    payload: makes what the ranks run; None: it is made from the spec.
+    payload: what the ranks run; None: it is made from the spec.
 
     environments: to be filled by handlers of events: each gives more variables for an attempt and
     a rank. Raises SpecError, and OSError.
@@ -60,7 +60,7 @@ class Resources:
         spec: Spec,
         places: Places,
         output: Output | None,
-        payload: Callable[[], Payload] | None,
+        payload: Payload | None,
     ) -> None:
         self.places = places
         self.environments: list[Environment] = []
@@ -69,7 +69,7 @@ class Resources:
         try:
             self.board = Board(spec.nproc)
             self._owned.append(self.board)
-            self.payload = payload() if payload is not None else _payload_of(spec)
+            self.payload = payload or _payload_of(spec)
             self._owned += [self.payload, places]
             output = output or planned_output(spec)
             self.run_dir = output.files
