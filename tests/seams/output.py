@@ -4,16 +4,15 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.output": "activity escape follow",
+        "procession.output": "activity follow",
         "procession.output.console": "Console",
-        "procession.output.escape": (
-            "end_colours harmless harmless_text shown uncoloured unfinished"
-        ),
+        "procession.output.escape": "end_colours harmless harmless_text shown "
+        "uncoloured unfinished",
         "procession.output.feed": "Feed Source",
         "procession.output.follow": "Follower",
         "procession.output.lines": "LineSplitter",
         "procession.output.recent": "Recent",
         "procession.output.rankfiles": "open_regular read_error_file",
-        "procession.output.tail": "Tail last_line last_line_of",
+        "procession.output.tail": "Tail end_of last_line",
     }
 )
