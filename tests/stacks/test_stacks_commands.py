@@ -34,8 +34,8 @@ def test_what_pyspy_says_is_read():
     other = {**THREAD, "thread_name": "worker", "os_thread_id": 8, "frames": []}
     for threads in ((THREAD, other), (other, THREAD)):
         seen = outside.read_spied(7, said(*threads), b"")
-        assert seen.threads[seen.main].name == "MainThread"
-        assert seen.threads[seen.main].frames[-1] == ("/home/me/a.py", 4, "f")
+        assert seen.threads[0].name == "MainThread"
+        assert seen.threads[0].frames[-1] == ("/home/me/a.py", 4, "f")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_pyspy_says_is_read():
     ],
 )
 def test_what_is_no_answer(out, err, fault):
-    assert outside.read_spied(7, out, err).fault.startswith(fault)
+    assert outside.read_spied(7, out, err).fault.startswith(f"py-spy: {fault}")
 
 
 def asleep(pid):
@@ -143,4 +143,4 @@ def test_native_frames_need_py_spy(monkeypatch):
     monkeypatch.setattr(outside, "find_pyspy", lambda: None)
     with procession.start(time.sleep, args=(1000,), nproc=1, stop=QUICK) as group:
         (found,) = group.stacks(native=True)
-    assert found["native"] == ["native frames need py-spy: pip install 'procession[stacks]'"]
+    assert found["native"] == ["its stack needs py-spy: pip install 'procession[stacks]'"]

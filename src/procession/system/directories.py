@@ -101,19 +101,16 @@ def read_cached(directory: str, name: str, largest: int) -> bytes | None:
         os.close(at)
 
 
-def write_cached(directory: str, name: str, text: bytes, most: int = 0) -> None:
+def write_cached(directory: str, name: str, text: bytes) -> None:
     """Write a file, in place of an older one; a reader sees one or the other.
 
-    Nothing is written where that is impossible. most: how many files the directory may hold, of
-    which the oldest are removed; 0: as many as there are.
+    Nothing is written where that is impossible.
     """
     at = _open_directory(directory, make=True)
     if at is None:
         return
     try:
         _write_file(at, name, text)
-        if most:
-            _remove_oldest(at, most)
     except OSError:
         pass  # no space, or no permission any more
     finally:
@@ -185,21 +182,3 @@ def _write_file(directory: int, name: str, text: bytes) -> None:
     except OSError:
         os.unlink(draft, dir_fd=directory)
         raise
-
-
-def _remove_oldest(directory: int, most: int) -> None:
-    names = os.listdir(directory)
-    if len(names) <= most:
-        return
-    ages: list[tuple[int, str]] = []
-    for name in names:
-        try:
-            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            ages.append((status.st_mtime_ns, name))
-        except FileNotFoundError:
-            pass  # another process was faster
-    for _, name in sorted(ages)[: max(0, len(ages) - most)]:
-        try:
-            os.unlink(name, dir_fd=directory)
-        except (FileNotFoundError, IsADirectoryError):
-            pass
