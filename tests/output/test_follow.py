@@ -1,7 +1,6 @@
 """What a console shows of what ranks write."""
 
 import os
-import threading
 from contextlib import ExitStack
 
 import pytest
@@ -45,17 +44,6 @@ def test_drain_shows_everything(console, file):
         assert console.viewer.look() == expected
         assert follower.tails[0, "out"].lines()[-1] == "last words"
         assert follower.drain(5)
-
-
-def test_what_was_drained_leaves_no_thread_and_keeps_its_last_lines(console):
-    for attempt in range(3):
-        with following(console) as follower:
-            with Rank(follower) as rank:
-                rank.write(b"attempt %d\n" % attempt)
-            assert follower.drain(5)
-            assert not [t for t in threading.enumerate() if t.name == "procession-output"]
-            assert follower.tails[0, "out"].lines() == [f"attempt {attempt}"]
-    assert console.viewer.look() == b"[0] attempt 0\n[0] attempt 1\n[0] attempt 2\n"
 
 
 def test_partial_line_and_its_continuation(console, file):
