@@ -54,7 +54,8 @@ def pack(spec: Spec) -> tuple[Packed, Named]:
     from procession.prepare.pickling import Named
 
     assert isinstance(spec.program, Function)
-    named, noted = Named(set(), []), list[Spawning]()
+    named = Named(set(), [])
+    noted: list[Spawning] = []
     try:
         function, *arguments = _pickles(spec, noted, named)
         if any(each.fds for each in noted):
