@@ -40,7 +40,6 @@ def procession(*words):
 
 
 LOST = 74
-LINES = 20_000
 FULL = "no space is left on the disk"
 
 
@@ -80,10 +79,11 @@ def test_a_rank_that_fails_by_its_full_disk(tmp_path):
     assert "  rank 0 waits for a signal\n" in report
 
 
-def test_a_rank_that_handles_its_full_disk(tmp_path):
+@pytest.mark.parametrize("how", ["-r", "-t"])
+def test_a_rank_that_handles_its_full_disk(tmp_path, how):
     shell = "yes | head -c 5000000; exit 0"
     disk = tmp_path / "disk"
-    words = procession("-n", 2, "--log-dir", disk, "-r", 1, "sh", "-c", shell)
+    words = procession("-n", 2, "--log-dir", disk, how, 1, "sh", "-c", shell)
     done = on_small_disk("1m", disk, *words)
     assert done.returncode == LOST, done.stderr
     assert "Traceback" not in done.stderr
@@ -104,41 +104,6 @@ def test_the_report_tells_the_truth(tmp_path):
     assert ".part" not in done.stdout
     assert "or could not write how it ended: the disk of its directory is full" in done.stderr
     assert done.stdout.endswith("code 1\n")
-
-
-TALK = f"""
-    import sys
-    for i in range({LINES}):
-        print("line", i)
-    print("the end", file=sys.stderr)
-"""
-SHELL = f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i + 1)); done; echo the end >&2"
-
-
-@pytest.mark.parametrize("kind", ["python", "shell"])
-def test_a_tee_shows_what_a_full_disk_cannot_keep(tmp_path, kind):
-    """All is shown once and in order, and the files have the beginning of it."""
-    program = ["sh", "-c", SHELL] if kind == "shell" else [write(tmp_path / "talk.py", TALK)]
-    disk, kept = tmp_path / "disk", tmp_path / "kept"
-    keep = 'kept=$0; disk=$1; shift; "$@"; code=$?; cp -r "$disk" "$kept"; exit $code'
-    tee = procession("-n", 2, "--log-dir", disk, "-t", 3, *program)
-    done = on_small_disk("128k", disk, "sh", "-c", keep, kept, disk, *tee)
-    assert done.returncode == LOST, done.stderr
-    expected = [f"line {i}" for i in range(LINES)]
-    for rank in (0, 1):
-        mark = f"[{rank}] "
-        shown = [x.removeprefix(mark) for x in done.stdout.splitlines() if x.startswith(mark)]
-        assert shown == expected
-        assert done.stderr.count(f"{mark}the end\n") == 1
-    (said,) = said_of_space(done)
-    assert said.startswith(f"procession: log files of ranks are cut off: {FULL}; ")
-    logs = sorted(kept.glob("*/attempt_0/*/stdout.log"))
-    assert len(logs) == 2
-    assert not list(kept.rglob("*.part"))
-    for log in logs:
-        text = log.read_text()
-        assert len(text) < 1 << 17
-        assert "\n".join([*expected, ""]).startswith(text)
 
 
 # -- what the console does not take

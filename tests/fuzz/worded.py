@@ -71,9 +71,9 @@ def check_error_file(data):
     with tempfile.NamedTemporaryFile("wb") as f:
         f.write(data)
         f.flush()
-        found = read_error_file(f.name)
-        assert isinstance(found.text, str)
-        assert bool(found.text) != bool(found.ignored)
+        text, why = read_error_file(f.name)
+        assert isinstance(text, str)
+        assert bool(text) != bool(why)
         failure = ProcessFailure(0, 1, 1, f.name)
         assert isinstance(failure.timestamp_isoformat(), str)
         assert str(failure.message) is not None

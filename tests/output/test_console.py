@@ -2,7 +2,6 @@ import fcntl
 import io
 import os
 import pty
-import select
 import socket
 import threading
 import time
@@ -218,21 +217,3 @@ def test_colour(environment, on_terminal, on_pipe, monkeypatch):
         assert console.colour is on_terminal
     with piped() as (console, _):
         assert console.colour is on_pipe
-
-
-def test_close_while_another_thread_writes():
-    """The descriptor is closed when the write ends, not under it."""
-    with piped() as (console, viewer):
-        abandon = os.eventfd(0)
-        writer = threading.Thread(target=console.write, args=(b"x" * (1 << 20),))
-        writer.start()
-        until(lambda: select.select([viewer.fd], [], [], 0)[0])
-        fd = console._fd
-        console.close()
-        os.fstat(fd)
-        until(lambda: len(viewer.look()) == 1 << 20)
-        writer.join(5)
-        with pytest.raises(OSError, match="Bad file"):
-            os.fstat(fd)
-        os.close(abandon)
-        console.close()

@@ -1,11 +1,11 @@
-import re
+import sys
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seams.output import escape, harmless, harmless_text, shown, unfinished
+from seams.output import harmless, harmless_text, shown, unfinished
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_text_that_stays_within_its_line(text, line):
 @given(st.binary())
 def test_nothing_harmful_is_left_and_lines_stay(raw):
     shown = harmless(raw)
-    assert harmless(shown) is shown
+    assert harmless(shown) == shown
     assert shown.count(b"\n") == raw.count(b"\n")
     assert not set(shown) & (set(range(0x20)) | {0x7F}) - {9, 10, 27}
 
@@ -85,20 +85,13 @@ def test_what_is_unfinished(text, count):
     assert unfinished(text) == count
 
 
-PARTS = [bytes((c,)) for c in (*range(32), 0x7F, 0xC2, 0x9B, 0xE2)]
-
-
-@given(st.lists(st.sampled_from([*PARTS, b"[0m", b"x", "\u202e".encode(), "\u061c".encode()])))
-def test_each_character_is_named_as_it_would_be_alone(parts):
-    def named(found):
-        return harmless(found.group())
-
-    raw = b"".join(parts)
-    assert harmless(raw) == re.sub(escape._HARMFUL, named, raw)
-
-
-@pytest.mark.parametrize("raw", [b"\0\x7f", b"\x1b]", "\u202e".encode(), bytes(range(32))])
-def test_a_program_that_prints_what_is_no_text_does_not_hold_up_the_console(monkeypatch, raw):
+def test_a_program_that_prints_what_is_no_text_does_not_hold_up_the_console():
     """A call for each character would take half a second for a megabyte."""
-    monkeypatch.setattr(escape, "_named", None)
-    assert harmless(raw * 1000) == harmless(raw) * 1000
+    raw = b"".join(bytes(range(32)) + "\u202e\x9b".encode() for _ in range(1000))
+    calls = []
+    sys.setprofile(lambda *_: calls.append(1))
+    try:
+        harmless(raw)
+    finally:
+        sys.setprofile(None)
+    assert len(calls) < 1000

@@ -1,7 +1,6 @@
 """What a console shows of what ranks write."""
 
 import os
-import threading
 from contextlib import ExitStack
 
 import pytest
@@ -29,7 +28,7 @@ def test_whole_lines_each_with_a_prefix(console, file):
     with following(console) as follower, Rank(follower, 3, file=file) as rank:
         rank.write(b"one\ntwo\n\nfour\n")
         assert console.viewer.until(b"four\n") == b"[3] one\n[3] two\n[3] \n[3] four\n"
-        assert follower.tails.lines(3, "out") == ["one", "two", "", "four"]
+        assert follower.tails[3, "out"].lines() == ["one", "two", "", "four"]
         assert follower.drain(5)
         assert console.viewer.look().count(b"\n") == 4
 
@@ -43,19 +42,8 @@ def test_drain_shows_everything(console, file):
         assert follower.drain(5)
         expected = b"".join(b"[0] line %d\n" % i for i in range(1000)) + b"[0] last words\n"
         assert console.viewer.look() == expected
-        assert follower.tails.lines(0, "out")[-1] == "last words"
+        assert follower.tails[0, "out"].lines()[-1] == "last words"
         assert follower.drain(5)
-
-
-def test_what_was_drained_leaves_no_thread_and_keeps_its_last_lines(console):
-    for attempt in range(3):
-        with following(console) as follower:
-            with Rank(follower) as rank:
-                rank.write(b"attempt %d\n" % attempt)
-            assert follower.drain(5)
-            assert not [t for t in threading.enumerate() if t.name == "procession-output"]
-            assert follower.tails.lines(0, "out") == [f"attempt {attempt}"]
-    assert console.viewer.look() == b"[0] attempt 0\n[0] attempt 1\n[0] attempt 2\n"
 
 
 def test_partial_line_and_its_continuation(console, file):
@@ -66,7 +54,7 @@ def test_partial_line_and_its_continuation(console, file):
         console.viewer.until(b"wrong")
         rank.write(b"!\nnext\n")
         assert console.viewer.until(b"next\n") == b"[0] Password: wrong!\n[0] next\n"
-        assert follower.tails.lines(0, "out") == ["Password: wrong!", "next"]
+        assert follower.tails[0, "out"].lines() == ["Password: wrong!", "next"]
 
 
 def test_partial_lines_of_two_ranks(console):
@@ -84,14 +72,14 @@ def test_partial_lines_of_two_ranks(console):
         b.write(b"\n")  # its line was ended already
         b.write(b"end\n")
         assert console.viewer.until(b"end\n") == (b"[0] from a\n[1] from b\n[0] , more\n[1] end\n")
-        assert follower.tails.lines(0, "out") == ["from a, more"]
+        assert follower.tails[0, "out"].lines() == ["from a, more"]
 
 
 def test_partial_line_waits_for_its_end(console):
     """`hel`, `lo`: one line, as long as the deadline has not passed."""
     with following(console, partial_after=NEVER) as follower, Rank(follower, 0) as rank:
         rank.write(b"hel")
-        until(lambda: follower.tails.lines(0, "out") == ["hel"])
+        until(lambda: follower.tails[0, "out"].lines() == ["hel"])
         rank.write(b"lo\n")
         assert console.viewer.until(b"\n") == b"[0] hello\n"
 
@@ -127,8 +115,7 @@ def test_streams_go_to_their_consoles(console):
         assert follower.drain(5)
         assert console.viewer.look() == b"[0] out\n"
         assert viewer.look() == b"[0] err\n"
-        assert follower.tails.lines(0, "err") == ["err"]
-        assert follower.tails.lines(1, "err") == []
+        assert follower.tails[0, "err"].lines() == ["err"]
 
 
 def test_progress_shows_its_latest_state(console, file):
@@ -144,7 +131,7 @@ def test_progress_shows_its_latest_state(console, file):
         assert follower.drain(5)
         lines = console.viewer.look().decode().splitlines()
         assert lines[-3:] == ["[0] 99%", "[0] 100%", "[0] next"]
-        assert follower.tails.lines(0, "out") == ["100%", "next"]
+        assert follower.tails[0, "out"].lines() == ["100%", "next"]
 
 
 def test_progress_is_shown_at_most_once_per_interval(console):
@@ -154,7 +141,7 @@ def test_progress_is_shown_at_most_once_per_interval(console):
             console.viewer.until(b"[0] 0%\n")
             for i in range(1, 100):
                 rank.write(b"\r%d%%" % i)
-            until(lambda: follower.tails.lines(0, "out") == ["99%"])
+            until(lambda: follower.tails[0, "out"].lines() == ["99%"])
         assert follower.drain(5)
         assert console.viewer.look() == b"[0] 0%\n[0] 99%\n"
 

@@ -75,9 +75,7 @@ STATEMENTS = [
     "if f(): pass",
     "if x: pass\nelse: f()",
     "if not TYPE_CHECKING: f()",
-    "TYPE_CHECKING = True\nif TYPE_CHECKING: f()",
     "if __name__ == '__main__': f()",
-    "TYPE_CHECKING = False\nif x: TYPE_CHECKING = True\nif TYPE_CHECKING: f()",
     "if __name__ != '__main__': pass\nelse: f()",
     # definitions that run something
     "@f()\ndef g(): pass",
@@ -206,7 +204,6 @@ def test_reading_stops_within_a_local_module(programs, statement):
         ("import local\nlocal.sys.path.append('x')", "import sys"),
         ("import local\nx = local.sys.modules", "import sys"),
         ("import local\nlocal.f()", "f = len\ndef f(): pass"),
-        ("from local import TYPE_CHECKING\nif TYPE_CHECKING: f()", "TYPE_CHECKING = True"),
         ("from local import x", "def __getattr__(name): exec(name)"),
         ("import local", "import sys\nsys.modules[__name__] = 1"),
         ("import local", "x = ("),

@@ -10,7 +10,7 @@ from preloadprograms import REST
 from sides import ranks, script
 
 import procession
-from seams.preload import later, read
+from seams.preload import read, source
 from support import write
 
 # A package as torch is: its `Heavy` imports the rest when it is used.
@@ -42,8 +42,8 @@ def found(tmp_path, package):
     package(late="")
 
     def find(text, **files):
-        for name, source in {"main": text, **files}.items():
-            write(tmp_path / "own" / f"{name}.py", textwrap.dedent(source))
+        for name, code in {"main": text, **files}.items():
+            write(tmp_path / "own" / f"{name}.py", textwrap.dedent(code))
         path = [str(tmp_path / "own"), str(tmp_path / "site-packages"), *REST]
         return read.plan_script(str(tmp_path / "own" / "main.py"), path).later
 
@@ -109,7 +109,7 @@ def test_local_modules_are_read_wherever_they_are_imported(found, tmp_path, monk
             assert found(text, **with_name | {other: bad}) == ()
     for unreadable in ("x = (", "\0", "# coding: nonsense"):
         assert found(BEGINS + "def f():\n    import c", c=unreadable) == ()
-    monkeypatch.setattr(later, "MOST", 600)
+    monkeypatch.setattr(source, "MOST", 600)
     assert found(BEGINS + "def f():\n    import c", c="x = 1\n" * 100) == ()
 
 

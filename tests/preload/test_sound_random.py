@@ -1,6 +1,5 @@
 """Random numbers, keys and names: each rank has its own, as fresh processes have."""
 
-import pytest
 from sides import fresh, plain, same, sides
 
 from support import require
@@ -36,18 +35,6 @@ seen = {
 }
 """
 
-SCIENCE = """
-import random
-import sympy
-from sklearn.utils import shuffle
-
-seen = {
-    "shuffle": [int(n) for n in shuffle(range(100))],
-    "sympy": sympy.core.random.random(),
-    "dummy": sympy.Dummy().dummy_index,
-}
-"""
-
 SEEDED = """
 import random
 import numpy
@@ -70,13 +57,6 @@ def test_the_standard_library(tmp_path):
 def test_numpy(tmp_path):
     require("numpy")
     found = sides(tmp_path, NUMPY)
-    fresh(found, *found.cold[0].seen)
-
-
-@pytest.mark.long
-def test_what_is_built_on_these(tmp_path):
-    require("sympy", "sklearn")
-    found = sides(tmp_path, SCIENCE)
     fresh(found, *found.cold[0].seen)
 
 

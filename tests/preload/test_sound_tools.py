@@ -1,11 +1,7 @@
-"""Tools that look into a program: the debugger, coverage, faulthandler, tracing, profiles."""
+"""Tools that look into a program: the debugger, faulthandler."""
 
-import glob
 import os
 from pathlib import Path
-
-import pytest
-from sides import ranks, script
 
 import procession
 from support import failure_of, run_procession, write
@@ -41,55 +37,6 @@ def test_the_debugger(tmp_path):
     assert told[0] == told[1]
     assert told[1][0] == 0
     assert "(Pdb) 41" in told[1][1]
-
-
-COVERED = """
-import json
-import logging
-import os
-
-def called(n):
-    if n:
-        return 1
-    return 2
-
-class Never:
-    def called(self):
-        return 3
-
-seen = {"n": called(int(os.environ["RANK"]))}
-"""
-
-
-def test_coverage_of_ranks(tmp_path):
-    """As `coverage` measures child processes: begun by a `.pth` file, or `sitecustomize`."""
-    pytest.importorskip("coverage")
-    lines = {}
-    for name, preload in (("cold", None), ("auto", "auto")):
-        directory = tmp_path / name
-        program = procession.Script(str(script(directory, COVERED)))
-        start = "import coverage; coverage.process_startup()"
-        write(directory / "lib" / "sitecustomize.py", start)
-        data = directory / "data"
-        config = f"[run]\ndata_file = {data}/of\nparallel = true\nsource = {directory}\n"
-        write(data / "rc", config)
-        env = {"COVERAGE_PROCESS_START": str(data / "rc"), "PYTHONPATH": str(directory / "lib")}
-        found = ranks(program, directory, env=env, preload=preload)
-        assert [r.early for r in found] == [name == "auto"] * 2
-        assert len(glob.glob(f"{data}/of.*")) >= 2
-        lines[name] = set().union(*map(measured, glob.glob(f"{data}/of.*")))
-    assert lines["cold"] == lines["auto"]
-    assert {6, 7, 8} <= lines["auto"]
-    assert 12 not in lines["auto"]
-
-
-def measured(file):
-    """Give the lines of main.py that a data file of coverage has."""
-    from coverage import CoverageData
-
-    data = CoverageData(file)
-    data.read()
-    return {n for f in data.measured_files() if f.endswith("main.py") for n in data.lines(f)}
 
 
 CRASH = """

@@ -4,13 +4,13 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.output": "activity escape follow",
+        "procession.output": "activity follow",
         "procession.output.console": "Console",
         "procession.output.escape": "harmless harmless_text shown unfinished",
         "procession.output.feed": "Feed Source",
         "procession.output.follow": "Follower",
         "procession.output.lines": "LineSplitter",
         "procession.output.rankfiles": "read_error_file",
-        "procession.output.tail": "Tail last_line last_line_of",
+        "procession.output.tail": "Tail end_of last_line",
     }
 )

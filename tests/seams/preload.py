@@ -4,7 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.preload": "find later read safe",
+        "procession.preload": "find read safe source",
         "procession.preload.find": "Found Kind Search",
         "procession.preload.function": "plan_function",
         "procession.preload.plan": "StoppedAt explain",

@@ -34,8 +34,8 @@ def test_what_pyspy_says_is_read():
     other = {**THREAD, "thread_name": "worker", "os_thread_id": 8, "frames": []}
     for threads in ((THREAD, other), (other, THREAD)):
         seen = outside.read_spied(7, said(*threads), b"")
-        assert seen.threads[seen.main].name == "MainThread"
-        assert seen.threads[seen.main].frames[-1] == ("/home/me/a.py", 4, "f")
+        assert seen.threads[0].name == "MainThread"
+        assert seen.threads[0].frames[-1] == ("/home/me/a.py", 4, "f")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_pyspy_says_is_read():
     ],
 )
 def test_what_is_no_answer(out, err, fault):
-    assert outside.read_spied(7, out, err).fault.startswith(fault)
+    assert outside.read_spied(7, out, err).fault.startswith(f"py-spy: {fault}")
 
 
 def asleep(pid):
@@ -65,12 +65,14 @@ def test_without_pyspy_the_kernel_is_asked_and_the_extra_named(monkeypatch):
     with procession.start(["sleep", "1000"], nproc=2, stop=QUICK) as group:
         for pid in group.pids().values():
             until(lambda pid=pid: asleep(pid), "a sleeping rank")
-        stacks = group.stacks()
+        stacks, native = group.stacks(), group.stacks(native=True)
+    needed = "its stack needs py-spy: pip install 'procession[stacks]'"
+    assert [s["native"] for s in native] == [[needed]] * 2
     assert [s["rank"] for s in stacks] == [0, 1]
     for found in stacks:
         assert found["frames"] == []
         assert found["state"].startswith("sleeps")
-        assert found["state"].endswith("its stack needs py-spy: pip install 'procession[stacks]'")
+        assert found["state"].endswith(needed)
     assert merge.format(stacks).startswith("2 ranks [0-1] sleep ")
 
 
@@ -137,10 +139,3 @@ def test_native_frames_of_all_ranks(tracing):
     text = merge.format(found)
     assert "with native code, the innermost first:" in text
     assert "sleep" in text  # of Python's `time_sleep`, a stripped interpreter has no name
-
-
-def test_native_frames_need_py_spy(monkeypatch):
-    monkeypatch.setattr(outside, "find_pyspy", lambda: None)
-    with procession.start(time.sleep, args=(1000,), nproc=1, stop=QUICK) as group:
-        (found,) = group.stacks(native=True)
-    assert found["native"] == ["native frames need py-spy: pip install 'procession[stacks]'"]

@@ -1,7 +1,6 @@
 """The stacks of real ranks, in whatever state they are: asked for, and when their group failed."""
 
 import os
-import resource
 import signal
 import threading
 import time
@@ -97,22 +96,6 @@ def test_threads_that_begin_and_end_meanwhile(no_spy):
         for _ in range(100):
             assert len(group.stacks(5.0)) == 2
         assert [group.exit_of(rank) for rank in range(2)] == [None, None]
-
-
-def test_a_rank_that_may_not_write_files(no_spy):
-    """It would die of what it writes."""
-
-    def work():
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        stackwork.sleep()
-
-    with procession.start(work, nproc=1, stop=QUICK, logs=procession.Logs(ranks=[])) as group:
-        until(lambda: group.look()["state"] == "RUNNING")
-        pid = group.pids()[0]  # who asks before it is forbidden may be answered after that
-        until(lambda: resource.prlimit(pid, resource.RLIMIT_FSIZE) == (0, 0))
-        until(lambda: "sleeps" in group.stacks(5.0)[0]["state"])
-        assert group.exit_of(0) is None
 
 
 def test_a_rank_that_closed_its_descriptors_has_no_harm_done(tmp_path, no_spy):

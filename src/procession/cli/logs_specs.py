@@ -58,7 +58,9 @@ def planned_by(specs: Any, spec: Spec, _place: str = "") -> tuple[Spec, Output]:
     node = spec.node
     world = node.first(spec.nproc), node.size(spec.nproc), node.local
     prefixes = dict(enumerate(prefixes_of(spec.logs, spec.nproc, spec.name, world, node.rank)))
-    output = replace(output_to(spec.name, spec.nproc, files.first, prefixes), files=files)
+    texts = spec.logs.duplicate_stdout, spec.logs.duplicate_stderr
+    output = output_to(spec.name, spec.nproc, files.first, prefixes, texts)
+    output = replace(output, files=files)
     env = tuple({**files.added[rank], **own} for rank, own in enumerate(spec.env))
     return replace(spec, env=env), output
 

@@ -10,7 +10,7 @@ import abc
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from procession.elastic.logs import LogsSpecs
@@ -78,10 +78,7 @@ class PContext(abc.ABC):
         validate_full_rank(dest.stdouts, self.nprocs, "stdouts")
         validate_full_rank(dest.stderrs, self.nprocs, "stderrs")
         self.stdouts, self.stderrs, self.error_files = dest.stdouts, dest.stderrs, dest.error_files
-        filters: dict[str, Sequence[str]] = {
-            "stdout": duplicate_stdout_filters or (),
-            "stderr": duplicate_stderr_filters or (),
-        }
+        filters = duplicate_stdout_filters or (), duplicate_stderr_filters or ()
         self._output = output_to(name, self.nprocs, dest, log_line_prefixes or {}, filters)
         self._handlers: dict[int, Any] = {}  # what signals did before
         self._group: Group | None = None

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from procession.elastic.logs import LogsDest
-from procession.output.duplicate import Duplicates
 from procession.output.rundir import Files
 from procession.output.wiring import Output
 from procession.values.policy import Route
@@ -53,9 +52,9 @@ def output_to(
     nproc: int,
     dest: LogsDest,
     log_line_prefixes: Mapping[int, str],
-    filters: dict[str, Sequence[str]] | None = None,
+    duplicates: tuple[Sequence[str], Sequence[str]] = ((), ()),
 ) -> Output:
-    """Plan the output of a group by its `LogsDest`. filters: by stream, for copies of lines."""
+    """Plan the output of a group by its `LogsDest`. duplicates: see `Output`."""
     routes = [
         (
             _route(dest.stdouts[rank], dest.tee_stdouts.get(rank)),
@@ -64,10 +63,7 @@ def output_to(
         for rank in range(nproc)
     ]
     prefixes = [log_line_prefixes.get(rank, f"[{name}{rank}]:") for rank in range(nproc)]
-    files = DestFiles(name, dest)
-    return Output(
-        routes, prefixes, files, Duplicates(filters, files.filtered_file) if filters else None
-    )
+    return Output(routes, prefixes, DestFiles(name, dest), duplicates)
 
 
 def _route(path: str, tee_path: str | None) -> Route:

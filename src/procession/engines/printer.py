@@ -7,7 +7,6 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from procession.output.console import Console, lost_on
 from procession.output.recent import Recent
@@ -54,10 +53,8 @@ class Printer:
         """Keep what is shown last in `recent`, for other terminals."""
         from procession.output.recent import Recent
 
-        recent = self.recent = self.recent or Recent()
-        out, err = self._consoles
-        err.seen_by = partial(recent.add, stream="err")
-        out.seen_by = partial(recent.add, stream="out")
+        self.recent = self.recent or Recent()
+        self.recent.listen(*self._consoles)
 
     def show(self, stream: int, data: bytes, whose: object = None) -> None:
         """Show a block on stdout (1) or stderr (2); returns at once."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 
 from procession.explain.ends import outcome_of
 from procession.explain.records import RankRecord
@@ -11,7 +10,7 @@ from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import RankEvent
 from procession.rules.tables import Ended, Worker, WorkerEvent
 from procession.values import events
-from procession.values.errors import Outcome, RankEnd
+from procession.values.errors import RankEnd
 from procession.values.events import NO_FACTS
 from procession.values.exit import Exit, signal_name
 from procession.values.masking import masked_words
@@ -23,16 +22,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     Facts = dict[str, Any]
-
-ENDED = {
-    Ended.FINISHED: "finished",
-    Ended.FAILED: "failed",
-    Ended.STOPPED: "stopped",
-    Ended.NEVER_STARTED: "stopped",
-    Ended.LOST: "lost",
-    None: "stopped",
-}
-OUTCOMES = {outcome: outcome.name.lower() for outcome in Outcome}
 
 
 def facts_of_start(spec: Spec, run_id: str) -> Facts:
@@ -92,9 +81,9 @@ def facts_of_rank(
     if kind is WorkerEvent.EXITED:
         return str(record.exit), _exited(spec, life, record, lost)
     if kind is WorkerEvent.STOP_SENT:
-        return signal_name(stop_signal), _sent(stop_signal)
+        return signal_name(stop_signal), events.Facts(signal=stop_signal)
     if kind is WorkerEvent.KILL_SENT:
-        return "", _sent(9)
+        return "", events.Facts(signal=9)
     if kind is WorkerEvent.HUNG:
         return record.hung, NO_FACTS
     if kind is WorkerEvent.SPAWN_FAILED:
@@ -108,18 +97,14 @@ def facts_of_rank(
     return "", NO_FACTS
 
 
-@cache
-def _sent(number: int) -> Facts:
-    return events.Facts(signal=number)
-
-
 def _exited(spec: Spec, life: Lifecycle, record: RankRecord, lost: bool) -> Facts:
     rank = life.ranks[record.rank]
     starts_again = rank.state is Worker.PENDING  # it failed alone, and is expected once more
-    facts = events.Facts(
-        ended="failed" if starts_again else ENDED[rank.ended],
-        outcome=OUTCOMES[outcome_of(spec, rank, record, lost)],
-    )
+    ended = Ended.FAILED if starts_again else rank.ended
+    if ended in (None, Ended.NEVER_STARTED):
+        ended = Ended.STOPPED
+    outcome = outcome_of(spec, rank, record, lost)
+    facts = events.Facts(ended=ended.name.lower(), outcome=outcome.name.lower())
     facts.update(_exit(record.exit))
     if record.cpu_seconds is not None:
         facts["cpu_seconds"] = record.cpu_seconds

@@ -17,6 +17,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+AS_THEY_ARE = (
+    "host", "pid", "message", "traceback", "cpu_seconds", "peak_memory", "out_of_memory",
+    "stdout_log", "stderr_log", "error_file", "note",
+)  # fmt: skip
+
 
 def summary(spec: Spec, state: Phase, end: GroupEnd | None, code: int, began: float) -> Any:
     """Say as plain data how a group ended; end: None for one of which nothing could be started.
@@ -61,23 +66,13 @@ def _rank(end: RankEnd, spec: Spec, began: float) -> dict[str, Any]:
     return {
         "rank": first + end.rank,
         "local_rank": (node.local + end.rank) % node.local_size(spec.nproc),
-        "host": end.host,
-        "pid": end.pid,
         "outcome": end.outcome.name,
         "exit_code": end.exit.code if end.announced is None else end.announced,
         "signal": signal_name(end.exit.signal) if end.exit.signal else None,
         "type": end.type_name,
-        "message": end.message,
-        "traceback": end.traceback,
         "started_after": round(end.started_at / 1e9 - began, 6) if end.started_at else None,
         "seconds": round(end.seconds, 6),
-        "cpu_seconds": end.cpu_seconds,
-        "peak_memory": end.peak_memory,
-        "out_of_memory": end.out_of_memory,
-        "stdout_log": end.stdout_log,
-        "stderr_log": end.stderr_log,
-        "error_file": end.error_file,
-        "note": end.note,
+        **{name: getattr(end, name) for name in AS_THEY_ARE},
     }
 
 

@@ -24,8 +24,8 @@ class Activity:
 
     def __init__(self, streams: Wiring) -> None:
         self._streams = streams
-        # Of each file of a rank's present life: its path, size and times, and when it changed.
-        self._files: dict[tuple[int, int], tuple[str, tuple[int, int, int], int]] = {}
+        # Of each file: its size and times, and when it changed.
+        self._files: dict[str, tuple[tuple[int, int, int], int]] = {}
 
     def look(self, now: int, attempts: Sequence[int]) -> dict[int, int]:
         """Give, by rank, when it last wrote, in nanoseconds of the monotonic clock; 0: never.
@@ -34,16 +34,14 @@ class Activity:
         """
         found: dict[int, int] = {}
         for rank, attempt in enumerate(attempts):
-            paths = self._streams.log_paths(attempt, rank)
-            files = [self._of_file((rank, n), path, now) for n, path in enumerate(paths) if path]
+            paths = filter(None, self._streams.log_paths(attempt, rank))
+            files = [self._written(path, now) for path in paths]
             found[rank] = max((self._streams.last_read(rank), *files))
         return found
 
-    def _of_file(self, key: tuple[int, int], path: str, now: int) -> int:
-        """Say when a file was written to; key: its rank, and which of its files it is."""
-        known, before, at = self._files.get(key, (path, NEVER, 0))
-        if known != path:
-            before, at = NEVER, 0
+    def _written(self, path: str, now: int) -> int:
+        """Say when a file was written to."""
+        before, at = self._files.get(path, (NEVER, 0))
         try:
             found = os.stat(path)
         except OSError:
@@ -54,5 +52,5 @@ class Activity:
             # An empty file is a new one, or one that was made empty.
             if found.st_size or before[0] or at:
                 at = now
-            self._files[key] = path, mark, at
+            self._files[path] = mark, at
         return at

@@ -40,6 +40,7 @@ _CAUTIOUS, _FIT = 512, 4096
 _PTMX = os.makedev(5, 2)
 # A terminal can have room for one byte and refuse the two of a line end; look again after this.
 _REFUSED_MS = 20
+_CLOSE = 1.0  # seconds that a write has to end
 _NO_READER = (errno.EPIPE, errno.ECONNRESET)
 _NOBODY = (*_NO_READER, errno.EIO)  # EIO: of a terminal that was closed
 
@@ -76,7 +77,7 @@ class Console:
         self.fault = ""
         self._stream: Any = stream
         self._fd = -1
-        self._closing = False
+        self._closed = False
         self.taken = 0
         self._owed = b""  # of what `aside` was given
         self._lock = threading.Lock()
@@ -128,19 +129,15 @@ class Console:
         """
         if self.seen_by is not None:
             self.seen_by(data)
-        try:
-            with self._lock:
-                if self.quiet or self._closing or not data:
-                    return True
-                if self._put is None:
-                    self._call(data)
-                    return True
-                if self._owed and not self._pay(self._put, abandon, timeout):
-                    return False
-                return self._write_all(self._put, data, abandon, timeout)
-        finally:
-            if self._closing:
-                self._release()
+        with self._lock:
+            if self.quiet or self._closed or not data:
+                return True
+            if self._put is None:
+                self._call(data)
+                return True
+            if self._owed and not self._pay(self._put, abandon, timeout):
+                return False
+            return self._write_all(self._put, data, abandon, timeout)
 
     def aside(self, data: bytes) -> None:
         """Show what leaves the cursor where it is, as far as the console takes it at once.
@@ -148,14 +145,10 @@ class Console:
         What is left is shown before anything else that is written later. An object that replaced
         `sys.stdout`, or a console that is quiet, is not given it.
         """
-        try:
-            with self._lock:
-                if not (self.quiet or self._closing or self._put is None):
-                    self._owed += data
-                    self._pay(self._put, None, 0.0)
-        finally:
-            if self._closing:
-                self._release()
+        with self._lock:
+            if not (self.quiet or self._closed or self._put is None):
+                self._owed += data
+                self._pay(self._put, None, 0.0)
 
     @property
     def owes(self) -> bool:
@@ -228,18 +221,11 @@ class Console:
             self.quiet = True
 
     def close(self) -> None:
-        """Close the descriptors that this console opened, now or when a write in it ends."""
-        self._closing = True
-        self._release()
-
-    def _release(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            return  # the writer looks at _closing when it is done
-        try:
-            if self._fd >= 0:
-                os.close(self._fd)
+        """Close the descriptor that this console opened, unless a thread hangs in writing to it."""
+        self._closed = True
+        if self._fd >= 0 and self._lock.acquire(timeout=_CLOSE):
+            os.close(self._fd)
             self._fd = -1
-        finally:
             self._lock.release()
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
-import termios
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from procession.values.base import Value
@@ -19,6 +16,7 @@ if TYPE_CHECKING:
     from procession.output.tail import Tail
 
 BLOCK = 64 << 10  # bytes per read: stays in the processor's cache; larger ones cost twice as much
+_LARGEST_PIPE = 1 << 20  # bytes that one holds at most, if no privileged process has made it larger
 
 
 class Source(Value):
@@ -38,13 +36,39 @@ class Source(Value):
     keep: Callable[[bytes], bool] | None = None
 
 
+class Copies:
+    """The file that gets those lines that hold one of some texts; ranks share it.
+
+    prefix: stands before each of them. Raises OSError.
+    """
+
+    def __init__(self, path: str, prefix: bytes, texts: Sequence[str]) -> None:
+        self._prefix = prefix
+        self._texts = [text.encode() for text in texts]
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._file = open(os.open(path, flags, 0o600), "wb", buffering=0)  # noqa: SIM115
+
+    def take(self, lines: bytes) -> None:
+        """Copy some whole lines, as far as the disk has room."""
+        every = lines.splitlines(keepends=True)
+        kept = [self._prefix + line for line in every if any(t in line for t in self._texts)]
+        if kept:
+            try:
+                self._file.write(b"".join(kept))
+            except OSError:
+                pass  # the run looks at its disk in the end
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
 class Feed:
     """One source while it is followed. Made in one thread, read in another.
 
     due: when the incomplete line is to be shown, in seconds of the monotonic clock, or None.
     left: bytes that may still be read, None for no end. broken: what comes is thrown away.
-    is_file: it is a regular file, which has no end.
-    copy: of a pipe, the file that gets what is read, for as long as it takes it; -1: none.
+    is_file: it is a regular file, which has no end. copies: what gets some of its lines, too.
     """
 
     def __init__(
@@ -55,10 +79,10 @@ class Feed:
         tail: Tail,
         *,
         is_file: bool,
-        copy: int = -1,
+        copies: Copies | None = None,
     ) -> None:
         self.fd = fd
-        self.copy = copy
+        self._copies = copies
         self.source = source
         self.due: float | None = None
         self.left: int | None = None
@@ -79,23 +103,6 @@ class Feed:
 
     def read(self) -> bytes | None:
         """Read a block: b"" at the end (of a file: for now), None if a pipe has nothing now."""
-        block = self._read()
-        if block and self.copy >= 0:
-            self._write_copy(block)
-        return block
-
-    def _write_copy(self, block: bytes) -> None:
-        left = memoryview(block)
-        try:
-            while left:
-                left = left[os.write(self.copy, left) :]
-        except OSError:
-            # It stays as it is, the beginning of what was written, also if there is room later.
-            os.close(self.copy)
-            self.copy = -1
-            self._tail.cut = True
-
-    def _read(self) -> bytes | None:
         size = BLOCK if self.left is None else min(BLOCK, self.left)
         if not size:
             return b""
@@ -115,20 +122,20 @@ class Feed:
 
     def limit(self) -> None:
         """From now on, read nothing but what has been written until now."""
+        if not self.is_file:
+            self.left = _LARGEST_PIPE
+            return
         try:
-            if self.is_file:
-                size = os.fstat(self.fd).st_size
-                self.left = size if size < self._position else size - self._position
-            else:
-                self.left = _waiting(self.fd)
+            size = os.fstat(self.fd).st_size
+            self.left = size if size < self._position else size - self._position
         except OSError:
-            self.left = BLOCK  # not a pipe; a block is more than a pipe holds
+            self.left = 0  # a broken disk
 
     def mute(self) -> None:
-        """Show nothing from now on; a file is not even read, which has its last lines itself."""
+        """Show nothing from now on; most files are not even read: they have their last lines."""
         self._screen = None
         self.due = None
-        if self.is_file:
+        if self.is_file and self._copies is None:
             self.left = 0
 
     def take(self, block: bytes, now: float, partial_after: float, progress_every: float) -> None:
@@ -136,6 +143,8 @@ class Feed:
         if self.broken:
             return
         lines = self._tail.feed(block)
+        if self._copies is not None:
+            self._copies.take(lines)
         if self._screen is None:
             return
         splitter = self._splitter
@@ -190,26 +199,22 @@ class Feed:
 
     def end(self) -> None:
         """Show what is left as a line, and close the descriptors."""
-        if self.broken:
-            self.close()
-            return
-        lines = self._tail.end()
-        if self._screen is not None and lines:
-            self._show(lines, self._splitter.continued)
+        if not self.broken:
+            lines = self._tail.end()
+            if self._copies is not None:
+                self._copies.take(lines)
+            if self._screen is not None and lines:
+                self._show(lines, self._splitter.continued)
         self.due = None
         self.close()
 
     def close(self) -> None:
         """Close the descriptors; may be called again."""
-        for fd in (self.fd, self.copy):
-            if fd >= 0:
-                try:
-                    os.close(fd)
-                except OSError:
-                    pass  # of a disk that is broken; it is closed
-        self.fd = self.copy = -1
-
-
-def _waiting(pipe: int) -> int:
-    """Give how many bytes a pipe holds. Raises OSError for what is no pipe."""
-    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0]
+        if self._copies is not None:
+            self._copies.close()
+        if self.fd >= 0:
+            try:
+                os.close(self.fd)
+            except OSError:
+                pass  # of a disk that is broken; it is closed
+        self.fd = -1

@@ -31,20 +31,20 @@ import errno
 import math
 import os
 import select
-import stat
 import threading
 import time
 from collections.abc import Callable
 
-from procession.output.feed import BLOCK, Feed, Source
+from procession.output.feed import BLOCK, Copies, Feed, Source
 from procession.output.screen import Screen
-from procession.output.tail import Tails
+from procession.output.tail import Tail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.output.console import Console
     from procession.system.inotify import Inotify
 
+UNWATCHED = -1  # in place of a watch
 _LOOK_AT_FILES = 0.1  # seconds, where there is no notification
 _PAUSE_MS = 1
 _PAUSE_FILES_MS = 4
@@ -53,7 +53,9 @@ _AFTER_FAULT = 0.05  # seconds between two attempts to read
 _GIVEN_UP = 1.0  # seconds that a thread that was given up has to come back
 _SAY = 1.0  # seconds that a console has for a line of our own
 _CLOSE = 2.0  # seconds for what is left at close()
-_NOTE = b"the console did not take all output in time; the rest of it is not shown [P407]"
+_NOTE = (
+    b"procession: the console did not take all output in time; the rest of it is not shown [P407]\n"
+)
 
 
 class Follower:
@@ -62,8 +64,8 @@ class Follower:
     partial_after: seconds after which a line is shown although its end has not come.
     progress_every: seconds between two states of a line that replaces itself by `\r`.
 
-    tails: the last lines of each rank, also when this has ended. fault: the error after which
-    nothing was shown any more, None: there was none.
+    tails: by rank and stream, what was read last, also when this has ended. fault: the error after
+    which nothing was shown any more, None: there was none.
 
     Its thread, named "procession-output", starts with the object. The consoles stay the caller's;
     close them after `close`. All methods may be called from any thread. Streams that lead to the
@@ -78,7 +80,7 @@ class Follower:
         partial_after: float = 0.2,
         progress_every: float = 1.0,
     ) -> None:
-        self.tails = Tails()
+        self.tails: dict[tuple[int, str], Tail] = {}
         self._ended = False
         self.fault: Exception | None = None
         out = Screen(stdout)
@@ -88,8 +90,7 @@ class Follower:
         self._feeds: dict[int, Feed] = {}  # by descriptor
         self._files: dict[tuple[int, str], Feed] = {}  # by rank and stream
         self._due: dict[Feed, None] = {}  # that hold an incomplete line, or did
-        self._watched: dict[int, list[Feed]] = {}  # by watch, files
-        self._unwatched: list[Feed] = []  # files that could not be watched
+        self._watched: dict[int, list[Feed]] = {UNWATCHED: []}  # files, by watch
         self._ready: dict[Feed, None] = {}  # files that have more, in the order of turns
         self._incoming: list[Feed] = []
         self._called = False  # to take these
@@ -101,7 +102,6 @@ class Follower:
         self._clean = True
         self._at_end: Callable[[], object] | None = None
         self._inotify: Inotify | None = None
-        self._no_inotify = False
         self._thread = threading.Thread(target=self._run, name="procession-output", daemon=True)
         with contextlib.ExitStack() as opened:
             self._wake = _eventfd(opened)
@@ -116,31 +116,37 @@ class Follower:
 
     # From other threads.
 
-    def add_pipe(self, fd: int, source: Source, copy: int = -1) -> None:
-        """Follow a pipe until its writers have closed it; takes over its read end.
-
-        copy: a file that is to have what is read, which is taken over, too; -1: none.
-        """
+    def add_pipe(self, fd: int, source: Source) -> None:
+        """Follow a pipe until its writers have closed it; takes over its read end."""
         os.set_blocking(fd, False)
-        self._add(fd, source, is_file=False, copy=copy)
+        self._add(fd, source, is_file=False)
 
-    def add_file(self, path: str | os.PathLike[str], source: Source, offset: int = 0) -> None:
-        """Follow a file, from its beginning or an offset, while it grows.
+    def add_file(
+        self,
+        path: str | os.PathLike[str],
+        source: Source,
+        offset: int = 0,
+        copies: Copies | None = None,
+    ) -> None:
+        """Follow a regular file, from its beginning or an offset, while it grows.
 
-        Raises OSError if the file cannot be opened.
+        copies: gets its lines, too, and is taken over. Raises OSError if the file cannot be opened.
 
         A file that has become shorter is followed from its beginning anew. Where inotify is at
         a limit of the machine, the file is looked at every 0.1 seconds.
         """
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        if offset:
+        try:
             os.lseek(fd, offset, os.SEEK_SET)
-        self._add(fd, source, is_file=stat.S_ISREG(os.fstat(fd).st_mode))
+        except OSError:
+            os.close(fd)
+            raise
+        self._add(fd, source, is_file=True, copies=copies)
 
-    def _add(self, fd: int, source: Source, *, is_file: bool, copy: int = -1) -> None:
+    def _add(self, fd: int, source: Source, *, is_file: bool, copies: Copies | None = None) -> None:
         screen = self._screens[source.stream == "err"]
-        tail = self.tails.renew(source.rank, source.stream)
-        feed = Feed(fd, source, screen, tail, is_file=is_file, copy=copy)
+        tail = self.tails[source.rank, source.stream] = Tail()
+        feed = Feed(fd, source, screen, tail, is_file=is_file, copies=copies)
         with self._lock:
             if not self._ended:
                 self._incoming.append(feed)
@@ -167,8 +173,10 @@ class Follower:
                 self._said.append(line)
                 os.eventfd_write(self._wake, 1)
                 return
-        console = self._screens[1].console
-        console.write((b"\n" if console.midline else b"") + line, timeout=_SAY)
+        self._note(self._screens[1].console, line, _SAY)
+
+    def _note(self, console: Console, line: bytes, seconds: float) -> None:
+        console.write((b"\n" if console.midline else b"") + line, timeout=seconds)
 
     def finish(self, ended: Callable[[], object] | None = None) -> None:
         """Begin what `drain` does, and return at once; `drain` is still to be called.
@@ -241,7 +249,6 @@ class Follower:
                 self.fault = e
                 for feed in self._feeds.values():
                     feed.broken = True
-                log_fault(e)
             else:
                 time.sleep(_AFTER_FAULT)  # it comes again and again
 
@@ -282,7 +289,7 @@ class Follower:
     def _wait(self) -> list[int]:
         """Wait until there is something to do; give pipes with news, and add files to `_ready`."""
         wakes = [feed.due for feed in self._due if feed.due is not None]
-        if self._unwatched:
+        if self._watched[UNWATCHED]:
             wakes.append(time.monotonic() + _LOOK_AT_FILES)
         timeout = -1.0
         if self._ready:
@@ -292,22 +299,19 @@ class Follower:
             left = max(0.0, min(wakes) - time.monotonic())
             timeout = math.ceil(left * 1000) / 1000
         pipes: list[int] = []
+        news = [UNWATCHED]
         for fd, _ in self._epoll.poll(timeout):
             if fd == self._wake:
                 os.eventfd_read(self._wake)
                 self._admit()
             elif self._inotify is not None and fd == self._inotify.fileno():
-                self._files_with_news(self._inotify.read())
+                watches = self._inotify.read()
+                news += self._watched if watches is None else watches
             else:
                 pipes.append(fd)
-        self._ready.update(dict.fromkeys(self._unwatched))
+        for watch in news:
+            self._ready.update(dict.fromkeys(self._watched.get(watch, ())))
         return pipes
-
-    def _files_with_news(self, watches: set[int] | None) -> None:
-        if watches is None:
-            watches = set(self._watched)
-        for wd in watches:
-            self._ready.update(dict.fromkeys(self._watched.get(wd, ())))
 
     def _admit(self) -> None:
         """Begin to follow the sources that were added."""
@@ -323,18 +327,10 @@ class Follower:
             self._retire(feed)
             self._feeds[feed.fd] = feed
             if not feed.is_file:
-                try:
-                    self._epoll.register(feed.fd, select.EPOLLIN)
-                except PermissionError:
-                    self._ready[feed] = None  # /dev/null: it never waits, and ends at once
+                self._epoll.register(feed.fd, select.EPOLLIN)
                 continue
             # The watch first, then the first look: nothing falls in between.
-            try:
-                wd = self._watch(feed)
-            except OSError:
-                self._unwatched.append(feed)
-            else:
-                self._watched.setdefault(wd, []).append(feed)
+            self._watched.setdefault(self._watch(feed), []).append(feed)
             self._ready[feed] = None
 
     def _retire(self, successor: Feed) -> None:
@@ -350,31 +346,24 @@ class Follower:
             pass
         del self._feeds[old.fd]
         self._ready.pop(old, None)
-        if old in self._unwatched:
-            self._unwatched.remove(old)
-        for wd, feeds in list(self._watched.items()):
+        for feeds in self._watched.values():
             if old in feeds:
                 feeds.remove(old)
-                if not feeds and self._inotify is not None:
-                    del self._watched[wd]
-                    self._inotify.remove(wd)
         old.end()
 
     def _watch(self, feed: Feed) -> int:
-        if self._no_inotify:
-            raise OSError
-        if self._inotify is None:
-            try:
+        """Watch a file; gives the watch, UNWATCHED at a limit of the machine."""
+        try:
+            if self._inotify is None:
                 from procession.system.inotify import Inotify
 
                 self._inotify = Inotify()
-            except OSError:
-                self._no_inotify = True
-                raise
-            self._opened.callback(self._inotify.close)
-            self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
-        # The file that was opened, even if another one has its name by now.
-        return self._inotify.add(f"/proc/self/fd/{feed.fd}")
+                self._opened.callback(self._inotify.close)
+                self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
+            # The file that was opened, even if another one has its name by now.
+            return self._inotify.add(f"/proc/self/fd/{feed.fd}")
+        except OSError:
+            return UNWATCHED
 
     def _turn(self, feed: Feed, now: float) -> int:
         """Read one block of a source; gives its size. A pipe at its end is forgotten."""
@@ -421,20 +410,7 @@ class Follower:
         self._flush()
         if not self._clean:
             for screen in dict.fromkeys(self._screens):
-                screen.note(_NOTE)
-
-
-def log_fault(e: Exception) -> None:
-    """Log that output is not shown any more."""
-    import logging
-
-    logging.getLogger("procession").error(
-        "procession: the output of the ranks is not shown any more (%s: %s); they go on, and files "
-        "have all that they write [P407]",
-        type(e).__name__,
-        e,
-        exc_info=e,
-    )
+                self._note(screen.console, _NOTE, 0)
 
 
 def _eventfd(opened: contextlib.ExitStack) -> int:

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from procession.values.base import Value, cast
+from procession.values.base import cast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,29 +16,24 @@ if TYPE_CHECKING:
 LARGEST = 1 << 24  # bytes of an error file
 
 
-class ErrorFile(Value):
-    """What an error file holds. text: "" for nothing. ignored: why it was ignored, "" if not."""
+def read_error_file(path: str) -> tuple[str, str]:
+    """Read torch's error file: its traceback if it holds one, else its message.
 
-    text: str = ""
-    ignored: str = ""
-
-
-def read_error_file(path: str) -> ErrorFile:
-    """Read torch's error file: its traceback if it holds one, else its message."""
+    Gives "" for nothing; and why the file was ignored, "" if it was not.
+    """
     try:
         text = read_regular(path, LARGEST)
         import json  # most ranks leave none, and it takes longer to import than to look
 
         data: object = json.loads(text)
     except FileNotFoundError:
-        return ErrorFile()
+        return "", ""
     except OSError as e:
-        link = e.errno == errno.ELOOP
-        return ErrorFile(ignored="it is a link" if link else e.strerror or str(e))
+        return "", "it is a link" if e.errno == errno.ELOOP else e.strerror or str(e)
     except (ValueError, RecursionError):
-        return ErrorFile(ignored="it holds no JSON")
+        return "", "it holds no JSON"
     message = _text(data)
-    return ErrorFile(message) if message else ErrorFile(ignored="it holds no message")
+    return message, "" if message else "it holds no message"
 
 
 def read_regular(path: str, most: int) -> bytes:

@@ -9,6 +9,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.output.console import Console
 
 KEPT = 1 << 20  # bytes
 
@@ -39,6 +44,11 @@ class Recent:
             asked, self._asked = self._asked, False
             if asked and self._wake is not None:
                 self._wake()
+
+    def listen(self, stdout: Console, stderr: Console) -> None:
+        """Take what is written to these consoles, from now on; they may be one."""
+        stderr.seen_by = partial(self.add, stream="err")
+        stdout.seen_by = partial(self.add, stream="out")
 
     def wake_by(self, call: Callable[[], None] | None) -> None:
         """Have `call` called when there is something new, once after each `read`; None: no more.

@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FULL = "no space is left on the disk"
+_FULL = "no space is left on the disk"
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 # For files of the launcher: a rank may have put a named pipe in their place, which nobody reads.
 _OWN_FLAGS = LOG_FLAGS | os.O_NONBLOCK
@@ -59,6 +59,10 @@ class Files:
     def open_log(self, attempt: int, rank: int, stream: str) -> int:
         """Open that file for the rank, emptied. Raises OSError."""
         return os.open(self.log_file(attempt, rank, stream), LOG_FLAGS, 0o600)
+
+    def filtered_file(self, attempt: int, stream: str) -> str:
+        """Give the path of the copies of lines that some texts pick out, of all ranks."""
+        return ""
 
     def write_run(self, asked: Mapping[str, Any]) -> None:
         """Write what was asked."""
@@ -97,7 +101,6 @@ class RunDir(Files):
         self.fault = ""
         self._events = -1
         self._writing = threading.Lock()  # of `_events`; its holder may wait for the disk
-        self._closed = False
         self._made = False
         self._first_attempt = attempt
         flags = LOG_FLAGS
@@ -127,10 +130,7 @@ class RunDir(Files):
         return os.path.join(self._attempt_dir(attempt), str(rank))
 
     def _attempt_dir(self, attempt: int) -> str:
-        return os.path.join(self.path, self._attempt_name(attempt))
-
-    def _attempt_name(self, attempt: int) -> str:
-        return f"attempt_{self._first_attempt + attempt}"
+        return os.path.join(self.path, f"attempt_{self._first_attempt + attempt}")
 
     def make_rank_dir(self, attempt: int, rank: int) -> None:
         """Make that directory, if files are kept, else the scratch directory. Raises OSError."""
@@ -168,11 +168,11 @@ class RunDir(Files):
         if self.kept:
             import json
 
-            self._write(name, f"{json.dumps(data, indent=2, default=repr)}\n")
+            text = json.dumps(data, indent=2, default=repr)
+            self._write(os.path.join(self.path, name), f"{text}\n")
 
-    def _write(self, name: str, text: str) -> str:
+    def _write(self, path: str, text: str) -> str:
         """Write a file, whole or not at all; gives its path, "" if that failed."""
-        path = os.path.join(self.path, name)
         try:
             fd = os.open(f"{path}.part", _OWN_FLAGS, 0o600)
             with os.fdopen(fd, "w", errors="backslashreplace") as f:
@@ -202,17 +202,15 @@ class RunDir(Files):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError as e:
                 self._note(e)
-        if self._closed:
-            self._close_events()
 
     def write_stacks(self, attempt: int, text: str) -> str:
         """Write where ranks were when an attempt failed; gives the path, "" if it is not whole."""
-        return self._write(f"{self._attempt_name(attempt)}/stacks.txt", text)
+        return self._write(os.path.join(self._attempt_dir(attempt), "stacks.txt"), text)
 
     def write_end(self, result: Mapping[str, Any], report: str) -> None:
         """Write `report.txt` and `result.json`, each whole or not at all, the latter last."""
         if self.kept:
-            self._write("report.txt", f"{report}\n")
+            self._write(os.path.join(self.path, "report.txt"), f"{report}\n")
             self._write_json("result.json", result)
 
     def check(self) -> None:
@@ -225,7 +223,7 @@ class RunDir(Files):
                 "removed while ranks ran? [P407]"
             )
         elif self._ranks_write and disk_is_full(self.path):
-            self.fault = f"what ranks wrote to {self.path} may be cut off: {FULL} [P407]"
+            self.fault = f"what ranks wrote to {self.path} may be cut off: {_FULL} [P407]"
 
     def _note(self, e: OSError) -> None:
         if not self.fault:
@@ -233,20 +231,13 @@ class RunDir(Files):
 
     def close(self) -> None:
         """Close its files; a scratch directory is removed."""
-        self._closed = True
-        self._close_events()
+        if self._writing.acquire(blocking=False):  # or a thread hangs in writing to it
+            if self._events >= 0:
+                os.close(self._events)
+                self._events = -1
+            self._writing.release()
         if self._made:
             _remove(self.path)
-
-    def _close_events(self) -> None:
-        """Close `events.jsonl`, unless a thread hangs in writing to it: it does so afterwards."""
-        if self._writing.acquire(blocking=False):
-            try:
-                if self._events >= 0:
-                    os.close(self._events)
-                    self._events = -1
-            finally:
-                self._writing.release()
 
 
 def directory_name(name: str, env: Mapping[str, str]) -> str:

@@ -78,13 +78,6 @@ class Screen:
         self._open = owner
         self._open_coloured = self._open_coloured or (self.console.colour and b"\x1b" in text)
 
-    def note(self, text: bytes) -> None:
-        """Show a line of our own, as far as the console takes it without waiting."""
-        self._parts.clear()
-        self.waiting = 0
-        start = b"\n" if self.console.midline else b""
-        self.console.write(start + b"procession: " + text + b"\n", timeout=0)
-
     def flush(self, abandon: int | None = None) -> bool:
         """Write the buffer; False if `abandon` became readable before the console took it."""
         if not self._parts:

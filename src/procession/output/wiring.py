@@ -8,28 +8,20 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 
-from procession.output.rundir import FULL, Files, RunDir
+from procession.output.rundir import Files, RunDir
 from procession.system.descriptors import leads_to
-from procession.system.files import NO_ROOM, room_on_disk
 from procession.values.base import Record, Value
 from procession.values.policy import Logs, Route
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.output.console import Console
-    from procession.output.duplicate import Duplicates
     from procession.output.feed import Source
     from procession.output.follow import Follower
     from procession.output.recent import Recent
-
-_SCARCE = 1 << 30  # bytes: a disk with less room may be full soon
-_CUT = (
-    f"log files of ranks are cut off: {FULL}; "
-    "what a tee's file did not take was shown on the console [P407]"
-)
+    from procession.output.tail import Tail
 
 
 class Streams(Record):
@@ -71,7 +63,7 @@ class Wiring:
                 os.close(self._null)
                 raise
         self._lent = self._tapped = False
-        self._faults: dict[str, None] = {}  # of consoles that are closed
+        self._fault: Exception | None = None  # of an earlier follower
         self.recent: Recent | None = None
         self._follower: Follower | None = None
 
@@ -87,7 +79,7 @@ class Wiring:
         elif self._consoles is None:
             self._open_consoles()
         if self._tapped:
-            self._keep_recent()
+            self.tap()
 
     def _open_consoles(self) -> None:
         """Show both streams. In the thread that wrote there before: it flushes what waits there."""
@@ -108,17 +100,11 @@ class Wiring:
         To be used before ranks are started.
         """
         self._tapped = True
-        self._keep_recent()
+        if self._consoles is not None:
+            from procession.output.recent import Recent
 
-    def _keep_recent(self) -> None:
-        if self._consoles is None:
-            return
-        from procession.output.recent import Recent
-
-        self.recent = self.recent or Recent()
-        out, err = self._consoles
-        err.seen_by = partial(self.recent.add, stream="err")
-        out.seen_by = partial(self.recent.add, stream="out")  # also if both are one
+            self.recent = self.recent or Recent()
+            self.recent.listen(*self._consoles)
 
     def open(self, attempt: int, rank: int) -> Streams:
         """Open stdin, stdout and stderr of a rank; in any thread. Raises OSError."""
@@ -165,32 +151,26 @@ class Wiring:
             return self._null
         return number
 
-    def _pipe(self, rank: int, stream: str, opened: list[int], copy: int = -1) -> int:
+    def _pipe(self, rank: int, stream: str, opened: list[int]) -> int:
         follower, source = self._follow(), self._source(rank, stream)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         opened.append(write_end)
-        follower.add_pipe(read_end, source, copy)
+        follower.add_pipe(read_end, source)
         return write_end
 
     def _tee(self, attempt: int, rank: int, stream: str, opened: list[int]) -> int:
-        """Open what a teed stream leads to: its file, or a pipe to us if the disk may be full."""
+        """Open the file of a teed stream, and follow it."""
+        follower, source = self._follow(), self._source(rank, stream)
         path = self._run.log_file(attempt, rank, stream)
-        if room_on_disk(os.path.dirname(path)) >= _SCARCE:
-            fd = self._run.open_log(attempt, rank, stream)
-            opened.append(fd)
-            self._follow().add_file(path, self._source(rank, stream))
-        else:
-            try:
-                copy = self._run.open_log(attempt, rank, stream)
-            except OSError as e:
-                if e.errno not in NO_ROOM:
-                    raise
-                self._faults[_CUT] = None
-                return self._pipe(rank, stream, opened)
-            fd = self._pipe(rank, stream, opened, copy)
-        if self._duplicates is not None:
-            self._duplicates.follow(attempt, stream, path, self._source(rank, stream))
-        return fd
+        opened.append(self._run.open_log(attempt, rank, stream))
+        texts, copies = self._duplicates[stream == "stderr"], None
+        if texts:
+            from procession.output.feed import Copies
+
+            filtered = self._run.filtered_file(attempt, stream)
+            copies = Copies(filtered, source.prefix, texts)
+        follower.add_file(path, source, copies=copies)
+        return opened[-1]
 
     def _source(self, rank: int, stream: str) -> Source:
         from procession.output.feed import Source
@@ -200,12 +180,13 @@ class Wiring:
         return Source(rank, "out" if stream == "stdout" else "err", prefix, colour)
 
     def _follow(self) -> Follower:
-        if self._consoles is None:
+        if self._consoles is None or self._null < 0:
             raise OSError(errno.ESHUTDOWN, "the group is over")
         if self._follower is None or self._follower.over:
             from procession.output.follow import Follower
 
-            self._note_faults()
+            if self._follower is not None:
+                self._fault = self._fault or self._follower.fault
             self._follower = Follower(*self._consoles)
         return self._follower
 
@@ -227,10 +208,7 @@ class Wiring:
 
     def drain(self, timeout: float) -> bool:
         """Show what is still to be shown, within `timeout` seconds; False if it was cut off."""
-        shown = self._follower is None or self._follower.drain(timeout)
-        if self._duplicates is not None:  # the follower may have written what they copy
-            self._duplicates.drain(timeout)
-        return shown
+        return self._follower is None or self._follower.drain(timeout)
 
     def log_paths(self, attempt: int, rank: int) -> tuple[str, str]:
         """Give the log files of a rank's stdout and stderr, "" where there is none."""
@@ -240,70 +218,65 @@ class Wiring:
         )
         return out, err
 
+    def _tails(self, rank: int) -> list[Tail]:
+        """Give those of a rank's streams of which we have read something."""
+        if self._follower is None:
+            return []
+        found = (self._follower.tails.get((rank, stream)) for stream in ("out", "err"))
+        return [tail for tail in found if tail is not None and tail.fed_at]
+
     def last_read(self, rank: int) -> int:
         """Give when we last read what a rank wrote, in ns of the monotonic clock; 0: never."""
-        return 0 if self._follower is None else self._follower.tails.last_read(rank)
+        return max((tail.fed_at for tail in self._tails(rank)), default=0)
 
     def stderr_tail(self, attempt: int, rank: int, *, files: bool = True) -> tuple[str, ...]:
         """Give the last lines of a rank's stderr, as far as we read them or its file has them.
 
         files: whether to read that file.
         """
-        route = self._routes[rank][1]
-        passed = self._follower is not None and (
-            route is Route.PREFIX or self._follower.tails.is_cut(rank, "err")
-        )
-        if route in (Route.FILE, Route.TEE) and not passed:
-            from procession.output.tail import last_lines_of
+        _, path = self.log_paths(attempt, rank)
+        if path and not files:
+            return ()
+        if path:
+            from procession.output.tail import BYTES, end_of, last_lines
 
-            return last_lines_of(self._run.log_file(attempt, rank, "stderr")) if files else ()
-        return tuple(self._follower.tails.lines(rank, "err")) if passed and self._follower else ()
+            return tuple(last_lines(end_of(path, BYTES)[1]))
+        tail = None if self._follower is None else self._follower.tails.get((rank, "err"))
+        return () if tail is None else tuple(tail.lines())
 
     def last_line(self, attempt: int, rank: int) -> bytes:
         """Give the line that a rank wrote last, as far as we read it or its file has it."""
-        passed = b"" if self._follower is None else self._follower.tails.last_line(rank)
-        if passed:
-            return passed
-        from procession.output.tail import last_line_of
+        read = self._tails(rank)
+        if read:
+            return max(read, key=lambda tail: tail.fed_at).last()
+        from procession.output.tail import LINE, end_of, last_line
 
-        ends = [last_line_of(path) for path in self.log_paths(attempt, rank) if path]
-        return max((end for end in ends if end[1]), default=(0.0, b""))[1]
+        ends = [end_of(path, LINE) for path in self.log_paths(attempt, rank) if path]
+        return last_line(max(ends, default=(0.0, b""))[1])
 
     @property
     def faults(self) -> list[str]:
         """What of the output was lost on our own streams, and why; also when all is closed."""
-        self._note_faults()
-        return list(self._faults)
+        if self._consoles is None:
+            return []
+        from procession.output.console import lost_on  # it is there, as the consoles are
 
-    def _note_faults(self) -> None:
-        if self._consoles is not None:
-            from procession.output.console import lost_on  # it is there, as the consoles are
-
-            self._faults.update(dict.fromkeys(lost_on(*self._consoles)))
-        if self._follower is None:
-            return
-        if self._follower.tails.cut:
-            self._faults[_CUT] = None
-        fault = self._follower.fault
+        found = lost_on(*self._consoles)
+        fault = self._fault or (self._follower.fault if self._follower is not None else None)
         if fault is not None:
             said = f"an error in procession's own thread for it ({type(fault).__name__}: {fault})"
-            self._faults[f"the output of the ranks was not shown to its end: {said} [P407]"] = None
+            found.append(f"the output of the ranks was not shown to its end: {said} [P407]")
+        return found
 
     def _close_consoles(self) -> None:
-        self._note_faults()
         if not self._lent:
             for console in self._consoles or ():
                 console.close()
-        self._consoles = None
 
     def close(self) -> None:
         """Close everything."""
         if self._follower is not None:
             self._follower.close()
-            self._note_faults()
-            self._follower = None
-        if self._duplicates is not None:
-            self._duplicates.close()
         self._close_consoles()
         if self._null >= 0:
             os.close(self._null)
@@ -318,13 +291,13 @@ def _shown(route: Route, own: bool) -> Route:
 class Output(Value):
     """Routes of stdout and stderr, and the prefix of lines on the console, by rank; the files.
 
-    duplicates: what copies some of the teed lines; the group closes it.
+    duplicates: texts of stdout and of stderr: what lines hold that are copied to their own file.
     """
 
     routes: list[tuple[Route, Route]]
     prefixes: list[str]
     files: Files
-    duplicates: Duplicates | None = None
+    duplicates: tuple[Sequence[str], Sequence[str]] = ((), ())
 
 
 def prefixes_of(
@@ -362,10 +335,5 @@ def output_of(
     """
     prefixes = prefixes_of(logs, nproc, name, world, node)
     files = RunDir(logs, nproc, directory_name, place, attempt)
-    duplicates = None
-    if logs.duplicate_stdout or logs.duplicate_stderr:
-        from procession.output.duplicate import Duplicates
-
-        texts = {"stdout": logs.duplicate_stdout, "stderr": logs.duplicate_stderr}
-        duplicates = Duplicates(texts, files.filtered_file)
-    return Output(logs.route(nproc), prefixes, files, duplicates)
+    texts = logs.duplicate_stdout, logs.duplicate_stderr
+    return Output(logs.route(nproc), prefixes, files, texts)

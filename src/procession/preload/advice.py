@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
+import zlib
+from collections.abc import Iterable
 
 from procession.preload import safe
 from procession.preload.plan import AFTER, Plan
-from procession.system.directories import read_cached, write_cached
+from procession.preload.started import remember, remembered
 
-CACHE = "advice"
+FILE, MOST = "advised.json", 200
 
 
 def advice(plan: Plan, script: str) -> str:
@@ -20,18 +21,20 @@ def advice(plan: Plan, script: str) -> str:
     """
     ours = {n for n, why in plan.skipped if why == safe.UNKNOWN}
     ours |= {n for n, why in plan.skipped if why.startswith(AFTER) and safe.verdict(n).safe}
-    names = sorted({_top(name) for name in ours} - sys.stdlib_module_names)
-    key = hashlib.sha256("\0".join((os.path.realpath(script), *names)).encode()).hexdigest()[:32]
-    if not names or read_cached(CACHE, key, 0) is not None:
+    names = sorted(_tops(ours))
+    told = [each for each in remembered(FILE) or () if isinstance(each, int)]
+    key = zlib.crc32("\0".join((os.path.realpath(script), *names)).encode(errors="replace"))
+    if not names or key in told:
         return ""
-    write_cached(CACHE, key, b"")
-    planned = [top for top in map(_top, plan.modules) if top not in sys.stdlib_module_names]
-    all_of_it = dict.fromkeys([*planned, *plan.later, *names])
+    remember(FILE, [*told, key][-MOST:])
+    all_of_it = dict.fromkeys([*_tops(plan.modules), *plan.later, *names])
     return (
-        f"each rank imports {', '.join(names)}: --preload {','.join(all_of_it)} imports all of it "
-        "once, if none of them starts a thread [P403]"
+        f"each rank imports {', '.join(names)}: --preload {','.join(all_of_it)} imports "
+        "all of it once, if none of them starts a thread [P403]"
     )
 
 
-def _top(module: str) -> str:
-    return module.partition(".")[0]
+def _tops(modules: Iterable[str]) -> dict[str, None]:
+    """Give the packages of some modules that are not of the standard library."""
+    tops = (name.partition(".")[0] for name in modules)
+    return dict.fromkeys(top for top in tops if top not in sys.stdlib_module_names)

@@ -67,24 +67,6 @@ def plan_of(
     return plan_module(program.name, sys.path if function else _search_path(spec.cwd))
 
 
-def failed_imports(failed: Sequence[str]) -> str:
-    """Say which modules of the caller could not be imported, and suggest what may be meant.
-
-    failed: their names, each followed by the class of its exception in parentheses.
-    """
-    import difflib
-    from pkgutil import iter_modules
-
-    known = sorted({each.name for each in iter_modules()} | sys.stdlib_module_names)
-    hint = ""
-    for each in failed:
-        top = each.partition(" ")[0].partition(".")[0]
-        meant = difflib.get_close_matches(top, known, 1, 0.75) if top not in known else []
-        hint = hint or (f"; did you mean {meant[0]}?" if meant else "")
-    names = ", ".join(failed)
-    return f"preload: {names} could not be imported, and is left to the ranks{hint} [P403]"
-
-
 def _heavy() -> bool:
     """Whether this process has imported anything but the standard library and this package."""
     ours = {"__main__", "__mp_main__", "procession", "cloudpickle", "tblib", "sitecustomize"}
@@ -108,15 +90,31 @@ def common_variables(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 def preload_of(
     spec: Spec,
-    plan: Plan,
+    plan: Plan | None,
     envs: Sequence[Mapping[str, str]],
     path: Sequence[str] | None = None,
+    *,
+    watched: bool = False,
 ) -> Preload:
     """Say what a forkserver is to import: what is planned, then what is imported later.
 
     envs: the variables of each rank. A module that reads a variable in which ranks differ is left
-    to them. path: the `sys.path` of a function's ranks.
+    to them. path: the `sys.path` of a function's ranks. watched: the imports are watched, so that
+    later launches can use them while nothing changes.
     """
+    preload = NOTHING if plan is None or not plan.modules else _preload_of(spec, plan, envs, path)
+    preload = preload.__replace__(own=_why_not_kept(spec, preload))
+    if watched:
+        from procession.preload import safe
+
+        env = preload.env if preload.modules else common_variables(envs)
+        preload = preload.__replace__(env=env, watched=tuple(sorted(safe.packages())))
+    return preload
+
+
+def _preload_of(
+    spec: Spec, plan: Plan, envs: Sequence[Mapping[str, str]], path: Sequence[str] | None
+) -> Preload:
     from procession.preload import safe
     from procession.values.environment import among
 
@@ -141,7 +139,7 @@ def preload_of(
     )
 
 
-def why_not_kept(spec: Spec, preload: Preload) -> str:
+def _why_not_kept(spec: Spec, preload: Preload) -> str:
     """Say why a forkserver that has served this group is of no use to another one, "" if it is.
 
     What the user's own code has read, nobody knows. So only that is kept which has imported
@@ -160,14 +158,3 @@ def why_not_kept(spec: Spec, preload: Preload) -> str:
         if not installed or safe.why_not(name, search):
             return f"it has imported {name}, which is not on the list of packages that may be kept"
     return ""
-
-
-def watched(preload: Preload, envs: Sequence[Mapping[str, str]]) -> Preload:
-    """Have the imports watched, so that they can be used by later launches while nothing changes.
-
-    envs: as in `preload_of`.
-    """
-    from procession.preload import safe
-
-    env = preload.env if preload.modules else common_variables(envs)
-    return preload.__replace__(env=env, watched=tuple(sorted(safe.packages())))

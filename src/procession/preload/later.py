@@ -16,10 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from procession.preload import safe
 from procession.preload.find import Kind, Search, with_packages
-from procession.preload.source import Unreadable, imported, parse
+from procession.preload.source import Sources, Unreadable, imported
 from procession.values.environment import among
 
-MOST = 256 << 10  # bytes of all files that are read, which takes 0.2 s
 _REFUSED = frozenset[str](("chdir", "dictConfig", "fchdir", "fileConfig", "load_dotenv"))
 _WRITES_MANY = frozenset(("clear", "update"))
 
@@ -28,14 +27,15 @@ def later(
     planned: Iterable[str],
     search: Search,
     files: Iterable[tuple[str, str]],
-    modules: Iterable[str] = (),
-    own: str = "",
+    modules: Iterable[str],
+    own: str,
+    sources: Sources,
 ) -> tuple[str, ...]:
     """Give the modules that the packages of `planned` will import when the program uses them.
 
     files: those with which the program begins, each with the package to which it belongs, "" for
     none. modules: what it imports besides what these import. own: the top-level package that is the
-    program itself, wherever it lies. Never raises.
+    program itself, wherever it lies. sources: what was parsed of it before. Never raises.
     """
     tops = sorted({name.partition(".")[0] for name in planned})
     names = {name: module for top in tops for name, module in safe.later(top).items()}
@@ -45,7 +45,8 @@ def later(
     variables = safe.reads(wanted)
     words: set[str] = set()
     try:
-        for tree in _trees(list(files), list(modules), search, own):
+        trees = _trees(list(files), list(modules), search, own, sources)
+        for tree in trees:
             for node in ast.walk(tree):
                 if _refuses(node, variables):
                     return ()
@@ -60,10 +61,9 @@ def _is_there(module: str, search: Search) -> bool:
 
 
 def _trees(
-    files: list[tuple[str, str]], modules: list[str], search: Search, own: str
+    files: list[tuple[str, str]], modules: list[str], search: Search, own: str, sources: Sources
 ) -> Iterator[ast.Module]:
     """Parse the files of a program, and the local modules that they import. Raises Unreadable."""
-    size = 0
     seen: set[str] = set()
     while files or modules:
         while modules:
@@ -75,10 +75,7 @@ def _trees(
                 seen.add(name)
         if files:
             path, package = files.pop()
-            text, tree = parse(path)
-            size += len(text)
-            if size > MOST:
-                raise Unreadable("the program is too large")
+            tree = sources.tree(path)
             yield tree
             modules = [name for node in ast.walk(tree) for name in imported(node, package)]
 

@@ -15,7 +15,6 @@ class StoppedAt(Value):
 
     file: str
     line: int
-    source: str
     reason: str
 
 

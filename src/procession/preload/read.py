@@ -2,8 +2,8 @@
 
 Theory of operation. The program is read, never run. The imports at the beginning of the script are
 taken in order, and, at its place, those at the beginning of each local module that it imports.
-Between them may stand what runs none of the program's functions: definitions, assignments, code for
-type checkers, conditions, and `try`. A module that is not on the list is passed over: each rank
+Between them may stand what runs none of the program's functions: definitions, assignments,
+conditions, and `try`. A module that is not on the list is passed over: each rank
 imports it. So is what is imported only under a condition. Reading stops at the first call, at a
 write to anything but a plain name, and at a package that must be imported before others.
 
@@ -19,15 +19,13 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from procession.preload import safe
 from procession.preload.find import Found, Kind, Search, with_packages
 from procession.preload.later import later
 from procession.preload.plan import AFTER, Plan, StoppedAt
-from procession.preload.source import Unreadable, base_of, parse
-
-LONGEST = 200  # characters of a line that is shown
+from procession.preload.source import Sources, Unreadable, base_of
 
 # What a module may say of itself; other names with two underscores steer how modules are imported.
 _OF_ITSELF = (
@@ -44,7 +42,6 @@ _HARMLESS = (
 )
 _OF_IMPORTS = ("filters", "meta_path", "modules", "path_hooks", "root", "__dict__", "__globals__")
 _ACTS = (ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
-_MOST = 256 << 10  # bytes of all files that are read, which takes 0.2 s
 _OTHER = "it may change what an import sees"
 _ANY = "*"  # among the names that a module has: there may be more
 
@@ -58,8 +55,9 @@ def plan_script(path: str, sys_path: Sequence[str]) -> Plan:
 
     Never raises: what cannot be read gives an empty plan with the reason.
     """
-    reader = _Reader(sys_path)
-    return reader.plan(path, lambda: reader.file(path, "__main__", ""))
+    reader = Reader(sys_path)
+    reader.read(path, lambda: reader.file(path, "__main__", ""))
+    return reader.result()
 
 
 def plan_module(name: str, sys_path: Sequence[str]) -> Plan:
@@ -68,8 +66,9 @@ def plan_module(name: str, sys_path: Sequence[str]) -> Plan:
     sys_path: the ranks' `sys.path`: the working directory first, unless the interpreter is
         isolated.
     """
-    reader = _Reader(sys_path)
-    return reader.plan(f"-m {name}", lambda: reader.main_module(name))
+    reader = Reader(sys_path)
+    reader.read(f"-m {name}", lambda: reader.main_module(name))
+    return reader.result()
 
 
 class _Stopped(Exception):
@@ -90,24 +89,20 @@ class _File:
         self.names: set[str] = set()
         self.own: set[str] = set()  # those behind whose harmless names may be anything
 
-    def bind(
-        self, name: str, *, sure: bool = True, false: bool = False, known: bool | None = False
-    ) -> None:
+    def bind(self, name: str, *, sure: bool = True, known: bool | None = False) -> None:
         """Note that a statement binds a name; it may not be one that reading relies on.
 
-        sure, false: whether it is known to be bound, and to `False`. known: whether it is imported
-        by its own name from a module that is known; None: from one that is not.
+        sure: whether it is known to be bound. known: whether it is imported by its own name from a
+        module that is known; None: from one that is not.
         """
         if name.startswith("__") and name.endswith("__") and name not in _OF_ITSELF:
             raise _Stopped(f"{name} steers how modules are imported")
-        if name == "TYPE_CHECKING" and not false:
-            raise _Stopped("TYPE_CHECKING may be true")
         self.names.add(name if sure else f"{name}?")
         if known is None or (name in _HARMLESS.split() and not known):
             self.own.add(name)
 
 
-class _Reader:
+class Reader:
     """Reads one program."""
 
     def __init__(self, sys_path: Sequence[str]) -> None:
@@ -117,24 +112,34 @@ class _Reader:
         self._local: dict[str, _File] = {}  # local modules that were read, by name
         self._taken: dict[str, None] = {}
         self._skipped: dict[str, str] = {}
-        self._size = 0
+        self._sources = Sources()
+        self._stopped_at: StoppedAt | None = None
 
-    def plan(self, what: str, read: Callable[[], None]) -> Plan:
-        """Read a program and give the plan. what: names the program."""
-        stopped_at = None
+    def read(self, what: str, read: Callable[[], None]) -> None:
+        """Read a part of the program, which `what` names; keep where reading stopped."""
         try:
             read()
         except _Stopped as e:
-            stopped_at = e.at or StoppedAt(what, 0, "", str(e))
+            self._stopped_at = e.at or StoppedAt(what, 0, str(e))
         except (RecursionError, MemoryError):
-            stopped_at = StoppedAt(what, 0, "", "it is nested too deep")
+            self._stopped_at = StoppedAt(what, 0, "it is nested too deep")
+
+    def follow(self, module: str) -> None:
+        """Read as if the program imported a module next, wherever reading has stopped before."""
+        self.read(module, lambda: self._import(module))
+
+    def kind_of(self, module: str) -> Kind:
+        """Tell where the top-level package of a module comes from; this one is no program's."""
+        top = module.partition(".")[0]
+        return Kind.STANDARD if top == "procession" else self._search.find(top).kind
+
+    def result(self, files: Iterable[tuple[str, str]] = (), modules: Iterable[str] = ()) -> Plan:
+        """Give the plan. files, modules: with which the program begins, if it is no file."""
         skipped = {n: r for n, r in self._skipped.items() if n not in self._taken}
-        foreseen: tuple[str, ...] = ()
         if self._main is not None:
-            package = self._main[1]
-            above = [package] if package else []
-            foreseen = later(self._taken, self._search, [self._main], above, self._own)
-        return Plan(tuple(self._taken), tuple(skipped.items()), stopped_at, foreseen)
+            files, modules = [self._main], filter(None, [self._main[1]])
+        found = later(self._taken, self._search, files, modules, self._own, self._sources)
+        return Plan(tuple(self._taken), tuple(skipped.items()), self._stopped_at, found)
 
     def main_module(self, name: str) -> None:
         """Read a module that is run, after its packages."""
@@ -155,18 +160,16 @@ class _Reader:
         """Read the file of a module, to its end."""
         if name == "__main__":
             self._main = path, package
-        lines, tree, size = _parse(path)
-        self._size += size
-        if self._size > _MOST and not name == "__main__":
-            raise _Stopped(f"more than {_MOST >> 10} KiB would be read")
+        try:
+            tree = self._sources.tree(path)
+        except Unreadable as e:
+            raise _Stopped(str(e), StoppedAt(path, 0, str(e))) from None
         file = self._local[name] = _File(path, name, package)
         for i, node in enumerate(tree.body):
             try:
                 self._statement(file, node, sure=sure)
             except _Stopped as e:
-                line = lines[node.lineno - 1] if node.lineno <= len(lines) else b""
-                text = line.decode("utf-8", "replace").strip()[:LONGEST]
-                e.at = e.at or StoppedAt(path, node.lineno, text, str(e))
+                e.at = e.at or StoppedAt(path, node.lineno, str(e))
                 where = f"{os.path.basename(e.at.file)}:{e.at.line}"
                 for after in (name for each in tree.body[i:] for name in _imports(each)):
                     is_missing = self._search.find(after).kind is Kind.MISSING
@@ -253,9 +256,8 @@ class _Reader:
                 continue
             if is_package:
                 self._import_submodule(base, alias.name, sure=sure)
-            false = base in ("typing", "typing_extensions") and alias.name == "TYPE_CHECKING"
             known = alias.asname in (None, alias.name) if self._knows(base) else None
-            file.bind(alias.asname or alias.name, sure=sure, false=false, known=known)
+            file.bind(alias.asname or alias.name, sure=sure, known=known)
 
     def _knows(self, module: str) -> bool:
         """Tell whether a module is on the list: what its functions do is known by their names."""
@@ -279,27 +281,25 @@ class _Reader:
         self, file: _File, node: ast.Assign | ast.AnnAssign | ast.AugAssign, *, sure: bool
     ) -> None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        false = isinstance(node.value, ast.Constant) and node.value.value is False
         targets_itself = getattr(targets[0], "id", "") in _OF_ITSELF  # another may be sys.path
         for target in (each for whole in targets for each in ast.walk(whole)):
             if isinstance(target, ast.Name):
-                file.bind(target.id, sure=sure, false=false)
+                file.bind(target.id, sure=sure)
             elif not isinstance(target, (ast.Tuple, ast.List, ast.Starred, ast.Store)):
                 raise _Stopped(_OTHER)
         if not _is_inert(node) or (isinstance(node, ast.AugAssign) and not targets_itself):
             raise _Stopped(_OTHER)
 
     def _if(self, file: _File, node: ast.If, *, sure: bool) -> None:
-        """Pass over what is never run: what is for type checkers, or for the main program."""
+        """Pass over what is never run: what is for the main program, in another module."""
         test = ast.unparse(node.test)
         is_main = test.replace('"', "'") in ("__name__ == '__main__'", "'__main__' == __name__")
         if is_main and file.is_main:
             raise _Stopped("the program itself begins here")
-        never = is_main or test in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
         if not _is_inert(node.test):
             raise _Stopped(_OTHER)
-        for each in [*([] if never else node.body), *node.orelse]:
-            self._statement(file, each, sure=sure and never)
+        for each in [*([] if is_main else node.body), *node.orelse]:
+            self._statement(file, each, sure=sure and is_main)
 
     def _try(self, file: _File, node: ast.Try, *, sure: bool) -> None:
         """Follow the imports within `try`: they are sure up to the first that may fail."""
@@ -365,12 +365,3 @@ def _imports(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.ImportFrom) and not node.level and node.module:
         return [node.module]
     return []
-
-
-def _parse(path: str) -> tuple[list[bytes], ast.Module, int]:
-    """Read the lines of a file, its tree and its size in bytes."""
-    try:
-        text, tree = parse(path)
-    except Unreadable as e:
-        raise _Stopped(str(e), StoppedAt(path, 0, "", str(e))) from None
-    return text.split(b"\n"), tree, len(text)

@@ -21,7 +21,7 @@ from procession.values.base import Value
 class Verdict(Value):
     """Whether a module may be imported before the fork.
 
-    reason: why not, or with which version it was shown.
+    reason: why not.
     variables: environment variables that it, or what it imports, reads when it is imported; `X_*`
         stands for all that begin with `X_`.
     sets: variables that it sets when it is imported, unless they are set.
@@ -170,16 +170,10 @@ _LIST: dict[str, _Entry] = {
     "typing_inspection": _Entry("0.4", needs="typing_extensions"),
     "omegaconf": _Entry("2.4", needs="yaml attr antlr4"),
     "antlr4": _Entry("4.9"),
-    "msgpack": _Entry("1.2", "MSGPACK_*"),
-    "orjson": _Entry("3.13"),
     "attr": _Entry("26"),
     "attrs": _Entry("26", needs="attr"),
     "packaging": _Entry("26"),
     "typing_extensions": _Entry("4.16"),
-    "platformdirs": _Entry("4.14", "ANDROID_DATA"),
-    "sortedcontainers": _Entry("2.4"),
-    "tomlkit": _Entry("0.15"),
-    "wcwidth": _Entry("0.9", "WCWIDTH_*"),
     "pygments": _Entry("2.21"),
     "psutil": _Entry("7.2", "PSUTIL_*"),
     "cloudpickle": _Entry("3.1"),
@@ -329,7 +323,7 @@ def _made(top: str, apart: tuple[str, ...]) -> Verdict:
     entry, with_needs = _LIST[top], _with_needs(top)
     return Verdict(
         True,
-        f"shown to be safe with version {entry.shown}" if entry.shown else "it is this program's",
+        "",
         _words(*(entry.more.get(n, "") for n in apart), *(e.reads for e in with_needs)),
         _words(*(entry.also_sets.get(n, "") for n in apart), *(e.sets for e in with_needs)),
         _words(*(e.unless for e in with_needs)),
@@ -379,13 +373,8 @@ def packages() -> frozenset[str]:
     return frozenset(_LIST)
 
 
-def is_known(package: str) -> bool:
-    """Tell whether a package is listed, as safe or not."""
-    return package in _LIST or package in _NOT or package in _FIRST
-
-
 def _standard(top: str) -> Verdict:
-    return Verdict(True, "the standard library's", _words(_STANDARD_READS.get(top, "")))
+    return Verdict(True, "", _words(_STANDARD_READS.get(top, "")))
 
 
 def _with_needs(top: str) -> list[_Entry]:

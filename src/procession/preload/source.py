@@ -1,4 +1,4 @@
-"""The source of a program's modules: read and parsed, never run."""
+"""The source of a program's modules: read and parsed once, never run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,32 @@ import stat
 import warnings
 
 LARGEST = 1 << 20  # bytes of one file
+MOST = 256 << 10  # bytes of all files but the first, which takes 0.2 s
 
 
 class Unreadable(Exception):
     """A file cannot be read as a program; says why."""
 
 
-def parse(path: str) -> tuple[bytes, ast.Module]:
-    """Give the text of a file, and its tree. Raises Unreadable."""
+class Sources:
+    """The files of one program that were parsed, the program's own first."""
+
+    def __init__(self) -> None:
+        self._trees: dict[str, ast.Module] = {}
+        self._size = 0
+
+    def tree(self, path: str) -> ast.Module:
+        """Parse a file. Raises Unreadable."""
+        if path not in self._trees:
+            text = _read(path)
+            self._size += len(text)
+            if self._trees and self._size > MOST:
+                raise Unreadable(f"more than {MOST >> 10} KiB would be read")
+            self._trees[path] = _parsed(text, path)
+        return self._trees[path]
+
+
+def _read(path: str) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         try:
@@ -31,10 +49,14 @@ def parse(path: str) -> tuple[bytes, ast.Module]:
         raise Unreadable(f"it is larger than {LARGEST >> 20} MiB")
     if path.endswith(".pyc") or b"\0" in source:
         raise Unreadable("it is compiled, or no text")
+    return source
+
+
+def _parsed(source: bytes, path: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the rank will show them
-            return source, ast.parse(source, path)
+            return ast.parse(source, path)
     except (SyntaxError, ValueError, LookupError) as e:
         raise Unreadable(f"it cannot be parsed: {e}") from None
 

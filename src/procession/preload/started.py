@@ -5,33 +5,41 @@ One file in the user's cache directory has them. A package counts until its file
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
 from procession.system.directories import read_cached, write_cached
 from procession.values.spec import Spec
 
-CACHE, FILE = "preload", "started.json"
+DIRECTORY, FILE = "preload", "started.json"
 LARGEST = 64 << 10  # bytes
+
+
+def remembered(file: str) -> Any:
+    """Give what `remember` has written to a file of this name; None if it is not there, or torn."""
+    try:
+        return json.loads(read_cached(DIRECTORY, file, LARGEST) or "null")
+    except ValueError:
+        return None
+
+
+def remember(file: str, what: Any) -> None:
+    """Keep plain data for later runs. Where nothing can be written, nothing is kept."""
+    write_cached(DIRECTORY, file, json.dumps(what).encode())
 
 
 def left_out() -> dict[str, str]:
     """Give the packages that are left out, each with the reason."""
-    text = read_cached(CACHE, FILE, LARGEST)
-    if not text:
-        return {}
-    import json
-
     try:
-        known: dict[str, Any] = json.loads(text)
+        known = dict(remembered(FILE) or {})
         return {top: str(why) for top, (why, file, at) in known.items() if _changed(file) == at}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError):
         return {}  # it is damaged
 
 
 def leave_out(package: str, why: str) -> None:
-    """Leave a package out of later runs. Where nothing can be written, nothing is kept."""
-    import json
+    """Leave a package out of later runs."""
     from importlib.util import find_spec
 
     known: dict[str, Any] = {package: why, **left_out()}
@@ -39,7 +47,7 @@ def leave_out(package: str, why: str) -> None:
         spec = find_spec(name)
         file = spec.origin or "" if spec is not None else ""
         known[name] = [reason, file, _changed(file)]
-    write_cached(CACHE, FILE, json.dumps(known).encode())
+    remember(FILE, known)
 
 
 def told_of(spec: Spec, unfit: str, culprit: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 from procession.forkserver import pool
 from procession.forkserver.boot import check_proc, fresh_interpreter
@@ -138,25 +139,24 @@ class RankJobs:
         if self._forks_launcher:
             return fork_server(self._spec)
         preload = pool.NOTHING
-        if self._common_start and self.plan is not None and self.plan.modules:
+        if self._spec.is_python:
             from procession.preload.choose import preload_of
 
-            by_rank = variables_of(self._spec, self._env, self.resources.places.placed)
             path = self.resources.payload.description(self._spec.program).get("sys_path")
-            preload = preload_of(self._spec, self.plan, by_rank, path)
-        if self._spec.is_python:
-            from procession.preload.choose import why_not_kept
-
-            preload = preload.__replace__(own=why_not_kept(self._spec, preload))
+            plan = self.plan if self._common_start else None
+            watched = self._warm is not None
+            preload = preload_of(self._spec, plan, self._by_rank, path, watched=watched)
         if self._warm is not None:
-            from procession.preload.choose import watched
-
-            by_rank = variables_of(self._spec, self._env, self.resources.places.placed)
-            self._lease = self._warm.lease(watched(preload, by_rank))
+            self._lease = self._warm.lease(preload)
             self.resources.places.notes += filter(None, (self._warm.note,))
         else:
             self._lease = pool.lease(self._server_env(), self._key, preload)
         return self._lease.server
+
+    @cached_property
+    def _by_rank(self) -> list[dict[str, str]]:
+        """The variables of each rank, as far as they are known before an attempt."""
+        return variables_of(self._spec, self._env, self.resources.places.placed)
 
     @property
     def _may_be_warm(self) -> bool:
@@ -218,13 +218,12 @@ class RankJobs:
         from procession.preload.choose import common_variables
         from procession.values.shared import SharedCall, name_of
 
-        by_rank = variables_of(self._spec, self._env, self.resources.places.placed)
         called = None
         if isinstance(shared, SharedCall):
             called = (shared.module, shared.function, shared.args, dict(shared.kwargs))
         return {
             "name": name_of(shared),
-            "env": common_variables(by_rank),
+            "env": common_variables(self._by_rank),
             "call": called,
         }
 

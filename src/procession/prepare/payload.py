@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from procession.system.descriptors import fill_standard
 from procession.system.files import named
@@ -23,8 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.prepare.named import Named
-    from procession.prepare.pickling import Spawning
+    from procession.prepare.pickling import Named, Spawning
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
@@ -52,29 +51,41 @@ def pack(spec: Spec) -> tuple[Packed, Named]:
 
     Raises SpecError for what cannot be pickled, or belongs to this machine.
     """
-    from procession.prepare.named import Named
-    from procession.prepare.pickling import Spawning, pickled
+    from procession.prepare.pickling import Named
 
     assert isinstance(spec.program, Function)
-    named, spawning = Named(set(), []), Spawning()
+    named = Named(set(), [])
+    noted: list[Spawning] = []
     try:
-        function = pickled(spec.program.call, "the function", spawning, named)
-        arguments: list[bytes] = []
-        for rank in range(1 if spec.common_args else spec.nproc):
-            whose = "" if spec.common_args else f"rank {rank}: "
-            given = (spec.args[rank], dict(spec.kwargs[rank]))
-            arguments.append(pickled(given, f"{whose}the arguments", spawning, named))
-        if spawning.fds:
+        function, *arguments = _pickles(spec, noted, named)
+        if any(each.fds for each in noted):
             raise SpecError(
                 "the function or its arguments hold what only this machine has (a queue, a pipe or "
                 "shared memory of multiprocessing): pass plain data instead"
             )
     finally:
-        for fd in spawning.fds:
-            os.close(fd)
+        for each in noted:
+            each.close()
     description = {**_described_launcher(), "authkey": None}
     called = default_name(spec.program)
     return Packed(function, tuple(arguments), description, called), named
+
+
+def _pickles(spec: Spec, noted: list[Spawning], named: Named) -> Iterator[bytes]:
+    """Pickle the function of a group, then its arguments: by rank, or once for all ranks.
+
+    noted, named: get what each of these refers to. Raises SpecError, and OSError.
+    """
+    from procession.prepare.pickling import Spawning, pickled
+
+    assert isinstance(spec.program, Function)
+    noted.append(Spawning())
+    yield pickled(spec.program.call, "the function", noted[0], named)
+    for rank in range(1 if spec.common_args else spec.nproc):
+        whose = "" if spec.common_args else f"rank {rank}: "
+        given = (spec.args[rank], dict(spec.kwargs[rank]))
+        noted.append(Spawning(len(noted[0].fds)))
+        yield pickled(given, f"{whose}the arguments", noted[-1], named)
 
 
 class Payload:
@@ -138,11 +149,13 @@ class Payload:
 
     def close(self) -> None:
         """Close what this holds."""
-        owned = [*self._owned, *(fd for each in self._spawning for fd in each.fds)]
+        owned, spawning = [*self._owned], [*self._spawning]
         self._owned.clear()
         self._spawning.clear()
         for fd in owned:
             os.close(fd)
+        for each in spawning:
+            each.close()
 
     # -- making it
 
@@ -155,8 +168,7 @@ class Payload:
             self._make_function(spec.program, spec)
 
     def _make_function(self, program: Function, spec: Spec) -> None:
-        from procession.prepare.named import Named
-        from procession.prepare.pickling import Spawning, pickled
+        from procession.prepare.pickling import Named
 
         if isinstance(program.call, Packed):
             packed = program.call
@@ -165,15 +177,7 @@ class Payload:
             self._function = packed.description
             return
         named = self.named = Named(set(), [])
-        self._spawning.append(Spawning())
-        body = pickled(program.call, "the function", self._spawning[0], named)
-        self._common = self._memory_file(body)
-        for rank in range(1 if spec.common_args else spec.nproc):
-            whose = "" if spec.common_args else f"rank {rank}: "
-            given = (spec.args[rank], dict(spec.kwargs[rank]))
-            self._spawning.append(Spawning(len(self._spawning[0].fds)))
-            body = pickled(given, f"{whose}the arguments", self._spawning[-1], named)
-            self._own.append(self._memory_file(body))
+        self._common, *self._own = map(self._memory_file, _pickles(spec, self._spawning, named))
         if spec.shared is not None:
             self._make_shared(spec.shared, named)
         multiprocessing = sys.modules.get("multiprocessing")
@@ -200,8 +204,7 @@ class Payload:
                     "to ranks as arguments"
                 )
         finally:
-            for fd in spawning.fds:
-                os.close(fd)
+            spawning.close()
 
     def _memory_file(self, body: bytes) -> int:
         """Make a memory file that cannot be changed: the next attempt reads it again."""

@@ -17,9 +17,9 @@ import pickle
 import sys
 from collections import ChainMap
 from threading import RLock
+from types import FunctionType, ModuleType
 
-from procession.prepare.named import Named
-from procession.values.base import cast
+from procession.values.base import Value, cast
 from procession.values.errors import SpecError
 from procession.worker import byvalue
 from procession.worker.inherit import InheritedFd, refuse_fork_lock
@@ -33,6 +33,26 @@ _registry = RLock()  # cloudpickle has one list of the modules that go by value
 
 class _ByValue(Exception):
     """Something can only go by value."""
+
+
+class Named(Value):
+    """What pickles name: modules, which the rank will import, and functions."""
+
+    modules: set[str]
+    functions: list[FunctionType]
+
+    def note(self, obj: Any) -> None:
+        """Take note of an object that is pickled."""
+        if isinstance(obj, ModuleType):
+            self.modules.add(obj.__name__)
+            return
+        if isinstance(obj, FunctionType):
+            self.functions.append(obj)
+        module = getattr(
+            obj if isinstance(obj, (type, FunctionType)) else type(obj), "__module__", 0
+        )
+        if isinstance(module, str):
+            self.modules.add(module)
 
 
 class Spawning:
@@ -49,6 +69,12 @@ class Spawning:
         """Keep a duplicate of a descriptor; gives its place among those of the rank."""
         self.fds.extend(map(os.dup, (fd,)))  # in one step, in which nothing can be raised
         return self._first + len(self.fds) - 1
+
+    def close(self) -> None:
+        """Close these duplicates."""
+        for fd in self.fds:
+            os.close(fd)
+        self.fds.clear()
 
     def DupFd(self, index: int) -> InheritedFd:  # noqa: N802 - multiprocessing's name
         """Give what stands for the descriptor in the pickle."""
@@ -152,8 +178,7 @@ def _refuse(thing: Any, what: str, error: Exception) -> NoReturn:
                 what, thing, error = f"{whose}{name}", value, e
                 break
             finally:
-                for fd in spawning.fds:
-                    os.close(fd)
+                spawning.close()
     text = " ".join(str(error).split()) or type(error).__name__
     hint = ""
     if "context" in text or "inheritance" in text:

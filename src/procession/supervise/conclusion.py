@@ -14,7 +14,6 @@ from functools import partial
 from procession.explain import ends
 from procession.explain.facts import load_words
 from procession.explain.records import Left, RankRecord
-from procession.output.rundir import FULL
 from procession.prepare.resources import Resources
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import DeadlineKind, Ended
@@ -116,8 +115,6 @@ class Conclusion(Record):
     def losses(self) -> list[str]:
         """What of output and records is lost, and why, one line each."""
         said, fault = self._resources.streams.faults, self._resources.run_dir.fault
-        if any(FULL in each for each in said):
-            fault = ""  # it is the same disk
         return [each for each in (*said, self._journal.late, fault) if each]
 
     def _drain(self) -> bool:
@@ -258,5 +255,4 @@ def _read_error_file(path: str) -> tuple[str, str]:
         from procession.output.rankfiles import read_error_file
     except (ImportError, OSError) as e:  # no descriptor is left, to import or to read with
         return "", getattr(e, "strerror", None) or str(e)
-    found = read_error_file(path)
-    return found.text, found.ignored
+    return read_error_file(path)

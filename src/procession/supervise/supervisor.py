@@ -385,9 +385,8 @@ class Supervisor:
 
             said = told_of(self.spec, unfit, culprit)
         elif failed and isinstance(self.spec.preload, tuple):
-            from procession.preload.choose import failed_imports
-
-            said = failed_imports(failed)
+            names = ", ".join(failed)
+            said = f"preload: {names} could not be imported, and is left to the ranks [P403]"
         else:
             return
         import logging

@@ -101,16 +101,10 @@ def named(facility: str, e: OSError) -> OSError:
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def room_on_disk(path: str) -> float:
-    """Give how many bytes this user may still write to the disk of `path`; inf if unknown."""
+def disk_is_full(path: str) -> bool:
+    """Tell whether the file system of `path` has no room for a block of this user."""
     try:
         found = os.statvfs(path)
     except OSError:
-        return float("inf")
-    free = found.f_bavail if os.geteuid() else found.f_bfree
-    return free * found.f_frsize if found.f_blocks > 0 else float("inf")
-
-
-def disk_is_full(path: str) -> bool:
-    """Tell whether the file system of `path` has no room for a block of this user."""
-    return room_on_disk(path) == 0
+        return False
+    return found.f_blocks > 0 and not (found.f_bavail if os.geteuid() else found.f_bfree)

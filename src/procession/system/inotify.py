@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 
 _IN_MODIFY = 0x2
@@ -48,14 +47,6 @@ class Inotify:
         """Watch a file; gives a number, the same one for a file that is watched already."""
         name = os.fsencode(path)
         return _call("inotify_add_watch", self._fd, name, ctypes.c_uint32(_IN_MODIFY))
-
-    def remove(self, wd: int) -> None:
-        """Stop watching; no error if the kernel did so before (the file is gone)."""
-        try:
-            _call("inotify_rm_watch", self._fd, wd)
-        except OSError as e:
-            if e.errno != errno.EINVAL:
-                raise
 
     def read(self) -> set[int] | None:
         """Give the files with news since the last time, by number; never waits.

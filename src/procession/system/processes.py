@@ -184,25 +184,15 @@ class ProcState(Value):
 
     letter: str
     caught: int
-    ignored: int
     blocked: int
-    pending: int
 
     def catches(self, number: int) -> bool:
         """Whether it has a handler for a signal."""
         return bool(self.caught >> (number - 1) & 1)
 
-    def ends_by(self, number: int) -> bool:
-        """Whether it has neither a handler for a signal, nor ignores it."""
-        return not (self.caught | self.ignored) >> (number - 1) & 1
-
     def blocks(self, number: int) -> bool:
         """Whether its main thread has a signal blocked."""
         return bool(self.blocked >> (number - 1) & 1)
-
-    def awaits(self, number: int) -> bool:
-        """Whether a signal is pending for it, or for its main thread."""
-        return bool(self.pending >> (number - 1) & 1)
 
 
 def state_of(pid: int) -> ProcState | None:
@@ -212,9 +202,7 @@ def state_of(pid: int) -> ProcState | None:
         return ProcState(
             letter=fields["State"][0],
             caught=int(fields["SigCgt"], 16),
-            ignored=int(fields["SigIgn"], 16),
             blocked=int(fields["SigBlk"], 16),
-            pending=int(fields["ShdPnd"], 16) | int(fields["SigPnd"], 16),
         )
     except (KeyError, ValueError, IndexError):
         return None

@@ -39,9 +39,8 @@ WRAPPERS = frozenset(
 PARTS = frozenset(("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>", "<lambda>"))
 MOST_LINES = 10
 HELD = ("D", "T", "t")  # states of processes that go on only when somebody else lets them
-SINGULAR = {"are": "is", "wait": "waits", "sleep": "sleeps", "run": "runs", "show": "shows",
-            "have": "has"}  # fmt: skip
-PLURAL = {one: many for many, one in SINGULAR.items()}
+PLURAL = {"is": "are", "waits": "wait", "sleeps": "sleep", "runs": "run", "shows": "show",
+          "has": "have"}  # fmt: skip
 
 
 class Place(Value):
@@ -207,11 +206,11 @@ def lines_of(stacks: Iterable[Stack], most: int = MOST_LINES) -> list[str]:
 
 def lines_of_groups(found: Sequence[Together], most: int = MOST_LINES) -> list[str]:
     """Say where ranks are that have been put together, one line for each group."""
-    lines = [each.line for each in found]
-    if len(lines) <= most:
-        return lines
+    if len(found) <= most:
+        return [each.line for each in found]
     rest = [rank for each in found[most - 1 :] for rank in each.ranks]
-    return [*lines[: most - 1], f"{len(rest)} more ranks [{fold_ranks(rest)}] are elsewhere"]
+    shown = [each.line for each in found[: most - 1]]
+    return [*shown, f"{len(rest)} more ranks [{fold_ranks(rest)}] are elsewhere"]
 
 
 def tree(stacks: Iterable[Stack]) -> list[str]:

@@ -14,9 +14,7 @@ What another process has written is not trusted: `text`, which reads it, expects
 from __future__ import annotations
 
 import errno
-import math
 import os
-import resource
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -35,8 +33,6 @@ from procession.worker.stackfile import FIRST_FD, SIGNAL, name_of
 
 MOST = 1 << 20  # bytes of one rank's dump
 SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which counts in ms
-# A few answer sooner than the loop can look: they are waited for, so often and so many seconds.
-FEW, LOOKS, BRIEF = 16, 4, 0.0002
 TO_MAIN_THREAD = 1  # PIDFD_SIGNAL_THREAD, since Linux 6.9: to the thread whose number the pid is
 UNCHANGED = 0.004  # seconds after which a dump whose end is not known is taken for whole
 # The outermost frame of a rank: of `entry.py`, or of the launcher that it was forked from.
@@ -48,7 +44,6 @@ class Taken(Record):
 
     letter: of its state, as `ps` shows it, before it was asked; in the end where it gave no dump.
     state: what it does then, as the verb of a sentence; "" where it gave one. text: its dump.
-    pending: whether a signal that it had before is still to be answered.
     """
 
     rank: int
@@ -56,7 +51,6 @@ class Taken(Record):
     letter: str = ""
     state: str = ""
     text: bytes = b""
-    pending: bool = False
 
 
 class _Asked(Record):
@@ -105,16 +99,7 @@ class Taking:
                 self._open.append(_Asked(taken, fd, time.monotonic()))
             else:
                 os.close(fd)
-        if len(self._open) <= FEW:
-            self._look_soon()
         self._wait()
-
-    def _look_soon(self) -> None:
-        for _ in range(LOOKS):
-            if not self._open or time.monotonic() + BRIEF > self._ends:
-                return
-            time.sleep(BRIEF)
-            self._see()
 
     def _wait(self) -> None:
         left = self._ends - time.monotonic()
@@ -125,10 +110,6 @@ class Taking:
         self._pause = min(self._pause * 1.3, LONGEST)
 
     def _look(self) -> None:
-        self._see()
-        self._wait()
-
-    def _see(self) -> None:
         still: list[_Asked] = []
         for asked in self._open:
             if _is_whole(asked) or not self._lives(asked.taken.rank):
@@ -136,6 +117,7 @@ class Taking:
             else:
                 still.append(asked)
         self._open = still
+        self._wait()
 
     def finish(self) -> None:
         """Give what there is now, if it was not given yet."""
@@ -166,8 +148,7 @@ def _look_at(taken: Taken, pidfd: int) -> int:
         taken.state = "is gone"
         return -1
     taken.letter = state.letter
-    channel = wait_channel(taken.pid) if state.letter == "S" else ""
-    if state.letter in STOPPED or waits_for_signal(channel):
+    if state.letter in STOPPED:
         taken.state = describe(taken.pid)
         return -1
     if pidfd < 0 or not state.catches(SIGNAL):
@@ -175,21 +156,17 @@ def _look_at(taken: Taken, pidfd: int) -> int:
     if state.blocks(SIGNAL):  # another thread would get it, and show its own stack
         taken.state = "has its signals blocked"
         return -1
-    if state.ends_by(signal.SIGXFSZ) and _most_written(taken.pid) < MOST:
-        return -1  # it would die of what it writes; as a rule Python ignores that signal
-    taken.pending = state.awaits(SIGNAL)
     return _memory_file(taken.pid)
 
 
 def _ask(taken: Taken, pidfd: int, fd: int) -> bool:
-    """Ask a process, unless it was asked before and has not answered yet; gives whether it was."""
+    """Ask a process, unless it sleeps until a signal comes; gives whether it was asked."""
     try:
         os.ftruncate(fd, 0)
-        if waits_for_signal(wait_channel(taken.pid)):  # by now
+        if waits_for_signal(wait_channel(taken.pid)):
             taken.state = describe(taken.pid)
             return False
-        if not taken.pending:
-            _send(pidfd)
+        _send(pidfd)
     except OSError:
         return False
     return True
@@ -201,16 +178,7 @@ def _send(pidfd: int) -> None:
     except OSError as e:
         if e.errno != errno.EINVAL:
             raise
-        signal.pidfd_send_signal(pidfd, SIGNAL)  # a thread that begins may take it
-
-
-def _most_written(pid: int) -> float:
-    """Give how large a file of this process may be, in bytes."""
-    try:
-        most = resource.prlimit(pid, resource.RLIMIT_FSIZE)[0]
-    except (OSError, ValueError):
-        return math.inf
-    return math.inf if most == resource.RLIM_INFINITY else most
+        signal.pidfd_send_signal(pidfd, SIGNAL)  # a thread that begins may take it, and show itself
 
 
 def _memory_file(pid: int) -> int:
