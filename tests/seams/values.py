@@ -12,7 +12,7 @@ __getattr__ = lazily(
             "GroupEnd GroupFailed HUNG_CODE Outcome ProcessionError RankEnd RemoteError "
             "SpecError StartFailed"
         ),
-        "procession.values.events": "Event Facts",
+        "procession.values.events": "Event",
         "procession.values.exit": "Exit signal_name",
         "procession.values.figures": "duration size",
         "procession.values.masking": "masked masked_text masked_words names_secret",

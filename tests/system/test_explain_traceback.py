@@ -189,4 +189,5 @@ def test_very_long_message_does_not_drown_the_headline():
 
     failed = failure_of(work)
     assert len(str(failed).splitlines()[0]) < 500
-    assert failed.cause.message == "x" * 100_000 + "\nsecond line"
+    assert failed.cause.message.endswith("x\nsecond line")
+    assert len(str(failed.__cause__)) == 100_012

@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from procession.worker.gate import Gate
 
-
-def call(function: Callable[..., Any], gate: Gate, *args: Any) -> Any:
-    """Call the rank's function. gate: where it waits for the other ranks when it has returned.
+def call(function: Callable[..., Any], *args: Any) -> Any:
+    """Call the rank's function; when it has returned, the rank waits for the others.
 
     The group reports what it raises, and writes it to the rank's error file. But a function that
     launched ranks itself may raise their `ChildFailedError`: then the error file of the rank that
     failed first becomes this rank's, as under `record`.
     """
-    gate.enter()
+    from procession.worker import ending
+
+    ending.stay_together()
     try:
         return function(*args)
     except Exception as e:

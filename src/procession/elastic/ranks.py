@@ -16,7 +16,6 @@ from typing import Any, cast
 
 from procession.elastic import entry
 from procession.elastic.context import PContext
-from procession.elastic.keeper import Keeper
 from procession.elastic.logs import LogsSpecs
 from procession.elastic.output import output_to, tees_beside
 from procession.elastic.plan import STOP, command_spec, environment, placement_of
@@ -196,25 +195,18 @@ class MultiprocessContext(GroupContext):
 
         function = cast("Callable[..., Any]", self.entrypoint)
         processes = processes_for(function, self.nprocs, self.start_method)
-        keeper = Keeper(self.nprocs)
-        try:
-            group = begin_processes(
-                entry.call,
-                function,
-                [(keeper.gate, *self.args[rank]) for rank in range(self.nprocs)],
-                processes,
-                env=dict(enumerate(envs)),
-                name=self.name,
-                start_method=self.start_method,
-                stop=self.stop,
-                placement=self._placement,
-                output=self._output,
-            )
-        except BaseException:
-            keeper.open()
-            raise
-        keeper.watch(group)
-        return group
+        return begin_processes(
+            entry.call,
+            function,
+            [tuple(self.args[rank]) for rank in range(self.nprocs)],
+            processes,
+            env=dict(enumerate(envs)),
+            name=self.name,
+            start_method=self.start_method,
+            stop=self.stop,
+            placement=self._placement,
+            output=self._output,
+        )
 
     def _what(self) -> str:
         name = getattr(self.entrypoint, "__qualname__", repr(self.entrypoint))

@@ -10,7 +10,6 @@ from procession.explain.records import RankRecord
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import RankEvent
 from procession.rules.tables import Ended, Worker, WorkerEvent
-from procession.values import events
 from procession.values.errors import Outcome, RankEnd
 from procession.values.events import NO_FACTS
 from procession.values.exit import Exit, signal_name
@@ -110,17 +109,17 @@ def facts_of_rank(
 
 @cache
 def _sent(number: int) -> Facts:
-    return events.Facts(signal=number)
+    return {"signal": number}
 
 
 def _exited(spec: Spec, life: Lifecycle, record: RankRecord, lost: bool) -> Facts:
     rank = life.ranks[record.rank]
     starts_again = rank.state is Worker.PENDING  # it failed alone, and is expected once more
-    facts = events.Facts(
-        ended="failed" if starts_again else ENDED[rank.ended],
-        outcome=OUTCOMES[outcome_of(spec, rank, record, lost)],
-    )
-    facts.update(_exit(record.exit))
+    facts: Facts = {
+        "ended": "failed" if starts_again else ENDED[rank.ended],
+        "outcome": OUTCOMES[outcome_of(spec, rank, record, lost)],
+        **_exit(record.exit),
+    }
     if record.cpu_seconds is not None:
         facts["cpu_seconds"] = record.cpu_seconds
     if record.peak_memory is not None:

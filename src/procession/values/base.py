@@ -13,6 +13,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn, cast
 
     from typing_extensions import Self, dataclass_transform
@@ -150,3 +151,40 @@ def is_count(text: str, most: int = 9) -> bool:
     `int` takes digits of all scripts, and raises ValueError for more than some thousand of them.
     """
     return len(text) <= most and text.isascii() and text.isdecimal()
+
+
+def check_fields(policy: Value, what: str, *rules: tuple[str, Callable[[Any], bool], str]) -> None:
+    """Raise ValueError for a field that does not fit.
+
+    what: stands before the field's name in the error. rules: names of fields, whether a value fits,
+    and what it must be, in words.
+    """
+    for names, fits, wanted in rules:
+        for name in names.split():
+            given = getattr(policy, name)
+            if not fits(given):
+                raise ValueError(f"{what}{name} must be {wanted}, not {given!r}")
+
+
+def none_or(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Tell whether a value is None, or fits."""
+    return lambda given: given is None or fits(given)
+
+
+def members(kind: type, *collections: type) -> Callable[[Any], bool]:
+    """Tell whether a value is one of these collections, but no text, of values of this kind."""
+    return lambda given: (
+        isinstance(given, collections)
+        and not isinstance(given, (str, bytes))
+        and all(type(each) is kind for each in given)
+    )
+
+
+def is_number(given: Any) -> bool:
+    """Tell whether a value is a number of 0 or more."""
+    return type(given) in (int, float) and 0 <= given < 1e9
+
+
+def is_natural(given: Any) -> bool:
+    """Tell whether a value is a count of 0 or more."""
+    return type(given) is int and given >= 0

@@ -170,6 +170,9 @@ class GroupFailed(ProcessionError):
         super().__init__(end, report)
         self.end = end
         self.report = report
+        self.failures = end.failures
+        self.ended = end.ended
+        self.finished = end.finished
 
     def __str__(self) -> str:
         return self.report
@@ -177,22 +180,7 @@ class GroupFailed(ProcessionError):
     @property
     def cause(self) -> RankEnd:
         """The failure that happened first."""
-        return self.end.failures[0]
-
-    @property
-    def failures(self) -> tuple[RankEnd, ...]:
-        """Ranks that failed by themselves, in the order in which it happened."""
-        return self.end.failures
-
-    @property
-    def ended(self) -> tuple[RankEnd, ...]:
-        """Ranks that the group ended."""
-        return self.end.ended
-
-    @property
-    def finished(self) -> tuple[RankEnd, ...]:
-        """Ranks that had finished by themselves."""
-        return self.end.finished
+        return self.failures[0]
 
     @property
     def exit_code(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from procession.values.base import Value, cast
 from procession.values.errors import SpecError
@@ -100,10 +100,10 @@ def programs_by_rank(program: Any, nproc: int) -> list[Program]:
 
 def check_programs(
     targets: list[Program],
-    args: list[tuple[Any, ...]],
-    kwargs: list[dict[str, Any]],
-    env: list[dict[str, str | None]],
-    cwd: str | None,
+    args: Sequence[tuple[Any, ...]],
+    kwargs: Sequence[Mapping[str, Any]],
+    env: Sequence[Mapping[str, str | None]],
+    cwd: str,
 ) -> None:
     """Check each rank's program with its arguments and variables. Raises SpecError."""
     if isinstance(targets[0], Function):
@@ -128,9 +128,9 @@ def check_programs(
                 raise SpecError(f"rank {rank}: {problem}")
             checked.add((target.argv[0], path))
         elif isinstance(target, Script) and (target.path, None) not in checked:
-            if not os.path.exists(os.path.join(cwd or "", target.path)):
+            if not os.path.exists(os.path.join(cwd, target.path)):
                 raise SpecError(f"there is no script {target.path!r}")
-            if not os.access(os.path.join(cwd or "", target.path), os.R_OK):
+            if not os.access(os.path.join(cwd, target.path), os.R_OK):
                 raise SpecError(f"the script {target.path!r} cannot be read (permission denied)")
             checked.add((target.path, None))
 

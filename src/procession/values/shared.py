@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from procession.values.base import Value
 from procession.values.errors import SpecError
-from procession.values.program import Command, Function, Program
+from procession.values.program import Command, Function, Program, default_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,33 +77,19 @@ def check_shared(
         raise SpecError(
             "shared is not for start_method='fork': there, ranks have what this process has loaded"
         )
-    if isinstance(shared, str):
-        if isinstance(first, Function):
+    if isinstance(first, Function):
+        if not callable(shared):
             raise SpecError(f"shared must be a function, not {shared!r}: ranks run a function")
-        return read_shared(shared)
-    if isinstance(shared, SharedCall):
         return shared
-    if not isinstance(first, Function):
+    call = read_shared(shared) if isinstance(shared, str) else shared
+    if not isinstance(call, SharedCall):
         raise SpecError(f"shared must be a text for a script: {FORM}; not {shared!r}")
-    if not callable(shared):
-        raise SpecError(f"shared must be a function without parameters, not {shared!r}")
-    _check_callable(shared)
-    return shared
-
-
-def _check_callable(shared: Any) -> None:
-    import inspect
-
-    try:
-        signature = inspect.signature(shared)
-    except (TypeError, ValueError):
-        return  # one that is built in does not always have one
-    try:
-        signature.bind()
-    except TypeError as e:
+    if call.module == default_name(first).removesuffix(".py"):
         raise SpecError(
-            f"shared must be a function without parameters ({e}): wrap it in a lambda"
-        ) from None
+            f"shared: {call.text!r} is in the program itself, of which ranks run another copy: put "
+            "the function into a module, and let the program import it"
+        )
+    return call
 
 
 def name_of(shared: Callable[[], Any] | SharedCall) -> str:
