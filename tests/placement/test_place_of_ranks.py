@@ -198,7 +198,7 @@ def options(mode="node", fall_back=False):
 
 @pytest.mark.parametrize("kind", ["function", "program"])
 def test_elastic_binds_ranks(kind, monkeypatch, tmp_path):
-    monkeypatch.setattr(cpusets, "_node", lambda cpus, own, place, ranks: [CPUS[place % 2 - 1]])
+    monkeypatch.setattr(cpusets, "_cpus_of", lambda *given: [CPUS[given[3] % 2 - 1]])
     monkeypatch.setattr(
         cpusets,
         "_MODES",

@@ -59,7 +59,6 @@ class _Fields:  # noqa: PLW1641 - its subclasses have a hash, or none
 
     __match_args__: tuple[str, ...] = ()
     _defaults: dict[str, Any]
-    _field_names: frozenset[str]
 
     if not TYPE_CHECKING:
         __dataclass_fields__ = _AsDataclass()
@@ -67,7 +66,6 @@ class _Fields:  # noqa: PLW1641 - its subclasses have a hash, or none
 
     def __init_subclass__(cls) -> None:
         cls.__match_args__ = tuple(cls.__annotations__)
-        cls._field_names = frozenset(cls.__match_args__)
         cls._defaults = {n: cls.__dict__[n] for n in cls.__match_args__ if n in cls.__dict__}
 
     if not TYPE_CHECKING:
@@ -78,23 +76,12 @@ class _Fields:  # noqa: PLW1641 - its subclasses have a hash, or none
             names = self.__match_args__
             fields = self.__dict__
             fields.update(self._defaults)
-            if args:
-                fields.update(zip(names, args))  # noqa: B905 - `strict` takes as long as all else
-            if kwargs:
-                fields.update(kwargs)
-                if not kwargs.keys() <= self._field_names or (
-                    args and not kwargs.keys().isdisjoint(names[: len(args)])
-                ):
-                    wrong = sorted(kwargs.keys() - {*names[len(args) :]})
-                    self._refuse(f"given twice, or unknown: {', '.join(wrong)}")
-            if len(fields) < len(names) or len(args) > len(names):
-                lacking = ", ".join(n for n in names if n not in fields)
-                self._refuse(
-                    f"lacks {lacking}" if lacking else f"takes {len(names)} values, not {len(args)}"
-                )
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise TypeError(f"{type(self).__name__}: {what}")
+            fields.update(zip(names, args))  # noqa: B905 - `strict` takes as long as all else
+            fields.update(kwargs)
+            twice_or_unknown = kwargs.keys() - names[len(args) :] if kwargs else ()
+            if twice_or_unknown or len(fields) < len(names) or len(args) > len(names):
+                given = f"{len(args)} values, and {', '.join(kwargs) or 'none'} by name"
+                raise TypeError(f"{type(self).__name__} takes {', '.join(names)}; given: {given}")
 
     def _values(self) -> tuple[Any, ...]:
         return tuple(map(self.__dict__.__getitem__, self.__match_args__))

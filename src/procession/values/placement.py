@@ -9,7 +9,6 @@ from procession.values.base import Value, check_fields, is_natural, none_or
 MODES = ("node", "socket", "exclusive", "core-complex")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 LEAST_MEMORY = 1 << 20  # no process gets as far as its program with less
-CAP_SYS_NICE = 23
 
 
 class Placement(Value):
@@ -57,8 +56,6 @@ class Placement(Value):
                 f"{nproc} ranks with {count} CPUs each need {count * nproc}, "
                 f"but this process may use {there}"
             )
-        if self.nice < 0 and not _may_hurry(self.nice):
-            raise ValueError(f"nice {self.nice}: only root may make a process more urgent")
         size = self.memory_bytes
         if size is not None and size < LEAST_MEMORY:
             raise ValueError(
@@ -85,19 +82,3 @@ def read_size(text: str) -> int:
             f"memory_limit: {text!r} is not a size, such as 4G, 512M, or a count of bytes"
         )
     return int(size)
-
-
-def _may_hurry(nice: int) -> bool:
-    """Tell whether this process may lower its niceness by so much."""
-    target = max(-20, os.getpriority(os.PRIO_PROCESS, 0) + nice)
-    try:
-        with open("/proc/self/status", "rb") as f:
-            for line in f:
-                if line.startswith(b"CapEff:") and int(line.split()[1], 16) >> CAP_SYS_NICE & 1:
-                    return True
-    except OSError:
-        pass  # then RLIMIT_NICE decides
-    import resource
-
-    allowed = resource.getrlimit(resource.RLIMIT_NICE)[0]
-    return allowed == resource.RLIM_INFINITY or 20 - target <= allowed

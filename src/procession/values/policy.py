@@ -7,7 +7,15 @@ import os
 import signal as signals
 from collections.abc import Collection, Mapping, Sequence
 
-from procession.values.base import Value, check_fields, is_natural, is_number, members, none_or
+from procession.values.base import (
+    Value,
+    check_fields,
+    is_count,
+    is_natural,
+    is_number,
+    members,
+    none_or,
+)
 from procession.values.exit import is_signal
 from procession.values.ranks import by_rank
 
@@ -41,9 +49,8 @@ class Std(enum.IntFlag):
             return cls(int(text))
         chosen: dict[int, Std] = {}
         for part in text.split(","):
-            rank, colon, digit = part.partition(":")
-            number = rank.isascii() and rank.isdecimal() and (rank == "0" or rank[0] != "0")
-            if not colon or not number or len(rank) > 6 or digit not in _STD_DIGITS:
+            rank, _, digit = part.partition(":")
+            if not is_count(rank, 6) or digit not in _STD_DIGITS:
                 raise fault
             chosen[int(rank)] = cls(int(digit))
         return chosen

@@ -36,28 +36,22 @@ def read_shared(text: str, where: str = "shared") -> SharedCall:
     """
     import ast
 
-    module, colon, call = text.partition(":")
-    names = module.split(".")
-    if not colon or not all(name.isidentifier() for name in names):
-        raise SpecError(f"{where} must be {FORM}, not {text!r}")
+    fault = SpecError(f"{where} must be {FORM}, not {text!r}")
+    module, _, call = text.partition(":")
+    if not all(name.isidentifier() for name in module.split(".")):
+        raise fault
     try:
         found = ast.parse(call.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise SpecError(f"{where} must be {FORM}, not {text!r}") from None
-    if isinstance(found, ast.Name):
-        return SharedCall(text, module, found.id)
-    if not isinstance(found, ast.Call) or not isinstance(found.func, ast.Name):
-        raise SpecError(f"{where} must be {FORM}, not {text!r}")
-    try:
-        args = tuple(ast.literal_eval(each) for each in found.args)
-        kwargs = {each.arg or "": ast.literal_eval(each.value) for each in found.keywords}
-    except (ValueError, TypeError, RecursionError, MemoryError):
-        raise SpecError(
-            f"{where}: the arguments in {text!r} must be literals (texts, numbers, lists, ...)"
-        ) from None
-    if "" in kwargs:
-        raise SpecError(f"{where}: ** cannot be used in {text!r}")
-    return SharedCall(text, module, found.func.id, args, kwargs)
+        if isinstance(found, ast.Name):
+            return SharedCall(text, module, found.id)
+        if isinstance(found, ast.Call) and isinstance(found.func, ast.Name):
+            args = tuple(ast.literal_eval(each) for each in found.args)
+            kwargs = {each.arg or "": ast.literal_eval(each.value) for each in found.keywords}
+            if "" not in kwargs:  # that is **
+                return SharedCall(text, module, found.func.id, args, kwargs)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        pass  # not Python, or no literals
+    raise fault
 
 
 def check_shared(

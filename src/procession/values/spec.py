@@ -9,17 +9,7 @@ from procession.values.base import Value, cast
 from procession.values.environment import ALONE, Node
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.placement import NO_PLACEMENT, Placement
-from procession.values.policy import (
-    DEFAULT_HANG,
-    DEFAULT_LOGS,
-    DEFAULT_STOP,
-    NO_RESTART,
-    Hang,
-    Logs,
-    Restart,
-    Route,
-    Stop,
-)
+from procession.values.policy import Hang, Logs, Restart, Route, Stop
 from procession.values.program import (
     Command,
     Program,
@@ -64,10 +54,10 @@ class Spec(Value):
     name: str = ""
     start_method: StartMethod = "forkserver"
     stdin: int | None = None
-    logs: Logs = DEFAULT_LOGS
-    stop: Stop = DEFAULT_STOP
-    restart: Restart = NO_RESTART
-    hang: Hang = DEFAULT_HANG
+    logs: Logs = Logs()
+    stop: Stop = Stop()
+    restart: Restart = Restart()
+    hang: Hang = Hang()
     common_args: bool = True
     numbered: bool = False
     preload: Literal["auto"] | tuple[str, ...] | None = "auto"

@@ -25,6 +25,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from functools import cache
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every rank would pay
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Page:
     def __init__(self, memory: mmap, rank: int) -> None:
         from json import dumps
 
-        self._memory = memory
+        self.memory = memory
         self._at = (1 + rank) * PAGE
         self._dumps = dumps
         self._writing = False
@@ -97,7 +98,7 @@ class Page:
         text = self._dumps([*where, kept]).encode()
         if len(text) > PAGE - SAID:
             text = self._dumps([*where, {}]).encode()
-        memory, at = self._memory, self._at
+        memory, at = self.memory, self._at
         (beats, _, _) = RANK.unpack_from(memory, at + COUNTER)
         counter = begin(memory, at)
         memory[at + SAID : at + SAID + len(text)] = text
@@ -143,22 +144,14 @@ def read_stopping(memory: mmap) -> Stopping:
     return Stopping() if page is None else Stopping(*GROUP.unpack(page))
 
 
-_opened: tuple[mmap, Page] | None = None
-_tried = False
-
-
 def renew() -> None:
     """Forget the board of the parent process, after a fork."""
-    global _opened, _tried
-    _opened, _tried = None, False
+    _open.cache_clear()
 
 
-def _open() -> tuple[mmap, Page] | None:
+@cache
+def _open() -> Page | None:
     """Find this rank's board by its environment; None outside of a group."""
-    global _opened, _tried
-    if _tried:
-        return _opened
-    _tried = True
     path, _, rank = os.environ.get(VARIABLE, "").rpartition(":")
     if not path or not rank.isdecimal():
         return None
@@ -175,10 +168,7 @@ def _open() -> tuple[mmap, Page] | None:
             os.close(fd)
     except (OSError, ValueError):
         return None
-    if len(memory) < (2 + int(rank)) * PAGE:
-        return None
-    _opened = memory, Page(memory, int(rank))
-    return _opened
+    return Page(memory, int(rank)) if len(memory) >= (2 + int(rank)) * PAGE else None
 
 
 def beat(step: float | None = None, total: float | None = None, **fields: Any) -> None:
@@ -191,9 +181,9 @@ def beat(step: float | None = None, total: float | None = None, **fields: Any) -
     step: where it is. total: where it will end. fields: up to 32 more, numbers or short texts, by
     name: `beat(step=i, total=n, loss=loss)`; a value with `__float__` is taken as a number.
     """
-    opened = _opened if _tried else _open()
-    if opened is not None:
-        opened[1].beat(step, total, fields)
+    page = _open()
+    if page is not None:
+        page.beat(step, total, fields)
 
 
 def stopping() -> Stopping:
@@ -202,8 +192,8 @@ def stopping() -> Stopping:
     A rank may ask as often as it likes (no system call), save its work and return. In a
     process that is no rank it is always false.
     """
-    opened = _opened if _tried else _open()
-    return Stopping() if opened is None else read_stopping(opened[0])
+    page = _open()
+    return Stopping() if page is None else read_stopping(page.memory)
 
 
 def all_returned() -> bool:
@@ -211,5 +201,5 @@ def all_returned() -> bool:
 
     So it is where there is no group.
     """
-    opened = _opened if _tried else _open()
-    return opened is None or opened[0][RETURNED] != 0 or bool(read_stopping(opened[0]))
+    page = _open()
+    return page is None or page.memory[RETURNED] != 0 or bool(read_stopping(page.memory))

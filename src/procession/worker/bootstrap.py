@@ -42,7 +42,6 @@ def run(job: Job) -> None:
     if board is not None:
         board.renew()
     channel = outcome.OutcomeChannel(job["fds"]["result"], job.get("error_file", ""))
-    _explain_crashes()
     stackfile.offer()
     kind: str = job["program"]["kind"]
     is_function = kind in ("function", "live")
@@ -100,16 +99,6 @@ def before_fork(job: Job) -> None:
         __import__("procession.worker.renewal")
     if job["program"]["kind"] != "live":
         ending.remember()
-
-
-def _explain_crashes() -> None:
-    """Have a crash in native code print its Python traceback to stderr."""
-    import faulthandler
-
-    try:
-        faulthandler.enable(2)
-    except (OSError, RuntimeError, ValueError):
-        pass
 
 
 def _report_error(channel: outcome.OutcomeChannel, e: BaseException, *, rebuildable: bool) -> None:

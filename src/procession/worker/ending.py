@@ -167,9 +167,7 @@ def wait_for_peers() -> None:
     """Stay for the peers of this rank, if it has left a process group of torch open."""
     distributed: Any = sys.modules.get("torch.distributed")
     try:
-        if distributed is None or not distributed.is_initialized():
-            return
-        if distributed.get_world_size() < 2:
+        if not distributed or not distributed.is_initialized() or distributed.get_world_size() < 2:
             return
     except Exception:
         return  # a torch without it, or one whose state the program has changed

@@ -48,5 +48,6 @@ def offer() -> None:
         fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         os.close(low)
         faulthandler.register(SIGNAL, file=fd, all_threads=False, chain=False)
+        faulthandler.enable(2)  # a crash in native code prints its traceback to stderr
     except (OSError, RuntimeError, ValueError):
         pass
