@@ -106,27 +106,6 @@ def test_failures_are_ordered_by_happening_not_by_hearing(heard, order):
     assert group.life.failures == order
 
 
-def test_an_exit_is_the_failure_of_a_rank_that_did_not_report():
-    group = Script(2).running()
-    group("reported", 0, at=300, ok=False)
-    group("exited", 1, at=200, ok=False)
-    group("exited", 0, at=900, ok=False)
-    assert group.life.failures == [1, 0]
-    assert group.life.ranks[0].failed_at == 300
-
-
-def test_a_late_start_stays_the_failure_when_the_rank_fails_once_more():
-    group = Script(2)
-    for r in (0, 1):
-        group("spawned", r)
-    group("ready", 1)
-    group("start deadline", at=100)
-    group("exited", 1, at=150, ok=False)
-    group("reported", 0, at=200, ok=False)
-    assert group.life.failures == [0, 1]
-    assert group.life.ranks[0].failed_at == 100
-
-
 # -- what we ended is no failure
 
 
@@ -337,14 +316,6 @@ def test_who_is_late_to_start_ends_the_patience():
     assert group("start deadline", at=1000) == [Cancel(), Signal((1, 2)), arm(GRACE)]
     assert not group.life.waiting
     assert group.life.failures == [0, 2, 3]
-
-
-def test_who_was_asked_to_stop_is_asked_again_in_a_hurry():
-    group = Script(3).running()
-    group("stop wanted")
-    group("stop sent", 0)
-    group("exited", 1)
-    assert group("stop wanted", hurry=True) == [Signal((0, 2)), arm(GRACE)]
 
 
 # -- notice
