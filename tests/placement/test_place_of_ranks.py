@@ -198,12 +198,7 @@ def options(mode="node", fall_back=False):
 
 @pytest.mark.parametrize("kind", ["function", "program"])
 def test_elastic_binds_ranks(kind, monkeypatch, tmp_path):
-    monkeypatch.setattr(cpusets, "_node", lambda cpus, own, place, ranks: [CPUS[place % 2 - 1]])
-    monkeypatch.setattr(
-        cpusets,
-        "_MODES",
-        {"node": lambda c, o, place, r: [CPUS[place % len(CPUS)]]},
-    )
+    monkeypatch.setattr(cpusets, "_cpus_of", lambda *given: [CPUS[given[3] % len(CPUS)]])
     entrypoint, args = (placework.place, ()) if kind == "function" else ("sh", ("-c", "nproc"))
     context = elastic.start_processes(
         "place", entrypoint, {0: args, 1: args}, {0: {}, 1: {}},

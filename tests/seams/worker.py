@@ -4,10 +4,9 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.worker": "board linger outcome",
+        "procession.worker": "board ending outcome stackfile",
         "procession.worker.board": "PAGE Page VARIABLE read_stopping",
-        "procession.worker.description": "describe encoded",
-        "procession.worker.frames": "DONE ERROR FAILED HEADER VALUE",
-        "procession.worker.outcome": "OutcomeChannel",
+        "procession.worker.description": "describe",
+        "procession.worker.outcome": "DONE ERROR FAILED HEADER VALUE OutcomeChannel",
     }
 )

@@ -54,16 +54,6 @@ def test_the_value_need_not_be_picklable(tmp_path):
     assert procession.run(rank, shared=held, nproc=RANKS) == [2] * RANKS
 
 
-def test_classes_of_the_launchers_main_are_the_same_ones(tmp_path):
-    class Local:
-        pass
-
-    kind = Local  # by value: another interpreter finds no such name
-    assert (
-        procession.run(lambda x: isinstance(x, kind), shared=lambda: kind(), nproc=2) == [True] * 2
-    )
-
-
 def test_a_rank_changes_its_own_copy():
     def rank(data):
         data.append(int(os.environ["RANK"]))
@@ -180,8 +170,7 @@ def test_a_huge_value_is_in_memory_once():
     [
         (["true"], {"shared": list}, "a command begins with memory of its own"),
         (len, {"shared": "data:load"}, "must be a function, not 'data:load'"),
-        (len, {"shared": 5}, "a function without parameters, not 5"),
-        (len, {"shared": lambda x: x}, "missing a required argument: 'x'"),
+        (len, {"shared": 5}, "must be a function, not 5"),
         (len, {"shared": list, "start_method": "fork"}, "is not for start_method='fork'"),
         (len, {"shared": list, "engine": "ssh"}, "does not go with an engine"),
     ],
@@ -197,7 +186,3 @@ def test_refuses_what_cannot_be_pickled_and_starts_nothing():
     lock = threading.Lock()
     with pytest.raises(procession.SpecError, match=r"shared .* cannot be pickled"):
         procession.run(len, shared=lambda: lock)
-
-
-def test_on_its_own_once_calls_the_function():
-    assert procession.once(sorted, [2, 1], reverse=True) == [2, 1]

@@ -70,20 +70,10 @@ def test_calls_the_function_for_other_arguments(train, tmp_path):
     assert outcome(tmp_path, done) == (["train.bin 3 here"] * 2, 3)
 
 
-def test_says_that_a_function_of_the_script_itself_is_not_shared(tmp_path):
-    program = """
-        import procession
-
-        def load():
-            return 1
-
-        if __name__ == "__main__":
-            print(procession.once(load))
-    """
-    script = write(tmp_path / "train.py", program)
-    done = run_procession("run", "--shared", "train:load", script)
-    assert done.stdout == "1\n"
-    assert "this one is in the script itself" in done.stderr
+def test_a_function_of_the_script_itself_is_refused(train):
+    done = run_procession("run", "--shared", "train:load", train)
+    assert done.returncode == 2
+    assert "is in the program itself" in done.stderr
 
 
 def test_a_dry_run_says_what_is_loaded_and_loads_nothing(train, tmp_path):

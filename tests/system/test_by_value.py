@@ -61,21 +61,17 @@ TABLE = """
         path = source("removed")
         import removed
         os.remove(path)
-        source("edited")
-        import edited
-        with open(os.path.join(here, "edited.py"), "w") as file:
-            file.write(SAYS.format("something else, and longer"))
         scope = {"__name__": "nowhere"}
         exec(SAYS.format("scope"), scope)
         return {
             "plain": plain.f, "part": part.f, "by_path": path_loaded.f, "made": made.f,
-            "json_of_mine": same_name.f, "removed": removed.f, "edited": edited.f,
+            "json_of_mine": same_name.f, "removed": removed.f,
             "main": f, "scope": scope["f"],
             "main (lambda)": lambda rank, path: f(rank, path),
             "main (partial)": functools.partial(f),
             "main (callable)": Callable(), "main (method)": Callable().method,
             **{f"{n} (lambda)": functools.partial(lambda g, *a: g(*a), g)
-               for n, g in (("made", made.f), ("by_path", path_loaded.f), ("edited", edited.f))},
+               for n, g in (("made", made.f), ("by_path", path_loaded.f))},
             "removed (method)": functools.partial(removed.f),
         }
 
@@ -121,7 +117,7 @@ def test_functions_of_all_origins(tmp_path, face, method, child):
     assert done.returncode == 0, done.stderr
     assert done.stdout, done.stderr
     said = json.loads(done.stdout)
-    assert len(said) == 17
+    assert len(said) == 15
     assert said == {name: f"{name.partition(' ')[0]}!" for name in said}
 
 
@@ -154,38 +150,3 @@ def test_file_names_and_lines_are_those_of_the_launcher(tmp_path, method):
     assert f'File "{script}", line 11, in <lambda>' in done.stderr
     assert "made = lambda: 1 / 0" in done.stderr
     assert "dynamic-code" not in done.stderr
-
-
-@pytest.mark.parametrize("method", METHODS[:2])
-@pytest.mark.parametrize("how", ["script", "module"])
-def test_a_pickle_names_what_the_function_does_not(tmp_path, method, how):
-    """A checkpoint: the main program is imported for it, but what is below the guard."""
-    write(tmp_path / "part" / "__init__.py", "")
-    write(tmp_path / "part" / "helper.py", "def weigh():\n    return 7\n")
-    script = write(
-        tmp_path / "part" / "main.py",
-        f"""
-        import pickle, sys, procession
-        if __package__:
-            from .helper import weigh
-        else:
-            from helper import weigh
-
-        class Net:
-            def __init__(self):
-                self.weight = weigh()
-
-        def load(path):
-            with open(path, "rb") as f:
-                return pickle.load(f)
-
-        if __name__ == "__main__":
-            with open("kept", "wb") as f:
-                pickle.dump(Net(), f)
-            nets = procession.run(load, args=("kept",), nproc=2, start_method="{method}")
-            print([type(net) is Net and net.weight for net in nets])
-        """,
-    )
-    words = {"script": [script], "module": ["-m", "part.main"]}[how]
-    done = run_python(*words, cwd=tmp_path)
-    assert (done.stdout, done.stderr) == ("[7, 7]\n", "")

@@ -170,3 +170,13 @@ def test_exception_that_attacks_whoever_looks_at_it():
     assert failed.cause.outcome is Outcome.RAISED
     assert "Hostile" in failed.cause.type_name
     assert failed.exit_code == 1
+
+
+def test_very_long_message_does_not_drown_the_headline():
+    def work():
+        raise ValueError("x" * 100_000 + "\nsecond line")
+
+    failed = failure_of(work)
+    assert len(str(failed).splitlines()[0]) < 500
+    assert failed.cause.message.endswith("x\nsecond line")
+    assert len(str(failed.__cause__)) == 100_012

@@ -9,7 +9,7 @@ import pytest
 
 import procession
 from procession import GroupFailed
-from seams.worker import linger
+from seams.worker import ending
 
 METHODS = ["forkserver", "fork"]
 FOR_EVER = 1000.0
@@ -32,7 +32,7 @@ def lives(pid):
 
 def work(directory, connected, longest, then):
     """Rank 0 returns at once. Rank 1 returns after `then` has come true of the pid of rank 0."""
-    linger.LONGEST = longest
+    ending.LONGEST = longest
     stand_in = ModuleType("torch.distributed")
     stand_in.is_initialized = lambda: connected
     stand_in.get_world_size = lambda: 2

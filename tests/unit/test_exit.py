@@ -44,12 +44,6 @@ def test_an_exit_in_all_its_forms(exit_, ok, shell, returncode, text):
     assert str(exit_) == text
 
 
-@pytest.mark.parametrize("number", [1, 9, 15, 37, 64])
-@pytest.mark.parametrize("core", [False, True])
-def test_signals_of_wait_status(number, core):
-    assert Exit.from_wait_status(number | (0x80 if core else 0)) == Exit(signal=number, core=core)
-
-
 @pytest.mark.parametrize(
     ("program", "expected"),
     [

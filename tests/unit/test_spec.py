@@ -168,7 +168,7 @@ def test_arguments_of_commands_are_words():
     )
     args = {0: ("a",), 1: ("b", 2), 2: (), 3: ()}
     assert refusal(["true"], args=args) == (
-        "args of rank 1: 2 is of type int; the arguments of a command must be strings or paths"
+        "args of rank 1: word 1 is 2, of type int; each must be a string or a path"
     )
     assert make_spec(["true"], nproc=1, args=[pathlib.Path("x")]).args == ((pathlib.Path("x"),),)
 

@@ -189,5 +189,5 @@ def test_a_keeper_that_nobody_needs_goes(kept):
 
 
 def test_a_refusal_names_what_is_wrong():
-    with pytest.raises(procession.SpecError, match="warm must be True, False, or seconds"):
+    with pytest.raises(procession.SpecError, match="warm must be seconds, more than 0"):
         procession.run(parent, warm=-1)

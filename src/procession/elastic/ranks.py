@@ -13,11 +13,8 @@ from procession.elastic.logs import LogsSpecs
 from procession.elastic.plan import begin_program
 from procession.elastic.subprocess_handler import SubprocessHandler, handlers_of
 from procession.group.group import Group
-from procession.values.events import Event
 from procession.values.program import Module, Script
-from procession.worker import gate
-
-ENDING = {"stopping", "sweeping", "succeeded", "failed", "stopped"}
+from procession.worker import ending
 
 
 class MultiprocessContext(PContext):
@@ -53,53 +50,18 @@ class MultiprocessContext(PContext):
 
         function = cast("Callable[..., Any]", self.entrypoint)
         processes = processes_for(function, self.nprocs, self.start_method)
-        keeper = _Keeper(self.nprocs)
-        try:
-            group = begin_processes(
-                gate.call,
-                function,
-                [(keeper.gate, *self.args[rank]) for rank in range(self.nprocs)],
-                processes,
-                env=dict(enumerate(envs)),
-                name=self.name,
-                start_method=self.start_method,
-                stop=self.stop,
-                placement=self._placement,
-                output=self._output,
-            )
-        except BaseException:
-            keeper.open()
-            raise
-        group.hear(keeper.hear)
-        return group
-
-
-class _Keeper:
-    """Opens a gate when all ranks have returned, or the group ends; see `worker.gate`.
-
-    gate: what they wait at, an argument of their function.
-    """
-
-    def __init__(self, nproc: int) -> None:
-        self._read, self._write = os.pipe2(os.O_CLOEXEC)
-        self._nproc = nproc
-        self._left = set(range(nproc))
-        self.gate = gate.Gate(self._read)
-
-    def hear(self, event: Event) -> None:
-        """Hear an event of the group, in the thread of its supervisor."""
-        if event.kind == "reported" and event.rank is not None:
-            self._left.discard(event.rank)
-        if not self._left or event.kind in ENDING:
-            self.open()
-
-    def open(self) -> None:
-        """Let all go, for ever."""
-        if self._write >= 0:
-            os.write(self._write, bytes(self._nproc))  # far less than a pipe holds
-            os.close(self._write)
-            os.close(self._read)
-            self._write = -1
+        return begin_processes(
+            ending.call_together,
+            function,
+            [tuple(self.args[rank]) for rank in range(self.nprocs)],
+            processes,
+            env=dict(enumerate(envs)),
+            name=self.name,
+            start_method=self.start_method,
+            stop=self.stop,
+            placement=self._placement,
+            output=self._output,
+        )
 
 
 class SubprocessContext(PContext):

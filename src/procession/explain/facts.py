@@ -9,7 +9,6 @@ from procession.explain.records import RankRecord
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import RankEvent
 from procession.rules.tables import Ended, Worker, WorkerEvent
-from procession.values import events
 from procession.values.errors import RankEnd
 from procession.values.events import NO_FACTS
 from procession.values.exit import Exit, signal_name
@@ -81,9 +80,9 @@ def facts_of_rank(
     if kind is WorkerEvent.EXITED:
         return str(record.exit), _exited(spec, life, record, lost)
     if kind is WorkerEvent.STOP_SENT:
-        return signal_name(stop_signal), events.Facts(signal=stop_signal)
+        return signal_name(stop_signal), {"signal": stop_signal}
     if kind is WorkerEvent.KILL_SENT:
-        return "", events.Facts(signal=9)
+        return "", {"signal": 9}
     if kind is WorkerEvent.HUNG:
         return record.hung, NO_FACTS
     if kind is WorkerEvent.SPAWN_FAILED:
@@ -104,7 +103,7 @@ def _exited(spec: Spec, life: Lifecycle, record: RankRecord, lost: bool) -> Fact
     if ended in (None, Ended.NEVER_STARTED):
         ended = Ended.STOPPED
     outcome = outcome_of(spec, rank, record, lost)
-    facts = events.Facts(ended=ended.name.lower(), outcome=outcome.name.lower())
+    facts: Facts = {"ended": ended.name.lower(), "outcome": outcome.name.lower()}
     facts.update(_exit(record.exit))
     if record.cpu_seconds is not None:
         facts["cpu_seconds"] = record.cpu_seconds

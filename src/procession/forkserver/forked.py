@@ -43,7 +43,7 @@ def main_forked(
         if job is not None:
             from procession.worker.bootstrap import run_forked
 
-            streams.replace()
+            streams.renew()
             run_forked(job)
         status = 0
     finally:

@@ -17,7 +17,7 @@ from procession.worker.shown import HUGE_PAGES, ROOM, TUNABLES
 # for one of them, and programs need none.
 NEEDED = ("procession.worker.setup", "operator", "collections", "functools", "enum", "signal",
           "weakref", "re", "_compat_pickle", "pickle",
-          "procession.worker.outcome", "procession.worker.streams", "procession.worker.bootstrap",
+          "procession.worker.outcome", "procession.worker.bootstrap",
           "importlib.machinery", "faulthandler", "json", "tokenize", "traceback",
           "procession.worker.description")  # fmt: skip
 

@@ -89,7 +89,7 @@ def _loaded(common: dict[str, Any], job: dict[str, Any], fds: list[int]) -> shar
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
     try:
-        program.main_of(*described.get("main", (None, None)))
+        program.fresh_main()
         if common["call"] is None:
             sys.argv[:] = described["sys_argv"]
             program.know_sources(described["sources"])
@@ -100,7 +100,7 @@ def _loaded(common: dict[str, Any], job: dict[str, Any], fds: list[int]) -> shar
             module, function, args, kwargs = common["call"]
             __import__(module)
             load = getattr(sys.modules[module], function)
-        return shared.Held(load(*args, **kwargs), load, args, kwargs)
+        return load(*args, **kwargs), load, args, kwargs
     except SystemExit as e:
         said = f"{common['name']} called sys.exit({e.code!r})"
         raise RuntimeError(said) from _without_own_frames(e)

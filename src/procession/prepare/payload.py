@@ -226,14 +226,10 @@ class Payload:
 
 
 def _described_launcher() -> dict[str, Any]:
-    from procession.worker.program import calls
-
-    main = None if calls else sys.modules.get("__main__")
     return {
         "kind": "function",
         "sys_path": [os.path.abspath(p) for p in sys.path],
         "sys_argv": list(sys.argv),
-        "main": (getattr(main, "__file__", None), getattr(main, "__package__", None)),
         "sources": _cell_sources(),
     }
 

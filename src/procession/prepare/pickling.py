@@ -22,7 +22,7 @@ from types import FunctionType, ModuleType
 from procession.values.base import Value, cast
 from procession.values.errors import SpecError
 from procession.worker import byvalue
-from procession.worker.inherit import InheritedFd, refuse_fork_lock
+from procession.worker.byvalue import InheritedFd, refuse_fork_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

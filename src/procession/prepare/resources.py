@@ -23,11 +23,7 @@ from procession.values.environment import Place, given_run_id, rank_environment
 from procession.values.spec import Spec
 from procession.worker.board import (
     COUNTER,
-    DOUBLE,
     GROUP,
-    MOST_FIELDS,
-    NAMES,
-    NUMBERS,
     PAGE,
     RANK,
     RETURNED,
@@ -244,23 +240,24 @@ class Board:
 
 
 def _read(page: bytes) -> Beat | None:
-    beats, at, step, total, count, names_size, texts_size = RANK.unpack_from(page)
-    names_at = NAMES - COUNTER
-    texts_at = names_at + names_size
-    if not beats or count > MOST_FIELDS or names_at + names_size + texts_size > len(page):
+    """Read what a rank has written, which may be anything."""
+    import json
+
+    beats, at, size = RANK.unpack_from(page)
+    try:
+        step, total, fields = json.loads(page[RANK.size : RANK.size + size])
+        named = {_text(n): _text(v) if isinstance(v, str) else float(v) for n, v in fields.items()}
+        return Beat(beats, at, _number(step), _number(total), named)
+    except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return None
-    names = page[names_at : names_at + names_size].decode(errors="replace").split("\0")
-    texts = page[texts_at : texts_at + texts_size].decode(errors="replace")
-    fields: dict[str, Any] = {}
-    said = texts.split("\0") if texts else []
-    for i, name in enumerate(names[:count]):
-        (number,) = DOUBLE.unpack_from(page, NUMBERS - COUNTER + 8 * i)
-        text = said[i] if i < len(said) else ""
-        fields[name] = text or number
-    return Beat(beats, at, _number(step), _number(total), fields)
 
 
-def _number(value: float) -> float | None:
-    if value != value:  # noqa: PLR0124 (not a number; `math` is a library to load)
+def _text(text: str) -> str:
+    return text.encode(errors="replace").decode()  # no halves of characters
+
+
+def _number(value: Any) -> float | None:
+    if value is None or value != value:  # noqa: PLR0124 (not a number; `math` is a library to load)
         return None
-    return int(value) if value.is_integer() else value
+    number = float(value)
+    return int(number) if number.is_integer() else number

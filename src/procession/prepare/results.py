@@ -19,7 +19,7 @@ from types import TracebackType
 from procession.values.base import Value, cast, is_count
 from procession.values.errors import RemoteError
 from procession.values.program import Command, Function
-from procession.worker.frames import (
+from procession.worker.outcome import (
     DONE,
     ERROR,
     FAILED,

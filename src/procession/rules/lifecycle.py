@@ -91,7 +91,6 @@ class Lifecycle(Record):
     stop_wanted: bool = False
     left_behind: bool = False
     ranks: Sequence[Rank] = ()
-    _last_asked = 0  # no field: it says nothing of the state
 
     def begin(self) -> list[Action]:
         """Give the actions that start the first attempt. To be called once."""
@@ -198,12 +197,11 @@ class Lifecycle(Record):
         )
 
     def _all_are(self, states: tuple[Worker, ...]) -> bool:
-        """Tell whether every rank is in one of these states; asked after each event."""
-        for _ in range(self.nproc):
-            if self.ranks[self._last_asked].state not in states:
-                return False  # and the next time it is asked first: no walk along all for each
-            self._last_asked = (self._last_asked + 1) % self.nproc
-        return True
+        """Tell whether every rank is in one of these states; asked after each event.
+
+        The last ones first: they are the last that start, so most answers need a look at one.
+        """
+        return all(rank.state in states for rank in reversed(self.ranks))
 
     # -- the table
 

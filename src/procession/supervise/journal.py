@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from procession.system.threads import Errands
-from procession.values.events import NO_FACTS, Event, Facts
+from procession.values.events import NO_FACTS, Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,8 +78,6 @@ class Journal:
     ) -> None:
         """Add an event; see `Event`. at: None for now."""
         at = time.monotonic_ns() if at is None else at
-        if not isinstance(facts, Facts):
-            facts = Facts(facts)
         event = Event(kind, rank, attempt, at, at / 1e9 + self._clock_offset, pid, detail, facts)
         if self.began is None:
             self.began = event.at, event.time

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn, cast
 
     from typing_extensions import Self, dataclass_transform
@@ -58,7 +59,6 @@ class _Fields:  # noqa: PLW1641 - its subclasses have a hash, or none
 
     __match_args__: tuple[str, ...] = ()
     _defaults: dict[str, Any]
-    _field_names: frozenset[str]
 
     if not TYPE_CHECKING:
         __dataclass_fields__ = _AsDataclass()
@@ -66,7 +66,6 @@ class _Fields:  # noqa: PLW1641 - its subclasses have a hash, or none
 
     def __init_subclass__(cls) -> None:
         cls.__match_args__ = tuple(cls.__annotations__)
-        cls._field_names = frozenset(cls.__match_args__)
         cls._defaults = {n: cls.__dict__[n] for n in cls.__match_args__ if n in cls.__dict__}
 
     if not TYPE_CHECKING:
@@ -77,23 +76,12 @@ class _Fields:  # noqa: PLW1641 - its subclasses have a hash, or none
             names = self.__match_args__
             fields = self.__dict__
             fields.update(self._defaults)
-            if args:
-                fields.update(zip(names, args))  # noqa: B905 - `strict` takes as long as all else
-            if kwargs:
-                fields.update(kwargs)
-                if not kwargs.keys() <= self._field_names or (
-                    args and not kwargs.keys().isdisjoint(names[: len(args)])
-                ):
-                    wrong = sorted(kwargs.keys() - {*names[len(args) :]})
-                    self._refuse(f"given twice, or unknown: {', '.join(wrong)}")
-            if len(fields) < len(names) or len(args) > len(names):
-                lacking = ", ".join(n for n in names if n not in fields)
-                self._refuse(
-                    f"lacks {lacking}" if lacking else f"takes {len(names)} values, not {len(args)}"
-                )
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise TypeError(f"{type(self).__name__}: {what}")
+            fields.update(zip(names, args))  # noqa: B905 - `strict` takes as long as all else
+            fields.update(kwargs)
+            twice_or_unknown = kwargs.keys() - names[len(args) :] if kwargs else ()
+            if twice_or_unknown or len(fields) < len(names) or len(args) > len(names):
+                given = f"{len(args)} values, and {', '.join(kwargs) or 'none'} by name"
+                raise TypeError(f"{type(self).__name__} takes {', '.join(names)}; given: {given}")
 
     def _values(self) -> tuple[Any, ...]:
         return tuple(map(self.__dict__.__getitem__, self.__match_args__))
@@ -150,3 +138,40 @@ def is_count(text: str, most: int = 9) -> bool:
     `int` takes digits of all scripts, and raises ValueError for more than some thousand of them.
     """
     return len(text) <= most and text.isascii() and text.isdecimal()
+
+
+def check_fields(policy: Value, what: str, *rules: tuple[str, Callable[[Any], bool], str]) -> None:
+    """Raise ValueError for a field that does not fit.
+
+    what: stands before the field's name in the error. rules: names of fields, whether a value fits,
+    and what it must be, in words.
+    """
+    for names, fits, wanted in rules:
+        for name in names.split():
+            given = getattr(policy, name)
+            if not fits(given):
+                raise ValueError(f"{what}{name} must be {wanted}, not {given!r}")
+
+
+def none_or(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Tell whether a value is None, or fits."""
+    return lambda given: given is None or fits(given)
+
+
+def members(kind: type, *collections: type) -> Callable[[Any], bool]:
+    """Tell whether a value is one of these collections, but no text, of values of this kind."""
+    return lambda given: (
+        isinstance(given, collections)
+        and not isinstance(given, (str, bytes))
+        and all(type(each) is kind for each in given)
+    )
+
+
+def is_number(given: Any) -> bool:
+    """Tell whether a value is a number of 0 or more."""
+    return type(given) in (int, float) and 0 <= given < 1e9
+
+
+def is_natural(given: Any) -> bool:
+    """Tell whether a value is a count of 0 or more."""
+    return type(given) is int and given >= 0

@@ -6,7 +6,7 @@ among its ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from procession.values.base import Value
 from procession.values.ranks import fold_ranks
@@ -66,7 +66,7 @@ def bind(cpus: Sequence[Cpu], mode: str, nodes: Sequence[int]) -> Sets:
         if not own:
             raise ValueError(f"rank {rank} belongs on NUMA node {node}, whose CPUs it may not use")
         ranks = [r for r, other in enumerate(nodes) if other == node]
-        sets.append(_sorted(_MODES[mode](ordered, own, ranks.index(rank), len(ranks))))
+        sets.append(_sorted(_cpus_of(mode, ordered, own, ranks.index(rank), len(ranks))))
     return sets
 
 
@@ -81,15 +81,17 @@ def shares(sets: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(max(1, len(own) // sets.count(own)) for own in sets)
 
 
-def _node(_: list[Cpu], own: list[Cpu], place: int, ranks: int) -> list[int]:
-    return [cpu.number for cpu in own]
-
-
-def _socket(cpus: list[Cpu], own: list[Cpu], place: int, ranks: int) -> list[int]:
-    return [cpu.number for cpu in cpus if cpu.socket == own[0].socket]
-
-
-def _exclusive(_: list[Cpu], own: list[Cpu], place: int, ranks: int) -> list[int]:
+def _cpus_of(mode: str, cpus: list[Cpu], own: list[Cpu], place: int, ranks: int) -> Sequence[int]:
+    """Give the CPUs of a rank. own: those of its NUMA node. place: among this node's ranks."""
+    if mode == "node":
+        return [cpu.number for cpu in own]
+    if mode == "socket":
+        return [cpu.number for cpu in cpus if cpu.socket == own[0].socket]
+    if mode == "core-complex":
+        there = dict.fromkeys(c.cache for c in own)
+        caches = [[c.number for c in own if c.cache == k] for k in there]
+        caches.sort(key=lambda numbers: (-len(numbers), min(numbers)))
+        return caches[place % len(caches)]
     cores = sorted(_cores(own), key=min)
     each, more = divmod(len(cores), ranks)
     if not each:
@@ -99,20 +101,6 @@ def _exclusive(_: list[Cpu], own: list[Cpu], place: int, ranks: int) -> list[int
         )
     start = place * each + min(place, more)
     return [n for core in cores[start : start + each + (place < more)] for n in core]
-
-
-def _core_complex(_: list[Cpu], own: list[Cpu], place: int, ranks: int) -> list[int]:
-    caches = [[c.number for c in own if c.cache == k] for k in dict.fromkeys(c.cache for c in own)]
-    caches.sort(key=lambda numbers: (-len(numbers), min(numbers)))
-    return caches[place % len(caches)]
-
-
-_MODES: dict[str, Callable[[list[Cpu], list[Cpu], int, int], list[int]]] = {
-    "node": _node,
-    "socket": _socket,
-    "exclusive": _exclusive,
-    "core-complex": _core_complex,
-}
 
 
 def _cores(ordered: Sequence[Cpu]) -> list[list[int]]:

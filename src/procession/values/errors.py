@@ -158,7 +158,19 @@ class RemoteError(ProcessionError):
         return f"{self.type_name}: {self.message}" if self.message else self.type_name
 
 
-class GroupFailed(ProcessionError):
+class _Reported(ProcessionError):
+    """The end of a group, as its report tells it, which is the text of the error."""
+
+    def __init__(self, end: GroupEnd, report: str, *more: Any) -> None:
+        super().__init__(end, report, *more)
+        self.end = end
+        self.report = report
+
+    def __str__(self) -> str:
+        return self.report
+
+
+class GroupFailed(_Reported):
     """A group failed. `str()` of it is the full report.
 
     cause: the failure that happened first. failures: all ranks that failed by themselves, in the
@@ -168,31 +180,14 @@ class GroupFailed(ProcessionError):
 
     def __init__(self, end: GroupEnd, report: str) -> None:
         super().__init__(end, report)
-        self.end = end
-        self.report = report
-
-    def __str__(self) -> str:
-        return self.report
+        self.failures = end.failures
+        self.ended = end.ended
+        self.finished = end.finished
 
     @property
     def cause(self) -> RankEnd:
         """The failure that happened first."""
-        return self.end.failures[0]
-
-    @property
-    def failures(self) -> tuple[RankEnd, ...]:
-        """Ranks that failed by themselves, in the order in which it happened."""
-        return self.end.failures
-
-    @property
-    def ended(self) -> tuple[RankEnd, ...]:
-        """Ranks that the group ended."""
-        return self.end.ended
-
-    @property
-    def finished(self) -> tuple[RankEnd, ...]:
-        """Ranks that had finished by themselves."""
-        return self.end.finished
+        return self.failures[0]
 
     @property
     def exit_code(self) -> int:
@@ -212,7 +207,7 @@ def exit_code_after(cause: RankEnd) -> int:
     return (cause.exit.shell_code if cause.announced is None else cause.announced) or 1
 
 
-class GroupStopped(ProcessionError):
+class GroupStopped(_Reported):
     """A group was ended on request of somebody else than who waits for it.
 
     That is another terminal (`procession stop`), or, on several machines, who sent SIGTERM to an
@@ -223,12 +218,7 @@ class GroupStopped(ProcessionError):
 
     def __init__(self, end: GroupEnd, report: str, values: list[Any]) -> None:
         super().__init__(end, report, values)
-        self.end = end
-        self.report = report
         self.values = values
-
-    def __str__(self) -> str:
-        return self.report
 
 
 class StartFailed(GroupFailed):

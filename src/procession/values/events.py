@@ -6,21 +6,10 @@ from procession.values.base import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-    _Facts = dict[str, Any]
-else:
-    _Facts = dict
-
-
-class Facts(_Facts):
-    """The facts of an event, by name; not to be changed."""
-
-    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return hash(frozenset(self))
-
-
-NO_FACTS = Facts()
+NO_FACTS: dict[str, Any] = {}
 
 
 class Event(Value):
@@ -33,7 +22,7 @@ class Event(Value):
     at: when it happened, in nanoseconds of the machine's monotonic clock.
     time: the same in seconds since 1970. pid: of the rank. detail: what else is known, in words.
     facts: what else is known, by name, such as `exit_code`; docs/events.md lists what each kind
-        has.
+        has. It is not to be changed.
     """
 
     kind: str
@@ -43,18 +32,10 @@ class Event(Value):
     time: float
     pid: int | None = None
     detail: str = ""
-    facts: Facts = NO_FACTS
+    facts: Mapping[str, Any] = NO_FACTS
 
     def as_dict(self) -> dict[str, Any]:
         """Give the event as `events.jsonl` holds it: without the fields that say nothing."""
-        given = {
-            "kind": self.kind,
-            "rank": self.rank,
-            "attempt": self.attempt,
-            "at": self.at,
-            "time": round(self.time, 6),
-            "pid": self.pid,
-            "detail": self.detail,
-        }
-        known = {k: v for k, v in given.items() if v is not None and v != ""}
-        return {**known, **self.facts}
+        fields = {name: getattr(self, name) for name in self.__match_args__ if name != "facts"}
+        known = {k: v for k, v in fields.items() if v is not None and v != ""}
+        return {**known, "time": round(self.time, 6), **self.facts}

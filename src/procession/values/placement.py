@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 
-from procession.values.base import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from procession.values.base import Value, check_fields, is_natural, none_or
 
 MODES = ("node", "socket", "exclusive", "core-complex")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 LEAST_MEMORY = 1 << 20  # no process gets as far as its program with less
-CAP_SYS_NICE = 23
 
 
 class Placement(Value):
@@ -45,33 +40,27 @@ class Placement(Value):
 
     def check(self, nproc: int) -> None:
         """Raise ValueError for what a group of `nproc` ranks cannot have here."""
-        given: dict[str, Any] = vars(self)
-        numa, count = given["numa"], given["cpus_per_rank"]
-        if numa is not None and numa not in MODES:
-            raise ValueError(f"numa must be one of {', '.join(MODES)}, not {numa!r}")
-        if count is not None:
-            if type(count) is not int or count < 1:
-                raise ValueError(f"cpus_per_rank must be a count of 1 or more, not {count!r}")
-            if numa is not None:
-                raise ValueError("numa and cpus_per_rank both say where ranks run: give one")
-            there = len(os.sched_getaffinity(0))
-            if count * nproc > there:
-                raise ValueError(
-                    f"{nproc} ranks with {count} CPUs each need {count * nproc}, "
-                    f"but this process may use {there}"
-                )
-        if type(given["nice"]) is not int or not -20 <= given["nice"] <= 19:
-            raise ValueError(f"nice must be a number from -20 to 19, not {given['nice']!r}")
-        if self.nice < 0 and not _may_hurry(self.nice):
-            raise ValueError(f"nice {self.nice}: only root may make a process more urgent")
-        limit = given["memory_limit"]
-        if limit is None:
-            return
-        if not isinstance(limit, (int, str)) or isinstance(limit, bool):
-            raise ValueError(f"memory_limit must be a size such as '4G', not {limit!r}")
+        check_fields(
+            self,
+            "",
+            ("numa", (None, *MODES).__contains__, f"one of {', '.join(MODES)}"),
+            ("cpus_per_rank", none_or(lambda n: is_natural(n) and n > 0), "a count of 1 or more"),
+            ("nice", lambda n: type(n) is int and -20 <= n <= 19, "a number from -20 to 19"),
+            ("memory_limit", none_or(lambda m: type(m) in (int, str)), "a size such as '4G'"),
+        )
+        count = self.cpus_per_rank
+        if count is not None and self.numa is not None:
+            raise ValueError("numa and cpus_per_rank both say where ranks run: give one")
+        if count is not None and count * nproc > (there := len(os.sched_getaffinity(0))):
+            raise ValueError(
+                f"{nproc} ranks with {count} CPUs each need {count * nproc}, "
+                f"but this process may use {there}"
+            )
         size = self.memory_bytes
-        if size is None or size < LEAST_MEMORY:
-            raise ValueError(f"memory_limit: {limit!r} is less than a program needs to start")
+        if size is not None and size < LEAST_MEMORY:
+            raise ValueError(
+                f"memory_limit: {self.memory_limit!r} is less than a program needs to start"
+            )
 
 
 NO_PLACEMENT = Placement()
@@ -93,19 +82,3 @@ def read_size(text: str) -> int:
             f"memory_limit: {text!r} is not a size, such as 4G, 512M, or a count of bytes"
         )
     return int(size)
-
-
-def _may_hurry(nice: int) -> bool:
-    """Tell whether this process may lower its niceness by so much."""
-    target = max(-20, os.getpriority(os.PRIO_PROCESS, 0) + nice)
-    try:
-        with open("/proc/self/status", "rb") as f:
-            for line in f:
-                if line.startswith(b"CapEff:") and int(line.split()[1], 16) >> CAP_SYS_NICE & 1:
-                    return True
-    except OSError:
-        pass  # then RLIMIT_NICE decides
-    import resource
-
-    allowed = resource.getrlimit(resource.RLIMIT_NICE)[0]
-    return allowed == resource.RLIM_INFINITY or 20 - target <= allowed

@@ -7,7 +7,15 @@ import os
 import signal as signals
 from collections.abc import Collection, Mapping, Sequence
 
-from procession.values.base import Value, cast
+from procession.values.base import (
+    Value,
+    check_fields,
+    is_count,
+    is_natural,
+    is_number,
+    members,
+    none_or,
+)
 from procession.values.exit import is_signal
 from procession.values.ranks import by_rank
 
@@ -41,9 +49,8 @@ class Std(enum.IntFlag):
             return cls(int(text))
         chosen: dict[int, Std] = {}
         for part in text.split(","):
-            rank, colon, digit = part.partition(":")
-            number = rank.isascii() and rank.isdecimal() and (rank == "0" or rank[0] != "0")
-            if not colon or not number or len(rank) > 6 or digit not in _STD_DIGITS:
+            rank, _, digit = part.partition(":")
+            if not is_count(rank, 6) or digit not in _STD_DIGITS:
                 raise fault
             chosen[int(rank)] = cls(int(digit))
         return chosen
@@ -106,7 +113,14 @@ class Logs(Value):
 
     def check(self, nproc: int) -> None:
         """Raise ValueError if this cannot be done for a group of `nproc` ranks."""
-        self._check_kinds()
+        check_fields(
+            self,
+            "",
+            ("dir", none_or(lambda given: isinstance(given, (str, os.PathLike))), "a path"),
+            ("prefix", none_or(lambda given: isinstance(given, str)), "a template or None"),
+            ("duplicate_stdout duplicate_stderr", members(str, list, tuple), "a list of texts"),
+            ("ranks", none_or(members(int, Collection)), "a collection of ranks or None"),
+        )
         for what in ("redirect", "tee"):
             for chosen in by_rank(getattr(self, what), nproc, what, Std.NONE):
                 if chosen not in (0, 1, 2, 3):
@@ -127,24 +141,6 @@ class Logs(Value):
                 path = os.path.dirname(path)
             if path and not os.path.isdir(path):
                 raise ValueError(f"log directory: {path!r} is not a directory")
-
-    def _check_kinds(self) -> None:
-        given: dict[str, Any] = vars(self)
-        if given["dir"] is not None and not isinstance(given["dir"], (str, os.PathLike)):
-            raise ValueError(f"log directory: {given['dir']!r} is not a path")
-        if given["prefix"] is not None and not isinstance(given["prefix"], str):
-            raise ValueError(f"prefix must be a template or None, not {given['prefix']!r}")
-        for name in ("duplicate_stdout", "duplicate_stderr"):
-            texts = given[name]
-            if not isinstance(texts, (list, tuple)) or not all(
-                isinstance(text, str) for text in cast("Sequence[Any]", texts)
-            ):
-                raise ValueError(f"{name} must be a list of texts, not {texts!r}")
-        ranks = given["ranks"]
-        of_ranks = isinstance(ranks, Collection) and not isinstance(ranks, (str, bytes))
-        members = list(cast("Collection[Any]", ranks)) if of_ranks else []
-        if ranks is not None and not (of_ranks and all(type(r) is int for r in members)):
-            raise ValueError(f"ranks must be a collection of ranks or None, not {ranks!r}")
 
 
 class Route(enum.Enum):
@@ -180,15 +176,15 @@ class Stop(Value):
     linger: float | None = None
     notice: float = 0.0
 
-    def check(self) -> None:
-        """Raise ValueError for a signal that does not exist or a time that is not one."""
-        number: Any = self.signal
-        if not isinstance(number, int) or not is_signal(number):
-            raise ValueError(f"stop signal: there is no signal {self.signal!r}")
-        if number in ENDS_NOTHING:
-            raise ValueError(f"stop signal: {signals.Signals(number).name} ends no program")
-        _check_numbers(self, "stop", "seconds, 0 or more", "grace", "reap", "notice")
-        _check_numbers(self, "stop", "seconds, 0 or more", "patience", "linger", none=True)
+    def check(self, _nproc: int = 1) -> None:
+        """Raise ValueError for a signal that ends nothing or a time that is not one."""
+        check_fields(
+            self,
+            "stop: ",
+            ("signal", _ends_programs, "a signal that ends a program"),
+            ("grace reap notice", is_number, "seconds, 0 or more"),
+            ("patience linger", none_or(is_number), "seconds, 0 or more"),
+        )
 
 
 class StopRequest(Value):
@@ -245,27 +241,18 @@ class Restart(Value):
         """Whether ranks start again one by one."""
         return self.scope == "rank" and self.max > 0
 
-    def check(self) -> None:
+    def check(self, _nproc: int = 1) -> None:
         """Raise ValueError for what is no count, no time, no scope or no exit code."""
-        given: dict[str, Any] = vars(self)
-        for name in ("max", "node_losses"):
-            if type(given[name]) is not int or given[name] < 0:
-                raise ValueError(f"restart: {name} must be a count, 0 or more, not {given[name]!r}")
-        times = ("backoff", "longest", "jitter", "min_uptime")
-        _check_numbers(self, "restart", "a number, 0 or more", *times)
-        _check_numbers(self, "restart", "a number, 0 or more", "window", none=True)
-        if self.jitter > 1:
-            raise ValueError(
-                f"restart: jitter must be a fraction, 1 at the most, not {self.jitter}"
-            )
-        if self.scope not in ("group", "rank"):
-            raise ValueError(f'restart: scope must be "group" or "rank", not {self.scope!r}')
-        codes = given["never"]
-        if isinstance(codes, (str, bytes)) or not isinstance(codes, Collection):
-            raise ValueError(f"restart: never must be a collection of exit codes, not {codes!r}")
-        for code in cast("Collection[Any]", codes):
-            if type(code) is not int or not 0 < code < 256:
-                raise ValueError(f"restart: never must hold exit codes, 1 to 255, not {code!r}")
+        check_fields(
+            self,
+            "restart: ",
+            ("max node_losses", is_natural, "a count, 0 or more"),
+            ("backoff longest min_uptime", is_number, "a number, 0 or more"),
+            ("window", none_or(is_number), "a number, 0 or more"),
+            ("jitter", lambda given: is_number(given) and given <= 1, "a fraction, 0 to 1"),
+            ("scope", ("group", "rank").__contains__, '"group" or "rank"'),
+            ("never", _are_exit_codes, "a collection of exit codes, 1 to 255"),
+        )
 
 
 class Hang(Value):
@@ -287,23 +274,26 @@ class Hang(Value):
     start: float = 300.0
     stacks: bool = True
 
-    def check(self) -> None:
+    def check(self, _nproc: int = 1) -> None:
         """Raise ValueError for a time that is not one."""
-        wanted = "seconds, more than 0"
-        _check_numbers(self, "hang", wanted, "start", positive=True)
-        _check_numbers(self, "hang", wanted, "timeout", "silence", positive=True, none=True)
+        check_fields(
+            self,
+            "hang: ",
+            ("start", _is_positive, "seconds, more than 0"),
+            ("timeout silence", none_or(_is_positive), "seconds, more than 0"),
+        )
 
 
-def _check_numbers(
-    policy: Value, what: str, wanted: str, *names: str, positive: bool = False, none: bool = False
-) -> None:
-    """Raise ValueError for a field that is no number of 0 or more. none: None is allowed, too."""
-    for name in names:
-        number = getattr(policy, name)
-        if number is None and none:
-            continue
-        if type(number) not in (int, float) or not 0 <= number < 1e9 or (positive and not number):
-            raise ValueError(f"{what}: {name} must be {wanted}, not {number!r}")
+def _is_positive(given: Any) -> bool:
+    return is_number(given) and given > 0
+
+
+def _ends_programs(given: Any) -> bool:
+    return isinstance(given, int) and is_signal(given) and given not in ENDS_NOTHING
+
+
+def _are_exit_codes(given: Any) -> bool:
+    return members(int, Collection)(given) and all(0 < code < 256 for code in given)
 
 
 NO_RESTART = Restart()

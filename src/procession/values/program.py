@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from procession.values.base import Value, cast
 from procession.values.errors import SpecError
@@ -51,36 +51,36 @@ Program = Command | Script | Module | Function
 def as_program(program: Any) -> Program:
     """Read what the user gave: a callable, a list of strings, or a program's name."""
     if isinstance(program, Script):
-        try:
-            return Script(os.fspath(program.path), tuple(map(os.fspath, program.args)))
-        except TypeError:
-            raise SpecError(
-                f"{program!r}: its path and arguments must be strings or paths"
-            ) from None
+        path, *args = _words("the script's ", (program.path, *program.args))
+        return Script(path, tuple(args))
     if isinstance(program, (Command, Module, Function)):
         return program
     if isinstance(program, (str, os.PathLike)):
         return Command((os.fspath(cast("str | os.PathLike[str]", program)),))
     if isinstance(program, Sequence):
-        words = list(cast("Sequence[Any]", program))
+        words = _words("the command's ", cast("Sequence[Any]", program))
         if not words:
             raise SpecError("the command is empty: give a program and its arguments")
-        for i, word in enumerate(words):
-            if not isinstance(word, (str, os.PathLike)):
-                raise SpecError(
-                    f"the command's word {i} is {word!r}, of type {type(word).__name__}; "
-                    "each must be a string or a path"
-                )
-        argv = tuple(os.fspath(cast("str", w)) for w in words)
-        if any("\0" in word for word in argv[1:]):
-            raise SpecError(f"the command {argv!r} holds a NUL character")
-        return Command(argv)
+        return Command(words)
     if callable(program):
         return Function(program)
     raise SpecError(
         f"cannot run {program!r}: give a function, a list such as ['python', 'train.py'], "
         "or the name of a program"
     )
+
+
+def _words(what: str, given: Sequence[Any]) -> tuple[str, ...]:
+    """Give the words of a command line. Raises SpecError for what cannot be one."""
+    for i, word in enumerate(given):
+        if not isinstance(word, (str, os.PathLike)):
+            raise SpecError(
+                f"{what}word {i} is {word!r}, of type {type(word).__name__}; each must be a "
+                "string or a path"
+            )
+        if "\0" in os.fspath(cast("str", word)):
+            raise SpecError(f"{what}word {i}, {word!r}, holds a NUL character")
+    return tuple(os.fspath(cast("str", word)) for word in given)
 
 
 def programs_by_rank(program: Any, nproc: int) -> list[Program]:
@@ -100,10 +100,10 @@ def programs_by_rank(program: Any, nproc: int) -> list[Program]:
 
 def check_programs(
     targets: list[Program],
-    args: list[tuple[Any, ...]],
-    kwargs: list[dict[str, Any]],
-    env: list[dict[str, str | None]],
-    cwd: str | None,
+    args: Sequence[tuple[Any, ...]],
+    kwargs: Sequence[Mapping[str, Any]],
+    env: Sequence[Mapping[str, str | None]],
+    cwd: str,
 ) -> None:
     """Check each rank's program with its arguments and variables. Raises SpecError."""
     if isinstance(targets[0], Function):
@@ -111,14 +111,7 @@ def check_programs(
     if any(kwargs):
         raise SpecError("kwargs are for functions; a command takes args only")
     for rank, words in enumerate(args):
-        for word in words:
-            if not isinstance(word, (str, os.PathLike)):
-                raise SpecError(
-                    f"args of rank {rank}: {word!r} is of type {type(word).__name__}; the "
-                    "arguments of a command must be strings or paths"
-                )
-            if "\0" in os.fspath(cast("str", word)):
-                raise SpecError(f"args of rank {rank}: {word!r} holds a NUL character")
+        _words(f"args of rank {rank}: ", words)
     checked: set[tuple[str, str | None]] = set()  # thousands of ranks may run one program
     for rank, (target, variables) in enumerate(zip(targets, env, strict=True)):
         path = variables.get("PATH")
@@ -128,10 +121,8 @@ def check_programs(
                 raise SpecError(f"rank {rank}: {problem}")
             checked.add((target.argv[0], path))
         elif isinstance(target, Script) and (target.path, None) not in checked:
-            if not os.path.exists(os.path.join(cwd or "", target.path)):
+            if not os.path.exists(os.path.join(cwd, target.path)):
                 raise SpecError(f"there is no script {target.path!r}")
-            if not os.access(os.path.join(cwd or "", target.path), os.R_OK):
-                raise SpecError(f"the script {target.path!r} cannot be read (permission denied)")
             checked.add((target.path, None))
 
 

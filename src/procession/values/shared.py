@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from procession.values.base import Value
 from procession.values.errors import SpecError
-from procession.values.program import Command, Function, Program
+from procession.values.program import Command, Function, Program, default_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,28 +36,22 @@ def read_shared(text: str, where: str = "shared") -> SharedCall:
     """
     import ast
 
-    module, colon, call = text.partition(":")
-    names = module.split(".")
-    if not colon or not all(name.isidentifier() for name in names):
-        raise SpecError(f"{where} must be {FORM}, not {text!r}")
+    fault = SpecError(f"{where} must be {FORM}, not {text!r}")
+    module, _, call = text.partition(":")
+    if not all(name.isidentifier() for name in module.split(".")):
+        raise fault
     try:
         found = ast.parse(call.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise SpecError(f"{where} must be {FORM}, not {text!r}") from None
-    if isinstance(found, ast.Name):
-        return SharedCall(text, module, found.id)
-    if not isinstance(found, ast.Call) or not isinstance(found.func, ast.Name):
-        raise SpecError(f"{where} must be {FORM}, not {text!r}")
-    try:
-        args = tuple(ast.literal_eval(each) for each in found.args)
-        kwargs = {each.arg or "": ast.literal_eval(each.value) for each in found.keywords}
-    except (ValueError, TypeError, RecursionError, MemoryError):
-        raise SpecError(
-            f"{where}: the arguments in {text!r} must be literals (texts, numbers, lists, ...)"
-        ) from None
-    if "" in kwargs:
-        raise SpecError(f"{where}: ** cannot be used in {text!r}")
-    return SharedCall(text, module, found.func.id, args, kwargs)
+        if isinstance(found, ast.Name):
+            return SharedCall(text, module, found.id)
+        if isinstance(found, ast.Call) and isinstance(found.func, ast.Name):
+            args = tuple(ast.literal_eval(each) for each in found.args)
+            kwargs = {each.arg or "": ast.literal_eval(each.value) for each in found.keywords}
+            if "" not in kwargs:  # that is **
+                return SharedCall(text, module, found.func.id, args, kwargs)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        pass  # not Python, or no literals
+    raise fault
 
 
 def check_shared(
@@ -77,33 +71,19 @@ def check_shared(
         raise SpecError(
             "shared is not for start_method='fork': there, ranks have what this process has loaded"
         )
-    if isinstance(shared, str):
-        if isinstance(first, Function):
+    if isinstance(first, Function):
+        if not callable(shared):
             raise SpecError(f"shared must be a function, not {shared!r}: ranks run a function")
-        return read_shared(shared)
-    if isinstance(shared, SharedCall):
         return shared
-    if not isinstance(first, Function):
+    call = read_shared(shared) if isinstance(shared, str) else shared
+    if not isinstance(call, SharedCall):
         raise SpecError(f"shared must be a text for a script: {FORM}; not {shared!r}")
-    if not callable(shared):
-        raise SpecError(f"shared must be a function without parameters, not {shared!r}")
-    _check_callable(shared)
-    return shared
-
-
-def _check_callable(shared: Any) -> None:
-    import inspect
-
-    try:
-        signature = inspect.signature(shared)
-    except (TypeError, ValueError):
-        return  # one that is built in does not always have one
-    try:
-        signature.bind()
-    except TypeError as e:
+    if call.module == default_name(first).removesuffix(".py"):
         raise SpecError(
-            f"shared must be a function without parameters ({e}): wrap it in a lambda"
-        ) from None
+            f"shared: {call.text!r} is in the program itself, of which ranks run another copy: put "
+            "the function into a module, and let the program import it"
+        )
+    return call
 
 
 def name_of(shared: Callable[[], Any] | SharedCall) -> str:

@@ -9,17 +9,7 @@ from procession.values.base import Value, cast
 from procession.values.environment import ALONE, Node
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.placement import NO_PLACEMENT, Placement
-from procession.values.policy import (
-    DEFAULT_HANG,
-    DEFAULT_LOGS,
-    DEFAULT_STOP,
-    NO_RESTART,
-    Hang,
-    Logs,
-    Restart,
-    Route,
-    Stop,
-)
+from procession.values.policy import Hang, Logs, Restart, Route, Stop
 from procession.values.program import (
     Command,
     Program,
@@ -64,10 +54,10 @@ class Spec(Value):
     name: str = ""
     start_method: StartMethod = "forkserver"
     stdin: int | None = None
-    logs: Logs = DEFAULT_LOGS
-    stop: Stop = DEFAULT_STOP
-    restart: Restart = NO_RESTART
-    hang: Hang = DEFAULT_HANG
+    logs: Logs = Logs()
+    stop: Stop = Stop()
+    restart: Restart = Restart()
+    hang: Hang = Hang()
     common_args: bool = True
     numbered: bool = False
     preload: Literal["auto"] | tuple[str, ...] | None = "auto"
@@ -102,110 +92,80 @@ class Spec(Value):
         return any(self.runs_python(rank) for rank in range(len(self.programs) or 1))
 
 
-def make_spec(
-    program: Any,
-    *,
-    nproc: int,
-    args: Any = (),
-    kwargs: Any = None,
-    env: Any = None,
-    cwd: str | os.PathLike[str] | None = None,
-    name: str | None = None,
-    start_method: str = "forkserver",
-    stdin: int | None = None,
-    logs: Logs | None = None,
-    stop: Stop | None = None,
-    restart: Restart | None = None,
-    hang: Hang | None = None,
-    preload: Literal["auto"] | Sequence[str] | None = "auto",
-    node: Node = ALONE,
-    on_failure: Callable[[GroupEnd], object] | None = None,
-    placement: Placement | None = None,
-    shared: Callable[[], Any] | SharedCall | str | None = None,
-    warm: bool | float | None = None,
-    pass_fds: Sequence[int] = (),
-    numbered: bool = False,
-) -> Spec:
+# What these must be if they are given: the type, and in words.
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "name": (str, "a string"),
+    "cwd": ((str, os.PathLike), "a path"),
+    "logs": (Logs, "a Logs(...)"),
+    "stop": (Stop, "a Stop(...)"),
+    "restart": (Restart, "a Restart(...)"),
+    "hang": (Hang, "a Hang(...)"),
+    "placement": (Placement, "a Placement(...)"),
+    "on_failure": (Callable, "a callable"),
+}
+
+
+def make_spec(program: Any, *, nproc: int, **given: Any) -> Spec:
     """Check everything that can be checked before a process is started.
 
     program: what `as_program` reads, or a mapping from rank to commands, scripts and modules.
-    Raises SpecError with one line that says what is wrong.
+    given: fields of `Spec`; None stands for the default, but of preload. args, kwargs and env may
+    be those of all ranks; shared and warm may be texts. Raises SpecError with one line that says
+    what is wrong.
     """
-    if not isinstance(nproc, int) or isinstance(nproc, bool) or nproc < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+    kept = {n: v for n, v in given.items() if v is not None or n == "preload"}
+    try:
+        return _checked(program, nproc, kept)
+    except SpecError:
+        raise
+    except ValueError as e:
+        raise SpecError(str(e)) from None
+
+
+def _checked(program: Any, nproc: int, given: dict[str, Any]) -> Spec:
+    if type(nproc) is not int or nproc < 1:
         raise SpecError(f"nproc must be a count of 1 or more, not {nproc!r}")
     if nproc > MOST_RANKS:
         raise SpecError(f"nproc: {nproc} ranks on one machine; {MOST_RANKS} is the most")
     targets = programs_by_rank(program, nproc)
-    target = targets[0]
-    kinds: tuple[tuple[str, Any, Any, str], ...] = (
-        ("name", name, str, "a string"),
-        ("cwd", cwd, (str, os.PathLike), "a path"),
-        ("logs", logs, Logs, "a Logs(...)"),
-        ("stop", stop, Stop, "a Stop(...)"),
-        ("restart", restart, Restart, "a Restart(...)"),
-        ("hang", hang, Hang, "a Hang(...)"),
-        ("placement", placement, Placement, "a Placement(...)"),
-    )
-    for what, value, kind, wanted in kinds:
-        if value is not None and not isinstance(value, kind):
-            raise SpecError(f"{what} must be {wanted}, not {value!r}")
+    for what, (kind, wanted) in _KINDS.items():
+        if what in given and not isinstance(given[what], kind):
+            raise SpecError(f"{what} must be {wanted}, not {given[what]!r}")
+    name, stdin = given.get("name"), given.get("stdin")
     if name is not None and (not name or not name.isprintable()):
         raise SpecError(f"name must be a line of text, not {name!r}")
-    logs, stop, restart = logs or DEFAULT_LOGS, stop or DEFAULT_STOP, restart or NO_RESTART
-    hang = hang or DEFAULT_HANG
-    if on_failure is not None and not callable(on_failure):
-        raise SpecError(f"on_failure must be a callable, not {on_failure!r}")
-    placement = placement or NO_PLACEMENT
-    if start_method not in START_METHODS:
-        raise SpecError(
-            f"start_method must be one of {', '.join(START_METHODS)}, not {start_method!r}"
-        )
     if stdin is not None and (isinstance(stdin, bool) or stdin not in range(nproc)):
         raise SpecError(f"stdin: there is no rank {stdin!r}; the ranks are 0 to {nproc - 1}")
-    try:
-        logs.check(nproc)
-        stop.check()
-        restart.check()
-        hang.check()
-        if hang.silence is not None and not is_seen(logs, nproc):
-            raise ValueError(
-                "silence: output that goes straight to the console, or nowhere, is not seen; let "
-                "it have a prefix (Logs(prefix=...), --prefix), or tee it to files (-t 3)"
-            )
-        if placement is not NO_PLACEMENT:
-            placement.check(nproc)
-        args_by_rank = [_arguments(a) for a in by_rank(args, nproc, "args")]
-        kwargs_by_rank = [_keywords(k) for k in by_rank(kwargs or {}, nproc, "kwargs", {})]
-        env_by_rank = [_environment(e) for e in by_rank(env or {}, nproc, "env", {})]
-    except ValueError as e:
-        raise SpecError(str(e)) from None
-    where = _directory(cwd)
-    check_programs(targets, args_by_rank, kwargs_by_rank, env_by_rank, where)
-    return Spec(
-        program=target,
-        nproc=nproc,
-        args=tuple(args_by_rank),
-        kwargs=tuple(kwargs_by_rank),
-        env=tuple(env_by_rank),
-        cwd=where,
-        name=name or ":".join(dict.fromkeys(map(default_name, targets))),
-        start_method=start_method,
-        stdin=stdin,
-        logs=logs,
-        stop=stop,
-        restart=restart,
-        hang=hang,
-        preload=_preload(preload),
-        programs=() if all(t is target for t in targets) else tuple(targets),
-        node=node,
-        on_failure=on_failure,
-        placement=placement,
-        shared=_shared(shared, targets, start_method),
-        warm=_warm(warm),
-        pass_fds=_descriptors(pass_fds),
-        numbered=numbered,
-        common_args=not is_by_rank(args) and not is_by_rank(kwargs),
+    args, kwargs = given.get("args", ()), given.get("kwargs", {})
+    spec = Spec(
+        targets[0],
+        nproc,
+        **given
+        | {
+            "args": tuple(map(_arguments, by_rank(args, nproc, "args"))),
+            "kwargs": tuple(map(_keywords, by_rank(kwargs, nproc, "kwargs", {}))),
+            "env": tuple(map(_environment, by_rank(given.get("env", {}), nproc, "env", {}))),
+            "cwd": _directory(given.get("cwd")),
+            "name": name or ":".join(dict.fromkeys(map(default_name, targets))),
+            "common_args": not is_by_rank(args) and not is_by_rank(kwargs),
+            "preload": _preload(given.get("preload", "auto")),
+            "programs": () if all(t is targets[0] for t in targets) else tuple(targets),
+            "pass_fds": _descriptors(given.get("pass_fds", ())),
+            "warm": _warm(given.get("warm")),
+        },
     )
+    if spec.start_method not in START_METHODS:
+        methods = ", ".join(START_METHODS)
+        raise SpecError(f"start_method must be one of {methods}, not {spec.start_method!r}")
+    for policy in (spec.logs, spec.stop, spec.restart, spec.hang, spec.placement):
+        policy.check(nproc)
+    if spec.hang.silence is not None and not is_seen(spec.logs, nproc):
+        raise SpecError(
+            "silence: output that goes straight to the console, or nowhere, is not seen; let it "
+            "have a prefix (Logs(prefix=...), --prefix), or tee it to files (-t 3)"
+        )
+    check_programs(targets, spec.args, spec.kwargs, spec.env, spec.cwd)
+    return spec if spec.shared is None else _with_shared(spec, targets)
 
 
 def is_seen(logs: Logs, nproc: int) -> bool:
@@ -282,19 +242,15 @@ def _descriptors(value: Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def _shared(
-    shared: Any, programs: list[Program], start_method: str
-) -> Callable[[], Any] | SharedCall | None:
-    if shared is None:
-        return None
+def _with_shared(spec: Spec, programs: list[Program]) -> Spec:
     from procession.values.shared import check_shared
 
-    return check_shared(shared, programs, start_method)
+    return spec.__replace__(shared=check_shared(spec.shared, programs, spec.start_method))
 
 
-def _warm(warm: object) -> float | None:
+def _warm(warm: Any) -> float | None:
     if warm is None:
         return None
-    from procession.values.warm import check_warm
+    from procession.values.warm import read_warm
 
-    return check_warm(warm)
+    return read_warm(warm)

@@ -8,7 +8,8 @@ returned, and ranks read it. Page
 process is woken, no lock is shared and no system call is made: a beat costs next to nothing, and a
 rank that is stopped, or dies while it writes, blocks nobody.
 
-A page begins with a counter, which is odd while the page is being written (a sequence lock): a
+A rank's page holds how many beats there were, when the last one was, and what it said, as JSON. A
+page begins with a counter, which is odd while the page is being written (a sequence lock): a
 reader compares it before and after. A page holds data of a rank, so a reader must not trust it.
 The counter is copied as a whole, since `struct` writes zeros first, then byte after byte: a reader
 would see an even counter, 0, at the beginning and again at the end of a write. The rest relies on
@@ -24,6 +25,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from functools import cache
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every rank would pay
 if TYPE_CHECKING:
@@ -33,20 +35,17 @@ if TYPE_CHECKING:
 VARIABLE = "PROCESSION_BOARD"
 PAGE = 4096  # bytes
 MOST_FIELDS = 32  # beside step and total
+MOST_TEXT = 200  # characters
 COUNTER = 8  # bytes; all that follows it:
 # when the stop was requested, when SIGKILL comes, when the stop signal comes, all in ns of the
 # monotonic clock, 0 for none; the signal by which the stop was requested, 0 for none.
 GROUP = struct.Struct("<qqqI")
 RETURNED = COUNTER + GROUP.size  # a byte behind it: 1 when all ranks have returned
-# how many beats; when the last one was (ns); step, total (NaN: none); fields; bytes of their names
-# and of texts
-RANK = struct.Struct("<QqddHHH")
+# how many beats; when the last one was (ns); the length of the JSON that follows: [step, total,
+# fields], where a step or total is null if it was not given
+RANK = struct.Struct("<QqH")
 COUNTS = 1 << 64  # after its largest value a count goes on at 0: any process may write that
-BEATS = struct.Struct("<Q")
-DOUBLE = struct.Struct("<d")
-NUMBERS = COUNTER + RANK.size  # where the numbers of fields begin
-NAMES = NUMBERS + 8 * MOST_FIELDS  # where names begin, then texts
-NONE = float("nan")
+SAID = COUNTER + RANK.size  # where the JSON begins
 
 
 def begin(memory: mmap, at: int) -> int:
@@ -76,19 +75,17 @@ class Page:
     """A rank's own page, in the rank. `beat` writes it."""
 
     def __init__(self, memory: mmap, rank: int) -> None:
-        self._memory = memory
+        from json import dumps
+
+        self.memory = memory
         self._at = (1 + rank) * PAGE
-        self._names: tuple[str, ...] = ()
-        self._names_size = 0  # bytes of names
-        self._values = struct.Struct("<0d")
+        self._dumps = dumps
         self._writing = False
 
     def beat(self, step: float | None, total: float | None, fields: dict[str, Any]) -> None:
         """Write progress; see `procession.beat`."""
-        if (
-            self._writing
-        ):  # in another thread, or in the code that a signal interrupted: skip this one
-            return
+        if self._writing:
+            return  # in another thread, or in the code that a signal interrupted: skip this one
         self._writing = True
         try:
             self._write(step, total, fields)
@@ -96,48 +93,25 @@ class Page:
             self._writing = False
 
     def _write(self, step: float | None, total: float | None, fields: dict[str, Any]) -> None:
-        memory, at = self._memory, self._at
-        numbers: list[float] = []
-        texts = b""
-        for value in fields.values():
-            try:
-                numbers.append(NONE if isinstance(value, str) else float(value))
-                text = value if isinstance(value, str) else ""
-            except (TypeError, ValueError):
-                numbers.append(NONE)
-                text = str(value)
-            if text:
-                texts += text.encode(errors="replace")[:200].replace(b"\0", b" ")
-            texts += b"\0"
-        names = tuple(fields)
-        del numbers[MOST_FIELDS:]
-        (beats,) = BEATS.unpack_from(memory, at + COUNTER)
+        where = [None if n is None else float(n) for n in (step, total)]
+        kept = {name: _plain(fields[name]) for name in list(fields)[:MOST_FIELDS]}
+        text = self._dumps([*where, kept]).encode()
+        if len(text) > PAGE - SAID:
+            text = self._dumps([*where, {}]).encode()
+        memory, at = self.memory, self._at
+        (beats, _, _) = RANK.unpack_from(memory, at + COUNTER)
         counter = begin(memory, at)
-        if names != self._names:
-            text = "\0".join(names[:MOST_FIELDS]).encode(errors="replace")[: PAGE // 4]
-            memory[at + NAMES : at + NAMES + len(text)] = text
-            self._names, self._names_size = names, len(text)
-            self._values = struct.Struct(f"<{len(numbers)}d")
-        if texts.strip(b"\0"):
-            texts = texts[: PAGE // 2]
-            memory[at + NAMES + self._names_size : at + NAMES + self._names_size + len(texts)] = (
-                texts
-            )
-        else:
-            texts = b""
-        self._values.pack_into(memory, at + NUMBERS, *numbers)
-        RANK.pack_into(
-            memory,
-            at + COUNTER,
-            (beats + 1) % COUNTS,
-            time.monotonic_ns(),
-            NONE if step is None else step,
-            NONE if total is None else total,
-            len(numbers),
-            self._names_size,
-            len(texts),
-        )
+        memory[at + SAID : at + SAID + len(text)] = text
+        RANK.pack_into(memory, at + COUNTER, (beats + 1) % COUNTS, time.monotonic_ns(), len(text))
         finish(memory, at, counter)
+
+
+def _plain(value: Any) -> float | str:
+    """Give what stands for a value on the page: a number, or the beginning of a text."""
+    try:
+        return float(value) if not isinstance(value, str) else value[:MOST_TEXT]
+    except (TypeError, ValueError):
+        return str(value)[:MOST_TEXT]
 
 
 class Stopping:
@@ -170,27 +144,14 @@ def read_stopping(memory: mmap) -> Stopping:
     return Stopping() if page is None else Stopping(*GROUP.unpack(page))
 
 
-def read_returned(memory: mmap) -> bool:
-    """Read whether all ranks of the group have returned."""
-    return memory[RETURNED] != 0
-
-
-_opened: tuple[mmap, Page] | None = None
-_tried = False
-
-
 def renew() -> None:
     """Forget the board of the parent process, after a fork."""
-    global _opened, _tried
-    _opened, _tried = None, False
+    _open.cache_clear()
 
 
-def _open() -> tuple[mmap, Page] | None:
+@cache
+def _open() -> Page | None:
     """Find this rank's board by its environment; None outside of a group."""
-    global _opened, _tried
-    if _tried:
-        return _opened
-    _tried = True
     path, _, rank = os.environ.get(VARIABLE, "").rpartition(":")
     if not path or not rank.isdecimal():
         return None
@@ -207,10 +168,7 @@ def _open() -> tuple[mmap, Page] | None:
             os.close(fd)
     except (OSError, ValueError):
         return None
-    if len(memory) < (2 + int(rank)) * PAGE:
-        return None
-    _opened = memory, Page(memory, int(rank))
-    return _opened
+    return Page(memory, int(rank)) if len(memory) >= (2 + int(rank)) * PAGE else None
 
 
 def beat(step: float | None = None, total: float | None = None, **fields: Any) -> None:
@@ -223,9 +181,9 @@ def beat(step: float | None = None, total: float | None = None, **fields: Any) -
     step: where it is. total: where it will end. fields: up to 32 more, numbers or short texts, by
     name: `beat(step=i, total=n, loss=loss)`; a value with `__float__` is taken as a number.
     """
-    opened = _opened if _tried else _open()
-    if opened is not None:
-        opened[1].beat(step, total, fields)
+    page = _open()
+    if page is not None:
+        page.beat(step, total, fields)
 
 
 def stopping() -> Stopping:
@@ -234,11 +192,14 @@ def stopping() -> Stopping:
     A rank may ask as often as it likes (no system call), save its work and return. In a
     process that is no rank it is always false.
     """
-    opened = _opened if _tried else _open()
-    return Stopping() if opened is None else read_stopping(opened[0])
+    page = _open()
+    return Stopping() if page is None else read_stopping(page.memory)
 
 
 def all_returned() -> bool:
-    """Tell whether all ranks of this rank's group have returned, or the group is being ended."""
-    opened = _opened if _tried else _open()
-    return opened is not None and (read_returned(opened[0]) or bool(read_stopping(opened[0])))
+    """Tell whether no rank is to be waited for: all have returned, or the group is being ended.
+
+    So it is where there is no group.
+    """
+    page = _open()
+    return page is None or page.memory[RETURNED] != 0 or bool(read_stopping(page.memory))

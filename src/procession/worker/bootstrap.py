@@ -42,7 +42,6 @@ def run(job: Job) -> None:
     if board is not None:
         board.renew()
     channel = outcome.OutcomeChannel(job["fds"]["result"], job.get("error_file", ""))
-    _explain_crashes()
     stackfile.offer()
     kind: str = job["program"]["kind"]
     is_function = kind in ("function", "live")
@@ -55,9 +54,7 @@ def run(job: Job) -> None:
             if not channel.value(value):
                 _silence()
                 sys.exit(1)
-            gate = sys.modules.get("procession.worker.gate")
-            if gate is not None:
-                gate.wait()
+            ending.wait_for_all()
         else:
             run_it = program.run_script if kind == "script" else program.run_module
             run_it(job["program"])
@@ -104,16 +101,6 @@ def before_fork(job: Job) -> None:
         ending.remember()
 
 
-def _explain_crashes() -> None:
-    """Have a crash in native code print its Python traceback to stderr."""
-    import faulthandler
-
-    try:
-        faulthandler.enable(2)
-    except (OSError, RuntimeError, ValueError):
-        pass
-
-
 def _report_error(channel: outcome.OutcomeChannel, e: BaseException, *, rebuildable: bool) -> None:
     from procession.worker import description
 
@@ -130,26 +117,25 @@ def _report_error(channel: outcome.OutcomeChannel, e: BaseException, *, rebuilda
 class _Undisturbed:
     """Delays the signals that would end this process, so that it can explain its failure.
 
-    They are blocked in this thread, where a handler of the program could raise. Other threads would
-    still receive them: so the default action is delayed, too.
+    A handler of the program could raise here, and other threads may receive them, too: so all of
+    their handlers and default actions wait.
     """
 
     def __enter__(self) -> None:
         self._came: list[int] = []
-        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-        self._default = [n for n in ENDING if signal.getsignal(n) is signal.SIG_DFL]
-        for number in self._default:
+        handlers = {number: signal.getsignal(number) for number in ENDING}
+        self._before = {n: h for n, h in handlers.items() if h is not None}
+        for number in self._before:
             signal.signal(number, self._note)
 
     def _note(self, number: int, _: object) -> None:
         self._came.append(number)
 
     def __exit__(self, *_: object) -> None:
-        for number in self._default:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
         for number in self._came:
             os.kill(os.getpid(), number)
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
 
 def _report_exit(channel: outcome.OutcomeChannel, e: SystemExit) -> None:
@@ -186,19 +172,9 @@ def run_forked(job: Job) -> NoReturn:
     """Run the job in a process forked from the launcher, and leave without its exit handlers."""
     import threading
 
-    code = 0
     shown.show_short(job["title"])
     _forget_launchers_multiprocessing()
-    try:
-        run(job)
-    except SystemExit as e:
-        code = _exit_code(e)
-        if e.code is not None and not isinstance(e.code, int):
-            print(e.code, file=sys.stderr)
-    except KeyboardInterrupt:
-        code = -signal.SIGINT
-    except BaseException:
-        code = 1
+    code = _code_of(job)
     try:
         threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         util = sys.modules.get("multiprocessing.util")
@@ -209,10 +185,22 @@ def run_forked(job: Job) -> NoReturn:
         if code == 0:
             ending.wait_for_peers()
     finally:
-        if code < 0:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
-        os._exit(code if code >= 0 else 1)
+        ending.exit_at_once(code)
+
+
+def _code_of(job: Job) -> int:
+    """Run the job; gives the exit code of this process, minus SIGINT after KeyboardInterrupt."""
+    try:
+        run(job)
+    except SystemExit as e:
+        if e.code is not None and not isinstance(e.code, int):
+            print(e.code, file=sys.stderr)
+        return _exit_code(e)
+    except KeyboardInterrupt:
+        return -signal.SIGINT
+    except BaseException:
+        return 1  # it was reported
+    return 0
 
 
 def _forget_launchers_multiprocessing() -> None:
@@ -246,17 +234,8 @@ def run_in_fork(job: Job) -> None:
         from procession.worker.renewal import after_fork
 
         after_fork(*job["imports"])
-    born: list[None] = []
-    code = 0
-    try:
-        run(job)
-    except KeyboardInterrupt:
-        raise
-    except SystemExit as e:
-        if e.code is not None and not isinstance(e.code, int):
-            raise  # it has a message
-        code = _exit_code(e)
-    except BaseException:
-        code = 1  # it was reported
-    ending.leave(code, born)
+    code = _code_of(job)
+    ending.leave(code)
+    if code < 0:
+        raise KeyboardInterrupt
     sys.exit(code)

@@ -1,21 +1,21 @@
 """What travels by name, and what by value: one rule for all that is pickled for ranks.
 
 By name go classes, functions and modules that another interpreter finds under that name: a finder
-finds the module where this process found it, and its file has the code that was imported. All else
-goes by value: what is of the main program, of a module that was made at run time, loaded from a
-path or removed since, and of one that was edited since.
+finds the module where this process found it. All else goes by value: what is of the main program,
+and of a module that was made at run time, loaded from a path or removed since.
+
+Descriptors go beside a pickle (queues, pipes, tensors in shared memory). `multiprocessing` pickles
+such an object with `DupFd(fd)` of the process that is being spawned. Our launcher returns an
+`InheritedFd` there, which finds its descriptor in the rank.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from types import CodeType, FunctionType, ModuleType
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every rank would pay
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
 MAIN = ("__main__", "__mp_main__")  # the second one under `multiprocessing`
@@ -49,47 +49,12 @@ def _is_found(name: str) -> bool:
         except Exception:
             return True  # one that only its own package can ask
         if spec is not None:
-            return _place(None, spec) == place and not _is_edited(module, place)
+            return _place(None, spec) == place
     return bool(parent) and place is None  # its package made it
 
 
 def _place(module: object, spec: Any) -> str | None:
     return getattr(module, "__file__", None) if spec is None else spec.origin
-
-
-def _is_edited(module: object, path: str | None) -> bool:
-    """Tell whether a source has other code by now than a module that was imported from it."""
-    if path is None or not path.endswith(".py"):
-        return False
-    try:
-        if os.stat(path).st_mtime < _began():
-            return False
-        with open(path, "rb") as f:
-            now = set(_codes(compile(f.read(), path, "exec", dont_inherit=True)))
-    except (OSError, SyntaxError, ValueError):
-        return True
-    members = list(vars(module).values())
-    members += [each for cls in members if isinstance(cls, type) for each in vars(cls).values()]
-    codes = [each.__code__ for each in members if isinstance(each, FunctionType)]
-    return any(code not in now for code in codes if code.co_filename == path)
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield each
-            yield from _codes(each)
-
-
-def _began() -> float:
-    """Say when this process was started, or a second earlier, in seconds since the epoch."""
-    try:
-        with open("/proc/self/stat", "rb") as f:  # an interrupt leaves no descriptor
-            fields = f.read().rpartition(b")")[2].split()
-    except OSError:
-        return 0.0  # then all files are looked at
-    since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot - 1
 
 
 def pickler(cloudpickle: Any, reducers: dict[Any, Any]) -> Any:
@@ -109,3 +74,36 @@ def pickler(cloudpickle: Any, reducers: dict[Any, Any]) -> Any:
 
 def _rebuilt(make: Any, args: Any, filename: str) -> CodeType:
     return make(*args).replace(co_filename=filename)
+
+
+_inherited: list[int] = []
+
+
+def set_inherited(fds: list[int]) -> None:
+    """Say which descriptors this rank inherited for its arguments, in the launcher's order."""
+    _inherited[:] = fds
+
+
+class InheritedFd:
+    """The descriptor with this index; what `multiprocessing` calls a duplicated handle."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def detach(self) -> int:
+        """Give the descriptor, which belongs to the caller from now on."""
+        return _inherited[self._index]
+
+
+def refuse_fork_lock(obj: Any) -> None:
+    """Raise RuntimeError for a lock of `multiprocessing`'s fork context.
+
+    Such a lock has no name, only an address in the memory of the process that made it, and of its
+    forks: in any other process its use is a segmentation fault. Not every CPython refuses to pickle
+    it (Debian 12's 3.11.2 does not). Conditions, events, queues and the like contain such locks.
+    """
+    synchronize = sys.modules.get("multiprocessing.synchronize")
+    if synchronize is None or not issubclass(type(obj), synchronize.SemLock):
+        return
+    if obj._semlock.name is None:
+        raise RuntimeError("a lock of multiprocessing's fork context can be used in forks only")

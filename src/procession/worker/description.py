@@ -18,7 +18,6 @@ import time
 import traceback
 
 from procession.worker import byvalue
-from procession.worker.frames import LARGEST_ERROR
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -45,11 +44,17 @@ _OUR_FILES = (
 
 
 def text_of(error: object) -> str:
-    """Give `str(error)`, also where that raises."""
+    """Give `str(error)`, also where that raises; of one that is too long, both ends."""
     try:
-        return str(error) + ""
+        return _cut(str(error) + "")
     except BaseException as e:
         return f"<its text cannot be had: {type_name(type(e))}>"
+
+
+def _cut(text: str) -> str:
+    if len(text) <= 2 * KEPT:
+        return text
+    return f"{text[:KEPT]}\n... {len(text) - 2 * KEPT} characters are left out ...\n{text[-KEPT:]}"
 
 
 def encode_value(value: object) -> bytes:
@@ -68,16 +73,8 @@ def encode_value(value: object) -> bytes:
 
 def type_name(cls: type) -> str:
     """Name a class as Python's own tracebacks do."""
-    module, name = _plain(cls, "__module__"), _plain(cls, "__qualname__")
-    return name if module in ("builtins", "__main__") else f"{module}.{name}"
-
-
-def _plain(cls: type, what: str) -> str:
-    try:
-        text = getattr(cls, what)
-    except BaseException:
-        return "?"
-    return text if type(text) is str else "?"
+    name = cls.__qualname__
+    return name if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}.{name}"
 
 
 def own_frames_cut(tb: TracebackType | None) -> TracebackType | None:
@@ -164,14 +161,11 @@ def shared_memory() -> list[str]:
 def _full_text(error: BaseException, record: Record) -> str:
     try:
         error.__traceback__ = own_frames_cut(error.__traceback__)
-        return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        whole = traceback.format_exception(type(error), error, error.__traceback__)
+        return _cut("".join(whole))
     except BaseException as e:
-        said = f"{record['type']}: {record['message']}\n"
         reason = f"<its traceback cannot be had in full: {type_name(type(e))}>\n"
-    try:
-        return "".join(traceback.format_tb(error.__traceback__)) + said + reason
-    except BaseException:
-        return said + reason
+        return f"{record['type']}: {record['message']}\n{reason}"
 
 
 def _parts(root: BaseException) -> list[Record]:
@@ -248,21 +242,6 @@ def _frames(tb: TracebackType | None) -> list[tuple[str, str, int]]:
         frames.append((code.co_filename, code.co_name, tb.tb_lineno))
         tb = tb.tb_next
     return frames
-
-
-def encoded(record: Record) -> bytes:
-    """Give the bytes of a description; if they are too many, its texts are shortened."""
-    body = json.dumps(record).encode("ascii")
-    if len(body) <= LARGEST_ERROR or "exceptions" in record:
-        return body
-    cut = {name: _cut(text) if isinstance(text, str) else text for name, text in record.items()}
-    return json.dumps(cut).encode("ascii")
-
-
-def _cut(text: str) -> str:
-    if len(text) <= 2 * KEPT:
-        return text
-    return f"{text[:KEPT]}\n... {len(text) - 2 * KEPT} characters are left out ...\n{text[-KEPT:]}"
 
 
 def error_file_data(message: str, callstack: str) -> Record:

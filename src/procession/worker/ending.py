@@ -4,12 +4,21 @@ Theory of operation. An interpreter that ends takes every module apart, and the 
 the exit handlers of native code. In a fork of a process with large modules, this touches, and so
 copies, most pages that it shares with the other ranks: with torch 0.3 s for each rank, without any
 use. So what a program can see of its end is done here, in the order in which the interpreter does
-it: threads are joined, exit handlers run, what the script holds is destroyed, files and the
-standard streams are flushed. The rest is memory, which the kernel frees.
+it: threads are joined, exit handlers run, the modules that came since the fork are destroyed with
+all that they hold, files and the standard streams are flushed. The rest is memory, which the kernel
+frees.
 
-The interpreter ends the rank where there is more to do: an object does something when it is
-destroyed (`survivors`), a native library was loaded since the fork that may have exit handlers,
-a thread still runs, a stream cannot be flushed; and in development mode.
+The interpreter ends the rank where there is more to do: a native library was loaded since the fork
+that may have exit handlers, a thread still runs, a stream cannot be flushed; and in development
+mode.
+
+A rank that has returned with torch's process group open stays for a moment, for its peers: they may
+still connect to it, since gloo's ranks are not all connected at the moment when one of them is. An
+interpreter with torch takes 0.3 s to end, in which the peers get ready; a rank here ends in
+milliseconds, and its peers failed with "Connection closed by peer" now and then. So it waits until
+the launcher says that all have returned, or the group is being ended, and `LONGEST` at most: its
+peers may be on other machines, of which this launcher does not know, or may never return. Ranks
+that end together (`call_together`) wait without that limit.
 """
 
 from __future__ import annotations
@@ -17,20 +26,23 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 
-from procession.worker.survivors import finalizers_left, flush_files
+from procession.system.signals import plain as signal
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, NoReturn
 
 # Libraries of the system whose exit handlers, if any, do not matter. Those of the name service
 # (libnss_...) are loaded by the C library itself, by whatever /etc/nsswitch.conf names.
 _HARMLESS = ("libbz2.", "libcrypto.", "libexpat.", "libffi.", "libgcc_s.", "liblzma.", "libm.",
              "libnss_", "libresolv.", "libsqlite3.", "libssl.", "libstdc++.", "libuuid.",
              "libz.")  # fmt: skip
-TORCH = "torch.distributed"
 _STANDARD = os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "lib-dynload")
+LONGEST = 0.25  # seconds for which a rank stays for its peers
+LOOK, RARE = 0.002, 0.1  # seconds from one look to the next, at first and after long waiting
 
 
 class Birth:
@@ -41,31 +53,39 @@ class Birth:
 
         self._loaded = loaded
         self._libraries = loaded()
-        self.modules = len(sys.modules)
-        self.main = sys.modules.get("__main__")
-        self.packages = frozenset(n.partition(".")[0] for n in sys.modules) - {"__main__"}
+        self.modules = dict(sys.modules)
 
     def is_followed_by_strange_libraries(self) -> bool:
         """Whether one was loaded since that is neither Python's, of the packages, nor harmless."""
+        packages = {name.partition(".")[0] for name in self.modules}
         for path in self._loaded() - self._libraries:
             where, name = os.path.split(os.path.realpath(path))
             if where == _STANDARD or name.startswith(_HARMLESS):
                 continue
             _, found, inside = path.rpartition("-packages/")
-            if not found or inside.partition("/")[0].removesuffix(".libs") not in self.packages:
+            if not found or inside.partition("/")[0].removesuffix(".libs") not in packages:
                 return True
         return False
 
+    def forget_later_modules(self) -> None:
+        """Destroy the modules that came since, and what only they hold."""
+        for name, module in list(sys.modules.items()):
+            if self.modules.get(name) is not module:
+                del sys.modules[name]
+            del module
+        gc.collect()
+
 
 _birth: Birth | None = None
+_together = 0  # the process that ends together with the other ranks
 
 
 def remember() -> None:
     """Note what ranks inherit: in the forkserver, before each fork."""
     global _birth
-    if _birth is None or _birth.modules != len(sys.modules):
-        if TORCH in sys.modules:
-            __import__("procession.worker.linger")  # or each of them would
+    if _birth is None or len(_birth.modules) != len(sys.modules):
+        if "torch.distributed" in sys.modules:
+            __import__("procession.worker.board")  # or each of them would
         try:
             _birth = Birth()
         except (ImportError, AttributeError, OSError, MemoryError):
@@ -73,10 +93,10 @@ def remember() -> None:
         gc.freeze()  # what is looked through at the end of a rank would be copied for it
 
 
-def leave(code: int, born: object) -> None:
+def leave(code: int) -> None:
     """End this process with an exit code; returns if the interpreter has to end it.
 
-    Then threads have been joined and exit handlers have run already. born: see `finalizers_left`.
+    Then threads have been joined and exit handlers have run already. code: see `exit_at_once`.
     """
     import atexit
 
@@ -93,13 +113,9 @@ def leave(code: int, born: object) -> None:
             return
         if code == 0:
             wait_for_peers()  # before anything is destroyed that holds a connection
-        flush_files()  # the collector may close a file before its buffer is flushed
-        if sys.modules.get("__main__") is not birth.main:
-            sys.modules.pop("__main__", None)  # what the script holds goes with it
-        gc.collect()
-        if finalizers_left(birth.packages, born):
-            return
-        flush_files()
+        _flush_files()  # the collector may close a file before its buffer is flushed
+        birth.forget_later_modules()
+        _flush_files()
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and not stream.closed:  # pyright: ignore[reportUnnecessaryComparison]
                 stream.flush()
@@ -107,14 +123,66 @@ def leave(code: int, born: object) -> None:
         ctypes.CDLL(None).fflush(None)
     except Exception:
         return  # there is no memory left, or a stream fails: the interpreter reports it
-    os._exit(code)
+    exit_at_once(code)
+
+
+def exit_at_once(code: int) -> NoReturn:
+    """End this process. code: its exit code; minus SIGINT: it dies of that, as after Ctrl-C."""
+    if code < 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(code & 0xFF)
+
+
+def _flush_files() -> None:
+    """Flush the streams of the program."""
+    import _io
+
+    kinds = (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom)
+    for each in gc.get_objects():
+        # Their type first: to look at other objects may run their code.
+        if issubclass(type(each), kinds) and each is not sys.stdout and each is not sys.stderr:
+            try:
+                if not each.closed:
+                    each.flush()
+            except Exception:
+                pass  # the interpreter could not report it either
+
+
+def call_together(function: Callable[..., Any], *args: Any) -> Any:
+    """Call the function of a rank that ends together with the other ranks of its group."""
+    from procession.worker import board
+
+    global _together
+    _together = os.getpid()
+    board.stopping()  # finds the board, before the program may change its environment
+    return function(*args)
+
+
+def wait_for_all() -> None:
+    """Wait until all ranks have returned, if this one ends together with them."""
+    if _together == os.getpid():
+        _stay(float("inf"))
 
 
 def wait_for_peers() -> None:
-    """Have a rank with torch's process group stay for a moment; see `linger`."""
-    if TORCH in sys.modules:
-        try:
-            from procession.worker import linger
-        except (ImportError, OSError):
-            return  # no descriptor is left to read it
-        linger.for_peers()
+    """Stay for the peers of this rank, if it has left a process group of torch open."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    try:
+        if not distributed or not distributed.is_initialized() or distributed.get_world_size() < 2:
+            return
+    except Exception:
+        return  # a torch without it, or one whose state the program has changed
+    _stay(LONGEST)
+
+
+def _stay(seconds: float) -> None:
+    """Wait until all ranks have returned, or the group is being ended."""
+    try:
+        from procession.worker import board
+    except (ImportError, OSError):
+        return  # no descriptor is left to read it
+    waited, began = 0.0, time.monotonic()
+    while not board.all_returned() and waited < seconds:
+        time.sleep(min(max(LOOK, waited / 10), RARE))
+        waited = time.monotonic() - began

@@ -26,18 +26,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 import time
 from select import POLLIN, poll
 
-from procession.worker.frames import (
-    DONE,
-    ERROR,
-    FAILED,
-    HEADER,
-    LARGEST_FAILED,
-    VALUE,
-)
-from procession.worker.streams import identity
+HEADER = struct.Struct("<cQq")
+DONE, VALUE, FAILED, ERROR = b"D", b"V", b"F", b"E"
+# The largest bodies in bytes that a launcher believes. An error of a function may be larger, since
+# it holds pickles of exceptions.
+LARGEST_FAILED = 64 << 10
+LARGEST_ERROR = 4 << 20
 
 # The lowest number for a channel: above what programs open, and below the usual limit of 1024.
 # The others are for lower limits.
@@ -65,7 +63,7 @@ class OutcomeChannel:
     def __init__(self, fd: int, error_file: str = "") -> None:
         self._fd = _moved_up(fd)
         self._pid = os.getpid()
-        self._identity = identity(self._fd)
+        self._identity = _identity(self._fd)
         self._error_file = error_file
 
     def done(self) -> None:
@@ -103,9 +101,11 @@ class OutcomeChannel:
 
     def error(self, record: Record) -> None:
         """Report how the program failed, and wait until this process may exit."""
+        import json
+
         from procession.worker import description
 
-        self._send(ERROR, description.encoded(record), time.monotonic_ns())
+        self._send(ERROR, json.dumps(record).encode("ascii"), time.monotonic_ns())
         if self._error_file and record.get("traceback"):
             description.write_error_file(self._error_file, record)
         if self._is_ours:
@@ -119,7 +119,7 @@ class OutcomeChannel:
         if os.getpid() != self._pid or self._fd < 0:
             return False
         # A program that closes descriptors that it did not open may own this number by now.
-        if self._identity is None or identity(self._fd) != self._identity:
+        if self._identity is None or _identity(self._fd) != self._identity:
             self._fd = -1
         return self._fd >= 0
 
@@ -138,6 +138,15 @@ class OutcomeChannel:
         if os.getpid() == self._pid and self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _identity(fd: int) -> tuple[int, int] | None:
+    """Tell what is open under a number; None if nothing is."""
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None  # the program has closed it
+    return found.st_dev, found.st_ino
 
 
 def _moved_up(fd: int) -> int:

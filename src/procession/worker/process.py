@@ -49,8 +49,7 @@ class Again:
     def __reduce__(self) -> Any:
         from multiprocessing.reduction import ForkingPickler
 
-        from procession.worker.byvalue import MAIN, goes_by_name, module_of
-        from procession.worker.inherit import refuse_fork_lock
+        from procession.worker.byvalue import MAIN, goes_by_name, module_of, refuse_fork_lock
 
         class Pickler(ForkingPickler):
             def reducer_override(self, obj: Any, /) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -63,9 +62,10 @@ class Again:
         return _load, (self.identity, bytes(body))
 
 
-def call(again: Again) -> Any:
-    """Call the function of an `Again`."""
-    return again.how(again.func, *again.args)
+def call(again: Any) -> Any:
+    """Call the function of what was an `Again` before it was pickled."""
+    how, func, args = again
+    return how(func, *args)
 
 
 def drop(func: Callable[..., Any], *args: Any) -> None:
@@ -73,7 +73,7 @@ def drop(func: Callable[..., Any], *args: Any) -> None:
     func(*args)
 
 
-def _load(identity: Identity, body: bytes) -> Again:
+def _load(identity: Identity, body: bytes) -> Any:
     import multiprocessing
     import pickle
 
@@ -81,10 +81,9 @@ def _load(identity: Identity, body: bytes) -> Again:
     current._inheriting = True  # no process may be started while this is set
     try:
         become(identity)
-        how, func, args = pickle.loads(body)
+        return pickle.loads(body)
     finally:
         del current._inheriting
-    return Again(identity, how, func, args)
 
 
 def become(identity: Identity) -> None:
@@ -97,9 +96,9 @@ def become(identity: Identity) -> None:
     from multiprocessing import process as _process
     from multiprocessing import spawn as _spawn
 
-    from procession.worker import streams
+    from procession.worker.streams import write_whole_lines
 
-    streams.write_whole_lines()
+    write_whole_lines()
     process: Any = _process
     spawn: Any = _spawn
     parent_name, parent_pid = identity["parent"]

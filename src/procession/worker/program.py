@@ -7,12 +7,10 @@ import pickle
 import sys
 from types import CodeType, FunctionType, ModuleType
 
-from procession.worker import inherit
-from procession.worker.byvalue import MAIN
+from procession.worker.byvalue import MAIN, set_inherited
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
-    import ast
     from typing import Any
 
     Job = dict[str, Any]
@@ -25,8 +23,6 @@ LOADED_AT_START = frozenset(
 
 # For the start method `fork`: what the launcher was asked to run, in the inherited memory.
 live: tuple[Any, list[tuple[Any, ...]], list[dict[str, Any]]] | None = None
-
-calls = False  # whether this process is a rank that calls a function: its main program is ours
 
 
 def run_script(program: Job) -> None:
@@ -118,48 +114,6 @@ def fresh_main() -> ModuleType:
     return main
 
 
-def guarded(path: str) -> ast.Module | None:
-    """Read a main program that can be imported: its start stands under a `__name__`. Else None."""
-    import ast
-
-    try:
-        with open(path, "rb") as f:
-            tree = ast.parse(f.read())
-    except (OSError, ValueError, SyntaxError):
-        return None
-    tests = [ast.walk(node.test) for node in tree.body if isinstance(node, ast.If)]
-    names = (n.id for test in tests for n in test if isinstance(n, ast.Name))
-    return tree if "__name__" in names else None
-
-
-def main_of(path: str | None, package: str | None) -> None:
-    """Have an empty `__main__`, and what it lacks looked for in the launcher's main program.
-
-    Only a pickle that the launcher did not make, such as a checkpoint, names what did not come with
-    the function. Then the program is imported as `__mp_main__`, as under `multiprocessing`, if it
-    has a guard.
-    """
-    main = fresh_main()
-
-    def look(name: str) -> Any:
-        tree = None if path is None or name.startswith("__") else guarded(path)
-        if path is not None and tree is not None:
-            del main.__dict__["__getattr__"]
-            again = sys.modules["__mp_main__"] = ModuleType("__mp_main__")
-            again.__dict__.update(__file__=path, __package__=package)
-            exec(compile(tree, path, "exec", dont_inherit=True), again.__dict__)
-            for found, value in list(vars(again).items()):
-                if getattr(value, "__module__", "") == "__mp_main__":
-                    value.__module__ = "__main__"  # where the launcher finds it
-                main.__dict__.setdefault(found, value)
-            if name in vars(again):
-                return getattr(again, name)
-        raise AttributeError(f"module '__main__' has no attribute {name!r}")
-
-    main.__dict__["__getattr__"] = look
-    sys.modules["__mp_main__"] = main
-
-
 def _as_started(*words: str) -> None:
     """Have `sys.orig_argv` say the command that would run this program in a new interpreter.
 
@@ -188,7 +142,6 @@ def run_module(program: Job) -> None:
 
 def call_function(job: Job) -> Any:
     """Unpickle the function and its arguments, and call it."""
-    global calls
     program: Job = job["program"]
     if program["kind"] == "live":
         assert live is not None
@@ -197,9 +150,8 @@ def call_function(job: Job) -> Any:
     sys.path[:] = program["sys_path"]
     prefer(sys.path[0] if sys.path else "")
     sys.argv[:] = program["sys_argv"]
-    main_of(*program["main"])
-    calls = True
-    inherit.set_inherited(job["inherit"])
+    sys.modules["__mp_main__"] = fresh_main()
+    set_inherited(job["inherit"])
     if program["authkey"] is not None or "tracker" in job["fds"]:
         _join_multiprocessing(program["authkey"], job["fds"].get("tracker"))
     know_sources(program["sources"])
@@ -260,15 +212,7 @@ def _join_multiprocessing(authkey: bytes | None, tracker: int | None) -> None:
 
 
 def read_all(fd: int) -> bytes:
-    """Read a memory file that all ranks share. They share its offset, so that is not used."""
-    size = os.fstat(fd).st_size
-    parts: list[bytes] = []
-    at = 0
-    while at < size:
-        part = os.pread(fd, min(size - at, 1 << 30), at)
-        if not part:
-            raise EOFError("the arguments are incomplete")
-        parts.append(part)
-        at += len(part)
-    os.close(fd)
-    return b"".join(parts)
+    """Read and close a memory file. It is opened again, since all ranks share its offset."""
+    with open(f"/proc/self/fd/{fd}", "rb", 0) as f:
+        os.close(fd)
+        return f.read()

@@ -54,8 +54,6 @@ def _logging(module: Any) -> None:
 
 
 def _multiprocessing(module: Any) -> None:
-    import os
-
     module.current_process().authkey = os.urandom(32)
 
 

@@ -22,25 +22,10 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     T = TypeVar("T")
+    Held = tuple[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
-class Held:
-    """A value that ranks share, and the call that made it."""
-
-    def __init__(
-        self,
-        value: Any,
-        load: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        self.value = value
-        self.load = load
-        self.args = args
-        self.kwargs = kwargs
-
-
-held: Held | None = None
+held: Held | None = None  # what ranks share, and the call that made it
 failure: BaseException | None = None
 
 
@@ -52,7 +37,7 @@ def hold(found: Held) -> None:
     """
     global held
     held = found
-    for_ever: list[Any] = [found.value]
+    for_ever: list[Any] = [found[0]]
     for_ever.append(for_ever)
     gc.collect()
     gc.freeze()
@@ -71,30 +56,11 @@ def once(load: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     the same function and equal arguments. Otherwise `load` is called: without procession, in a
     launch that does not name it, and where what was loaded may not be shared.
     """
-    found = held
-    if found is None or not callable(load):
-        return load(*args, **kwargs)
-    if load is found.load:
-        if _equal(load, (args, kwargs), (found.args, found.kwargs)):
-            return found.value
-    elif _is_in_script(load, found.load):
-        import warnings
-
-        warnings.warn(
-            f"{load.__qualname__} is loaded once more by this rank: --shared is for functions of "
-            "modules that the script imports, and this one is in the script itself [P421]",
-            stacklevel=2,
-        )
+    if held is not None:
+        value, loader, *call = held
+        if load is loader and _equal(load, (args, kwargs), call):
+            return value
     return load(*args, **kwargs)
-
-
-def _is_in_script(load: Any, shared: Any) -> bool:
-    """Whether a function is the one of that name in the script that is run."""
-    same_name = getattr(load, "__qualname__", "") == getattr(shared, "__qualname__", None)
-    if not same_name or getattr(load, "__module__", "") != "__main__":
-        return False
-    files = [getattr(getattr(each, "__code__", None), "co_filename", "") for each in (load, shared)]
-    return files[0] == files[1]
 
 
 def _equal(load: Any, one: Any, other: Any) -> bool:
@@ -118,7 +84,7 @@ def of_rank(unpickle: Callable[[], Callable[[], Any]]) -> tuple[Callable[..., An
     """
     global failure
     if held is not None:
-        return held.load, held.value
+        return held[1], held[0]
     try:
         load = unpickle()
         return load, load()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TITLE_ROOM = 200  # bytes of the word that is there to be overwritten
 _SHORT = 15
-_ARG_START, _ARG_END = 45, 46  # among `process_fields`
+_ARG_START, _ENV_START = 45, 47  # among `process_fields`
 
 _place: tuple[int, int, int] | None = None  # of the title: address, bytes, words
 
@@ -38,20 +38,27 @@ def find_place() -> None:
     global _place
     if _place is not None:
         return
-    import ctypes
-
-    from procession.system.files import process_fields
-
     try:
-        fields = process_fields("self")
-        start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
+        start, area = _memory(_ARG_START)
     except (OSError, ValueError, IndexError):
         return
-    area = ctypes.string_at(start, end - start) if 0 < start < end else b""
     first = area.find(b"\0") + 1
     words = area.count(b"\0", first)
     if first and area.endswith(b"\0") and len(area) - first > TITLE_ROOM:
         _place = start + first, len(area) - first - words, words
+
+
+def _memory(field: int) -> tuple[int, bytes]:
+    """Give where the kernel put words for this process, and what is there. Raises OSError.
+
+    field: of the address, among `process_fields`; that of the end is behind it.
+    """
+    import ctypes
+
+    from procession.system.files import process_fields
+
+    start, end = map(int, process_fields("self")[field : field + 2])
+    return start, ctypes.string_at(start, end - start) if 0 < start < end else b""
 
 
 def show(title: str) -> None:
@@ -86,18 +93,13 @@ ROOM_BYTES = 48
 # manual). A fork of a process that has torch then takes much less time. It is the last one:
 # when it is taken away, no other one moves.
 TUNABLES, HUGE_PAGES = "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"
-_ENV_START, _ENV_END = 47, 48  # among `process_fields`
 
 
 def show_mark(mark: str) -> bool:
     """Show another mark in /proc, and to ranks; whether there was room for it."""
     import ctypes
 
-    from procession.system.files import process_fields
-
-    fields = process_fields("self")
-    start, end = int(fields[_ENV_START]), int(fields[_ENV_END])
-    area = ctypes.string_at(start, end - start) if 0 < start < end else b""
+    start, area = _memory(_ENV_START)
     text = MARK + b"=" + mark.encode() + b"\0"
     size = _room(area)
     if len(text) > size:

@@ -29,8 +29,6 @@ SIGNAL = signal.SIGURG
 NAME = "procession-stacks"
 FIRST_FD = 60  # the file's number, or a higher one: programs expect the low ones to be free
 
-_fd = -1
-
 
 def name_of(pid: int) -> str:
     """Give the name of a rank's memory file."""
@@ -42,19 +40,14 @@ def offer() -> None:
 
     If no descriptor is left, it does not: then only the stacks are missing from reports.
     """
-    global _fd
     import faulthandler
     import fcntl
 
-    before, _fd = _fd, -1
     try:
-        _fd = os.memfd_create(name_of(os.getpid()), os.MFD_CLOEXEC)
-        low, _fd = _fd, fcntl.fcntl(_fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
+        low = os.memfd_create(name_of(os.getpid()), os.MFD_CLOEXEC)
+        fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         os.close(low)
-        faulthandler.register(SIGNAL, file=_fd, all_threads=False, chain=False)
-        if before >= 0:
-            os.close(before)  # of the process that this one was forked from
+        faulthandler.register(SIGNAL, file=fd, all_threads=False, chain=False)
+        faulthandler.enable(2)  # a crash in native code prints its traceback to stderr
     except (OSError, RuntimeError, ValueError):
-        if _fd >= 0:
-            os.close(_fd)
-            _fd = -1
+        pass
