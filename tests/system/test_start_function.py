@@ -102,8 +102,9 @@ def test_local_modules_go_before_ours(tmp_path):
     script = write(
         tmp_path / "main.py",
         """
-        import json, traceback
+        import json, traceback, procession
         assert json.mine and traceback.mine
+        procession.beat(1, loss=2)
         raise ValueError("with mine")
         """,
     )
