@@ -81,6 +81,24 @@ def test_fork_carries_live_state():
     assert seen == []
 
 
+def test_local_modules_go_before_ours(tmp_path):
+    """As they would for a new interpreter, which has not loaded the library's module yet."""
+    write(tmp_path / "json.py", "mine = True\n")
+    write(tmp_path / "traceback.py", "mine = True\n")
+    script = write(
+        tmp_path / "main.py",
+        """
+        import json, traceback, procession
+        assert json.mine and traceback.mine
+        procession.beat(1, loss=2)
+        raise ValueError("with mine")
+        """,
+    )
+    failed = failure_of(procession.Script(str(script)), nproc=2)
+    assert failed.cause.type_name == "ValueError"
+    assert 'raise ValueError("with mine")' in failed.cause.traceback
+
+
 def test_traceback_of_code_that_is_in_no_file():
     """As in a notebook: the launcher knows the lines, the ranks are told."""
     import linecache

@@ -35,8 +35,6 @@ from procession.worker.board import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from procession.output.wiring import Files
 
     Environment = Callable[[int, int], Mapping[str, str]]
@@ -241,23 +239,19 @@ class Board:
 
 def _read(page: bytes) -> Beat | None:
     """Read what a rank has written, which may be anything."""
-    import json
-
     beats, at, size = RANK.unpack_from(page)
+    words = page[RANK.size : RANK.size + size].decode(errors="replace").split("\0")
     try:
-        step, total, fields = json.loads(page[RANK.size : RANK.size + size])
-        named = {_text(n): _text(v) if isinstance(v, str) else float(v) for n, v in fields.items()}
-        return Beat(beats, at, _number(step), _number(total), named)
-    except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        step, total, *said = words
+        pairs = zip(said[::2], said[1::2], strict=True)
+        fields = {n: v[1:] if v.startswith(":") else float(v[1:]) for n, v in pairs}
+        return Beat(beats, at, _number(step), _number(total), fields)
+    except ValueError:
         return None
 
 
-def _text(text: str) -> str:
-    return text.encode(errors="replace").decode()  # no halves of characters
-
-
-def _number(value: Any) -> float | None:
-    if value is None or value != value:  # noqa: PLR0124 (not a number; `math` is a library to load)
+def _number(text: str) -> float | None:
+    number = float(text) if text else None
+    if number is None or number != number:  # noqa: PLR0124 (`math` is a library to load)
         return None
-    number = float(value)
     return int(number) if number.is_integer() else number

@@ -8,7 +8,7 @@ returned, and ranks read it. Page
 process is woken, no lock is shared and no system call is made: a beat costs next to nothing, and a
 rank that is stopped, or dies while it writes, blocks nobody.
 
-A rank's page holds how many beats there were, when the last one was, and what it said, as JSON. A
+A rank's page holds how many beats there were, when the last one was, and what it said. A
 page begins with a counter, which is odd while the page is being written (a sequence lock): a
 reader compares it before and after. A page holds data of a rank, so a reader must not trust it.
 The counter is copied as a whole, since `struct` writes zeros first, then byte after byte: a reader
@@ -41,11 +41,12 @@ COUNTER = 8  # bytes; all that follows it:
 # monotonic clock, 0 for none; the signal by which the stop was requested, 0 for none.
 GROUP = struct.Struct("<qqqI")
 RETURNED = COUNTER + GROUP.size  # a byte behind it: 1 when all ranks have returned
-# how many beats; when the last one was (ns); the length of the JSON that follows: [step, total,
-# fields], where a step or total is null if it was not given
+# how many beats; when the last one was (ns); the length of the words that follow, with zeros
+# between them: step, total (empty: none), then the name and value of each field, "=" and a number
+# or ":" and a text
 RANK = struct.Struct("<QqH")
 COUNTS = 1 << 64  # after its largest value a count goes on at 0: any process may write that
-SAID = COUNTER + RANK.size  # where the JSON begins
+SAID = COUNTER + RANK.size  # where the words begin
 
 
 def begin(memory: mmap, at: int) -> int:
@@ -75,11 +76,8 @@ class Page:
     """A rank's own page, in the rank. `beat` writes it."""
 
     def __init__(self, memory: mmap, rank: int) -> None:
-        from json import dumps
-
         self.memory = memory
         self._at = (1 + rank) * PAGE
-        self._dumps = dumps
         self._writing = False
 
     def beat(self, step: float | None, total: float | None, fields: dict[str, Any]) -> None:
@@ -93,11 +91,12 @@ class Page:
             self._writing = False
 
     def _write(self, step: float | None, total: float | None, fields: dict[str, Any]) -> None:
-        where = [None if n is None else float(n) for n in (step, total)]
-        kept = {name: _plain(fields[name]) for name in list(fields)[:MOST_FIELDS]}
-        text = self._dumps([*where, kept]).encode()
+        parts = ["" if n is None else repr(float(n)) for n in (step, total)]
+        for name in list(fields)[:MOST_FIELDS]:
+            parts += name, _plain(fields[name])
+        text = "\0".join(parts).encode(errors="replace")
         if len(text) > PAGE - SAID:
-            text = self._dumps([*where, {}]).encode()
+            text = "\0".join(parts[:2]).encode()
         memory, at = self.memory, self._at
         (beats, _, _) = RANK.unpack_from(memory, at + COUNTER)
         counter = begin(memory, at)
@@ -106,12 +105,14 @@ class Page:
         finish(memory, at, counter)
 
 
-def _plain(value: Any) -> float | str:
+def _plain(value: Any) -> str:
     """Give what stands for a value on the page: a number, or the beginning of a text."""
     try:
-        return float(value) if not isinstance(value, str) else value[:MOST_TEXT]
+        if not isinstance(value, str):
+            return f"={float(value)!r}"
     except (TypeError, ValueError):
-        return str(value)[:MOST_TEXT]
+        pass
+    return ":" + str(value)[:MOST_TEXT].replace("\0", " ")
 
 
 class Stopping:

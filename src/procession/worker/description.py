@@ -244,6 +244,11 @@ def _frames(tb: TracebackType | None) -> list[tuple[str, str, int]]:
     return frames
 
 
+def encoded(record: Record) -> bytes:
+    """Give the bytes of a description. The program may have a `json` of its own; this is ours."""
+    return json.dumps(record).encode("ascii")
+
+
 def error_file_data(message: str, callstack: str) -> Record:
     """Give what stands in an error file, in the form that torch's launcher reads."""
     extra = {"py_callstack": callstack, "timestamp": str(int(time.time()))}

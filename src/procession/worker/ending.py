@@ -27,6 +27,7 @@ import gc
 import os
 import sys
 import time
+from itertools import takewhile
 
 from procession.system.signals import plain as signal
 
@@ -41,6 +42,7 @@ _HARMLESS = ("libbz2.", "libcrypto.", "libexpat.", "libffi.", "libgcc_s.", "libl
              "libnss_", "libresolv.", "libsqlite3.", "libssl.", "libstdc++.", "libuuid.",
              "libz.")  # fmt: skip
 _STANDARD = os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "lib-dynload")
+LAST = "procession"  # the last of the modules that were there before the fork
 LONGEST = 0.25  # seconds for which a rank stays for its peers
 LOOK, RARE = 0.002, 0.1  # seconds from one look to the next, at first and after long waiting
 
@@ -53,26 +55,30 @@ class Birth:
 
         self._loaded = loaded
         self._libraries = loaded()
-        self.modules = dict(sys.modules)
+        self._packages = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
+        self._main = sys.modules.get("__main__")
+        self.modules = len(sys.modules)
 
     def is_followed_by_strange_libraries(self) -> bool:
         """Whether one was loaded since that is neither Python's, of the packages, nor harmless."""
-        packages = {name.partition(".")[0] for name in self.modules}
         for path in self._loaded() - self._libraries:
             where, name = os.path.split(os.path.realpath(path))
             if where == _STANDARD or name.startswith(_HARMLESS):
                 continue
             _, found, inside = path.rpartition("-packages/")
-            if not found or inside.partition("/")[0].removesuffix(".libs") not in packages:
+            if not found or inside.partition("/")[0].removesuffix(".libs") not in self._packages:
                 return True
         return False
 
     def forget_later_modules(self) -> None:
-        """Destroy the modules that came since, and what only they hold."""
-        for name, module in list(sys.modules.items()):
-            if self.modules.get(name) is not module:
-                del sys.modules[name]
-            del module
+        """Destroy the modules that came since, and what only they hold.
+
+        They stand at the end. To look at all modules would copy the pages of their names.
+        """
+        for name in list(takewhile(lambda name: name != LAST, reversed(sys.modules))):
+            del sys.modules[name]
+        if sys.modules.get("__main__") is not self._main:
+            sys.modules.pop("__main__", None)
         gc.collect()
 
 
@@ -83,13 +89,14 @@ _together = 0  # the process that ends together with the other ranks
 def remember() -> None:
     """Note what ranks inherit: in the forkserver, before each fork."""
     global _birth
-    if _birth is None or len(_birth.modules) != len(sys.modules):
+    if _birth is None or _birth.modules != len(sys.modules):
         if "torch.distributed" in sys.modules:
             __import__("procession.worker.board")  # or each of them would
         try:
             _birth = Birth()
         except (ImportError, AttributeError, OSError, MemoryError):
             _birth = None
+        sys.modules[LAST] = sys.modules.pop(LAST)
         gc.freeze()  # what is looked through at the end of a rank would be copied for it
 
 

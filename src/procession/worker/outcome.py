@@ -101,11 +101,9 @@ class OutcomeChannel:
 
     def error(self, record: Record) -> None:
         """Report how the program failed, and wait until this process may exit."""
-        import json
-
         from procession.worker import description
 
-        self._send(ERROR, json.dumps(record).encode("ascii"), time.monotonic_ns())
+        self._send(ERROR, description.encoded(record), time.monotonic_ns())
         if self._error_file and record.get("traceback"):
             description.write_error_file(self._error_file, record)
         if self._is_ours:
