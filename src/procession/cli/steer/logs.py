@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from procession.cli import readers
 from procession.cli.say import say
@@ -14,7 +14,6 @@ from procession.cli.steer.showing import CONSOLE, STREAMS, Consoles, Files, Live
 from procession.cli.words import Option
 from procession.control.ask import NotAnswered
 from procession.control.runs import Run, connect
-from procession.system.identity import start_of
 
 LOOK_EVERY = 0.5  # seconds, for files of a new attempt
 ALL = 1 << 30  # lines
@@ -76,14 +75,15 @@ def _no_files(run: Run, rank: int | None) -> str:
 
 def _show(run: Run, files: Files, *, follow: bool) -> None:
     """Show the files; with `follow` until the run has ended."""
-    began = start_of(run.launcher) if follow and run.runs else None
-    if not began:
+    if not (follow and run.socket):
         files.show()
         return
     files.follow()
-    while start_of(run.launcher) == began:
-        time.sleep(LOOK_EVERY)
-        files.follow()
+    with suppress(NotAnswered), connect(run) as connection:
+        while connection.end is None and not connection.closed:
+            for _ in connection.events(LOOK_EVERY):
+                pass
+            files.follow()
     files.close()
 
 
