@@ -7,6 +7,7 @@ __getattr__ = lazily(
         "procession.control": "index runs serve",
         "procession.control.ask": "Connection Ended NotAnswered",
         "procession.control.door": "Door",
+        "procession.control.foreign": "group_foreign",
         "procession.control.leftover": "dead_sockets left_behind",
         "procession.control.processes": "Process below parse_environment read_processes",
         "procession.control.protocol": "Lines MOST_LINE REQUESTS decode encode read_request",

@@ -16,6 +16,7 @@ from procession.values.exit import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from procession.control.reachable import Shown
@@ -141,6 +142,11 @@ class Shared:
         self._screen = screen
         self._wake = -1
         self._lock = threading.Lock()  # of `_wake`
+
+    @property
+    def prefixes(self) -> Sequence[str]:
+        """What stands before the lines of each rank."""
+        return self._screen.prefixes
 
     @property
     def recent(self) -> Recent | None:

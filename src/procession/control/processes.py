@@ -10,19 +10,25 @@ from procession.system.identity import proc_is_ours
 from procession.values.base import Value
 
 VARIABLES = ("PROCESSION_RUN", "PROCESSION_LAUNCHER", "PROCESSION_JOB", "PROCESSION_DRIVER",
-             "RANK", "LOCAL_WORLD_SIZE")  # fmt: skip
+             "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+             "TORCHELASTIC_RUN_ID",
+             "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE",
+             "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID",
+             "ACCELERATE_MIXED_PRECISION", "ACCELERATE_DYNAMO_BACKEND")  # fmt: skip
 
 
 class Process(Value):
     """One process, as it was seen.
 
-    start: in clock ticks since the machine started. memory: resident bytes. words: its command
-    line. env: of its variables, those of `VARIABLES`, as it was started with.
+    start: in clock ticks since the machine started. cpu: seconds that it used. memory: resident
+    bytes. words: its command line. env: of its variables, those of `VARIABLES`, as it was started
+    with.
     """
 
     pid: int
     parent: int
     start: int
+    cpu: float
     memory: int
     words: tuple[str, ...]
     env: Mapping[str, str]
@@ -64,6 +70,7 @@ def read_process(pid: int, root: str = "/proc") -> Process | None:
         pid=pid,
         parent=int(fields[1]),
         start=int(fields[19]),
+        cpu=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
         memory=int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
         words=tuple(words),
         env=env,

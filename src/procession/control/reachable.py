@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from procession.output.recent import Recent
@@ -91,8 +91,14 @@ class Watcher(Protocol):
 class Shown(Protocol):
     """What a run shows on its console.
 
-    recent: the output that was shown last, None where ranks write past this process.
+    prefixes: what stands before the lines of each rank. recent: the output that was shown last,
+    None where ranks write past this process.
     """
+
+    @property
+    def prefixes(self) -> Sequence[str]:
+        """What stands before the lines of each rank."""
+        ...
 
     @property
     def recent(self) -> Recent | None:

@@ -233,7 +233,8 @@ class Server:
 
     def _on_log(self, client: _Client, lines: int | None = None, follow: bool | None = None) -> Any:
         recent = self._shared.recent
-        self._say(client, {"to": "log", "value": {"seen": recent is not None}})
+        value = {"prefixes": self._shared.prefixes, "seen": recent is not None}
+        self._say(client, {"to": "log", "value": value})
         if recent is not None:
             place, blocks = recent.last(lines or 0)
             self._say_blocks(client, blocks)
