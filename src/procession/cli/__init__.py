@@ -138,7 +138,7 @@ def _command(words: list[str]) -> int:
         epilog=EPILOG,
     )
     options, rest = parser.read(words)
-    if options.version:
+    if options.get("version"):
         from procession.cli.say import say
         from procession.values.version import __version__
 

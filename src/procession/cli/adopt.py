@@ -59,21 +59,21 @@ def main(words: list[str]) -> NoReturn:
         PARSER.error(
             f"PROGRAM is missing: say what to run, as in: {PROG} -- accelerate launch train.py"
         )
-    command = _command(rest, module=bool(options.module))
-    if not options.children and not _is_python(command[0]):
+    command = _command(rest, module=bool(options.get("module")))
+    if not options.get("children") and not _is_python(command[0]):
         refuse(
             PROG,
             f"{rest[0]} is no Python program: nothing would be adopted in it; write --children "
             "to adopt the Python programs that it starts",
         )
     ignored = _ignoring(command)
-    if ignored and not options.children:
+    if ignored and not options.get("children"):
         refuse(
             PROG,
             f"python {ignored} does not look at PYTHONPATH, by which a program adopts: leave that "
             "option out, or call procession.adopt() in the program",
         )
-    whom = children.EVERYBODY if options.children else str(os.getpid())
+    whom = children.EVERYBODY if options.get("children") else str(os.getpid())
     env = {**os.environ, **children.variables(os.environ, whom)}
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -239,7 +239,7 @@ def main(words: list[str]) -> int:
     groups = {name: look() for name, look in GROUPS.items()}
     everything = [f for found in groups.values() for f in found]
     missing = [f.thing for f in everything if f.needed and f.mark != "ok"]
-    if options.json:
+    if options.get("json"):
         import json
 
         told = {name: {f.key: vars(f) for f in found} for name, found in groups.items()}

@@ -11,11 +11,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
-from procession.cli.words import Parser, near
+from procession.cli.words import Parser
 from procession.values.base import Value
 from procession.values.errors import SpecError
 from procession.values.program import (
@@ -102,7 +101,7 @@ def read_parts(
     for words in pieces[1:]:
         given, program = parser.read(words)
         own = Settings(parser.options)
-        for key, value in vars(given).items():
+        for key, value in given.items():
             option = parser.options[key]
             if not option.target.startswith("program."):
                 why = "is for all programs: write it before the first one"
@@ -136,7 +135,11 @@ def _part(s: Settings, words: list[str], *, only_python: bool = False) -> Part:
             "PROGRAM is missing: say what to run, as in: procession run -n 4 train.py (or it was "
             "taken for the value of the option before it)"
         )
-    _check_kind(s, words[0], only_python=only_python)
+    if not only_python:
+        s.not_together("no_python", "run_path")
+        s.not_together("module", "run_path")
+    if not s.flag("run_path"):
+        s.not_together("module", "no_python")
     return Part(
         nproc=nproc,
         words=tuple(words),
@@ -146,21 +149,6 @@ def _part(s: Settings, words: list[str], *, only_python: bool = False) -> Part:
         run_path=s.flag("run_path"),
         only_python=only_python,
     )
-
-
-def _check_kind(s: Settings, word: str, *, only_python: bool) -> None:
-    """Deal with options that say different things of what PROGRAM is. Raises SpecError."""
-    if not only_python:
-        s.not_together("no_python", "run_path")
-        s.not_together("module", "run_path")
-        script = _substituted(word, 0)
-        if s.flag("run_path") and not s.on_command_line("run_path"):
-            if not os.path.exists(script):
-                s.does_not_apply("run_path", f"is for scripts, and there is none at {script!r}")
-            elif os.path.isfile(script) and _first_line(script).startswith(b"\x7fELF"):
-                s.does_not_apply("run_path", f"is for scripts, and {script!r} is a binary program")
-    if not s.flag("run_path"):
-        s.not_together("module", "no_python")
 
 
 def _count(text: str, where: str) -> int:
@@ -234,15 +222,13 @@ def choose_program(word: str, *, module: bool, no_python: bool) -> Program:
     program of its name on the PATH.
     """
     if module:
-        problem = module_problem(word)
-        if problem:
-            hint = f"; to run the file {word}, leave out -m" if os.path.isfile(word) else ""
-            raise SpecError(problem + hint)
+        if word.endswith(".py") and os.path.isfile(word):
+            raise SpecError(f"-m is for modules; to run the file {word}, leave out -m")
+        if not is_module(word):
+            raise SpecError(f"there is no module {word!r} on the path")
         return Module(word)
     if not no_python and not hides_nothing(word):
         if os.path.isdir(word):
-            if not may_run(word):
-                raise SpecError(f"the directory {word!r} cannot be read (permission denied)")
             if not os.path.exists(os.path.join(word, "__main__.py")):
                 raise SpecError(f"{word!r} is a directory without a __main__.py")
             return Script(word)
@@ -254,7 +240,7 @@ def choose_program(word: str, *, module: bool, no_python: bool) -> Program:
         if os.path.exists(word) and (ends or not may_run(word)):
             return Script(word)
         if ends:
-            raise SpecError(f"there is no script {word!r}{_similar(word)}")
+            raise SpecError(f"there is no script {word!r}")
     if word and "/" not in word and not is_on_path(word):
         kind = "program" if no_python else "script or program"
         raise SpecError(f"there is no {kind} {word!r} on the PATH{_nearby(word)}")
@@ -280,16 +266,6 @@ def _first_line(path: str) -> bytes:
         return b""  # opening it to run it will say why
 
 
-def _similar(word: str) -> str:
-    """Name the script in the same directory that was probably meant."""
-    place, name = os.path.split(word)
-    found: list[str] = []
-    with suppress(OSError):
-        found = [each for each in os.listdir(place or ".") if each.endswith(SCRIPT_ENDINGS)]
-    meant = near(name, found)
-    return f"; did you mean {os.path.join(place, meant)}?" if meant else ""
-
-
 def _nearby(word: str) -> str:
     """Name the file that was probably meant by the name of a program."""
     if os.path.isfile(word) and may_run(word):
@@ -299,28 +275,12 @@ def _nearby(word: str) -> str:
     return "; write a program and its arguments as words of their own" if " " in word else ""
 
 
-# -- modules
-
-
-def module_problem(name: str) -> str:
-    """Say why `python -m NAME` would fail, "" if nothing is known against it.
-
-    Packages are not imported, so what is in them is not known: the rank says what is missing.
-    """
+def is_module(name: str) -> bool:
+    """Tell whether there is the module, or the package that it is in; nothing is imported."""
     from importlib.machinery import PathFinder
 
-    if name in sys.builtin_module_names:
-        return f"{name!r} is built into Python, and no program"
-    top, dot, _ = name.partition(".")
+    top = name.partition(".")[0]
     isolated = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
-    found = PathFinder.find_spec(top, sys.path if isolated else ["", *sys.path]) if top else None
-    if found is None:
-        finders = [finder for finder in sys.meta_path if finder is not PathFinder] if top else []
-        known = any(finder.find_spec(top, None) for finder in finders)
-        return "" if known else f"there is no module {name!r} on the path"
-    places = found.submodule_search_locations
-    if dot and places is None:
-        return f"there is no module {name!r}: {top!r} is no package"
-    if not dot and places is not None and PathFinder.find_spec("__main__", places) is None:
-        return f"{name!r} is a package without a __main__.py"
-    return ""
+    path = sys.path if isolated else ["", *sys.path]
+    finders = [(f, path if f is PathFinder else None) for f in sys.meta_path]
+    return bool(top) and any(finder.find_spec(top, where) for finder, where in finders)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from procession.cli.options import (
+    APART,
     BRIEF,
     DESCRIPTION,
     EPILOG,
@@ -124,7 +125,7 @@ def read_line(words: Sequence[str], *, torchrun: bool = False) -> Line:
     parser = make_parser(torchrun=torchrun, engine=own, name=name)
     given, rest = parser.read(words)
     if torchrun:
-        for key in sorted(vars(given)):
+        for key in sorted(given):
             if not OPTIONS[key].torchrun:
                 option = OPTIONS[key].written
                 parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
@@ -151,18 +152,10 @@ def _engine_options(words: Sequence[str]) -> tuple[str, Sequence[Option]]:
 
 
 def make_request(line: Line) -> Request:
-    """Put together what is asked for.
-
-    Raises SpecError, which names the settings of variables and files: they may be the reason.
-    """
-    try:
-        return _made(line)
-    except SpecError as e:
-        raise SpecError(line.settings.explained(str(e))) from None
-
-
-def _made(line: Line) -> Request:
+    """Put together what is asked for. Raises SpecError."""
     s, torchrun = line.settings, line.torchrun
+    for one, other, why in APART:
+        s.not_together(one, other, why)
     notes: list[str] = []
     node, engine = _located(s, torchrun)
     parts = read_parts(line.parser, s, line.rest, torchrun=torchrun)
@@ -175,7 +168,8 @@ def _made(line: Line) -> Request:
     if engine is None:
         logs = _detached(s, logs)
     signals, forward, notices = _signals(s)
-    notes += _without_effect(s)
+    if s.text("event_log_handler") not in ("", "null"):
+        notes.append(f"{s.where('event_log_handler')} has no effect: see events.jsonl in --log-dir")
     stdin = _stdin(s, nproc) if engine is None else None
     if s.said("silence_timeout") and not is_seen(logs, nproc):
         s.does_not_apply(
@@ -183,9 +177,6 @@ def _made(line: Line) -> Request:
             "notices nothing here: output that goes straight to the console, or nowhere, is not "
             "seen; let it have a prefix (--prefix), or tee it to files (-t 3)",
         )
-    s.not_together("numa_binding", "cpus_per_rank", "both say where ranks run")
-    hang, restart, stop = s.fields("hang"), s.fields("restart"), s.fields("stop")
-    placement = s.fields("placement")
     fields = s.fields("spec")
     if nproc == 1 and PMI_FD in os.environ:
         from procession.cli.starters import pass_pmi
@@ -196,26 +187,21 @@ def _made(line: Line) -> Request:
         nproc=nproc,
         stdin=stdin,
         logs=logs,
-        stop=Stop(**stop) if stop else None,
-        restart=Restart(**restart) if restart else None,
-        hang=Hang(**hang) if hang else None,
+        stop=s.policy("stop", Stop),
+        restart=s.policy("restart", Restart),
+        hang=s.policy("hang", Hang),
         node=node,
-        placement=Placement(**placement) if placement else None,
-        numbered=not parts[0].only_python,
+        placement=s.policy("placement", Placement, nproc),
+        numbered=not torchrun,
         **fields,
         **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}, node.local),
     )
-    spec = _dealt(spec, s) if engine is None or engine.terms is not None else spec
-    s.not_together(
-        "live",
-        "json",
-        "what reads JSON has no terminal; --status SECONDS tells of the group on stderr",
-    )
+    if engine is None or engine.terms is not None:
+        spec = _dealt(spec, s)
     given = s.fields("run") | {"signals": signals, "forward": forward, "notices": notices}
-    notes = [*s.notes, *notes, *_other_environment(spec)]
     return Request(
         spec,
-        notes=notes,
+        notes=[*s.notes, *notes, *_other_environment(spec)],
         elsewhere=s.elsewhere(),
         sources=s.sources(),
         logs_from=s.where("log_dir")
@@ -264,9 +250,6 @@ def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:
 
 def _detached(s: Settings, logs: Logs) -> Logs:
     """Check that a run that is to be detached can be; its logs then always have a directory."""
-    s.not_together("json", "detach", "see result.json in the run's directory")
-    s.not_together("logs_specs", "detach", "the run's own directory has its logs")
-    s.not_together("pass_fds", "detach", "a detached run has none of this command's descriptors")
     if s.text("stdin") != "none":
         s.not_together("stdin", "detach", "there is no terminal to read")
     if not s.flag("detach") or logs.dir is not None:
@@ -295,16 +278,6 @@ def _signals(s: Settings) -> tuple[Sequence[int], Sequence[int], Mapping[int, fl
     return tuple(n for n in ending if n not in forward), forward, notices
 
 
-def _without_effect(s: Settings) -> list[str]:
-    """Check options of torchrun that have no effect; gives what is to be said about them."""
-    if s.said("monitor_interval"):
-        s.value("monitor_interval")
-    if s.text("event_log_handler") not in ("", "null"):
-        where = s.where("event_log_handler")
-        return [f"{where} has no effect: see events.jsonl in --log-dir"]
-    return []
-
-
 def _stdin(s: Settings, nproc: int) -> int | None:
     text = s.text("stdin")
     if is_number(text) and int(text) >= nproc and not s.on_command_line("stdin"):
@@ -321,9 +294,6 @@ def _stdin(s: Settings, nproc: int) -> int | None:
 
 def _dealt(spec: Spec, s: Settings) -> Spec:
     """Give each rank its devices, if that is asked for."""
-    s.not_together(
-        "virtual_local_rank", "devices", "--devices gives each rank one device as number 0, too"
-    )
     if s.flag("virtual_local_rank"):
         from procession.devices import deal_virtual
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from procession.cli.settings import Settings
-from procession.cli.words import HELP, HELP_ALL, Given, Option, near
+from procession.cli.words import HELP, HELP_ALL, Option, near
 from procession.values.base import cast, is_count
 from procession.values.errors import SpecError
 
@@ -28,21 +28,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.cli.words import Said
+    from procession.cli.words import Given, Said
 
     Options = Mapping[str, Option]
 
 OURS, TORCHRUNS = "PROCESSION_", "PET_"
 NOT_ELSEWHERE = (HELP.key, HELP_ALL.key, "config", "print_completion")  # what a file cannot say
 TABLE = "tool.procession"
-# The ranks of sources, see `Settings.add`.
+# What counts more comes first: the ranks of sources, see `Settings.add`.
 RANKS = {OURS: 1, TORCHRUNS: 2}
 CONFIG, PYPROJECT = 3, 4
-# Values that may be a number in TOML, by what stands for them in the help.
-NUMBERS = frozenset(
-    ["N", "COUNT", "NUMBER", "SECONDS", "SECONDS[:MOST]", "PORT", "SIZE", "STREAMS", "RANK",
-     "RANKS", "CODES", "LIMIT", "ID"]
-)  # fmt: skip
 
 
 def gather(options: Options, given: Given, *, torchrun: bool = False) -> Settings:
@@ -51,7 +46,7 @@ def gather(options: Options, given: Given, *, torchrun: bool = False) -> Setting
     torchrun: only what torchrun reads itself: its own variables, no file. Raises SpecError.
     """
     settings = Settings(options)
-    for key, value in vars(given).items():
+    for key, value in given.items():
         settings.add(key, value)
     _from_variables(settings, options, (TORCHRUNS,) if torchrun else (OURS, TORCHRUNS))
     if not torchrun:
@@ -178,8 +173,6 @@ def _value(value: Any, option: Option, said: str) -> Said:
         return value
     if option.bare and isinstance(value, bool):
         return option.bare if value else "off"
-    if option.metavar not in NUMBERS and isinstance(value, (int, float)):
-        raise SpecError(f"{said} must be a text ({option.metavar}), not {value!r}")
     if isinstance(value, list):
         texts = [_text(each, said) for each in cast("list[Any]", value)]
         return ",".join(text.replace(",", ",,") for text in texts)

@@ -38,7 +38,7 @@ PARSER = parser_of(
             ("-n", "--lines"),
             "LINES",
             f"begin with the last lines (default: {LINES})",
-            read=readers.NUMBER,
+            read=readers.count,
         ),
     ),
 )  # fmt: skip
@@ -51,7 +51,7 @@ def main(words: list[str]) -> int:
         return _ended(run)
     try:
         with connect(run) as connection:
-            return _attach(run, connection, LINES if options.lines is None else options.lines)
+            return _attach(run, connection, options.get("lines", LINES))
     except NotAnswered as e:
         return failed("attach", str(e))
     except KeyboardInterrupt:

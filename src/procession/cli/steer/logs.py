@@ -33,11 +33,11 @@ PARSER = parser_of(
     "logs", "RUN [--rank R] [-f] [--stdout | --stderr] [-n LINES]", EPILOG,
     (
         Option(("--rank",), "R", "only of this rank, by its number in the run",
-            read=readers.NUMBER),
+            read=readers.count),
         Option(("--stdout",), "", "only the standard output"),
         Option(("--stderr",), "", "only the standard error"),
         Option(("-n", "--lines"), "LINES", "begin with the last lines (default: all)",
-            read=readers.NUMBER),
+            read=readers.count),
         Option(("-f", "--follow"), "", "go on with what comes, until the run ends"),
     ),
 )  # fmt: skip
@@ -46,17 +46,17 @@ PARSER = parser_of(
 def main(words: list[str]) -> int:
     """Show the output; returns the exit code."""
     options, run = read_run(PARSER, words)
-    rank, lines = options.rank, options.lines
-    streams = [s for s in STREAMS if getattr(options, s)] or STREAMS
+    rank, lines, follow = options.get("rank"), options.get("lines"), "follow" in options
+    streams = [s for s in STREAMS if options.get(s)] or STREAMS
     with consoles() as shown_on:
         files = Files(run.directory, rank, streams, lines, shown_on)
         if run.directory and files.there:
-            _show(run, files, follow=options.follow)
+            _show(run, files, follow=follow)
             return 0
         if not run.socket or rank is not None:
             return failed("logs", _no_files(run, rank))
         try:
-            return _live(run, streams, ALL if lines is None else lines, options.follow, shown_on)
+            return _live(run, streams, ALL if lines is None else lines, follow, shown_on)
         except NotAnswered as e:
             return failed("logs", str(e))
 

@@ -52,9 +52,9 @@ def main(words: list[str]) -> int:
     found += [_row_of(run, now) for run in others if run.runs and run.launcher not in known]
     known |= {row["launcher"] for row in found if row["launcher"]}
     found += _unseen(now, known, {row["id"] for row in found})
-    if options.all:
+    if options.get("all"):
         found += [_row_of(run, now) for run in others if not run.runs]
-    if options.json:
+    if options.get("json"):
         say(json.dumps(found, indent=2) + "\n", sys.stdout)
     elif found:
         rows = [("ID", "NAME", "STATE", "RANKS", "ATT", "SINCE", "MEMORY", "STEP", "PID")]

@@ -41,8 +41,8 @@ PARSER = parser_of(
 def main(words: list[str]) -> int:
     """Stop a run; returns the exit code."""
     options, run = read_run(PARSER, words)
-    number, grace = options.signal, options.grace
-    if options.kill and (number is not None or grace is not None):
+    number, grace = options.get("signal"), options.get("grace")
+    if options.get("kill") and (number is not None or grace is not None):
         PARSER.error("--kill goes with neither --signal nor --grace")
     if not run.socket:
         if run.runs:
@@ -51,7 +51,7 @@ def main(words: list[str]) -> int:
         return 0
     try:
         with connect(run) as connection:
-            if options.kill:
+            if options.get("kill"):
                 connection.ask("kill")
             else:
                 connection.ask("stop", signal=number, grace=grace)
