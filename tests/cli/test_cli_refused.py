@@ -225,7 +225,7 @@ def test_a_home_that_cannot_hold_a_detached_run(refused, monkeypatch):
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", "/proc/none")
     monkeypatch.setenv("PROCESSION_TOLD", "none")  # as in the launcher that goes on
-    assert "--detach without --log-dir '/proc/none" in refused("--detach good.py")
+    assert "--detach '/proc/none" in refused("--detach good.py")
 
 
 def test_an_allocation(refused, monkeypatch):

@@ -1,4 +1,4 @@
-"""Engines that installed packages add: chosen by name, with options of their own."""
+"""Engines that installed packages add: chosen by name, and told by --engine-options."""
 
 import sys
 
@@ -11,7 +11,7 @@ from support import write
 
 PACKAGE = """
     import os, subprocess, threading
-    from procession.engines.contract import SLOT, Chosen, EngineOption, SlotGone
+    from procession.engines.contract import SLOT, Chosen, SlotGone
 
     class Engine:
         name = "cloud"
@@ -40,10 +40,8 @@ PACKAGE = """
                 process.wait()
 
     class Kind:
-        options = (EngineOption("zone", "NAME", "where the machines are, 100% sure"),)
-
         def choose(self, request):
-            engine = Engine(request.nodes or 1, request.options.get("zone", "anywhere"))
+            engine = Engine(request.nodes or 1, request.options.get("engine_options", "anywhere"))
             return Chosen(engine, request.share, engine.slots)
 
     KIND = Kind()
@@ -66,22 +64,13 @@ def installed(tmp_path, monkeypatch):
     return write(tmp_path / "zone.py", "import os; print(os.environ['ZONE'], os.environ['RANK'])")
 
 
-def test_it_runs_ranks_with_its_own_options(installed):
-    done = run("--engine", "cloud", "--zone", "a", "--nnodes", "2", installed)
+def test_it_runs_ranks_as_it_is_told(installed):
+    done = run("--engine", "cloud", "--engine-options", "a", "--nnodes", "2", installed)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["[0:0] a 0", "[1:1] a 1"]
 
 
-def test_its_options_are_in_the_help(installed):
-    done = run("--engine", "cloud", "--help")
-    assert "--zone NAME" in done.stdout
-    assert "where the machines are, 100% sure" in done.stdout
-
-
-def test_its_options_are_nobody_elses(installed):
-    done = run("--zone", "a", installed)
-    assert done.returncode == 2
-    assert "there is no option '--zone'" in done.stderr
+def test_it_has_no_option_of_another_engine(installed):
     done = run("--engine", "cloud", "--hosts", "h1", installed)
     assert done.returncode == 2
     assert "--hosts is for --engine ssh" in done.stderr

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
-from procession.engines.contract import EngineError, EngineOption
+from procession.engines.contract import EngineError
 from procession.engines.driver import LEASE
 from procession.engines.registry import NAMES, NO_OPTIONS, find_kind
 from procession.engines.rendezvous.terms import Terms
@@ -42,16 +42,6 @@ class EngineRequest(Value):
     def needs_allocation(self) -> bool:
         """Whether it is for an allocation of Slurm, and this is outside of one."""
         return self.name == SLURM and not os.environ.get("SLURM_JOB_ID")
-
-
-def find_options(name: str) -> Sequence[EngineOption]:
-    """Give the options of an engine that an installed package adds; none for other names."""
-    if name in (*NAMES, NO_ENGINE, ""):
-        return ()
-    try:
-        return find_kind(name).options
-    except (SpecError, EngineError):
-        return ()  # the word belongs to the program, or `read_engine` refuses it
 
 
 def read_engine(s: Settings) -> EngineRequest:

@@ -17,6 +17,7 @@ from procession.cli.words import (
     ENGINES,
     NUMBERED_MACHINES,
     ONE_MACHINE,
+    TOLD_ENGINES,
     Option,
 )
 from procession.values.placement import MODES
@@ -372,8 +373,9 @@ OF_ENGINES = (
         "--max-restarts (default: 0)",
         read=readers.whole, target="restart.node_losses", scope=ENGINES),
     Option(("--engine-options",), "WORDS",
-        "further options for ssh, in one word: '-p 2222'",
-        target="options.engine_options", scope=SSH),
+        "what else the engine is told, in one word: options for ssh ('-p 2222'), or what an "
+        "engine of an installed package takes",
+        target="options.engine_options", scope=TOLD_ENGINES),
 )  # fmt: skip
 TABLE = {
     "": RANKS,
@@ -383,9 +385,3 @@ TABLE = {
     "engines, which give several machines": OF_ENGINES,
 }
 OPTIONS = {option.key: option for rows in TABLE.values() for option in rows}
-
-
-def of_engine(name: str, metavar: str, help: str, engine: str) -> Option:
-    """Make the row of an option that an installed engine adds."""
-    target = f"options.{name.replace('-', '_')}"
-    return Option((f"--{name}",), metavar, help, target=target, scope=engine)

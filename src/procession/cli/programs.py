@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 BEGINS_A_PART = ("-n", "-x", "--nproc-per-node", "--env")
 SCRIPT_ENDINGS = (".py", ".pyw", ".pyc", ".pyz")
 MACRO = "local_rank"
+KINDS = ("run_path", "module", "no_python")  # options that say what PROGRAM is
 OF_RANKS = frozenset(
     ["RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
      "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"]
@@ -42,21 +44,23 @@ OF_RANKS = frozenset(
 
 
 class Part(Value):
-    """A program and its ranks. words: its name and its arguments. only_python: as for torchrun."""
+    """A program and its ranks.
+
+    words: its name and its arguments. kind: what it is said to be, one of `KINDS`, or "script" for
+    torchrun; "" where its name decides. torchrun: its arguments are read as torchrun reads them.
+    """
 
     nproc: int
     words: tuple[str, ...]
     env: dict[str, str | None]
-    module: bool
-    no_python: bool
-    run_path: bool
-    only_python: bool
+    kind: str
+    torchrun: bool
 
     def program(self, rank: int) -> Program:
         """Give what a rank runs, its arguments left out. Raises SpecError."""
         program = self._chosen(rank)
         interpreter = os.environ.get("PYTHON_EXEC")  # torchrun's
-        if not interpreter or self.run_path or isinstance(program, Command):
+        if not interpreter or self.kind == "run_path" or isinstance(program, Command):
             return program
         if isinstance(program, Module):
             return Command((interpreter, "-u", "-m", program.name))
@@ -65,14 +69,9 @@ class Part(Value):
 
     def _chosen(self, rank: int) -> Program:
         word = self.words[0]
-        if self.no_python and not self.run_path:
-            return choose_program(word, module=False, no_python=True)
-        word = _substituted(word, rank)
-        if self.run_path or (self.only_python and not self.module):
-            if not os.path.exists(word):
-                raise SpecError(f"there is no script {word!r}")
-            return Script(word)
-        return choose_program(word, module=self.module, no_python=False)
+        return choose_program(
+            word if self.kind == "no_python" else _substituted(word, rank), self.kind
+        )
 
     def arguments(self, rank: int) -> tuple[str, ...]:
         """Give the arguments of a rank.
@@ -84,12 +83,9 @@ class Part(Value):
         words = self.words[1:]
         if words[:1] != ("--",) and not any("$" in word for word in words):
             return words
-        if not (self.only_python or self._is_python(rank)):
+        if not self.torchrun and isinstance(self._chosen(rank), Command):
             return tuple(word.replace(f"${{{MACRO}}}", str(rank)) for word in words)
         return tuple(_substituted(word, rank) for word in words[words[0] == "--" :])
-
-    def _is_python(self, rank: int) -> bool:
-        return bool(self.run_path or not isinstance(self._chosen(rank), Command))
 
 
 def read_parts(
@@ -97,7 +93,7 @@ def read_parts(
 ) -> list[Part]:
     """Read the programs and their own options. rest: words from PROGRAM on. Raises SpecError."""
     pieces = [rest] if torchrun else _split(rest)
-    found = [_part(s, pieces[0], only_python=torchrun)]
+    found = [_part(s, pieces[0], torchrun=torchrun)]
     for words in pieces[1:]:
         given, program = parser.read(words)
         own = Settings(parser.options)
@@ -128,35 +124,23 @@ def _begins_part(word: str) -> bool:
     return name[:2] in BEGINS_A_PART
 
 
-def _part(s: Settings, words: list[str], *, only_python: bool = False) -> Part:
-    nproc = _count(s.text("nproc_per_node"), s.where("nproc_per_node"))
+def _part(s: Settings, words: list[str], *, torchrun: bool = False) -> Part:
+    text, where = s.text("nproc_per_node"), s.where("nproc_per_node")
+    if is_number(text) and int(text):
+        nproc = int(text)
+    else:
+        from procession.cli.counts import count_ranks
+
+        nproc = count_ranks(text, where)
     if not words:
         raise SpecError(
             "PROGRAM is missing: say what to run, as in: procession run -n 4 train.py (or it was "
             "taken for the value of the option before it)"
         )
-    if not only_python:
-        s.not_together("no_python", "run_path")
-        s.not_together("module", "run_path")
-    if not s.flag("run_path"):
-        s.not_together("module", "no_python")
-    return Part(
-        nproc=nproc,
-        words=tuple(words),
-        env=_variables(s),
-        module=s.flag("module"),
-        no_python=s.flag("no_python"),
-        run_path=s.flag("run_path"),
-        only_python=only_python,
-    )
-
-
-def _count(text: str, where: str) -> int:
-    if is_number(text) and int(text):
-        return int(text)
-    from procession.cli.counts import count_ranks
-
-    return count_ranks(text, where)
+    for one, other in combinations(KINDS, 2):
+        s.not_together(one, other)
+    kind = next(filter(s.flag, KINDS), "script" if torchrun else "")
+    return Part(nproc, tuple(words), _variables(s), kind, torchrun)
 
 
 def _variables(s: Settings) -> dict[str, str | None]:
@@ -214,20 +198,24 @@ def by_rank(parts: Sequence[Part], common: Mapping[str, str], local: int = 0) ->
 # -- what PROGRAM is
 
 
-def choose_program(word: str, *, module: bool, no_python: bool) -> Program:
+def choose_program(word: str, kind: str) -> Program:
     """Decide what PROGRAM is. Raises SpecError for what cannot be run.
 
     A path that exists is a script if it ends in .py, or is not executable, or is a directory or an
     archive with a `__main__.py`; everything else is a program. Another directory does not hide a
     program of its name on the PATH.
     """
-    if module:
+    if kind in ("run_path", "script"):
+        if not os.path.exists(word):
+            raise SpecError(f"there is no script {word!r}")
+        return Script(word)
+    if kind == "module":
         if word.endswith(".py") and os.path.isfile(word):
             raise SpecError(f"-m is for modules; to run the file {word}, leave out -m")
         if not is_module(word):
             raise SpecError(f"there is no module {word!r} on the path")
         return Module(word)
-    if not no_python and not hides_nothing(word):
+    if not kind and not hides_nothing(word):
         if os.path.isdir(word):
             if not os.path.exists(os.path.join(word, "__main__.py")):
                 raise SpecError(f"{word!r} is a directory without a __main__.py")
@@ -242,8 +230,8 @@ def choose_program(word: str, *, module: bool, no_python: bool) -> Program:
         if ends:
             raise SpecError(f"there is no script {word!r}")
     if word and "/" not in word and not is_on_path(word):
-        kind = "program" if no_python else "script or program"
-        raise SpecError(f"there is no {kind} {word!r} on the PATH{_nearby(word)}")
+        what = "program" if kind else "script or program"
+        raise SpecError(f"there is no {what} {word!r} on the PATH{_nearby(word)}")
     problem = program_problem(word)
     if problem:
         raise SpecError(problem)

@@ -86,38 +86,27 @@ def numbers(text: str, where: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-def signals(text: str, where: str) -> tuple[int, ...]:
-    """Read names of signals with commas between them."""
-    found: set[int] = set()
-    for word in text.split(","):
-        name = word.strip()
-        number = getattr(signal, name, None) if name.startswith("SIG") else None
-        if not isinstance(number, signal.Signals):
-            raise _no_signal(name, where)
-        if number in NOT_TO_BE_HANDLED:
-            raise SpecError(f"{where}: no process can handle {name}")
-        found.add(int(number))
-    return tuple(sorted(found))
-
-
 def any_signal(text: str, where: str) -> int:
     """Read a signal: its number, or its name with or without SIG."""
     if is_count(text, 3) and is_signal(int(text)):
         return int(text)
     name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
-    number = getattr(signal, name, None)
-    if not isinstance(number, signal.Signals):
-        raise _no_signal(text, where, name)
-    return int(number)
-
-
-def _no_signal(text: str, where: str, name: str = "") -> SpecError:
-    """Make the refusal of a text that names no signal. name: what it was taken for."""
+    found = getattr(signal, name, None)
+    if isinstance(found, signal.Signals):
+        return int(found)
     from procession.cli.words import near
 
-    meant = near((name or text).upper(), [each.name for each in signal.Signals])
+    meant = near(name, [each.name for each in signal.Signals])
     hint = f"; did you mean {meant}?" if meant else ""
-    return SpecError(f"{where}: there is no signal {text!r}{hint}")
+    raise SpecError(f"{where}: there is no signal {text!r}{hint}")
+
+
+def signals(text: str, where: str) -> tuple[int, ...]:
+    """Read signals with commas between them."""
+    found = {any_signal(word.strip(), where) for word in text.split(",")}
+    for number in found.intersection(NOT_TO_BE_HANDLED):
+        raise SpecError(f"{where}: no process can handle {signal.Signals(number).name}")
+    return tuple(sorted(found))
 
 
 def ending_signals(text: str, where: str) -> tuple[int, ...]:

@@ -16,20 +16,17 @@ from procession.cli.options import (
     BRIEF,
     DESCRIPTION,
     EPILOG,
-    OPTIONS,
     RUN,
     TABLE,
     TORCHRUN,
     TORCHRUN_USAGE,
     USAGE,
-    of_engine,
 )
 from procession.cli.programs import by_rank, read_parts
 from procession.cli.readers import is_number
-from procession.cli.say import refuse
 from procession.cli.settings import Settings
 from procession.cli.sources import gather
-from procession.cli.words import HELP, Option, Parser
+from procession.cli.words import HELP, Parser
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError
@@ -44,7 +41,6 @@ if TYPE_CHECKING:
 # One of these is set where this command was started once per machine or rank; see `starters`.
 OF_STARTERS = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 PMI_FD = "PMI_FD"  # the descriptor by which an MPI program speaks to mpiexec or srun
-ENGINE = "PROCESSION_ENGINE"
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
 
@@ -60,54 +56,45 @@ class Line(Value):
 class Request(Value):
     """What a command line asks for.
 
-    spec: the group; with an engine, what each node runs. dry: only say what would be run. json:
-    print the result on stdout. signals: those that end the group. forward: those that each rank
-    gets. notices: those that announce the end, with the seconds that are left then. notes: lines to
-    print before it runs. elsewhere: the options that variables and files set, in words. logs_specs:
-    the entry point that lays out logs. otel: trace the run. live: show a view of the group while it
-    runs. status: seconds between two lines about it, or None. detach: give the terminal back.
-    sources: where options are set that variables and files set, by their keys.
-    logs_from: what chose the directory of logs, for a message.
-    engine: what is asked of an engine, None on this machine.
+    spec: the group; with an engine, what each node runs. settings: what was said, and where. dry:
+    only say what would be run. json: print the result on stdout. signals: those that end the group.
+    forward: those that each rank gets. notices: those that announce the end, with the seconds that
+    are left then. notes: lines to print before it runs. logs_specs: the entry point that lays out
+    logs. otel: trace the run. live: show a view of the group while it runs. status: seconds between
+    two lines about it, or None. detach: give the terminal back. engine: what is asked of an engine,
+    None on this machine.
     """
 
     spec: Spec
+    settings: Settings
     dry: bool = False
     json: bool = False
     signals: Sequence[int] = ()
     forward: Sequence[int] = ()
     notices: Mapping[int, float] = MappingProxyType({})
     notes: Sequence[str] = ()
-    elsewhere: Sequence[str] = ()
     logs_specs: str = ""
     otel: bool = False
     live: bool = False
     status: float | None = None
     detach: bool = False
-    sources: Mapping[str, str] = MappingProxyType({})
-    logs_from: str = ""
     engine: EngineRequest | None = None
 
-    def where(self, key: str) -> str:
-        """Name an option as it was written, for a message."""
-        return self.sources.get(key, OPTIONS[key].written)
 
-
-def make_parser(*, torchrun: bool = False, engine: Sequence[Option] = (), name: str = "") -> Parser:
+def make_parser(*, torchrun: bool = False) -> Parser:
     """Make what reads the command line.
 
-    torchrun: for the command whose help shows torchrun's options only. engine, name: the options
-    of an installed engine, and its name.
+    torchrun: for the command whose help shows torchrun's options only.
     """
     prog, usage = (TORCHRUN, TORCHRUN_USAGE) if torchrun else (RUN, USAGE)
     return Parser(
         prog,
-        {**TABLE, f"engine {name}": engine} if engine else TABLE,
+        TABLE,
         hint=f"; see {prog} --help",
         usage=usage,
         description=DESCRIPTION,
         epilog=EPILOG,
-        brief="" if torchrun or engine else BRIEF,
+        brief="" if torchrun else BRIEF,
         shown=(lambda option: option.torchrun or option is HELP) if torchrun else None,
     )
 
@@ -119,36 +106,12 @@ def read_line(words: Sequence[str], *, torchrun: bool = False) -> Line:
 
     Raises SpecError for what cannot be done, and SystemExit for a wrong command line and --help.
     """
-    name, own = "", ()
-    if not torchrun and (ENGINE in os.environ or any(w.startswith("--engine") for w in words)):
-        name, own = _engine_options(words)
-    parser = make_parser(torchrun=torchrun, engine=own, name=name)
+    parser = make_parser(torchrun=torchrun)
     given, rest = parser.read(words)
-    if torchrun:
-        for key in sorted(given):
-            if not OPTIONS[key].torchrun:
-                option = OPTIONS[key].written
-                parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
+    for option in (parser.options[key] for key in given) if torchrun else ():
+        if not option.torchrun:
+            parser.error(f"torchrun has no option {option.written}; write `{RUN}` to use it")
     return Line(parser, gather(parser.options, given, torchrun=torchrun), rest, torchrun)
-
-
-def _engine_options(words: Sequence[str]) -> tuple[str, Sequence[Option]]:
-    """Give the options of an engine that is not ours, if these words or a variable name one."""
-    from procession.cli.engine_request import find_options
-
-    name = os.environ.get(ENGINE, "")
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == "--engine" and following:
-            name = following
-            break
-        if word.startswith("--engine="):
-            name = word.partition("=")[2]
-            break
-    found = find_options(name)
-    for option in found:
-        if option.name.replace("-", "_") in OPTIONS or option.name == "help":
-            refuse(RUN, f"engine {name} has an option --{option.name}, which is ours")
-    return name, [of_engine(o.name, o.metavar, o.help, name) for o in found]
 
 
 def make_request(line: Line) -> Request:
@@ -199,17 +162,8 @@ def make_request(line: Line) -> Request:
     if engine is None or engine.terms is not None:
         spec = _dealt(spec, s)
     given = s.fields("run") | {"signals": signals, "forward": forward, "notices": notices}
-    return Request(
-        spec,
-        notes=[*s.notes, *notes, *_other_environment(spec)],
-        elsewhere=s.elsewhere(),
-        sources=s.sources(),
-        logs_from=s.where("log_dir")
-        if s.said("log_dir")
-        else f"{s.where('detach')} without --log-dir",
-        engine=engine,
-        **given,
-    )
+    notes = [*s.notes, *notes, *_other_environment(spec)]
+    return Request(spec, s, notes=notes, engine=engine, **given)
 
 
 def _other_environment(spec: Spec) -> list[str]:

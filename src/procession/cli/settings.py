@@ -172,10 +172,6 @@ class Settings:
             if source and self.said(key) and not isinstance(value, list)
         ]
 
-    def sources(self) -> dict[str, str]:
-        """Say where options are set that are set elsewhere than on the command line."""
-        return {key: source for key, (_, source, _) in self._found.items() if source}
-
     def where(self, key: str) -> str:
         """Name an option as it was written, for a message."""
         source = self._found[key][1] if key in self._found else ""

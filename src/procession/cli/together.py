@@ -171,7 +171,7 @@ def _plan_of(request: Request, own: Spec) -> Plan | None:
         return None
     from procession.cli.logs_specs import make_specs, planned_by
 
-    specs = make_specs(own, request.logs_specs, request.where("logs_specs"))
+    specs = make_specs(own, request.logs_specs, request.settings.where("logs_specs"))
     return lambda spec, _: planned_by(specs, spec)
 
 

@@ -70,7 +70,7 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
             raise SpecError(NO_OTEL) from None
         trace, finish = set_up()
     except SpecError as e:
-        refuse(prog, f"{request.where('otel')}: {e}")
+        refuse(prog, f"{request.settings.where('otel')}: {e}")
     try:
         return _run(prog, request, trace, waiter)
     finally:
@@ -90,7 +90,7 @@ def _describe(request: Request) -> int:
         spec = first_node(request)
     for note in request.notes:
         say_note(note)
-    say(describe(spec, request.elsewhere), sys.stdout)
+    say(describe(spec, request.settings.elsewhere()), sys.stdout)
     return 0
 
 

@@ -7,7 +7,7 @@ engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from procession.engines.work import Share
@@ -74,23 +74,12 @@ class EngineGone(Value):
 EngineEvent = Said | SlotGone | EngineGone
 
 
-class EngineOption(Value):
-    """An option of an engine's own on the command line: `--NAME VALUE`.
-
-    name: with dashes. metavar: what stands for its value in the help. help: one sentence.
-    """
-
-    name: str
-    metavar: str
-    help: str
-
-
 class Request(Value):
     """What is asked of an engine.
 
     share: what each node is to run. nodes: how many are asked for; None: as many as there are.
-    spares: how many more are to be held ready. options: the engine's own that were given, by their
-    names with underscores.
+    spares: how many more are to be held ready. options: for the engine alone, by their names with
+    underscores; those of installed engines have "engine_options" (--engine-options) only.
     """
 
     share: Share
@@ -111,13 +100,8 @@ class EngineKind(Protocol):
     """What makes engines of one name.
 
     Packages add kinds by an entry point of the group `procession.engines`: its name is that of
-    --engine, its object has these two attributes.
+    --engine, its object has this method.
     """
-
-    @property
-    def options(self) -> Sequence[EngineOption]:
-        """Its own options on the command line. Their names must be none of procession's."""
-        ...
 
     def choose(self, request: Request) -> Chosen:
         """Make the engine for a request; nothing is started yet.

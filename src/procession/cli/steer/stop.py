@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 from procession.cli import readers
 from procession.cli.say import say
@@ -14,7 +13,6 @@ from procession.control.runs import connect
 
 MARGIN = 30.0  # seconds beyond the grace period
 DEFAULT_GRACE = 30.0
-LAST_WORDS = 5.0  # seconds that the launcher has to go when all ranks are gone
 EPILOG = """\
 The ranks get the stop signal, time to obey, then SIGKILL, as after Ctrl-C in the run's own
 terminal; the command there exits with 128 + the number of the signal.
@@ -57,13 +55,8 @@ def main(words: list[str]) -> int:
                 connection.ask("stop", signal=number, grace=grace)
             patience = (DEFAULT_GRACE if grace is None else grace) + MARGIN
             state = ""
-            until = time.monotonic() + patience
             for said in connection.events(patience):
-                if said.get("event") == "over":
-                    state = said["state"]
-                    break
-            for _ in connection.events(max(LAST_WORDS, until - time.monotonic()) if state else 0):
-                pass
+                state = said["state"] if said.get("event") == "over" else state
             end = connection.end
     except Ended:
         say(f"procession: {run.id} has ended\n", sys.stdout)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from procession.engines.contract import Chosen, EngineOption, Request
+from procession.engines.contract import Chosen, Request
 from procession.engines.ray.engine import RayEngine
 from procession.values.errors import SpecError
 
 OF_GPUS = ("cuda", "rocm")  # kinds of devices that Ray counts as GPUs
-options: Sequence[EngineOption] = ()
 
 
 def choose(request: Request) -> Chosen:

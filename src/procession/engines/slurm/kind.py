@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
-from procession.engines.contract import Chosen, EngineOption, Request
+from procession.engines.contract import Chosen, Request
 from procession.engines.slurm.allocation import read_task
 from procession.engines.slurm.engine import Slurm
 from procession.values.errors import SpecError
 from procession.values.placement import NO_PLACEMENT, Placement
-
-options: Sequence[EngineOption] = ()
 
 
 def choose(request: Request) -> Chosen:

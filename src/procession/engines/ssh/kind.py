@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 
-from procession.engines.contract import Chosen, EngineOption, Request
+from procession.engines.contract import Chosen, Request
 from procession.engines.ssh.engine import SshEngine
 from procession.engines.ssh.hosts import read_hosts
 from procession.values.errors import SpecError
-
-options: Sequence[EngineOption] = ()  # the command itself declares them
 
 
 def choose(request: Request) -> Chosen:
