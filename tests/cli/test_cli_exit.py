@@ -1,6 +1,5 @@
 """What the command exits with, and how signals end it."""
 
-import os
 import re
 import signal
 
@@ -97,33 +96,6 @@ def test_rank_that_failed_and_does_not_leave(tmp_path):
     )
     done = run("-n", 2, "--shutdown-timeout", "0.3", script)
     assert done.returncode == 3, done.stderr
-
-
-def test_the_first_failure_gives_the_code(tmp_path):
-    script = write(
-        tmp_path / "two.py",
-        """
-        import os, signal, sys
-        def late(*_):
-            os._exit(9)
-        signal.signal(signal.SIGTERM, late)
-        if os.environ["RANK"] == "1":
-            while True:
-                signal.pause()
-        elif os.environ["RANK"] == "0":
-            open(sys.argv[1], "wb").close()  # a FIFO: rank 2 has opened it, too
-            os._exit(5)
-        else:
-            open(sys.argv[1], "rb").close()
-            while True:
-                signal.pause()
-        """,
-    )
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    done = run("-n", 3, script, fifo)
-    assert done.returncode == 5
-    assert "rank 0 of 3" in done.stderr.splitlines()[0]
 
 
 @pytest.mark.parametrize("nproc", [1, 3])

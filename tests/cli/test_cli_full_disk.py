@@ -80,16 +80,6 @@ def test_a_rank_that_fails_by_its_full_disk(tmp_path):
     assert "  rank 0 waits for a signal\n" in report
 
 
-def test_a_rank_that_handles_its_full_disk(tmp_path):
-    shell = "yes | head -c 5000000; exit 0"
-    disk = tmp_path / "disk"
-    words = procession("-n", 2, "--log-dir", disk, "-r", 1, "sh", "-c", shell)
-    done = on_small_disk("1m", disk, *words)
-    assert done.returncode == LOST, done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(said_of_space(done)) == 1, done.stderr
-
-
 def test_the_report_tells_the_truth(tmp_path):
     """The directory of the run has no room for it; `report` finds it all the same."""
     disk = tmp_path / "disk"

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import signal
 import subprocess
 import sys
 
@@ -169,13 +168,6 @@ def test_an_empty_variable_puts_an_option_back_to_its_default(here, monkeypatch)
     monkeypatch.setenv("PROCESSION_NICE", "")
     spec = asked()
     assert (spec.restart.max, spec.placement.nice) == (0, 0)
-
-
-def test_the_stop_signal_and_patience_are_options(here, monkeypatch):
-    wanted = Stop(signal=signal.SIGUSR1, patience=2.0)
-    assert asked("--patience 2 --stop-signal SIGUSR1").stop == wanted
-    monkeypatch.setenv("PROCESSION_STOP_SIGNAL", "USR1")
-    assert asked("--patience 2").stop == wanted
 
 
 def test_procession_torchrun_reads_what_torchrun_reads(here, monkeypatch):

@@ -10,14 +10,15 @@ import os
 import re
 import shutil
 import sys
-from importlib.machinery import PathFinder
 from typing import NoReturn
 
 from procession.adoption import children
 from procession.cli.commands import COMMANDS
+from procession.cli.programs import choose_program
 from procession.cli.say import refuse
 from procession.cli.words import Option, Parser
-from procession.values.program import hides_nothing, program_problem
+from procession.values.errors import SpecError
+from procession.values.program import Command, Module
 
 PROG = "procession adopt"
 OPTIONS = (
@@ -85,20 +86,13 @@ def main(words: list[str]) -> NoReturn:
 
 def _command(words: list[str], *, module: bool) -> list[str]:
     """Give the command line of a program, its first word a path."""
-    word = words[0]
-    if module:
-        if PathFinder.find_spec(word.partition(".")[0], ["", *sys.path]) is None:
-            refuse(PROG, f"there is no module {word!r}")
-        return [sys.executable, "-m", *words]
-    is_directory = os.path.isdir(word) and not hides_nothing(word)
-    if word.endswith((".py", ".pyc", ".pyz", ".pyw")) or is_directory:
-        if not os.path.exists(word):
-            refuse(PROG, f"there is no script {word!r}")
-        return [sys.executable, *words]
-    problem = program_problem(word)
-    if problem:
-        refuse(PROG, problem)
-    return [word if "/" in word else shutil.which(word) or word, *words[1:]]
+    try:
+        program = choose_program(words[0], "module" if module else "")
+    except SpecError as e:
+        refuse(PROG, str(e))
+    if isinstance(program, Command):
+        return [words[0] if "/" in words[0] else shutil.which(words[0]) or words[0], *words[1:]]
+    return [sys.executable, *["-m"] * isinstance(program, Module), *words]
 
 
 def _ignoring(command: list[str]) -> str:

@@ -35,10 +35,11 @@ from procession.system.inotify import Inotify
 from procession.system.prctl import become_subreaper, die_with_parent
 from procession.values.base import Value
 from procession.values.cpusets import format_cpus
+from procession.values.figures import size
 
 FDS_PER_RANK = 6  # with prefixed output: two streams, result, pidfd, and the other ends meanwhile
 FDS_BESIDE = 32
-MIB, GIB = 1 << 20, 1 << 30
+MB, GB = 10**6, 10**9
 UNABLE = "cannot launch anything"
 DEVICES = "the device files' group (render, video) for this user, or a container's --device, --gpus"
 LINUX = "Linux 5.4 or newer; in a container, a seccomp profile that allows it"
@@ -74,13 +75,6 @@ def judged(
         return Finding(key, thing, "ok", works, needed=needed)
     mark = "missing" if needed else "falls back"
     return Finding(key, thing, mark, why, instead or UNABLE, advice, needed)
-
-
-def size(number: int | None) -> str:
-    """Write a number of bytes."""
-    if number is None:
-        return "unknown"
-    return f"{number / GIB:.1f} GiB" if number >= GIB else f"{number / MIB:.0f} MiB"
 
 
 # -- features: each is really used, for a container's seccomp filter may refuse what the kernel has
@@ -177,12 +171,12 @@ def limits() -> list[Finding]:
         judged("quota", "CPU quota (cgroup)", cpus if quota and quota < len(cores) else "",
                f"counts {len(cores)} cores for OMP_NUM_THREADS: too many threads",
                "set OMP_NUM_THREADS to the quota divided by the number of ranks", cpus),
-        fact("memory", "memory", size(files.field("/proc/meminfo", "MemTotal"))),
+        fact("memory", "memory", size(files.field("/proc/meminfo", "MemTotal") or 0)),
         fact("cgroup_memory", "memory (cgroup)", size(most) if most else "no limit"),
-        _space("shm", "/dev/shm", GIB,  # noqa: S108 - only looked at
+        _space("shm", "/dev/shm", GB,  # noqa: S108 - only looked at
                "does not notice: ranks that share tensors may die of SIGBUS",
                "docker run --shm-size=8g, or --ipc=host"),
-        _space("tmp", os.environ.get("TMPDIR", "/tmp"), 100 * MIB,  # noqa: S108 - only looked at
+        _space("tmp", os.environ.get("TMPDIR", "/tmp"), 100 * MB,  # noqa: S108 - only looked at
                "cannot keep what ranks write there", "make room, or set TMPDIR"),
     ]  # fmt: skip
 

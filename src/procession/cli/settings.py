@@ -58,16 +58,10 @@ class Settings:
         return value if isinstance(value, list) else [str(value)]
 
     def value(self, key: str) -> Any:
-        """Give the value of an option: of several texts a tuple, of a flag what it sets.
-
-        Raises SpecError.
-        """
+        """Give the value of an option, of a flag what it sets. Raises SpecError."""
         option = self._options[key]
         if not option.metavar:
             return option.sets
-        if option.several:
-            words, read = self.list(key), option.read
-            return tuple(read(word, self.where(key)) if read else word for word in words)
         return option.read(self.text(key), self.where(key)) if option.read else self.text(key)
 
     def fields(self, of: str) -> dict[str, Any]:

@@ -48,7 +48,8 @@ def gather(options: Options, given: Given, *, torchrun: bool = False) -> Setting
     settings = Settings(options)
     for key, value in given.items():
         settings.add(key, value)
-    _from_variables(settings, options, (TORCHRUNS,) if torchrun else (OURS, TORCHRUNS))
+    for prefix in (TORCHRUNS,) if torchrun else (OURS, TORCHRUNS):
+        _from_variables(prefix, settings, options)
     if not torchrun:
         path = settings.text("config")
         if path:
@@ -63,22 +64,17 @@ def gather(options: Options, given: Given, *, torchrun: bool = False) -> Setting
 # -- variables
 
 
-def _from_variables(settings: Settings, options: Options, prefixes: tuple[str, ...]) -> None:
-    said = {name: text for name, text in os.environ.items() if name.startswith(prefixes)}
-    for prefix in prefixes if said else ():
-        for key, option in options.items():
-            variable = prefix + key.upper()
-            if variable not in said or (prefix == TORCHRUNS and not option.torchrun):
-                continue
-            text = said[variable]
-            if option.several:
-                continue  # ranks inherit variables anyway
-            if option.metavar:
-                settings.add(key, text, variable, RANKS[prefix])
-                continue
-            if not is_count(text.removeprefix("-")):
-                raise SpecError(f"{variable} must be 0 or 1, not {text!r}")
-            settings.add(key, int(text) != 0, variable, RANKS[prefix])
+def _from_variables(prefix: str, settings: Settings, options: Options) -> None:
+    for key, option in options.items():
+        variable = prefix + key.upper()
+        text = os.environ.get(variable)
+        if text is None or (prefix == TORCHRUNS and not option.torchrun):
+            continue
+        if option.several:
+            continue  # ranks inherit variables anyway
+        if not option.metavar and not is_count(text.removeprefix("-")):
+            raise SpecError(f"{variable} must be 0 or 1, not {text!r}")
+        settings.add(key, text if option.metavar else int(text) != 0, variable, RANKS[prefix])
 
 
 # -- files
@@ -100,16 +96,13 @@ def _from_pyproject(settings: Settings, options: Options) -> None:
         directory = os.getcwd()
     except OSError:
         return  # it was removed, which is said elsewhere
-    while True:
-        path = os.path.join(directory, "pyproject.toml")
+    names = directory.split("/")
+    for count in range(len(names), 0, -1):
+        path = "/".join([*names[:count], "pyproject.toml"])
         with suppress(OSError):
             if _is_trusted(path) and (table := _table(_parsed(path, ours=True), path)) is not None:
                 _take(table, path, settings, options, PYPROJECT)
                 return
-        above = os.path.dirname(directory)
-        if above == directory:
-            return
-        directory = above
 
 
 def _is_trusted(path: str) -> bool:

@@ -47,8 +47,11 @@ PARSER = parser_of(
 def main(words: list[str]) -> int:
     """Attach to a run; returns the exit code."""
     options, run = read_run(PARSER, words)
+    if not run.socket and run.runs:
+        why = f"a program of your own started it (pid {run.launcher})"
+        return failed("attach", f"{run.id} cannot be asked: {why}")
     if not run.socket:
-        return _ended(run)
+        return _tell_end(run, None, console=False)
     try:
         with connect(run) as connection:
             return _attach(run, connection, options.get("lines", LINES))
@@ -57,17 +60,6 @@ def main(words: list[str]) -> int:
     except KeyboardInterrupt:
         say_note(f"{run.id} goes on; end it with `procession stop {run.id}`")
         return 0
-
-
-def _ended(run: Run) -> int:
-    """Print the report of a run that has ended; gives its exit code."""
-    if run.result is None:
-        why = "its launcher was killed"
-        if run.runs:
-            why = f"it cannot be asked: a program of your own started it (pid {run.launcher})"
-        return failed("attach", f"{run.id}: {why}")
-    say(report_in(run), sys.stderr)
-    return int(run.result["exit_code"])
 
 
 def _attach(run: Run, connection: Connection, lines: int) -> int:
