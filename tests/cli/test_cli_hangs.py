@@ -1,6 +1,5 @@
 """`procession run` with ranks that hang: options, exit code, report and files."""
 
-
 import pytest
 from commandline import only, run
 

@@ -83,7 +83,7 @@ def test_the_users_directories(tmp_path):
         ((doctor.resource, "getrlimit", lambda _: (1024, 4096)), "open_files", "ok", "about 165"),
         ((doctor.resource, "getrlimit", lambda _: (32, 64)), "open_files", "falls back", "about 0"),
         ((Cgroups, "cores", lambda _: 0.5), "quota", "falls back", "0.5"),
-        ((doctor.os, "statvfs", lambda _: os.statvfs_result([1] * 11)), "tmp", "falls back", "1 bytes"),
+        ((doctor.os, "statvfs", lambda _: os.statvfs_result([1] * 11)), "tmp", "falls back", "1 b"),
     ],
 )
 def test_limits(change, key, mark, value, monkeypatch):

@@ -242,16 +242,12 @@ def _is_foreign(path: str) -> bool:
     """Whether a file that is not executable names an interpreter other than Python."""
     if not os.path.isfile(path) or may_run(path):
         return False
-    first = _first_line(path)
-    return first.startswith(b"#!") and b"python" not in first
-
-
-def _first_line(path: str) -> bytes:
     try:
         with open(path, "rb") as f:
-            return f.readline(200)
+            first = f.readline(200)
     except OSError:
-        return b""  # opening it to run it will say why
+        return False  # opening it to run it will say why
+    return first.startswith(b"#!") and b"python" not in first
 
 
 def _nearby(word: str) -> str:

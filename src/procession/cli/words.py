@@ -184,30 +184,21 @@ class Parser:
             self.error(str(e))
 
     def _take(self, word: str, rest: list[str], found: Given) -> None:
-        """Take the options that a word holds; the value of the last one may follow in `rest`."""
-        if word.startswith("--"):
-            name, equals, value = word.partition("=")
-            option = self.find(name.replace("_", "-"), name)
-            if option.metavar:
-                given = value if equals else option.bare or self._value(option, rest)
-                _keep(found, option, given)
-            elif equals:
-                self.error(f"{name} takes no value")
-            else:
-                found[option.key] = True
-            return
-        for at, letter in enumerate(word[1:], start=2):
-            option = self.find(f"-{letter}", word)
-            if option.metavar:
-                value = word[at:].removeprefix("=") if word[at:] else self._value(option, rest)
-                _keep(found, option, value)
-                return
-            found[option.key] = True
-
-    def _value(self, option: Option, rest: list[str]) -> str:
-        if not rest:
+        """Take the option that a word is; its value may follow in `rest`."""
+        long = word.startswith("--")
+        name, equals, value = word.partition("=") if long else (word[:2], word[2:], word[2:])
+        option = self.find(name.replace("_", "-"), name if long else word)
+        given: Any = True
+        if option.metavar and equals:
+            given = value if long else value.removeprefix("=")
+        elif option.metavar:
+            given = option.bare or (rest.pop(0) if rest else None)
+        elif equals:
+            self.error(f"{name} takes no value")
+        if given is None:
             self.error(f"{option.written} needs a value: {option.metavar}")
-        return rest.pop(0)
+        before = found.get(option.key, ())
+        found[option.key] = [*before, given] if option.several else given
 
     def find(self, name: str, written: str) -> Option:
         """Give the option of a name. written: the name as it was typed, for a refusal."""
@@ -252,10 +243,6 @@ class Parser:
                 else:
                     add(*option.names, action="store_true", help=text)
         return parser.format_help()
-
-
-def _keep(found: Given, option: Option, value: str) -> None:
-    found[option.key] = [*found.get(option.key, ()), value] if option.several else value
 
 
 def near(word: str, known: Iterable[str], likeness: float = 0.75) -> str:

@@ -83,16 +83,19 @@ class Files:
         console = os.path.join(self._directory, CONSOLE)
         if self._rank is None and tuple(self._streams) == STREAMS and os.path.exists(console):
             return [LogFile(console, "stdout")]
-        parts = parts_of(self._directory)
-        attempt = max((n for part in parts for n in attempts(part.directory)), default=0)
+        tops = {"": (self._directory, 0)}
+        if nodes := _numbers(self._directory, "node_"):  # of a job, as far as seen from here
+            asked = read_json(os.path.join(self._directory, "run.json")) or {}
+            each = int(asked.get("nproc") or 1)
+            tops = {f"{n}:": (os.path.join(self._directory, f"node_{n}"), n * each) for n in nodes}
+        attempt = max((n for top, _ in tops.values() for n in _numbers(top, "attempt_")), default=0)
         every: list[LogFile] = []
-        for part in parts:
-            top = os.path.join(part.directory, f"attempt_{attempt}")
-            for local in _numbers(top, ""):
-                rank = part.first + local
-                name = str(rank) if part.node is None else f"{part.node}:{rank}"
-                paths = {s: os.path.join(top, str(local), f"{s}.log") for s in self._streams}
-                every += [LogFile(path, s, rank, name) for s, path in paths.items()]
+        for node, (top, first) in tops.items():
+            place = os.path.join(top, f"attempt_{attempt}")
+            for local in _numbers(place, ""):
+                rank, own = first + local, os.path.join(place, str(local))
+                paths = {s: os.path.join(own, f"{s}.log") for s in self._streams}
+                every += [LogFile(p, s, rank, f"{node}{rank}") for s, p in paths.items()]
         return [f for f in every if self._rank in (None, f.rank) and os.path.isfile(f.path)]
 
     def _add(self, file: LogFile, lines: int | None) -> None:
@@ -110,32 +113,6 @@ class Files:
     def close(self) -> None:
         """Show what is still to be shown."""
         self._follower.drain(FOR_EVER)
-
-
-class Part(Value):
-    """Where the files of some ranks are. node: of a job over nodes, else None.
-
-    first: the number in the job of the rank whose directory is called 0.
-    """
-
-    directory: str
-    node: int | None
-    first: int
-
-
-def parts_of(directory: str) -> list[Part]:
-    """Give the parts of a run: itself, or the nodes of a job whose files can be seen from here."""
-    nodes = _numbers(directory, "node_")
-    if not nodes:
-        return [Part(directory, None, 0)]
-    asked = read_json(os.path.join(directory, "run.json")) or {}
-    nproc = int(asked.get("nproc") or 1)
-    return [Part(os.path.join(directory, f"node_{n}"), n, n * nproc) for n in nodes]
-
-
-def attempts(directory: str) -> list[int]:
-    """Give the numbers of the attempts that have files."""
-    return _numbers(directory, "attempt_")
 
 
 def _numbers(directory: str, before: str) -> list[int]:
