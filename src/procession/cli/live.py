@@ -72,13 +72,13 @@ def viewing(
     look: Callable[[], Mapping[str, Any]],
     console: Console,
     say: Callable[[str], None],
-    suspend: Callable[[], None] | None = None,
+    suspend: Callable[[], None],
 ) -> Generator[View]:
     """Show a group on a terminal while the block runs; in the main thread, for its signals.
 
     look: see `View`. console: from `find_terminal`; all that is written to the terminal meanwhile
     should go through it. say: takes a line, without its newline, if the view fails. suspend: has
-    this process stopped, with what belongs to it (Ctrl-Z); None: it stops at once, alone.
+    this process stopped, with what belongs to it (Ctrl-Z).
     """
     from procession.view.live import View
 
@@ -91,10 +91,7 @@ def viewing(
 
     def stop(*_: object) -> None:
         view.hide()
-        if suspend is None:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        else:
-            suspend()
+        suspend()
 
     handlers: dict[int, Callable[..., None]] = {
         signal.SIGWINCH: lambda *_: view.wake(),

@@ -222,21 +222,15 @@ def _signals(s: Settings) -> tuple[Sequence[int], Sequence[int], Mapping[int, fl
     ending: Sequence[int] = s.value("signals_to_handle")
     forward: Sequence[int] = s.value("forward") if s.said("forward") else ()
     notices: Mapping[int, float] = s.value("preempt") if s.said("preempt") else {}
-    if signal.SIGINT in forward:
-        raise SpecError(f"{s.where('forward')}: SIGINT ends the group, and is not forwarded")
-    both = [signal.Signals(n).name for n in forward if n in notices]
-    if both:
-        s.not_together("forward", "preempt", f"{both[0]} ends the group, and is not forwarded")
-        forward = forward if s.said("forward") else ()
-        notices = notices if s.said("preempt") else {}
+    for number in forward:
+        if number == signal.SIGINT or number in notices:
+            name = signal.Signals(number).name
+            raise SpecError(f"{s.where('forward')}: {name} ends the group, and is not forwarded")
     return tuple(n for n in ending if n not in forward), forward, notices
 
 
 def _stdin(s: Settings, nproc: int) -> int | None:
     text = s.text("stdin")
-    if is_number(text) and int(text) >= nproc and not s.on_command_line("stdin"):
-        s.does_not_apply("stdin", f"names rank {text}, and there are only {nproc}")
-        text = s.text("stdin")
     if text == "none":
         return None
     if not is_number(text) or int(text) >= nproc:

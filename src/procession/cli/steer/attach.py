@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
@@ -113,5 +114,5 @@ def _viewed(run: Run, terminal: Console | None, last: dict[str, Any]) -> Generat
         return last  # of a run that has ended, the last that was seen
 
     look()
-    with viewing(look, terminal, say_line) as view:
+    with viewing(look, terminal, say_line, lambda: signal.raise_signal(signal.SIGSTOP)) as view:
         yield view
