@@ -57,7 +57,7 @@ class Screen(Terminal):
         shown = []
 
         def look():
-            ended = self.process.poll() is not None and not self._thread.is_alive()
+            ended = self.process.poll() is not None and not self._threads[0].is_alive()
             shown[:] = self.display()  # after that: it has all if it has ended
             text = "\n".join(shown)
             found = all(re.search(p, text, re.MULTILINE) for p in patterns)
