@@ -70,22 +70,6 @@ def test_syntax_error(tmp_path, method):
     assert "<frozen" not in done.stderr
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_own_exception_hook_is_called(tmp_path, method):
-    script = write(
-        tmp_path / "hook.py",
-        """
-        import sys
-        sys.excepthook = lambda kind, e, tb: print("my hook:", e, file=sys.stderr)
-        raise ValueError("oh no")
-        """,
-    )
-    done = run("--start-method", method, script)
-    shown, report = parts(done.stderr, "hook.py")
-    assert shown == "my hook: oh no\n"
-    assert "ValueError: oh no" in report
-
-
 def test_script_that_runs_the_command_itself(tmp_path):
     write(tmp_path / "inner.py", 'import os; print("inner", os.environ["RANK"])')
     outer = write(
