@@ -241,8 +241,11 @@ def test_torchrun_by_path_takes_torchruns_words_only(here):
     done = torchrun("--nproc_per_node", "1", "--log_dir=", "false.py", ":", "-n", "2")
     assert (done.stdout, done.returncode) == ("ran\n", 0), done.stderr
     for words, said in (
-        (["--devices", "cuda", "ps.py"], "torchrun has no option --devices"),
-        (["--hang-timeout", "1", "ps.py"], "torchrun has no option --hang-timeout"),
+        (
+            ["--devices", "cuda", "ps.py"],
+            "there is no option '--devices'; see procession-torchrun --help",
+        ),
+        (["--hang-timeout", "1", "ps.py"], "there is no option '--hang-timeout'"),
         (["missing"], "there is no script 'missing'"),
         ([], "PROGRAM is missing"),
     ):

@@ -95,7 +95,7 @@ def main(words: list[str]) -> int:
 
 def script(shell: str) -> str:
     """Write the script for a shell."""
-    options = {name: each.shown for name, each in parsers().items()}
+    options = {name: [*each.options.values()] for name, each in parsers().items()}
     if shell == "tcsh":
         return _tcsh(COMMANDS, options)
     return ZSH * (shell == "zsh") + _bash(COMMANDS, options)

@@ -16,6 +16,7 @@ from procession.cli.options import (
     BRIEF,
     DESCRIPTION,
     EPILOG,
+    OPTIONS,
     RUN,
     TABLE,
     TORCHRUN,
@@ -26,7 +27,7 @@ from procession.cli.programs import by_rank, read_parts
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
 from procession.cli.sources import gather
-from procession.cli.words import HELP, Parser
+from procession.cli.words import Parser
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError
@@ -82,20 +83,20 @@ class Request(Value):
 
 
 def make_parser(*, torchrun: bool = False) -> Parser:
-    """Make what reads the command line.
-
-    torchrun: for the command whose help shows torchrun's options only.
-    """
-    prog, usage = (TORCHRUN, TORCHRUN_USAGE) if torchrun else (RUN, USAGE)
+    """Make what reads the command line; with `torchrun`, of torchrun's options only."""
+    prog, usage, table = RUN, USAGE, TABLE
+    if torchrun:
+        prog, usage = TORCHRUN, TORCHRUN_USAGE
+        table = {heading: [o for o in rows if o.torchrun] for heading, rows in TABLE.items()}
     return Parser(
         prog,
-        TABLE,
+        table,
         hint=f"; see {prog} --help",
         usage=usage,
         description=DESCRIPTION,
         epilog=EPILOG,
         brief="" if torchrun else BRIEF,
-        shown=(lambda option: option.torchrun or option is HELP) if torchrun else None,
+        abbreviated=torchrun,
     )
 
 
@@ -108,10 +109,8 @@ def read_line(words: Sequence[str], *, torchrun: bool = False) -> Line:
     """
     parser = make_parser(torchrun=torchrun)
     given, rest = parser.read(words)
-    for option in (parser.options[key] for key in given) if torchrun else ():
-        if not option.torchrun:
-            parser.error(f"torchrun has no option {option.written}; write `{RUN}` to use it")
-    return Line(parser, gather(parser.options, given, torchrun=torchrun), rest, torchrun)
+    known = OPTIONS if torchrun else parser.options
+    return Line(parser, gather(known, given, torchrun=torchrun), rest, torchrun)
 
 
 def make_request(line: Line) -> Request:

@@ -114,9 +114,8 @@ class Parser:
 
     table: the rows by their headings in the help. usage, description, epilog: for the help. brief:
     what --help shows where it fits one screen; --help-all then shows all.
-    hint: what else to say about an unknown option that resembles none of ours. shown: tells which
-    options stand in the help, and may be abbreviated as far as it is clear which is meant, as
-    torchrun's may; None: all stand there, and none may be abbreviated.
+    hint: what else to say about an unknown option that resembles none of ours. abbreviated: options
+    may be, as torchrun's may, as far as it is clear which is meant.
 
     Options have dashes; torchrun's spellings with underscores are taken all the same.
     """
@@ -131,21 +130,16 @@ class Parser:
         epilog: str = "",
         brief: str = "",
         hint: str = "",
-        shown: Callable[[Option], bool] | None = None,
+        abbreviated: bool = False,
     ) -> None:
         self.prog = prog
         self._table: Table = table if isinstance(table, Mapping) else {"": table}
         self._usage, self._description, self._epilog = usage, description, epilog
-        self._brief, self._hint, self._shown = brief, hint, shown
+        self._brief, self._hint, self._abbreviated = brief, hint, abbreviated
         rows = [HELP, *([HELP_ALL] if brief else [])]
         rows += [option for rows in self._table.values() for option in rows]
         self.options = {option.key: option for option in rows}
         self._named = {name: option for option in rows for name in option.names}
-
-    @property
-    def shown(self) -> list[Option]:
-        """The options that stand in the help."""
-        return [*filter(self._shown, self.options.values())]
 
     def read(self, words: Sequence[str], *, mixed: bool = False) -> tuple[Given, list[str]]:
         """Read our options; gives their texts, and all words from the first one that is no option.
@@ -203,8 +197,8 @@ class Parser:
     def find(self, name: str, written: str) -> Option:
         """Give the option of a name. written: the name as it was typed, for a refusal."""
         option = self._named.get(name)
-        if option is None and self._shown and name.startswith("--"):
-            meant = [each for each in self.shown if each.names[-1].startswith(name)]
+        if option is None and self._abbreviated and name.startswith("--"):
+            meant = [each for each in self.options.values() if each.names[-1].startswith(name)]
             option = meant[0] if len(meant) == 1 else None
         if option is None:
             long = name if name.startswith("--") else f"-{written}"
@@ -234,7 +228,7 @@ class Parser:
         )
         for heading, rows in self._table.items():
             add = (parser.add_argument_group(heading) if heading else parser).add_argument
-            for option in filter(self._shown, rows):
+            for option in rows:
                 text = option.help.replace("%", "%%")
                 if option.bare:
                     add(*option.names, metavar=option.metavar, nargs="?", help=text)
