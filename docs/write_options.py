@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from procession.cli.options import TABLE
-from procession.cli.words import ENGINES, NOT_WITH_ENGINES, TOLD_ENGINES, Option
+from procession.cli.words import ENGINES, NOT_WITH_ENGINES, Option
 
 FILE = Path(__file__).with_name("options.md")
 HEAD = """\
@@ -54,11 +54,9 @@ def _applies(option: Option) -> str:
     if option.scope in NOT_WITH_ENGINES:
         found.append("runs without `--engine`")
     elif option.scope:
-        words = {
-            ENGINES: "runs with `--engine`",
-            TOLD_ENGINES: "`--engine ssh`, or an installed one",
-        }
-        found.append(words.get(option.scope, f"`--engine {option.scope}`"))
+        found.append(
+            "runs with `--engine`" if option.scope == ENGINES else f"`--engine {option.scope}`"
+        )
     if option.needs:
         found.append(f"runs with `--{option.needs.replace('_', '-')}`")
     if option.torchrun:

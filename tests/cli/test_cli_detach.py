@@ -77,6 +77,10 @@ def test_a_start_that_fails_is_told(tmp_path):
     done = command("run", "--detach", "--log-dir", "/dev/null/x", "true")
     assert done.returncode == 2
     assert "--log-dir: '/dev/null' is not a directory" in done.stderr
+    nowhere = {n: v for n, v in os.environ.items() if n != "XDG_STATE_HOME"}
+    done = command("run", "--detach", "true", env={**nowhere, "HOME": "/proc/none"})
+    assert done.returncode == 2
+    assert "--detach '/proc/none" in done.stderr
 
 
 def test_control_c_while_it_starts(tmp_path):

@@ -43,7 +43,7 @@ THIRD = srun(2, 4, 0, 2, "1(x4)", "n[1-4]")
 MACHINE = mpirun(1, 2, 0, 1)
 STATIC = "--nnodes 4 --node-rank 1 --master-addr head"
 C10D = "--nnodes 2 --rdzv-backend c10d"
-APART = "--rdzv-conf apart=1"
+APART = "--engine none"
 
 
 def located(monkeypatch, words, env):
@@ -66,7 +66,7 @@ def told(request):
             return one
         threads = f", {node.threads} threads" * bool(node.threads)
         return f"rank {node.number}/{node.world}, {node.local}/{node.local_world} on {one}{threads}"
-    which = f"{terms.own_number}" if terms.own_number is not None else "any"
+    which = f"{terms.number}" if terms.number is not None else "any"
     some = f"{terms.least}:{terms.most}".replace(f"{terms.most}:{terms.most}", f"{terms.most}")
     ranks = f", ranks at {terms.ranks_port}" * bool(terms.ranks_port)
     started = f" of {len(terms.together)} by {terms.starter}" * bool(terms.together)
@@ -103,9 +103,7 @@ def told(request):
         ({**TASK, **mpirun(3, 4, 1, 2)}, "--master-addr h", "rank 3/4, 1/2 on machine 1/2 at h:P"),
         # One on each machine: one job, of those that one command has started.
         (TASK, "", "1 of 2 by srun for 2 at n1:P"),
-        (TASK, "--engine slurm", "1 of 2 by srun for 2 at n1:P"),
-        (THIRD, "--nnodes 3", "2 of 4 by srun for 3 at n1:P"),
-        (THIRD, "--nnodes 2:4", "2 of 4 by srun for 2:4 at n1:P"),
+        (THIRD, "--nnodes 4", "2 of 4 by srun for 4 at n1:P"),
         (TASK, "--master-addr h --master-port 20009",
          "1 of 2 by srun for 2 at h:10009, ranks at 20009"),
         (MACHINE, "--master-addr h", "1 of 2 by mpirun for 2 at h:P"),
@@ -149,7 +147,7 @@ EXTRA = "--nnodes says 3 machines, but srun has started this command on 2 machin
 @pytest.mark.parametrize(
     ("env", "words", "said"),
     [
-        (mpirun(4, 4, 0, 4), "", f"contradict each other: rank 4 of 4, .*; {OWN}"),
+        (mpirun(4, 4, 0, 4), "", f"contradict each other: number 4 of 4, .*; {OWN}"),
         (mpirun("x", 4, 0, 4), "", f"OMPI_COMM_WORLD_RANK is 'x', no number.*{OWN}"),
         (mpirun(1, 4, 0, 2), "", "mpirun has not numbered ranks machine by machine"),
         (srun(0, 4, 0, 0, nodes="n[1-"), "", f"not as Slurm writes them.*; {OWN}"),
@@ -158,19 +156,30 @@ EXTRA = "--nnodes says 3 machines, but srun has started this command on 2 machin
         (srun(0, 4, 0, 2), "", "contradict each other: SLURM_NODEID=2"),
         (RANK, "-n 2", "was started 4 times, 2 of them on this machine, once for each rank"),
         (RANK, "--cpus-per-rank 1", "--cpus-per-rank cannot be: each rank has a launcher of its"),
-        (RANK, "--engine slurm", "srun started 2 tasks on a node, but one is enough"),
         (RANK, "--nnodes 2 --master-addr h", "has started this command 4 times, once for each"),
         ({**RANK, "MASTER_PORT": "http"}, "", "MASTER_PORT must be a port from 1 to 65535"),
         (TASK, "--nnodes 3", EXTRA),
-        (TASK, "--spare-nodes 1", "--spare-nodes is for machines that procession asks for: here"),
-        (TASK, "--rdzv-conf is_host=1", "is_host has no meaning here: the first of srun's"),
-        (TASK, "--live", "--live cannot be where launchers on several machines are one job"),
-        (MACHINE, "", "does not say where rank 0 is: write --master-addr HOST, or set MASTER_ADDR"),
-        (pod(4), "--nnodes 4 --master-addr a", "INDEX is '4', but --nnodes says 4 machines"),
-        (pod(1), "--nnodes 4", "this is pod 1 of 4, and each has an address of its own: write"),
-        ({}, "--nnodes 2", "--nnodes says 2 machines, but not where ranks meet: write"),
-        ({}, "--nnodes 2 --rdzv-backend etcd", "needs no server of etcd"),
-        ({}, "--nnodes 2 --rdzv-backend c10", "there is no rendezvous 'c10'; did you mean c10d"),
+        (THIRD, "--nnodes 2:4", "--nnodes says 2:4 machines, but srun has started this command on"),
+        (TASK, "--spare-nodes 1", "--spare-nodes is for machines that procession asks for"),
+        (
+            TASK,
+            "--live",
+            "--live is for the ranks of one machine; it does not go with a rendezvous",
+        ),
+        (TASK, "--detach", "--detach is for the ranks of one machine; it does not go with a "),
+        (
+            MACHINE,
+            "",
+            "nothing says where ranks meet: write --master-addr HOST, .* set MASTER_ADDR",
+        ),
+        (
+            pod(4),
+            "--nnodes 4 --master-addr a",
+            "INDEX and its like contradict each other: number 4",
+        ),
+        (pod(1), "--nnodes 4", "these are 4 machines, but nothing says where ranks meet: write"),
+        ({}, "--nnodes 2", "these are 2 machines, but nothing says where ranks meet: write"),
+        ({}, "--nnodes 2 --rdzv-backend etcd", "no rendezvous 'etcd' here; write --rdzv-backend "),
     ],
 )
 def test_a_refusal(monkeypatch, env, words, said):

@@ -8,6 +8,7 @@ import sys
 import pytest
 from commandline import PROCESSION, run
 
+from seams.system import free_port
 from support import write
 
 OF_OTHERS = ("OMPI_", "PMIX_", "PMI_", "MPI_", "SLURM_", "MASTER_")
@@ -32,10 +33,10 @@ needs_hydra = pytest.mark.skipif(
 )
 
 
-def mpirun(*words):
+def mpirun(*words, where=(), timeout=300):
     return subprocess.run(
-        ["mpirun.mpich", "-n", "2", *PROCESSION, "run", *map(str, words)],
-        capture_output=True, text=True, timeout=300, env=ENV, check=False,
+        ["mpirun.mpich", "-n", "2", *where, *PROCESSION, "run", *map(str, words)],
+        capture_output=True, text=True, timeout=timeout, env=ENV, check=False,
     )  # fmt: skip
 
 
@@ -66,6 +67,16 @@ def test_a_rank_that_fails_ends_those_that_never_called_mpi_init(tmp_path):
     done = mpirun(write(tmp_path / "fail.py", source))
     assert done.returncode == 7
     assert "fail.py failed: rank 1 of 2 (pid " in done.stderr
+
+
+@needs_hydra
+def test_a_launcher_of_a_machine_that_cannot_begin_ends_the_others(tmp_path):
+    """As on two machines: the second launcher does not wait for the first one in vain."""
+    where = ["env", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=1"]
+    line = ["--master-addr", "127.0.0.1", "--master-port", free_port(), "--log-dir", "/proc/no"]
+    done = mpirun(*line, write(tmp_path / "see.py", ""), where=where, timeout=100)
+    assert done.returncode == 2
+    assert done.stderr.count("cannot prepare the run") == 1
 
 
 def test_a_descriptor_that_is_not_open_is_told(tmp_path):

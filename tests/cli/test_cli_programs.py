@@ -90,7 +90,7 @@ def test_a_program(here, words, expected):
 
 def test_numbers_in_arguments_and_names(here):
     numbers = "'${local_rank}/${rank}/${world_size}'"
-    at = "--nnodes 3 --node-rank 2 --rdzv-conf apart=1 --master-addr a -n 2"
+    at = "--nnodes 3 --node-rank 2 --engine none --master-addr a -n 2"
     for program in ("ps.py", "cat"):
         assert [r.split()[-1] for r in ranks(f"{at} {program} {numbers}")] == ["0/4/6", "1/5/6"]
     assert ranks("-n 2 'part${local_rank}.py'") == ["script part0.py", "script part1.py"]

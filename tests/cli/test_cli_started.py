@@ -33,7 +33,7 @@ MPIRUN = (
     *["--allow-run-as-root"] * (not os.geteuid()),
 )
 OF_OTHERS = ("OMPI_", "PMIX_", "PMI_", "MPI_", "SLURM_", "JOB_COMPLETION_INDEX", "MASTER_", "OMP_")
-APART = ["--rdzv-conf", "apart=1"]  # one launcher alone
+APART = ["--engine", "none"]  # one launcher alone
 needs_mpirun = pytest.mark.skipif(
     not shutil.which("mpirun"), reason="there is no mpirun here (Debian package openmpi-bin)"
 )

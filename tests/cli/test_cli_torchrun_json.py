@@ -51,8 +51,8 @@ def test_failure(tmp_path):
         1,
         "--master-addr",
         "127.0.0.1",
-        "--rdzv-conf",
-        "apart=1",
+        "--engine",
+        "none",
         script,
     )
     result = told(done)

@@ -1,9 +1,6 @@
 """Launchers that are numbered as the nodes of one job."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from commandline import Watched, run
@@ -34,7 +31,7 @@ dist.destroy_process_group()
 """
 
 
-APART = ["--rdzv-conf", "apart=1"]  # one launcher alone
+APART = ["--engine", "none"]  # one launcher alone
 
 
 def node(rank, port, *words, address="127.0.0.1", nproc=2):
@@ -91,15 +88,3 @@ def test_two_launchers_on_loopback_reduce(tmp_path):
         assert (first.end(50), second.end(50)) == (0, 0), (first.err, second.err)
     said = sorted((first.out + second.out).decode().splitlines())
     assert said == [f"[{rank}] rank {rank} of 4: 1111" for rank in range(4)]
-
-
-def test_torchruns_own_way_without_an_address_is_noted(tmp_path):
-    """It takes 127.0.0.1, where only ranks of this machine can meet."""
-    write(tmp_path / "see.py", "import os; print(os.environ['MASTER_ADDR'])")
-    torchrun = os.path.join(os.path.dirname(sys.executable), "procession-torchrun")
-    done = subprocess.run(
-        [torchrun, "--nnodes", "2", "--node-rank", "1", *APART, tmp_path / "see.py"],
-        capture_output=True, text=True, timeout=40, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "127.0.0.1\n")
-    assert "no --master-addr: ranks of 2 machines are to meet at 127.0.0.1" in done.stderr

@@ -131,6 +131,9 @@ def test_sizes_that_change(tmp_path):
             first.shows(b"rank 0 of 2 from step True, 0", patience=PATIENCE)
             assert third.end(PATIENCE) == 143
             second.shows(b"rank 1 of 2 from step True, 0", patience=PATIENCE)
+            # Until the host knows that the ranks of both run, it does not say that one went.
+            seen = log.read_text().count(" 2\n")
+            until(lambda: log.read_text().count(" 2\n") > seen + 50, "both run", PATIENCE)
             second.signal(signal.SIGKILL)
             until(lambda: first.out.count(b"rank 0 of 1 from") == 2, "it goes on alone", PATIENCE)
             hold.unlink()

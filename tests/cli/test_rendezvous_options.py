@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from commandline import Watched, only, run
+from commandline import Watched, only
 
 from conftest import until
 from seams.system import free_port
@@ -90,23 +90,3 @@ def test_an_entry_point_lays_out_the_logs_of_each_machine(tmp_path, monkeypatch)
         assert sorted(path.name for path in run_dir.iterdir()) == ["attempt_0", "attempt_1"]
         log = run_dir / "attempt_1" / "0" / "stdout.log"
         assert log.read_text() == f"{rank} of 2\n"
-
-
-@pytest.mark.parametrize(("option", "instead"), [("--live", "--status"), ("--detach", "nohup")])
-def test_what_cannot_be_says_what_to_do(option, instead):
-    done = run("--nnodes", 2, "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:1", option,
-               "true")  # fmt: skip
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert f"{option} cannot be where launchers on several machines are one job: " in done.stderr
-    assert instead in done.stderr
-
-
-def test_two_leases_are_refused_and_a_port_without_effect_is_noted():
-    line = ["--nnodes", 2, "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:1", "true"]
-    conf = "keep_alive_interval=1,keep_alive_max_attempt=2"
-    done = run("--lease", 9, "--rdzv-conf", conf, *line)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "two values for one thing: keep_alive_interval times " in done.stderr
-    assert "is 2, and --lease 9\n" in done.stderr
-    done = run("--master-port", 1234, "--rdzv-conf", "is_host=0,join_timeout=1", *line)
-    assert "--master-port has no effect beside --rdzv-endpoint\n" in done.stderr

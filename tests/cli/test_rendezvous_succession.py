@@ -87,7 +87,7 @@ def test_the_host_is_killed(machines, training):
         # Until the host knows that the ranks of both run, it needs the others, too.
         until(lambda: log.read_text().count(" 2\n") > 50, "both run", PATIENCE)
         third.signal(signal.SIGKILL)  # of two machines, the host goes on
-        until(lambda: b"rank 0 of 1 from step True, 0" in second.out, "it goes on", PATIENCE)
+        until(lambda: log.read_text().endswith(" 1\n"), "it goes on", PATIENCE)
         log.with_name("log.hold").unlink()
         assert second.end(PATIENCE) == 0, second.err
     assert counted(log)[-1] == "1"

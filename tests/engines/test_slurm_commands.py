@@ -1,11 +1,8 @@
 """Slurm's command lines, and what srun says."""
 
-import shlex
-
 import pytest
 
 from seams.slurm import (
-    batch_line,
     read_ends,
     read_facts,
     read_line,
@@ -61,15 +58,6 @@ def test_lines_of_tasks():
     assert read_line("03: hello: you") == (3, "hello: you")
     assert read_line(" 3:") == (3, "")
     assert read_line("srun: error: 3: no") == (None, "srun: error: 3: no")
-
-
-def test_the_line_that_sends_a_job():
-    line = batch_line("run 'a b'", nodes=2, needs=["--ntasks-per-node=8"])
-    *words, wrapped = shlex.split(line)
-    assert words == [
-        "sbatch", "--nodes=2", "--ntasks-per-node=8", "--no-kill", "--no-requeue", "--wrap",
-    ]  # fmt: skip
-    assert wrapped == "exec run 'a b'"
 
 
 def test_facts_of_a_job_whose_paths_have_spaces():

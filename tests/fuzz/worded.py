@@ -169,7 +169,7 @@ PJRT = st.fixed_dictionaries(
 
 def check_starters(env):
     """The variables of mpirun, mpiexec and srun, and those of a Slurm job."""
-    refused(read_started, env)
+    refused(lambda each: read_started(each, 4), env)
     for read in (read_task, read_allocation):
         with contextlib.suppress(EngineError):
             read(env)

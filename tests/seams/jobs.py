@@ -21,8 +21,8 @@ __getattr__ = lazily(
         "procession.engines.plain": "plain_group",
         "procession.engines.printer": "AT_ONCE Printer",
         "procession.engines.quorum": "World can_succeed",
-        "procession.engines.registry": "NAMES find_kind",
         "procession.engines.will": "Heir Will read_heir read_will",
+        "procession.engines.registry": "NAMES",
         "procession.engines.work": "Share divide",
         "procession.engines.workingcopy": "moved place",
     }

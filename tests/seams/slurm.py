@@ -9,7 +9,7 @@ __getattr__ = lazily(
             "Allocation Task counts expand read_allocation read_task"
         ),
         "procession.engines.slurm.commands": (
-            "BECOME batch_line read_ends read_line read_lost step_command step_environment"
+            "BECOME read_ends read_line read_lost step_command step_environment"
         ),
         "procession.engines.slurm.processes": "Step read_facts",
     }

@@ -2,8 +2,8 @@
 
 From words to a run: `words` reads the command line by the table in `options`; `sources` adds what
 variables and TOML files say, into `settings`; `request` makes of it what is to be run; `where` runs
-it: here (`run`), on an engine (`job`), or without this terminal (`detach`). Commands that look at
-runs or steer them are in `steer`.
+it: here (`run`), on an engine (`job`), as one of several launchers (`together`), or without this
+terminal (`detach`). Commands that look at runs or steer them are in `steer`.
 
 May import every other room but the drop-ins. Start reading at `main` below, then at `where`.
 """
@@ -53,7 +53,7 @@ def surrounded(call: Callable[[], int], launch: Sequence[str] | None) -> int:
         launch is not None
         and not later
         and not any(w.startswith(("--warm", "--pass-fds")) for w in launch)
-        and (process.TOLD in os.environ or not TELLING.intersection(launch))
+        and not TELLING.intersection(launch)
     ):
         start_early()
     try:

@@ -1,8 +1,8 @@
-"""`procession run --detach`, in the process that gives the terminal back.
+"""`procession run --detach`: a fork of this command goes on as the launcher, without the terminal.
 
-The launcher is a new process in a session of its own, which reads the same words. This process
-waits until the group has started, or has failed to start, and then ends. The group does not depend
-on it.
+This process waits until the group has started, or has failed to start, and then ends. It reads a
+pipe, to which the launcher writes one message: that the group has started, or how it ended before
+that. The group does not depend on it.
 """
 
 from __future__ import annotations
@@ -10,63 +10,128 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 
-from procession.cli.process import TOLD
-from procession.cli.say import say
-from procession.forkserver.boot import interpreter_flags, own_python
-from procession.system.origin import own_session
+from procession.cli.say import say, say_note
+from procession.explain.report import format_report
+from procession.forkserver.boot import end_early
+from procession.group.group import Group
+from procession.output.wiring import Output
+from procession.prepare.resources import planned_output
+from procession.system.origin import come_from, own_session
+from procession.values.events import Event
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CONSOLE = "console.log"
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-def detach(words: Sequence[str]) -> int:
-    """Start the launcher, and say how that went; returns the exit code."""
+def detach() -> Waiter | int:
+    """Fork: in the launcher, give who waits for it; in this process, the exit code, when it knows.
+
+    To be called before anything is started for the run.
+    """
+    end_early()
+    session = own_session()
     read_end, write_end = os.pipe()
-    command = own_python("procession.cli:command", "run", *words, flags=interpreter_flags())
-    hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        launcher = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, TOLD: f"{write_end} {own_session()}"},
-            pass_fds=(write_end,),
-            start_new_session=True,
-        )
-    finally:
-        signal.signal(signal.SIGHUP, hangup)
+    launcher = os.fork()
+    if launcher:
         os.close(write_end)
+        return _wait(launcher, read_end)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.setsid()
+    come_from(session)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd > 2 and fd != write_end:  # others may wait until those of the shell are closed
+            with suppress(OSError):
+                os.close(fd)
+    return Waiter(write_end)
+
+
+def _wait(launcher: int, read_end: int) -> int:
+    """Wait for the message of the launcher, and say how it went; gives the exit code."""
     try:
         with open(read_end, "rb") as f:
             heard = f.read()
-        return _tell(heard, launcher)
     except KeyboardInterrupt:
-        launcher.terminate()
-        launcher.wait()
+        os.kill(launcher, signal.SIGTERM)
+        os.waitpid(launcher, 0)
         raise
-
-
-def _tell(heard: bytes, launcher: subprocess.Popen[bytes]) -> int:
-    try:
-        told: dict[str, Any] = json.loads(heard)
-    except ValueError:  # it has printed what was wrong, or was killed
-        code = launcher.wait()
+    if not heard:  # it has printed what was wrong, or was killed
+        code = os.waitstatus_to_exitcode(os.waitpid(launcher, 0)[1])
         if code < 0:
-            say(f"procession: the launcher was killed by signal {-code} [P313]\n", sys.stderr)
+            say_note(f"the launcher was killed by signal {-code} [P313]")
         return 128 - code if code < 0 else code or 1
-    if "code" in told:
-        if told["said"]:
-            say(told["said"].rstrip("\n") + "\n", sys.stderr)
-        if told["code"]:
-            return int(told["code"])
+    told: dict[str, Any] = json.loads(heard)
+    if told.get("said"):
+        say(told["said"].rstrip("\n") + "\n", sys.stderr)
+    if told.get("code"):
+        return int(told["code"])
     run = told["run"]
-    launcher.returncode = 0  # it goes on, and nobody waits for it
     say(f"{run}\n", sys.stdout)
-    say(
-        f"procession: {run} runs on without this terminal, in {told['dir']}\n"
-        f"procession: come back with `procession attach {run}`; end it with "
-        f"`procession stop {run}`\n",
-        sys.stderr,
-    )
+    say_note(f"{run} runs on without this terminal, in {told['dir']}")
+    say_note(f"come back with `procession attach {run}`; end it with `procession stop {run}`")
     return 0
+
+
+class Waiter:
+    """The process that waits for this launcher. Used in the thread of the supervisor."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def watch(self, group: Group) -> None:
+        """Send a message when the group has started."""
+
+        def take(event: Event) -> None:
+            if event.kind == "running":
+                self._send({"run": group.run_id, "dir": group.run_dir})
+
+        group.hear(take)
+
+    def end(self, code: int, group: Group) -> None:
+        """Send a message about the end, if none was sent before."""
+        said = format_report(group.end) if group.end is not None and group.end.failures else ""
+        self._send({"run": group.run_id, "dir": group.run_dir, "code": code, "said": said})
+
+    @contextmanager
+    def settled(self, spec: Spec) -> Generator[Output]:
+        """Send our output to the console log in the run's directory, from now on.
+
+        If the block raises, output goes to the terminal again, so that the error is seen there.
+        Raises OSError.
+        """
+        os.makedirs(str(spec.logs.dir), 0o700, exist_ok=True)
+        output = planned_output(spec)
+        fd = os.open(os.path.join(output.files.path, CONSOLE), _FLAGS, 0o600)
+        terminal = [os.dup(1), os.dup(2)]
+        try:
+            _direct(fd, fd)
+            yield output
+        except BaseException:
+            _direct(*terminal)
+            raise
+        finally:
+            for each in (fd, *terminal):
+                os.close(each)
+
+    def _send(self, what: dict[str, object]) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with suppress(OSError):  # the process that waited has ended
+                os.write(fd, json.dumps(what).encode())
+            os.close(fd)
+
+
+def _direct(out: int, err: int) -> None:
+    """Send what is written to the standard streams there."""
+    for stream, number, fd in ((sys.stdout, 1, out), (sys.stderr, 2, err)):
+        stream.flush()
+        os.dup2(fd, number)

@@ -14,14 +14,14 @@ from procession.preload.plan import explain
 from procession.prepare.placing import place
 from procession.prepare.resources import variables_of
 from procession.values.cpusets import format_cpus
-from procession.values.environment import given_run_id
 from procession.values.masking import masked, masked_words
 from procession.values.program import Command, Module, words_of
 from procession.values.shared import name_of
 from procession.values.spec import Spec
 
-LATER = ("MASTER_ADDR", "MASTER_PORT", "PROCESSION_RUN", "PROCESSION_BOARD", "PROCESSION_LAUNCHER",
-         "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE")  # fmt: skip
+# What stands for values that are not known before the group is started.
+LATER = {"MASTER_PORT": "0", "PROCESSION_RUN": "", "TORCHELASTIC_RUN_ID": "",
+         "TORCHELASTIC_ERROR_FILE": ""}  # fmt: skip
 
 
 def describe(spec: Spec, settings: Sequence[str] = ()) -> str:
@@ -37,16 +37,16 @@ def describe(spec: Spec, settings: Sequence[str] = ()) -> str:
         lines.append(f"which is rank {spec.node.number} of {spec.node.world} of the job")
     elif spec.node.count > 1:
         lines.append(f"on node {spec.node.rank} of {spec.node.count}, with as many on each")
-    common = _common([_added(spec, env, variables) for variables in by_rank])
+    added = [_added(env, variables) for variables in by_rank]
+    common = {n: v for n, v in added[0].items() if all((n, v) in a.items() for a in added)}
     lines.append(f"in {spec.cwd}, with the variables of this shell, and")
     lines.append(f"  all ranks: {_words(common)}")
-    for rank, variables in enumerate(by_rank):
-        own = {n: v for n, v in _added(spec, env, variables).items() if n not in common}
+    for rank, variables in enumerate(added):
+        own = {n: v for n, v in variables.items() if n not in common}
         cpus = f" on CPUs {format_cpus(placed.cpus[rank])}" if placed.cpus else ""
         lines.append(f"  rank {rank}: {_words(own)}{cpus}")
         if not one:
             lines.append(f"    runs {commands[rank]}")
-    lines.append(f"  when it runs, too: {', '.join(_later(spec))}")
     if spec.shared is not None:
         lines.append(f"loaded once, and shared: {name_of(spec.shared)}")
     if spec.warm is not None:
@@ -65,22 +65,10 @@ def _command(spec: Spec, rank: int) -> str:
     return shlex.join([*python, *words])
 
 
-def _later(spec: Spec) -> list[str]:
-    """Name the variables that are not known before the group is started."""
-    known = {"MASTER_ADDR", "MASTER_PORT"} if spec.node.port else {"MASTER_ADDR"}
-    if spec.node.run_id or given_run_id(os.environ):
-        known.add("TORCHELASTIC_RUN_ID")
-    return [name for name in LATER if name not in known]
-
-
-def _added(spec: Spec, env: dict[str, str], variables: dict[str, str]) -> dict[str, str | None]:
-    names = [n for n in env.keys() | variables.keys() if env.get(n) != variables.get(n)]
-    later = _later(spec)
-    return {n: variables.get(n) for n in sorted(names) if n not in later}
-
-
-def _common(added: list[dict[str, str | None]]) -> dict[str, str | None]:
-    return {n: v for n, v in added[0].items() if all(n in a and a[n] == v for a in added)}
+def _added(env: dict[str, str], variables: dict[str, str]) -> dict[str, str | None]:
+    """Give the variables in which a rank differs from this process; None is for one it lacks."""
+    names = sorted(n for n in env.keys() | variables.keys() if env.get(n) != variables.get(n))
+    return {n: variables.get(n) for n in names if variables.get(n, "-") != LATER.get(n)}
 
 
 def _words(variables: dict[str, str | None]) -> str:

@@ -9,78 +9,66 @@ from procession.cli.readers import is_number
 from procession.cli.settings import Settings
 from procession.engines.contract import EngineError
 from procession.engines.driver import LEASE
-from procession.engines.registry import NAMES, NO_OPTIONS, find_kind
+from procession.engines.registry import NAMES, NO_OPTIONS
 from procession.engines.rendezvous.terms import Terms
 from procession.engines.slurm.allocation import read_allocation
 from procession.values.base import Value
 from procession.values.errors import SpecError
 
 NO_ENGINE = "none"  # no engine, even under srun
-SLURM = "slurm"
 
 
 class EngineRequest(Value):
     """What is asked of an engine.
 
     nodes: how many, None for all that it has. spares: how many more are held ready. lease: seconds.
-    link_encryption: "auto" or "required". devices: the kind of which each rank gets one. counted:
-    whether the number of ranks is the number of CPUs or devices of each node. options: the engine's
-    own that were given. terms: of the rendezvous, where launchers find each other instead.
+    link_encryption: "auto" or "required". devices: the kind of which each rank gets one. options:
+    the engine's own that were given. terms: of the rendezvous, where launchers find each other
+    instead.
     """
 
     name: str
-    nodes: int | None
+    nodes: int | None = None
     spares: int = 0
     lease: float = LEASE
     link_encryption: str = "auto"
     devices: str = ""
-    counted: bool = False
     options: Mapping[str, str] = NO_OPTIONS
     terms: Terms | None = None
 
-    @property
-    def needs_allocation(self) -> bool:
-        """Whether it is for an allocation of Slurm, and this is outside of one."""
-        return self.name == SLURM and not os.environ.get("SLURM_JOB_ID")
 
+def ask(s: Settings, name: str, chosen: str) -> EngineRequest:
+    """Give what is asked of other machines; options that do not apply to them are dealt with.
 
-def read_engine(s: Settings) -> EngineRequest:
-    """Give what is asked of an engine by --engine, which is said.
-
-    Options that do not apply to the kind of run are dealt with. Raises SpecError.
+    name: of the engine. chosen: how it was chosen, for a refusal. Raises SpecError.
     """
-    try:
-        request = _read(s)
-        if request.name == "ssh":
-            return _with_hosts(s, request)
-        if request.name == SLURM:
-            _take_allocation(s)
-    except EngineError as e:
-        raise SpecError(str(e)) from None
-    return request
-
-
-def _read(s: Settings) -> EngineRequest:
-    """Read the options about engines."""
-    name, chosen = s.text("engine"), s.where("engine")
-    if name not in NAMES:
-        try:
-            find_kind(name)
-        except SpecError as e:
-            raise SpecError(f"{chosen}: {e}; {NO_ENGINE} is for none") from None
     s.keep_applicable(name, chosen)
     if s.text("stdin") != "none":
         why = "cannot be: ranks on other machines cannot read this command's input"
         s.does_not_apply("stdin", why)
-    s.does_not_apply("detach", "does not go with --engine")
-    counted = not is_number(s.text("nproc_per_node") or "1")
-    return EngineRequest(
-        nodes=_nodes(s),
-        devices=s.text("devices"),
-        counted=counted,
-        options=s.fields("options"),
-        **s.fields("engine"),
-    )
+    fields = s.fields("engine") | {"name": name, "options": s.fields("options")}
+    return EngineRequest(devices=s.text("devices"), **fields)
+
+
+def read_engine(s: Settings) -> EngineRequest:
+    """Give what is asked of an engine by --engine, which is said. Raises SpecError."""
+    name, chosen = s.text("engine"), s.where("engine")
+    if name not in NAMES:
+        known = ", ".join((*NAMES, NO_ENGINE))
+        raise SpecError(f"{chosen}: there is no engine {name!r}; there are {known}")
+    try:
+        request = ask(s, name, chosen)
+        request = request.__replace__(nodes=_nodes(s))
+        if name == "ssh":
+            return _with_hosts(s, request)
+        found = read_allocation(os.environ) if name == "slurm" else None
+        if found is not None:
+            request = request.__replace__(nodes=request.nodes or len(found.nodes))
+            if found.tasks_per_node and not s.said("nproc_per_node"):
+                s.add("nproc_per_node", str(found.tasks_per_node), "SLURM_NTASKS_PER_NODE")
+    except EngineError as e:
+        raise SpecError(str(e)) from None
+    return request
 
 
 def _nodes(s: Settings) -> int | None:
@@ -88,13 +76,6 @@ def _nodes(s: Settings) -> int | None:
     if text and (not is_number(text) or not int(text)):
         raise SpecError(f"{s.where('nnodes')} must be a count of 1 or more, not {text!r}")
     return int(text) if text else None
-
-
-def _take_allocation(s: Settings) -> None:
-    """Take the number of ranks from Slurm's allocation, if nothing says it. Raises EngineError."""
-    found = read_allocation(os.environ)
-    if found is not None and found.tasks_per_node and not s.said("nproc_per_node"):
-        s.add("nproc_per_node", str(found.tasks_per_node), "SLURM_NTASKS_PER_NODE")
 
 
 def _with_hosts(s: Settings, on: EngineRequest) -> EngineRequest:

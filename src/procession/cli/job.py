@@ -16,38 +16,64 @@ from procession.engines.contract import EngineError
 from procession.engines.job import Job
 from procession.engines.registry import choose
 from procession.engines.slurm.allocation import is_in_job
-from procession.engines.slurm.commands import batch_line
 from procession.engines.work import Share, divide
 from procession.group.handle import CONTROL
 from procession.values.errors import SpecError
 from procession.values.events import Event
-from procession.values.spec import Spec
 
 OnEvent = Callable[[Event], object]
-
 OF_GPUS = ("cuda", "rocm", "intel")  # what is dealt out of Slurm's GPUs
-
-
-def first_node(request: Request) -> Spec:
-    """Give what node 0 would run, for --dry-run."""
-    assert request.engine is not None
-    nodes = request.engine.nodes
-    if nodes is None and request.engine.name == "slurm":
-        from procession.engines.slurm.allocation import read_allocation
-
-        found = read_allocation(os.environ)
-        nodes = len(found.nodes) if found is not None else None
-    node = request.spec.node.__replace__(count=nodes or 1)
-    return request.spec.__replace__(node=node)
 
 
 def run_job(
     prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
 ) -> tuple[int, Job]:
     """Run what was asked for on an engine; gives the exit code, and the job."""
-    job = _made(prog, request, on, on_event)
-    signals = job_signals(job, request)
-    return conducted(job, signals), job
+    spec = request.spec
+
+    def make() -> Job:
+        chosen = choose(on.name, Share(spec, on.devices), on.nodes, on.spares, on.options)
+        return Job(
+            divide(chosen.share, chosen.nodes),
+            chosen.engine,
+            lease=on.lease,
+            link_encryption=on.link_encryption,
+            on_failure=spec.on_failure,
+            on_event=on_event,
+            control=os.environ.get(CONTROL) != "0",
+        )
+
+    job = made(prog, make)
+    return conducted(job, job_signals(job, request)), job
+
+
+def refuse_outside(prog: str, request: Request, on: EngineRequest, words: list[str]) -> NoReturn:
+    """Refuse a run outside of an allocation of Slurm, with the line that sends it as a job.
+
+    The script *is* the command (`exec`), so that it gets what Slurm sends to the batch script
+    alone; lost nodes are the driver's business (`--no-kill`).
+    """
+    spec = request.spec
+    needs = {
+        "nodes": on.nodes or 1,
+        "ntasks-per-node": spec.nproc,
+        "cpus-per-task": spec.placement.cpus_per_rank,
+        "gpus-per-node": spec.nproc if on.devices in OF_GPUS else None,
+    }
+    options = " ".join(f"--{name}={count}" for name, count in needs.items() if count is not None)
+    script = shlex.quote(f"exec {shlex.join([*prog.split(), *words])}")
+    line = f"sbatch {options} --no-kill --no-requeue --wrap {script}"
+    refuse(prog, f"--engine slurm: this is not in an allocation of Slurm; to send a job: {line}")
+
+
+def made(prog: str, make: Callable[[], Job]) -> Job:
+    """Make a job, or refuse the command line."""
+    try:
+        return make()
+    except (SpecError, EngineError) as e:
+        refuse(prog, str(e))
+    except OSError as e:
+        refuse(prog, f"cannot prepare the run: {e} [P305]")
 
 
 def job_signals(job: Job, request: Request) -> RunSignals:
@@ -78,36 +104,3 @@ def conducted(job: Job, signals: RunSignals) -> int:
     finally:
         code = settled(job, code)
     return code
-
-
-def _made(prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None) -> Job:
-    spec = request.spec
-    try:
-        chosen = choose(on.name, Share(spec, on.devices), on.nodes, on.spares, on.options)
-        return Job(
-            divide(chosen.share, chosen.nodes),
-            chosen.engine,
-            lease=on.lease,
-            link_encryption=on.link_encryption,
-            on_failure=spec.on_failure,
-            on_event=on_event,
-            control=os.environ.get(CONTROL) != "0",
-        )
-    except (SpecError, EngineError) as e:
-        refuse(prog, str(e))
-    except OSError as e:
-        refuse(prog, f"cannot prepare the run: {e} [P305]")
-
-
-def refuse_outside(prog: str, request: Request, on: EngineRequest, words: list[str]) -> NoReturn:
-    """Refuse a run outside of an allocation of Slurm, with the line that sends it as a job."""
-    spec = request.spec
-    needs: list[str] = []
-    if not on.counted:
-        needs.append(f"--ntasks-per-node={spec.nproc}")
-        if spec.placement.cpus_per_rank is not None:
-            needs.append(f"--cpus-per-task={spec.placement.cpus_per_rank}")
-        if on.devices in OF_GPUS:
-            needs.append(f"--gpus-per-node={spec.nproc}")
-    line = batch_line(shlex.join([*prog.split(), *words]), nodes=on.nodes, needs=needs)
-    refuse(prog, f"--engine slurm: this is not in an allocation of Slurm; to send a job: {line}")

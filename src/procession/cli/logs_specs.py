@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from procession.cli.streams import chosen_streams
 from procession.elastic.logs import DefaultLogsSpecs, LogsDest
 from procession.elastic.output import DestFiles, output_to
 from procession.output.wiring import Output, prefixes_of
@@ -40,19 +40,19 @@ def make_specs(spec: Spec, name: str, where: str) -> Any:
     """Make what plans the output of a run, also of several groups of it; see `plan_output`."""
     made: Any = _load(name, where)
     std = getattr(sys.modules.get(TORCHS), "Std", Std)  # torch's class tells them apart by type
-    redirect, tee = (_of_type(chosen, std) for chosen in chosen_streams(spec.logs))
+    logs = spec.logs
     try:
         return made(
-            log_dir=spec.logs.dir,
-            redirects=redirect,
-            tee=tee,
-            local_ranks_filter=None if spec.logs.ranks is None else set(spec.logs.ranks),
+            log_dir=logs.dir,
+            redirects=_of_type(logs.redirect, std),
+            tee=_of_type(logs.tee, std),
+            local_ranks_filter=None if logs.ranks is None else set(logs.ranks),
         )
     except (OSError, ValueError, TypeError) as e:
         raise SpecError(f"{where} {name}: {type(e).__name__}: {e}") from None
 
 
-def planned_by(specs: Any, spec: Spec) -> tuple[Spec, Output]:
+def planned_by(specs: Any, spec: Spec, _place: str = "") -> tuple[Spec, Output]:
     """Have a `LogsSpecs` plan the output of a group; gives the group with its variables, too."""
     files = _Files(spec, specs)
     node = spec.node
@@ -79,8 +79,8 @@ def _load(name: str, where: str) -> object:
         raise SpecError(f"{where} {name}: {type(e).__name__}: {e}") from None
 
 
-def _of_type(chosen: Std | dict[int, Std], std: Any) -> Any:
-    if isinstance(chosen, dict):
+def _of_type(chosen: Std | Mapping[int, Std], std: Any) -> Any:
+    if isinstance(chosen, Mapping):
         return {rank: std(int(each)) for rank, each in chosen.items()}
     return std(int(chosen))
 

@@ -17,7 +17,6 @@ from procession.cli.words import (
     ENGINES,
     NUMBERED_MACHINES,
     ONE_MACHINE,
-    TOLD_ENGINES,
     Option,
 )
 from procession.values.placement import MODES
@@ -213,7 +212,7 @@ OUTPUT = (
         "trace the run with OpenTelemetry; OTEL_TRACES_EXPORTER says where to",
         target="run.otel"),
     Option(("--detach",), "", "give the terminal back when the group has started; see attach",
-        target="run.detach"),
+        target="run.detach", scope=ONE_MACHINE),
     Option(("--stdin",), "RANK",
         "the rank that reads this command's standard input, or none; the other ranks read "
         "end-of-file, and so does this one in a run that a shell has started in the background "
@@ -328,7 +327,7 @@ MACHINES = (
         "what the job is called, in TORCHELASTIC_RUN_ID; launchers with another id stay apart",
         target="node.run_id", torchrun=True),
     Option(("--rdzv-conf",), "NAME=VALUE,...",
-        "join_timeout, last_call_timeout, is_host, key_file and others, see "
+        "join_timeout, last_call_timeout, is_host and others, see "
         "docs/several-machines.md",
         target="node.*", scope=NUMBERED_MACHINES, torchrun=True),
     Option(("--standalone",), "", "one machine, and a free port, whatever else is said",
@@ -342,7 +341,7 @@ OF_ENGINES = (
         "run N ranks on each of --nnodes machines of slurm, ray or ssh, as one group from "
         "here. Where srun starts this "
         "command once on each machine, these are one group by themselves; none: each is a group "
-        "of its own. Installed packages may add engines",
+        "of its own",
         target="engine.name", words=("slurm", "ray", "ssh", "none")),
     Option(("--hosts",), "HOSTS",
         "with --engine ssh, the machines: h1,user@h2, with a number of ranks behind a colon "
@@ -373,9 +372,8 @@ OF_ENGINES = (
         "--max-restarts (default: 0)",
         read=readers.whole, target="restart.node_losses", scope=ENGINES),
     Option(("--engine-options",), "WORDS",
-        "what else the engine is told, in one word: options for ssh ('-p 2222'), or what an "
-        "engine of an installed package takes",
-        target="options.engine_options", scope=TOLD_ENGINES),
+        "further options for ssh, in one word: '-p 2222'",
+        target="options.engine_options", scope=SSH),
 )  # fmt: skip
 TABLE = {
     "": RANKS,

@@ -15,13 +15,16 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
+from procession.cli.readers import seconds, signals
 from procession.values.base import is_count
 from procession.values.errors import SpecError
 
 KILL_WAIT = 30.0  # seconds
 POD_GRACE = 30.0
 SLURM_NOTICE = 60.0
+FROM_1: Any = seconds("seconds, 1 or more", 1)
 JOB_END = "SLURM_JOB_END_TIME"  # seconds since 1970
 MARGIN = 0.1  # of what is left, for the launcher itself; at least a second, at most ten
 
@@ -32,28 +35,17 @@ def read_preemption(text: str, where: str) -> dict[int, float]:
     Raises SpecError.
     """
     who, colon, number = text.partition(":")
-    seconds = None
-    if colon:
-        try:
-            seconds = float(number)
-        except ValueError:
-            seconds = -1.0
-        if not 1 <= seconds < 1e9:
-            raise SpecError(f"{where}: seconds must be 1 or more, not {number!r}")
+    said: float = FROM_1(number, where) if colon else 0
     if who == "slurm":
-        usr1 = SLURM_NOTICE if seconds is None else seconds
-        return {int(signal.SIGUSR1): usr1, int(signal.SIGTERM): KILL_WAIT}
+        return {int(signal.SIGUSR1): said or SLURM_NOTICE, int(signal.SIGTERM): KILL_WAIT}
     if who == "kubernetes":
-        return {int(signal.SIGTERM): POD_GRACE if seconds is None else seconds}
-    known = getattr(signal, who, None) if who.startswith("SIG") else None
-    if not isinstance(known, signal.Signals) or known in (signal.SIGKILL, signal.SIGSTOP):
+        return {int(signal.SIGTERM): said or POD_GRACE}
+    if not said or not who.startswith("SIG"):
         raise SpecError(
             f"{where} must be slurm, kubernetes, or a signal with the seconds that are left then, "
             f"as in SIGUSR1:120, not {text!r}"
         )
-    if seconds is None:
-        raise SpecError(f"{where}: say how many seconds are left after {who}, as in {who}:120")
-    return {int(known): seconds}
+    return dict.fromkeys(signals(who, where), said)
 
 
 def seconds_left(said: float, number: int) -> float:

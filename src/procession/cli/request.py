@@ -187,8 +187,7 @@ def _located(s: Settings, torchrun: bool) -> tuple[Node, EngineRequest | None]:
         return ALONE, None
     from procession.cli.location import locate
 
-    found = locate(s, torchrun=torchrun)
-    return found.node, found.engine
+    return locate(s, torchrun=torchrun)
 
 
 def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:

@@ -24,7 +24,7 @@ from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from procession.cli.detached import Waiter
+    from procession.cli.detach import Waiter
     from procession.group.handle import Handle
     from procession.preload.plan import Plan
 

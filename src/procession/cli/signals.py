@@ -127,9 +127,9 @@ class RunSignals:
         self._say_line = say
         self._repeated = repeated
         self._patient = patient
+        self._known: set[int] = set()  # those that are taken: not what was ignored (as by nohup)
         self._heard: dict[int, set[str]] = {}  # signal -> the processes that got it as one event
         self._own: list[int] = []  # signals to this process that end the run
-        self._ignored: set[int] = set()
         self._stopping = False  # more than a notice has come
         self._over: float | None = None  # since when only the exit of this process is left
         self._patience = threading.Timer(PATIENCE, self._explain)
@@ -144,13 +144,9 @@ class RunSignals:
         is left, further ones (somebody pressed Ctrl-C five times) do not keep it from ending in
         order; only if that takes longer than `PATIENCE`, they end it at once.
         """
-        handlers = dict.fromkeys(self._forward, self._got)
-        for number in {*self._signals, *self._notices} - self._forward:
-            if signal.getsignal(number) is signal.SIG_IGN:
-                self._ignored.add(number)
-            else:
-                handlers[number] = self._got
-        watching = handled(handlers)
+        wanted = {*self._signals, *self._notices, *self._forward}
+        self._known = {n for n in wanted if signal.getsignal(n) is not signal.SIG_IGN}
+        watching = handled(dict.fromkeys(self._known, self._got))
         watching.__enter__()
         try:
             yield
@@ -174,8 +170,7 @@ class RunSignals:
         again: a person there ends the run for the second time.
         """
         name = signal.Signals(number).name
-        known = number in {*self._signals, *self._notices, *self._forward} - self._ignored
-        if not known and number != signal.SIGTERM:
+        if number not in self._known and number != signal.SIGTERM:
             if not self._is_copy(number, who):
                 self._say(f"{who} got {name}, which does nothing here: see --forward, --preempt")
             return

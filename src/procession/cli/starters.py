@@ -1,4 +1,4 @@
-"""What mpirun, mpiexec and srun say in variables when they have started this command.
+"""What mpirun, mpiexec, srun and Kubernetes say in variables when they start this command.
 
 They say which of how many processes this is, but not what the processes are for. A process that is
 alone on its machine is taken for the launcher of all ranks of the machine; each of several on one
@@ -33,28 +33,30 @@ from procession.values.errors import SpecError
 OWN = "for a group of its own, write --nnodes 1"
 OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
             "OMPI_COMM_WORLD_LOCAL_SIZE")  # fmt: skip
+POD = "JOB_COMPLETION_INDEX"  # of an Indexed Job of Kubernetes
 HYDRA = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
 READ_WITHIN = 2.0  # seconds for Hydra to read the report
 PORTS = 8  # at which the launchers of one job may meet
 
 
 class Started(Value):
-    """What the variables say about this process.
+    """Which one of several launchers this process is.
 
-    starter: the command that started it. variable: the one that has its rank. rank, size: its
-    number among all processes, and how many there are. local, local_size: the same on this machine.
-    machine: which one this is. machines: the names of all, "" for those that are not known. job:
-    the name of the job, "" if unknown. cpus: that each process has for itself, 0 if unknown.
+    starter: the command that started them, "" where each has a console of its own. variable: the
+    one that has its number. rank, size: its number among all of them, and how many there are.
+    local, local_size: the same on this machine. machine: which one this is. machines: the names of
+    all, "" for those that are not known. job: the name of the job, "" if unknown. cpus: that each
+    process has for itself, 0 if unknown.
     """
 
     starter: str
     variable: str
     rank: int
     size: int
-    local: int
-    local_size: int
-    machine: int
-    machines: tuple[str, ...]
+    local: int = 0
+    local_size: int = 1
+    machine: int = 0
+    machines: tuple[str, ...] = ("",)
     job: str = ""
     cpus: int = 0
 
@@ -70,29 +72,40 @@ class Started(Value):
         return list(dict.fromkeys(FIRST + crc32(seed) % (LAST - FIRST) for seed in seeds))
 
 
-def read_started(env: Mapping[str, str]) -> Started | None:
+def read_started(env: Mapping[str, str], count: int) -> Started | None:
     """Read what has started this command; None for nothing, or for a single process.
 
-    In a rank of a group, the variables are about that group's launcher, and are not read. Raises
+    count: of machines, by the options: pods know their number, but not how many there are. In a
+    rank of a group, the variables are about that group's launcher, and are not read. Raises
     SpecError where variables contradict each other.
     """
+    found = None
     if "PROCESSION_RUN" in env:
         return None
     if OPEN_MPI[1] in env:
         name = env.get("PMIX_NAMESPACE") or env.get("OMPI_MCA_ess_base_jobid", "")
-        return _mpi(env, "mpirun", OPEN_MPI, f"mpirun_{name}" if name else "")
-    if HYDRA[3] in env:
-        return _mpi(env, "mpiexec", HYDRA, "")
-    return _slurm(env) if "SLURM_STEP_NUM_TASKS" in env else None
+        found = _mpi(env, "mpirun", OPEN_MPI, f"mpirun_{name}" if name else "")
+    elif HYDRA[3] in env:
+        found = _mpi(env, "mpiexec", HYDRA, "")
+    elif "SLURM_STEP_NUM_TASKS" in env:
+        found = _slurm(env)
+    if found is None and count > 1 and POD in env:
+        (pod,) = _numbers(env, POD)
+        found = Started("", POD, pod, count, machine=pod, machines=("",) * count)
+    if found is None or found.size < 2:
+        return None
+    if not (found.rank < found.size and found.local < found.local_size <= found.size):
+        raise SpecError(
+            f"{found.variable} and its like contradict each other: number {found.rank} of "
+            f"{found.size}, and number {found.local} of {found.local_size} on this machine; {OWN}"
+        )
+    return found
 
 
-def _mpi(env: Mapping[str, str], starter: str, names: Sequence[str], job: str) -> Started | None:
+def _mpi(env: Mapping[str, str], starter: str, names: Sequence[str], job: str) -> Started:
     """Number the machines by the ranks, for MPI has no variable for them: as many on each."""
     rank, size, local, local_size = _numbers(env, *names)
-    if size < 2:
-        return None
-    _check(names[0], rank, size, local, local_size)
-    if (rank - local) % local_size or size % local_size:
+    if not local_size or (rank - local) % local_size or size % local_size:
         raise SpecError(
             f"{starter} has not numbered ranks machine by machine, with as many on each: this is "
             f"rank {rank} of {size}, and number {local} of {local_size} on its machine; write "
@@ -160,12 +173,12 @@ def _slurm(env: Mapping[str, str]) -> Started | None:
     if task is None or task.count < 2:
         return None
     here = task.tasks_on_nodes
-    _, local, machine = _numbers(env, "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID")
+    local, machine = _numbers(env, "SLURM_LOCALID", "SLURM_NODEID")
     if not machine < len(task.nodes) == len(here) or sum(here) != task.count:
-        names = ("NODEID", "STEP_NUM_TASKS", "STEP_NODELIST", "STEP_TASKS_PER_NODE")
-        said = ", ".join(f"SLURM_{name}={env.get(f'SLURM_{name}', '')}" for name in names)
-        raise SpecError(f"srun's variables contradict each other: {said}; {OWN}")
-    _check("SLURM_PROCID", task.number, task.count, local, here[machine])
+        said = ", ".join(f"{n}={v}" for n, v in env.items() if n.startswith("SLURM_STEP_"))
+        raise SpecError(
+            f"srun's variables contradict each other: SLURM_NODEID={machine}, {said}; {OWN}"
+        )
     cpus = env.get("SLURM_CPUS_PER_TASK", "")
     return Started(
         "srun", "SLURM_PROCID", task.number, task.count, local, here[machine], machine, task.nodes,
@@ -174,19 +187,7 @@ def _slurm(env: Mapping[str, str]) -> Started | None:
 
 
 def _numbers(env: Mapping[str, str], *names: str) -> list[int]:
-    found: list[int] = []
     for name in names:
-        text = env.get(name, "")
-        if not is_count(text):
-            said = f"is {text!r}, no number" if name in env else "is missing beside the others"
-            raise SpecError(f"{name} {said}: who has set these variables? {OWN}")
-        found.append(int(text))
-    return found
-
-
-def _check(variable: str, rank: int, size: int, local: int, local_size: int) -> None:
-    if not (rank < size and local < local_size <= size):
-        raise SpecError(
-            f"{variable} and its like contradict each other: rank {rank} of {size}, and number "
-            f"{local} of {local_size} on this machine; {OWN}"
-        )
+        if not is_count(env.get(name, "")):
+            raise SpecError(f"{name} is {env.get(name, '')!r}, no number; {OWN}")
+    return [int(env[name]) for name in names]

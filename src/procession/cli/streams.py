@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import TypeVar
 
 from procession.cli.settings import Settings
-from procession.values.base import cast
 from procession.values.errors import SpecError
 from procession.values.policy import Logs, Std
 from procession.values.ranks import format_ranks, parse_ranks
+
+T = TypeVar("T")
 
 
 def read_logs(s: Settings, nproc: int, *, torchrun: bool = False) -> tuple[Logs, list[str]]:
@@ -22,44 +24,41 @@ def read_logs(s: Settings, nproc: int, *, torchrun: bool = False) -> tuple[Logs,
     if s.on_command_line("log_dir") and not directory and not torchrun:
         raise SpecError(f"{s.where('log_dir')} must name a directory, not ''")
     notes: list[str] = []
-    option, word = "redirects", "redirect"
-    try:
-        redirect = _streams(s, "redirects", nproc, notes)
-        Logs(redirect=redirect).check(nproc)
-        option, word = "tee", "tee"
-        tee = _streams(s, "tee", nproc, notes)
-        Logs(tee=tee).check(nproc)
-        option, word = "local_ranks_filter", "ranks"
-        ranks = None
-        if s.said(option):
-            ranks = _there(s, option, parse_ranks(s.text(option)), nproc, notes)
-            Logs(ranks=ranks).check(nproc)
-        option, word = "prefix", "prefix"
-        prefix = _prefix(s)
-        Logs(prefix=prefix).check(nproc)
-        option, word = "log_dir", "log directory"
-        if directory == os.devnull:  # torchrun's word for no files at all
-            directory, redirect, tee = None, Std.NONE, Std.NONE
-        Logs(dir=directory).check(nproc)
-    except ValueError as e:
-        raise SpecError(f"{s.where(option)}: {str(e).removeprefix(f'{word}: ')}") from None
+    redirect, tee = (_streams(s, option, nproc, notes) for option in ("redirects", "tee"))
+    ranks = None
+    if s.said("local_ranks_filter"):
+        chosen = _read(s, "local_ranks_filter", parse_ranks)
+        ranks = _there(s, "local_ranks_filter", chosen, nproc, notes)
+    if directory == os.devnull:  # torchrun's word for no files at all
+        directory, redirect, tee = None, Std.NONE, Std.NONE
     copied = {stream: s.value(f"duplicate_{stream}_filters") for stream in ("stdout", "stderr")}
-    for stream, texts in copied.items():
-        bit = Std.OUT if stream == "stdout" else Std.ERR
-        chosen = tee.values() if isinstance(tee, dict) else [tee]
-        if texts and not any(each & bit for each in chosen):
+    teed = [*tee.values()] if isinstance(tee, dict) else [tee]
+    for (stream, texts), bit in zip(copied.items(), (Std.OUT, Std.ERR), strict=True):
+        if texts and not any(each & bit for each in teed):
             where = s.where(f"duplicate_{stream}_filters")
             notes.append(f"{where} copies nothing: it is for what -t/--tee sends to files")
-    logs = Logs(directory, redirect, tee, prefix, ranks, copied["stdout"], copied["stderr"])
+    logs = Logs(directory, redirect, tee, _prefix(s), ranks, copied["stdout"], copied["stderr"])
+    try:
+        logs.check(nproc)
+    except ValueError as e:
+        what, _, why = str(e).partition(": ")
+        option = "log_dir" if what == "log directory" else "prefix"
+        raise SpecError(f"{s.where(option)}: {why}") from None
     return logs, notes
 
 
-def _streams(s: Settings, name: str, nproc: int, notes: list[str]) -> Std | dict[int, Std]:
-    chosen = Std.from_str(s.text(name))
-    if not isinstance(chosen, dict):
+def _read(s: Settings, option: str, read: Callable[[str], T]) -> T:
+    try:
+        return read(s.text(option))
+    except ValueError as e:
+        raise SpecError(f"{s.where(option)}: {e}") from None
+
+
+def _streams(s: Settings, option: str, nproc: int, notes: list[str]) -> Std | dict[int, Std]:
+    chosen = _read(s, option, Std.from_str)
+    if isinstance(chosen, Std):
         return chosen
-    kept = _there(s, name, chosen, nproc, notes)
-    return {rank: chosen[rank] for rank in kept} or Std.NONE
+    return {rank: chosen[rank] for rank in _there(s, option, chosen, nproc, notes)} or Std.NONE
 
 
 def _there(
@@ -87,8 +86,3 @@ def _prefix(s: Settings) -> str:
     for field in fields.values():
         text = text.replace(f"\0{field}\0", f"{{{field}}}")
     return text
-
-
-def chosen_streams(logs: Logs) -> tuple[Std | dict[int, Std], Std | dict[int, Std]]:
-    """Give what is redirected and what is teed."""
-    return cast("Std | dict[int, Std]", logs.redirect), cast("Std | dict[int, Std]", logs.tee)

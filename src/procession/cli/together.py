@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from procession.cli.engine_request import EngineRequest
-from procession.cli.job import conducted, job_signals
+from procession.cli.job import conducted, job_signals, made
 from procession.cli.request import Request
 from procession.cli.run import end_by_signal
 from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
+from procession.cli.starters import abort_others
 from procession.engines.agent import Agent
 from procession.engines.contract import EngineError
 from procession.engines.job import Job
-from procession.engines.rendezvous.closed import dismiss
-from procession.engines.rendezvous.host import Roll, make_hosted_job, share_of
+from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door, with_address
 from procession.engines.rendezvous.member import (
     Waiting,
@@ -45,7 +45,6 @@ from procession.values.spec import Spec
 
 OnEvent = Callable[[Event], object]
 Plan = Callable[[Spec, str], tuple[Spec, Output]]
-COME_WITHIN = 60.0  # seconds for launchers that one command has started, from its start on
 ANOTHERS: dict[str, Any] = {}  # in the place of a result that another launcher prints
 
 
@@ -58,11 +57,17 @@ class _Part(Value):
 
     prog: str
     request: Request
-    on: EngineRequest
     on_event: OnEvent | None
     trust: Trust
     own: Spec
     plan: Plan | None
+
+    def agent(self, succession: Succession, terms: Terms, **more: Any) -> Agent:
+        """Make the agent of this machine. more: of `make_agent`."""
+        agent = make_agent(self.own, terms, self.trust, say=_say, **more)
+        if self.plan is not None and agent.own is not None:
+            agent.own.plan = self.plan
+        return succession.introduce(agent)
 
 
 def run_together(
@@ -73,34 +78,39 @@ def run_together(
     The result is `ANOTHERS` where another launcher prints it.
     """
     assert on.terms is not None
-    began = time.monotonic()
     terms = with_address(on.terms)
+    plan: Plan | None = None
     try:
         trust = find_trust(terms)
         # What all launchers refuse is refused before any of them waits for another one.
         own = share_of(request.spec, terms)
-        plan = _plan_of(request, own)
+        if request.logs_specs:
+            from procession.cli.logs_specs import make_specs, planned_by
+
+            specs = make_specs(own, request.logs_specs, request.settings.where("logs_specs"))
+
+            plan = partial(planned_by, specs)
         door = open_door(terms)
     except (SpecError, EngineError) as e:
         refuse(prog, str(e))
-    part = _Part(prog, request, on, on_event, trust, own, plan)
+    part = _Part(prog, request, on_event, trust, own, plan)
     if trust.note and terms.tells:
         say_note(trust.note)
     if door is None:
-        waiting = Waiting(terms, _say if terms.tells else _say_nothing, began, may_host=True)
+        waiting = Waiting(terms, _say if terms.tells else _say_nothing, may_host=True)
         joined = _join(part, terms, waiting)
         if waiting.door is None:
             return joined
         door, terms = waiting.door, terms.__replace__(join=waiting.left)
         _say(f"this machine hosts the rendezvous now, at {terms.at}: its port is free [P419]")
-    roll = Roll(terms)
-    try:
-        at = terms.__replace__(port=door.getsockname()[1], further=())
-        return _host(part, at, door, roll=roll)
-    finally:
-        door.close()
-        left = began + min(COME_WITHIN, terms.join) - time.monotonic()
-        dismiss(terms, trust, roll.missing - {0}, left)
+    at = terms.__replace__(port=door.getsockname()[1], further=())
+    with door:
+        try:
+            return _host(part, at, door, Succession(at, hosts=True))
+        except SystemExit as e:  # it cannot begin, and the others need not wait for it
+            if terms.starter:
+                abort_others(os.environ, int(e.code or 0))
+            raise
 
 
 def _say(text: str) -> None:
@@ -116,39 +126,23 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
 
     waiting: has a door after this if this launcher is to host the rendezvous after all.
     """
-    request, own, trust = part.request, part.own, part.trust
-    signals = [
-        number
-        for number in {*request.signals, *request.notices, *request.forward}
-        if signal.getsignal(number) is not signal.SIG_IGN
-    ]
+    request, note = part.request, part.trust.note
+    wanted = {*request.signals, *request.notices, *request.forward}
+    signals = [each for each in wanted if signal.getsignal(each) is not signal.SIG_IGN]
     ending = {*request.signals} - {*request.notices, *request.forward}
-    with ExitStack() as open_:
-        succession = open_.enter_context(Succession(terms))
-        agent, at = (
-            make_agent(
-                own,
-                terms,
-                trust,
-                hosts=False,
-                signals=signals,
-                ending=ending,
-                say=_say,
-                waiting=waiting,
-            ),
-            terms,
-        )
+    more: dict[str, Any] = {"hosts": False, "signals": signals, "ending": ending}
+    at = terms
+    with Succession(terms) as succession:
+        agent = part.agent(succession, at, waiting=waiting, **more)
         while True:
-            succession.introduce(agent)
-            _equip(agent, part.plan)
-            verdict = take_part(agent, at, own.name)
+            verdict = take_part(agent, at, part.own.name)
             if waiting.door is not None:
                 return 0, None
             if not succession.goes_on(agent):
                 if verdict.said:
                     say_line(verdict.said)
-                if verdict.said and not verdict.found and not terms.tells and trust.note:
-                    _say(trust.note)  # perhaps the others trust each other by something else
+                if verdict.said and not verdict.found and not terms.tells and note:
+                    _say(note)  # perhaps the others trust each other by something else
                 return verdict.code, agent.last_words.get("result") if terms.tells else ANOTHERS
             if agent.joined:
                 _say(f"{say_lost(agent, at)}; the machines that are left go on without it [P419]")
@@ -157,42 +151,21 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
                 break
             at = succession.terms_of_elders()
             also = [(elder.address, elder.port) for elder in elders[1:]]
-            agent = make_agent(
-                own, at, trust, hosts=False, signals=signals, ending=ending, say=_say, also=also
-            )
+            agent = part.agent(succession, at, also=also, **more)
         at, door = succession.take_over()
         _say(f"this machine hosts the rendezvous now, at {at.at} [P419]")
-        return _host(part, at, door, succession)
-
-
-def _plan_of(request: Request, own: Spec) -> Plan | None:
-    """Give how the ranks of this machine lay out their logs, if the command line says it."""
-    if not request.logs_specs:
-        return None
-    from procession.cli.logs_specs import make_specs, planned_by
-
-    specs = make_specs(own, request.logs_specs, request.settings.where("logs_specs"))
-    return lambda spec, _: planned_by(specs, spec)
-
-
-def _equip(agent: Agent, plan: Plan | None) -> None:
-    assert agent.own is not None
-    if plan is not None:
-        agent.own.plan = plan
+        with door:
+            return _host(part, at, door, succession)
 
 
 def _host(
-    part: _Part,
-    terms: Terms,
-    door: socket.socket,
-    succession: Succession | None = None,
-    roll: Roll | None = None,
+    part: _Part, terms: Terms, door: socket.socket, succession: Succession
 ) -> tuple[int, Any]:
     """Host the rendezvous, and drive the job; gives what `run_together` gives.
 
-    succession: where the host before is lost. roll: takes note of who comes.
+    succession: has the will of the host before, if that is lost.
     """
-    request, own = part.request, part.own
+    request = part.request
     signals: RunSignals
     result: dict[str, Any] = {}
 
@@ -204,29 +177,24 @@ def _host(
     whole = request.spec
     if request.logs_specs:  # files are where it says, on each machine
         whole = whole.__replace__(logs=Logs(prefix=whole.logs.prefix))
-    try:
-        agent = make_agent(own, terms, part.trust, hosts=True, say=_say)
-        _equip(agent, part.plan)
-        (succession or Succession(terms, hosts=True)).introduce(agent)
-        job = make_hosted_job(
+    agent = part.agent(succession, terms, hosts=True)
+    job = made(
+        part.prog,
+        lambda: make_hosted_job(
             whole,
             terms,
             door,
             part.trust,
             agent=agent,
-            roll=roll,
             last_words=last_words,
             elects=True,
-            inherits=succession.will if succession is not None else None,
-            link_encryption=part.on.link_encryption,
+            inherits=succession.will,
+            link_encryption=request.engine.link_encryption if request.engine else "auto",
             on_failure=request.spec.on_failure,
             on_event=part.on_event,
             control=os.environ.get(CONTROL) != "0",
-        )
-    except (SpecError, EngineError) as e:
-        refuse(part.prog, str(e))
-    except OSError as e:
-        refuse(part.prog, f"cannot prepare the run: {e} [P305]")
+        ),
+    )
     signals = job_signals(job, request)
     with ExitStack() as open_:
         if request.status is not None:
@@ -236,9 +204,7 @@ def _host(
             open_.callback(status.close)
             status.start()
         code = conducted(job, signals)
-    if signals.received and roll is not None:
-        roll.expect_nobody()  # who has stopped this launcher stops the others as well
-    spare = say_spare(agent, own.name)
+    spare = say_spare(agent, part.own.name)
     if spare:
         say_line(spare)
     return code, {**result, "exit_code": code} if result else None

@@ -13,14 +13,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from procession.cli.options import RUN, TORCHRUN
-from procession.cli.process import TOLD
 from procession.cli.request import Request, make_request, read_line
 from procession.cli.say import refuse, say, say_note
 from procession.values.errors import SpecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from procession.cli.detached import Waiter
+    from procession.cli.detach import Waiter
     from procession.values.events import Event
 
     OnEvent = Callable[[Event], object]
@@ -41,53 +40,48 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
 
             return completion.main([line.settings.text("print_completion")])
         request = make_request(line)
-        engine = request.engine
         if request.dry:
             return _describe(request)
     except SpecError as e:
         refuse(prog, str(e))
-    if engine is not None and engine.needs_allocation:
+    engine, waiter = request.engine, None
+    if engine is not None and engine.name == "slurm" and "SLURM_JOB_ID" not in os.environ:
         from procession.cli.job import refuse_outside
 
         refuse_outside(prog, request, engine, words)
-    waiter = None
-    if request.detach and engine is None:
-        if TOLD not in os.environ:
-            from procession.cli.detach import detach
+    if request.detach:
+        from procession.cli.detach import detach
 
-            return detach(words)
-        from procession.cli.detached import take_waiter
-
-        waiter = take_waiter()
+        waiter = detach()
+        if isinstance(waiter, int):
+            return waiter
     for note in request.notes:
         say_note(note)
-    if not request.otel:
-        return _run(prog, request, None, waiter)
-    try:
-        try:
-            from procession.telemetry import set_up
-        except ImportError:
-            raise SpecError(NO_OTEL) from None
-        trace, finish = set_up()
-    except SpecError as e:
-        refuse(prog, f"{request.settings.where('otel')}: {e}")
-    try:
+    with ExitStack() as open_:
+        trace = None
+        if request.otel:
+            try:
+                from procession.telemetry import set_up
+
+                trace, finish = set_up()
+            except ImportError:
+                refuse(prog, f"{request.settings.where('otel')}: {NO_OTEL}")
+            except SpecError as e:
+                refuse(prog, f"{request.settings.where('otel')}: {e}")
+            open_.callback(finish)
         return _run(prog, request, trace, waiter)
-    finally:
-        finish()
 
 
 def _describe(request: Request) -> int:
-    """Say what would be run; of an engine's nodes, the first one. Raises SpecError."""
+    """Say what would be run. Raises SpecError."""
     from procession.cli.dry_run import describe
 
     spec, engine = request.spec, request.engine
-    if engine is not None and engine.terms is not None and not engine.terms.tells:
+    terms = engine.terms if engine is not None else None
+    if terms is not None and not terms.tells:
         return 0  # another launcher describes the same on this console
-    if engine is not None and (engine.terms is None or engine.terms.number is None):
-        from procession.cli.job import first_node
-
-        spec = first_node(request)
+    if engine is not None and (terms is None or terms.number is None):
+        spec = spec.__replace__(node=spec.node.__replace__(count=engine.nodes or 1))
     for note in request.notes:
         say_note(note)
     say(describe(spec, request.settings.elsewhere()), sys.stdout)
@@ -96,34 +90,32 @@ def _describe(request: Request) -> int:
 
 def _run(prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter | None) -> int:
     """Run the group, or the job; gives the exit code."""
-    engine, result = request.engine, None
+    engine, result, made = request.engine, None, None
     with ExitStack() as open_:
         began = time.monotonic()
         if request.json:
             from procession.cli.json_result import console_on_stderr
 
             open_.enter_context(console_on_stderr())
-        if engine is not None and engine.terms is not None:
-            from procession.cli.together import run_together
-
-            _collect_garbage()
-            code, result = run_together(prog, request, engine, on_event)
-            made, spec = None, request.spec
-        elif engine is None:
+        if engine is None:
             from procession.cli.run import run_group
 
             _collect_garbage()
             code, made = run_group(prog, request, on_event, waiter)
-            spec = request.spec
-        else:
+        elif engine.terms is None:
             from procession.cli.job import run_job
 
             _collect_garbage()
             code, made = run_job(prog, request, engine, on_event)
-            spec = made.spec
+        else:
+            from procession.cli.together import run_together
+
+            _collect_garbage()
+            code, result = run_together(prog, request, engine, on_event)
     if request.json:
         from procession.cli.json_result import print_result
 
+        spec = request.spec if made is None else made.spec
         print_result(spec, made, code, began, result)
     return code
 

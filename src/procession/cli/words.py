@@ -31,7 +31,6 @@ ONE_MACHINE = "one machine"
 BY_MACHINE = "each machine"
 NUMBERED_MACHINES = "numbered machines"
 ENGINES = "engines"
-TOLD_ENGINES = "ssh, or one that is installed"
 MEETING = "rendezvous"  # in the place of an engine's name, where launchers find each other
 NOT_WITH_ENGINES = {
     ONE_MACHINE: "is for the ranks of one machine",
@@ -99,10 +98,7 @@ class Option(Value):
             return f"{NOT_WITH_ENGINES[self.scope]}; it does not go with {said}"
         if self.scope and not engine:
             return "needs --engine"
-        told = self.scope == TOLD_ENGINES and engine not in ("slurm", "ray", MEETING)
-        if told or self.scope in ("", ENGINES, engine):
-            return ""
-        return f"is for --engine {self.scope}"
+        return "" if self.scope in ("", ENGINES, engine) else f"is for --engine {self.scope}"
 
 
 HELP = Option(("-h", "--help"), "", "show this help message and exit")

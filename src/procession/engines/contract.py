@@ -14,8 +14,6 @@ from procession.engines.work import Share
 from procession.values.base import Value
 from procession.values.errors import ProcessionError
 
-GROUP = "procession.engines"  # of entry points; see `EngineKind`
-
 # Variables that an agent reads, and removes before it starts anything.
 INVITATION = "PROCESSION_AGENT"  # JSON: where its driver is
 KEY = "PROCESSION_AGENT_KEY"  # hexadecimal; a secret
@@ -78,8 +76,8 @@ class Request(Value):
     """What is asked of an engine.
 
     share: what each node is to run. nodes: how many are asked for; None: as many as there are.
-    spares: how many more are to be held ready. options: for the engine alone, by their names with
-    underscores; those of installed engines have "engine_options" (--engine-options) only.
+    spares: how many more are to be held ready. options: the engine's own that were given, by their
+    names with underscores.
     """
 
     share: Share
@@ -94,22 +92,6 @@ class Chosen(Value):
     engine: Engine
     share: Share
     nodes: int
-
-
-class EngineKind(Protocol):
-    """What makes engines of one name.
-
-    Packages add kinds by an entry point of the group `procession.engines`: its name is that of
-    --engine, its object has this method.
-    """
-
-    def choose(self, request: Request) -> Chosen:
-        """Make the engine for a request; nothing is started yet.
-
-        Raises SpecError for a request that makes no sense, EngineError if the engine is not
-        available.
-        """
-        ...
 
 
 class Engine(Protocol):

@@ -1,4 +1,4 @@
-"""Engines by name: ours, and those that installed packages add by entry points."""
+"""Engines by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from procession.engines.contract import GROUP, Chosen, EngineError, EngineKind, Request
+from procession.engines.contract import Chosen, Request
 from procession.engines.work import Share
 from procession.values.errors import SpecError
 
@@ -30,28 +30,7 @@ def choose(
     """
     if nodes is not None and (type(nodes) is not int or nodes < 1):
         raise SpecError(f"nnodes must be a count of 1 or more, not {nodes!r}")
-    request = Request(share, nodes, spares, options)
-    return find_kind(name).choose(request)
-
-
-def find_kind(name: str) -> EngineKind:
-    """Give what makes engines of this name: ours, or what an installed package adds.
-
-    Raises SpecError and EngineError.
-    """
-    if name in NAMES:
-        own: Any = import_module(f"procession.engines.{name}.kind")
-        return own
-    from importlib.metadata import entry_points
-
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in found:
-        known = ", ".join((*NAMES, *sorted(found)))
-        raise SpecError(f"there is no engine {name!r}; there are {known}")
-    entry = found[name]
-    try:
-        return entry.load()
-    except Exception as e:
-        raise EngineError(
-            f"engine {name} of {entry.value} cannot be imported: {type(e).__name__}: {e}"
-        ) from None
+    if name not in NAMES:
+        raise SpecError(f"there is no engine {name!r}; there are {', '.join(NAMES)}")
+    kind: Any = import_module(f"procession.engines.{name}.kind")
+    return kind.choose(Request(share, nodes, spares, options))

@@ -10,7 +10,7 @@ OF_GPUS = ("cuda", "rocm")  # kinds of devices that Ray counts as GPUs
 
 
 def choose(request: Request) -> Chosen:
-    """Make the engine for a request; see `contract.EngineKind`."""
+    """Make the engine for a request; nothing is started yet. Raises SpecError, EngineError."""
     share, nodes = request.share, request.nodes
     spec = share.spec
     if nodes is None:

@@ -6,10 +6,9 @@ address opens a door there and becomes the driver of the job; the others come, a
 ranks of its machine as an agent does on an engine. From then on everything is done by the driver
 and the agents of `procession.engines`.
 
-`terms` says what is agreed on, `tasks` what is known to the tasks of a step of srun. `hosting`
-finds out who opens the door, `secret` how links prove who they are, by a shared secret or by
-`munge`. `host` and `member` are the two parts that a launcher can have, and `closed` is for those
-that come too late.
+`terms` says what is agreed on. `hosting` finds out who opens the door, `secret` how links prove who
+they are, by a shared secret or by `munge`. `host` and `member` are the two parts that a launcher
+can have.
 
 May import the rest of engines and all that stands below. Start reading at `terms`,
 then `host` and `member`.

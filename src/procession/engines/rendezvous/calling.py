@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,7 +77,7 @@ def run_together(
         return _last_words(job.state, end, job.who_stopped)
 
     if door is None:
-        waiting = Waiting(terms, _warn, time.monotonic(), may_host=True)
+        waiting = Waiting(terms, _warn, may_host=True)
         agent = make_agent(own, terms, trust, hosts=False, say=_warn, waiting=waiting)
         values = _join(agent, terms, own, timeout, waiting)
         if waiting.door is None:

@@ -12,7 +12,7 @@ from procession.engines.anteroom import Admits
 from procession.engines.contract import AgentCommand, EngineError, EngineEvent
 from procession.engines.job import Job
 from procession.engines.reception import Reception
-from procession.engines.rendezvous.member import number_of, objection_of
+from procession.engines.rendezvous.member import objection_of
 from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import SPARES, Terms
 from procession.engines.will import Will
@@ -20,10 +20,7 @@ from procession.engines.work import Share, divide
 from procession.values.errors import GroupEnd
 from procession.values.spec import Spec
 
-NOT_AGAIN = (
-    "does not start a launcher again that was lost: give it more nodes than --nnodes, so that some "
-    "are spare"
-)
+NOT_AGAIN = "does not start a launcher again that was lost"
 SHOWN = 8  # machines that are named
 
 
@@ -43,8 +40,6 @@ class Launchers:
     @property
     def slots(self) -> int:
         """How many launchers may be there: those of a job, and others that wait for a place."""
-        if self._terms.together:
-            return len(self._terms.together) if self._terms.number is None else self._terms.most
         return self._terms.most + (SPARES if self._terms.number is None else 0)
 
     def check(self) -> None:
@@ -73,19 +68,17 @@ class Launchers:
 class Roll:
     """Which of the launchers have come that one command has started.
 
-    came: their numbers. refusal: why the last one was not believed who came, "" for nobody.
+    refusal: why the last one was not believed who came, "" for nobody.
     """
 
     def __init__(self, terms: Terms) -> None:
-        self._terms = terms
+        self._missing = dict(enumerate(terms.together))
         self._objection = objection_of(terms)
-        self.came: set[int] = set()
         self.refusal = ""
 
     def object_to(self, greeting: Any) -> str:
         """Take note of a launcher that comes; gives why it cannot be taken, "" if it can."""
-        if self._terms.together:
-            self.came.add(number_of(greeting))
+        self._missing.pop(greeting["slot"], None)
         return self._objection(greeting)
 
     def asking(self, admits: Admits | None) -> Admits | None:
@@ -102,18 +95,9 @@ class Roll:
 
         return ask
 
-    def expect_nobody(self) -> None:
-        """Take note that those who have not come need not be told that all is over."""
-        self.came |= self.missing
-
-    @property
-    def missing(self) -> set[int]:
-        """Those that have not come."""
-        return {*range(len(self._terms.together))} - self.came
-
     def absent(self) -> str:
         """Say who has not come, "" where that is not known."""
-        names = [self._terms.together[n] or f"launcher {n}" for n in sorted(self.missing)]
+        names = [name or f"launcher {n}" for n, name in self._missing.items()]
         more = ", ..." if len(names) > SHOWN else ""
         if not names:
             return ""
@@ -130,7 +114,6 @@ def make_hosted_job(
     trust: Trust,
     *,
     agent: Agent,
-    roll: Roll | None = None,
     last_words: Callable[[GroupEnd], dict[str, Any]],
     elects: bool = False,
     inherits: Will | None = None,
@@ -139,11 +122,10 @@ def make_hosted_job(
     """Make the job of all machines, on the one that hosts the rendezvous.
 
     spec: what each machine runs. door: listens at the agreed port. agent: of this machine.
-    roll: takes note of who comes.
     last_words: what all launchers are told at the end. elects, inherits: see `Reception`.
     options: of `Job`.
     """
-    roll = roll or Roll(terms)
+    roll = Roll(terms)
     work = divide(Share(spec), terms.most)
     if not work.restart.node_losses:
         work = work.__replace__(restart=work.restart.__replace__(node_losses=work.restart.max))
@@ -159,7 +141,7 @@ def make_hosted_job(
         elects=elects,
         inherits=inherits,
         admits=roll.asking(trust.admits),
-        sealed=f"{terms.starter} {NOT_AGAIN}" if terms.together else "",
+        sealed=f"{terms.starter} {NOT_AGAIN}" if terms.starter else "",
         absent=roll.absent,
     )
     return Job(work, Launchers(terms, agent), lease=terms.lease, reception=reception, **options)
@@ -171,4 +153,4 @@ def share_of(spec: Spec, terms: Terms) -> Spec:
     Prefixes name the machine only where the lines of all come to one console.
     """
     own = divide(Share(spec), terms.most).spec
-    return own if terms.together else own.__replace__(logs=spec.logs)
+    return own if terms.starter else own.__replace__(logs=spec.logs)

@@ -44,18 +44,15 @@ class Waiting:
     """Says now and then that the host of the rendezvous has not been found yet.
 
     On the machine that is to host it, where something else had the port at first, it becomes the
-    host as soon as the port is free. began: when the wait did, in seconds of the monotonic clock.
-    door: the socket that listens then.
+    host as soon as the port is free. door: the socket that listens then.
     """
 
-    def __init__(
-        self, terms: Terms, say: Callable[[str], None], began: float, *, may_host: bool = False
-    ) -> None:
+    def __init__(self, terms: Terms, say: Callable[[str], None], *, may_host: bool = False) -> None:
         self._terms = terms
         self._say = say
         self._may_host = may_host and terms.is_host is None and is_own(terms.host, terms.join)
         self.door: socket.socket | None = None
-        self._began = began
+        self._began = time.monotonic()
         self._times = list(SAID_AFTER)
         self._next = self._times.pop(0)
 
@@ -128,11 +125,9 @@ def make_agent(
     """
     known: dict[str, Any] = {"nproc": spec.nproc, "least": terms.least, "most": terms.most}
     known["stop"] = [spec.stop.notice, spec.stop.grace, spec.stop.reap]
-    if terms.order is not None:
-        known["order"] = ["", terms.order]
-    elif terms.number is None:
+    if terms.number is None:
         known["order"] = [terms.local_addr or own_name(), os.getpid()]
-    waits = waiting or Waiting(terms, say if terms.tells else _nobody, time.monotonic())
+    waits = waiting or Waiting(terms, say if terms.tells else _nobody)
     own = OwnNode(
         spec=spec,
         devices="",
@@ -212,11 +207,6 @@ def say_spare(agent: Agent, name: str) -> str:
     if not agent.last_words.get("spare"):
         return ""
     return f"procession: this machine was not needed: {name} has ended without it [P419]"
-
-
-def number_of(greeting: Any) -> int:
-    """Give the number of a launcher that one command has started with others, by its greeting."""
-    return int(greeting["order"][1] if "order" in greeting else greeting["slot"])
 
 
 def objection_of(terms: Terms) -> Callable[[Any], str]:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import stat
 from collections.abc import Callable
 
 from procession.engines.anteroom import Admits
@@ -34,10 +33,10 @@ TYPE_CHECKING = False  # MUNGE's part is imported where it may be used
 if TYPE_CHECKING:
     from procession.engines.rendezvous.munge import Munge
 
-SRUN = "SLURM_STEP_ID"  # is there in what srun starts
+TASKS = "SLURM_STEP_NUM_TASKS"  # of srun
 VARIABLE = "PROCESSION_JOB_KEY"
 LEAST = 16  # bytes: shorter ones can be guessed
-HOW = f"{VARIABLE}, or --rdzv-conf key_file=FILE, on all machines shuts them out"
+HOW = f"{VARIABLE} on all machines shuts them out"
 
 
 class Trust(Record):
@@ -56,9 +55,9 @@ class Trust(Record):
 
 def find_trust(terms: Terms) -> Trust:
     """Find what the launchers share: a secret, or MUNGE. Raises SpecError and EngineError."""
-    secret, job = take_secret(terms), terms.run_id
+    secret, job = take_secret(), terms.run_id
     if secret and terms.munge:
-        raise SpecError(f"munge=1 does not go with a secret: unset {VARIABLE}, or key_file")
+        raise SpecError(f"munge=1 does not go with a secret: unset {VARIABLE}")
     munge, fault = (None, "") if secret else _find_munge(terms.munge)
     if munge is None:
         return Trust(link_key(secret, job), fault + say_who_may_join(secret, terms))
@@ -74,58 +73,33 @@ def find_trust(terms: Terms) -> Trust:
 
 
 def _find_munge(wanted: bool | None) -> tuple[Munge | None, str]:
-    """Give MUNGE where it is to be used; else why it does not work, "" where it is not there.
+    """Give MUNGE where it is to be used; else why it does not work.
 
     wanted: None where nobody has said it. Raises EngineError where MUNGE is asked for and fails.
     """
-    if not (wanted or (wanted is None and SRUN in os.environ)):
+    if not (wanted or (wanted is None and os.environ.get(TASKS, "1") != "1")):
         return None, ""
     from procession.engines.rendezvous.munge import Munge
-    from procession.engines.slurm.allocation import read_task
 
-    if wanted:
+    try:
         munge = Munge()
         munge.seal({})  # a daemon that does not run is told of now, not when nobody has come
-        return munge, ""
-    try:
-        task = read_task(os.environ)
-        if task is None or task.count < 2:
-            return None, ""
-        munge = Munge()
-    except EngineError:
-        return None, ""  # not to be had here, and so on no machine of this cluster
-    try:
-        munge.seal({})
     except EngineError as e:  # Slurm may do without it; or it fails here alone, which must be told
+        if wanted:
+            raise
         return None, f"MUNGE does not work here ({e}), so it vouches for nobody; "
     return munge, ""
 
 
-def take_secret(terms: Terms) -> bytes:
+def take_secret() -> bytes:
     """Give the shared secret, b"" where there is none. Ranks do not get it. Raises SpecError."""
-    said = os.environ.pop(VARIABLE, "")
-    if terms.key_file:
-        return _read(terms.key_file)
-    if said and len(said.encode()) < LEAST:
+    said = os.environ.pop(VARIABLE, "").encode()
+    if said and len(said) < LEAST:
         raise SpecError(
-            f"{VARIABLE} has {len(said.encode())} bytes, and could be guessed: take {LEAST} or "
-            "more, such as the output of `openssl rand -hex 32`"
+            f"{VARIABLE} has {len(said)} bytes, and could be guessed: take {LEAST} or more, such "
+            "as the output of `openssl rand -hex 32`"
         )
-    return said.encode()
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as f:
-            mode = os.fstat(f.fileno()).st_mode
-            secret = f.read(1 << 16).strip()
-    except OSError as e:
-        raise SpecError(f"key_file {path!r} cannot be read: {e.strerror}") from None
-    if stat.S_ISREG(mode) and mode & stat.S_IWOTH:  # a secret of Kubernetes may be read by all
-        raise SpecError(f"key_file {path!r} can be written by others: chmod 600 it")
-    if len(secret) < LEAST:
-        raise SpecError(f"key_file {path!r} has {len(secret)} bytes; take {LEAST} or more")
-    return secret
+    return said
 
 
 def link_key(secret: bytes, run_id: str) -> bytes:

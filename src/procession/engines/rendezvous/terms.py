@@ -27,14 +27,13 @@ class Terms(Value):
     launcher opens the door, None where its addresses say so. join: seconds in which enough machines
     must come; last_call: seconds for more to come, when enough are there; close: seconds for all to
     leave; read: seconds for an answer; lease: seconds of silence after which a machine is lost.
-    key_file: a file with the shared secret, "" for none. munge: whether MUNGE takes its place;
+    munge: whether MUNGE takes the place of a shared secret;
     None: where srun has started the launchers. ranks_port: where ranks meet at `host`, 0: where
     node 0 says.
 
-    Where one command has started all launchers (srun, mpirun): together: which nodes it has started
-    one on, "" for those without a known name; () elsewhere. order: by which this one stands among
-    them; the first one hosts the rendezvous. starter: the command. further: ports to meet at where
-    `port` is taken.
+    Where one command has started all launchers (srun, mpirun): starter: the command, "" elsewhere.
+    together: the nodes that it has started one on, by number, "" for those without a known name.
+    further: ports to meet at where `port` is taken.
     """
 
     host: str
@@ -50,12 +49,10 @@ class Terms(Value):
     close: float = 3.0
     read: float = 60.0
     lease: float = LEASE
-    key_file: str = ""
     munge: bool | None = None
     ranks_port: int = 0
-    together: tuple[str, ...] = ()
-    order: int | None = None
     starter: str = ""
+    together: tuple[str, ...] = ()
     further: tuple[int, ...] = ()
 
     @property
@@ -69,12 +66,7 @@ class Terms(Value):
 
         Where one command has started them, their lines come to one console, and the first tells.
         """
-        return not self.together or self.own_number == 0
-
-    @property
-    def own_number(self) -> int | None:
-        """The number of this launcher, None where it has none."""
-        return self.number if self.number is not None else self.order
+        return not self.starter or self.number == 0
 
     @property
     def at(self) -> str:
@@ -219,7 +211,6 @@ def _text(text: str, _: str) -> str:
 Reader = Callable[[str, str], object]
 _BOTH: dict[str, tuple[str, Reader]] = {
     "is_host": ("is_host", _flag),
-    "key_file": ("key_file", _text),
     "munge": ("munge", _flag),
     "keep_alive_interval": ("interval", _seconds),
     "keep_alive_max_attempt": ("attempts", _count),
@@ -237,7 +228,6 @@ C10D: dict[str, tuple[str, Reader]] = {
 STATIC: dict[str, tuple[str, Reader]] = {
     **_BOTH,
     "timeout": ("join", _seconds),
-    "apart": ("apart", _flag),
 }
 REFUSED = {
     **dict.fromkeys(

@@ -1,9 +1,8 @@
-"""Slurm's command lines: the step that holds the agents, and the line that sends a job. Pure."""
+"""Slurm's command line: the step that holds the agents. Pure."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 
 # Variables that `srun` takes as options. A batch script and a shell of salloc have those that the
@@ -105,14 +104,3 @@ def _numbers(text: str) -> tuple[int, ...]:
         if first.isdecimal():
             found += range(int(first), int(last or first) + 1)
     return tuple(found)
-
-
-def batch_line(command: str, *, nodes: int | None, needs: Iterable[str]) -> str:
-    """Give the line that sends a command as a batch job.
-
-    command: as a shell takes it. nodes: how many, None for one. needs: sbatch's options for what
-    ranks need on each node. The script *is* the command (`exec`), so that it gets what Slurm sends
-    to the batch script alone; lost nodes are the driver's business (`--no-kill`).
-    """
-    options = [f"--nodes={nodes or 1}", *needs, "--no-kill", "--no-requeue"]
-    return f"sbatch {' '.join(options)} --wrap {shlex.quote(f'exec {command}')}"

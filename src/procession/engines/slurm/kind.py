@@ -12,7 +12,7 @@ from procession.values.placement import NO_PLACEMENT, Placement
 
 
 def choose(request: Request) -> Chosen:
-    """Make the engine for a request; see `contract.EngineKind`."""
+    """Make the engine for a request; nothing is started yet. Raises SpecError, EngineError."""
     share, nodes = request.share, request.nodes
     if request.spares:
         raise SpecError(
@@ -24,8 +24,8 @@ def choose(request: Request) -> Chosen:
     if task is not None and task.count > 1:
         raise SpecError(
             f"this program is one of {task.count} tasks of srun, and each would drive a job over "
-            "the whole allocation: start it once, without srun before it, or let the programs find "
-            'each other: procession.run(..., rendezvous="HOST:PORT")'
+            "the whole allocation: start it once, without srun before it; or let them find each "
+            'other: procession run without --engine, procession.run(..., rendezvous="HOST:PORT")'
         )
     engine = Slurm(grace=spec.stop.grace + spec.stop.notice)
     found = engine.allocation

@@ -12,7 +12,7 @@ from procession.values.errors import SpecError
 
 
 def choose(request: Request) -> Chosen:
-    """Make the engine for a request; see `contract.EngineKind`."""
+    """Make the engine for a request; nothing is started yet. Raises SpecError, EngineError."""
     said = request.options
     hosts = read_hosts(said.get("hosts", ""), said.get("hostfile", ""), os.environ)
     engine = SshEngine(
