@@ -135,7 +135,7 @@ $(FRAMEWORKS_VENV)/.frameworks: pyproject.toml
 $(BENCH_VENV)/.bench: pyproject.toml
 	$(PYTHON) -m venv $(BENCH_VENV)
 	.ci/install $(BENCH_VENV)/bin/python test -e '.[examples]' torch==2.13.0 pytest pytest-timeout \
-		expecttest
+		expecttest psutil
 	@touch $@
 
 # After the tests have passed with newer versions: PYTHON's newest, in environments made anew.

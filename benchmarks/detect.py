@@ -4,7 +4,7 @@ from pathlib import Path
 
 from figures import Figure, Goal, nth
 from measure import PYTHON, TORCHRUN, alternate, ask, limit, program, run
-from script import Plan, main
+from script import Plan
 
 RANKS = 4
 RANK = program("detect_rank")
@@ -35,8 +35,8 @@ def measure(plan: Plan) -> list[Figure]:
 
     samples = alternate(
         {
-            "ours": lambda: death(program("launch_detect"), "procession", str(RANKS), "{at}"),
-            "peer": lambda: death(program("launch_detect"), "elastic", str(RANKS), "{at}"),
+            "ours": lambda: death(program("launch"), "detect", "procession", str(RANKS), "{at}"),
+            "peer": lambda: death(program("launch"), "detect", "elastic", str(RANKS), "{at}"),
             "limit": lambda: death(limit("watch"), str(RANKS), PYTHON, RANK, "{at}"),
         },
         plan.repeat * DEATHS,
@@ -48,7 +48,3 @@ def measure(plan: Plan) -> list[Figure]:
         Figure("death to stop signal", "ms", "torchrun", {**signals, "peer": torchrun}, ()),
         Figure("death to `wait` returned", "ms", "elastic", returns, (Goal(1.3, "limit"),)),
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=600)

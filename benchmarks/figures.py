@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-SIDES = ("ours", "peer", "limit")
-
 
 @dataclass(frozen=True)
 class Goal:
@@ -58,18 +56,13 @@ class Figure:
         return None if ours is None or not theirs else ours / theirs
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the figure as JSON has it: samples and goals, and what follows from them."""
+        """Give the figure as JSON has it."""
         return {
             "name": self.name,
             "unit": self.unit,
             "peer": self.peer,
-            "samples": {s: [_short(v) for v in vs] for s, vs in self.samples.items()},
-            "medians": {s: _short(self.median(s)) for s in SIDES},
-            "ratios": {s: _short(self.ratio(s)) for s in SIDES[1:]},
-            "goals": [
-                {"at_most": g.at_most, "of": g.of, "text": g.text(self), "met": g.met(self)}
-                for g in self.goals
-            ],
+            "samples": {s: [float(f"{v:.6g}") for v in vs] for s, vs in self.samples.items()},
+            "goals": [{"at_most": goal.at_most, "of": goal.of} for goal in self.goals],
         }
 
     @classmethod
@@ -82,10 +75,6 @@ class Figure:
 def nth(samples: Mapping[str, Sequence[Sequence[float]]], k: int) -> dict[str, list[float]]:
     """Give one quantity of each side, of samples that have several."""
     return {side: [taken[k] for taken in all_] for side, all_ in samples.items()}
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.6g}")
 
 
 def ratio_text(ratio: float | None) -> str:

@@ -17,7 +17,7 @@ from measure import (
     tasks,
     wakeups,
 )
-from script import Plan, main
+from script import Plan
 
 RANKS = 16
 SILENCE, QUICK_SILENCE, SETTLING = 10.0, 2.0, 1.0  # seconds
@@ -64,7 +64,3 @@ def measure(plan: Plan) -> list[Figure]:
         Figure(name, unit, "torchrun", nth(samples, k), goals)
         for k, (name, unit, goals) in enumerate(rows)
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=600)

@@ -2,7 +2,7 @@
 
 from figures import Figure, Goal
 from measure import PROCESSION, PYTHON, TORCHRUN, alternate, ask, limit, run
-from script import Plan, main
+from script import Plan
 
 ROUNDS = 3  # samples for each one asked for: these are short
 TIMED = "import time; b = time.perf_counter(); {}; print(time.perf_counter() - b)"
@@ -34,7 +34,3 @@ def measure(plan: Plan) -> list[Figure]:
         Figure("import, with `run`", "ms", "torch.distributed.run", imports, (Goal(60),)),
         Figure("`procession run true`", "ms", "torchrun", commands, (Goal(2, "limit"),)),
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=300)

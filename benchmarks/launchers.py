@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from machines import CABLE, Machine
 from measure import PROCESSION, TORCHRUN, program, until
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from network import Host, network  # noqa: F401 - the machines: namespaces on one switch
 
 RANK = program("meeting_rank")
 WAYS = {"ours": PROCESSION, "peer": TORCHRUN}
@@ -45,13 +50,13 @@ class Line:
     hosts: the first one hosts the rendezvous. env: variables.
     """
 
-    hosts: Sequence[Machine]
+    hosts: Sequence[Host]
     nnodes: str
     words: Sequence[str] = ()
     conf: Sequence[str] = ()
     env: Sequence[str] = ()
 
-    def start(self, side: str, host: Machine, at: Path, how: str) -> Node:
+    def start(self, side: str, host: Host, at: Path, how: str) -> Node:
         """Type it on a machine: ranks do HOW, and leave their files in `at`."""
         conf = ",".join((f"is_host={int(host == self.hosts[0])}", *self.conf))
         words = ["--nnodes", self.nnodes, "--nproc-per-node", "1", "--rdzv-id", "J",
@@ -59,10 +64,10 @@ class Line:
                  "--local-addr", host.address, "--rdzv-conf", conf, *self.words,
                  RANK, how, str(at)]  # fmt: skip
         output = at.parent / f"{at.name}_{host.number}.log"
-        command = ["env", f"GLOO_SOCKET_IFNAME={CABLE}", *self.env, *WAYS[side], *words]
+        command = ["env", f"GLOO_SOCKET_IFNAME={host.cable}", *self.env, *WAYS[side], *words]
         with open(output, "wb") as log:
             launcher = subprocess.Popen(
-                host.command(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                host.command(*command), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         return Node(launcher, output)
 
@@ -77,9 +82,22 @@ class Line:
             yield nodes
         finally:
             for host in self.hosts:
-                host.kill()
+                kill(host)
             for node in nodes:
                 node.launcher.wait()
+
+
+def kill(host: Host) -> None:
+    """Kill all that runs on a machine."""
+    namespace = os.stat(f"/run/netns/{host.name}").st_ino
+    alive = True
+    while alive:
+        alive = False
+        for pid in filter(str.isdecimal, os.listdir("/proc")):
+            with suppress(OSError):  # it has ended
+                if os.stat(f"/proc/{pid}/ns/net").st_ino == namespace:
+                    alive = True
+                    os.kill(int(pid), signal.SIGKILL)
 
 
 def _listens(node: Node) -> bool:

@@ -7,7 +7,7 @@ import time
 
 from figures import Figure, Goal
 from measure import PATIENCE, PYTHON, alternate, limit, program
-from script import Plan, main
+from script import Plan
 
 RANKS = 4
 LINES, QUICK_LINES = 60, 20
@@ -60,7 +60,3 @@ def measure(plan: Plan) -> list[Figure]:
         piped = {"ours": values["prefix"], "limit": values["limit"]}
         found.append(Figure(f"{name}, by pipes", "ms", "elastic", piped, goals))
     return found
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=600)

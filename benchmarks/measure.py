@@ -12,18 +12,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+import psutil
 
 HERE = Path(__file__).resolve().parent
 PYTHON = sys.executable
 PROCESSION = [PYTHON, "-m", "procession", "run"]
 TORCHRUN = [PYTHON, "-m", "torch.distributed.run"]
 PATIENCE = 240.0  # seconds that one program may take
-KIB = 1024
 
 T = TypeVar("T")
 
@@ -131,19 +132,7 @@ def launched(command: list[str], ranks: int, directory: Path):
 
 def below(pid: int) -> set[int]:
     """Give a process and all that descend from it."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found, new = {pid}, [pid]
-    while new:
-        new = [c for p in new for c in children.get(p, []) if c not in found]
-        found.update(new)
-    return found
+    return {pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))}
 
 
 def apart_from(pid: int, ranks: list[int]) -> set[int]:
@@ -158,7 +147,7 @@ def tasks(pid: int) -> list[Path]:
 
 def wakeups(pid: int) -> int:
     """Count how often the threads that a process has now went to sleep, and so were woken."""
-    return sum(_field(t / "status", "voluntary_ctxt_switches") for t in tasks(pid))
+    return sum(psutil.Process(int(t.name)).num_ctx_switches().voluntary for t in tasks(pid))
 
 
 def cpu_seconds(pid: int) -> float:
@@ -167,26 +156,15 @@ def cpu_seconds(pid: int) -> float:
 
 
 def pss(pid: int) -> int:
-    """Give a process's share of memory in bytes: pages of its own, and its part of shared ones."""
-    return _field(Path(f"/proc/{pid}/smaps_rollup"), "Pss") * KIB
+    """Give a process's share of memory in bytes: its own, and its part of what it shares.
 
-
-def pss_of_those_there(pids: Iterable[int]) -> int:
-    """Give the shares of processes together; one that has gone meanwhile has none."""
-    total = 0
-    for pid in pids:
-        with suppress(ProcessLookupError, FileNotFoundError):
-            total += pss(pid)
-    return total
+    One that has gone meanwhile has none.
+    """
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).memory_full_info().pss
+    return 0
 
 
 def rss(pid: int) -> int:
     """Give a process's resident memory in bytes, shared pages counted in full."""
-    return _field(Path(f"/proc/{pid}/status"), "VmRSS") * KIB
-
-
-def _field(file: Path, name: str) -> int:
-    for line in file.read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1])
-    raise LookupError(f"{file} has no {name}")
+    return psutil.Process(pid).memory_info().rss

@@ -2,7 +2,7 @@
 
 from figures import Figure, Goal, nth
 from measure import PYTHON, alternate, apart_from, launched, limit, program, pss
-from script import Plan, main
+from script import Plan
 
 RANKS = 8
 
@@ -32,7 +32,3 @@ def measure(plan: Plan) -> list[Figure]:
         Figure("PSS of the ranks", "MB", "mp.spawn", nth(samples, 0), smaller),
         Figure("with the launching side", "MB", "mp.spawn", nth(samples, 1)),
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=600)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from figures import Figure, Goal
-from launchers import PORT, WAYS, Line, Node, all_ended
-from machines import Machine, machines
-from measure import PROCESSION, alternate, until
-from script import Plan, main
+from launchers import WAYS, Host, Line, Node, all_ended, kill, network
+from measure import alternate, until
+from script import Plan
 
 BLAMED = {
     "ours": re.compile(r"failed: rank (\d+) of 2"),
@@ -21,16 +19,13 @@ BLAMED = {
 }
 CAUSES, QUICK_CAUSES = 20, 2
 TRIES = 5
-SETTLED = 2.0  # seconds after the end of a launcher, in which all of its processes are to be gone
-MANY, QUICK_MANY = 64, 16
 
 
 class Bench:
-    """Two machines, and what is started on them. left: processes that outlived their launchers."""
+    """Two machines, and what is started on them."""
 
-    def __init__(self, plan: Plan, hosts: list[Machine]) -> None:
+    def __init__(self, plan: Plan, hosts: list[Host]) -> None:
         self.plan, self.hosts = plan, hosts
-        self.left: dict[str, list[float]] = {side: [] for side in WAYS}
 
     @contextmanager
     def job(self, side: str, how: str) -> Iterator[tuple[Path, list[Node], float]]:
@@ -42,8 +37,6 @@ class Bench:
             nodes.append(line.start(side, self.hosts[1], at, how))
             yield at, nodes, last
             until(lambda: all_ended(nodes), "the end of all launchers")
-            time.sleep(SETTLED)
-            self.left[side].append(sum(len(host.processes()) for host in self.hosts))
 
     def first_line(self, side: str) -> float:
         with self.job(side, "first") as (at, _, last):
@@ -62,7 +55,7 @@ class Bench:
         with self.job(side, "reduce") as (at, nodes, _):
             self._reduces(at)
             killed = time.monotonic()
-            self.hosts[1].kill()
+            kill(self.hosts[1])
         return nodes[0].ended_at - killed
 
     def _reduces(self, at: Path) -> None:
@@ -85,41 +78,8 @@ class Bench:
         return float(sum(found is None or found[1] != "1" for found in blamed))
 
 
-def many(plan: Plan, count: int) -> tuple[float, float]:
-    """Give how long one machine's launchers take to meet, and to end: the last one is the host."""
-    at = plan.directory()
-    words = ["--nnodes", str(count), "-n", "1", "--rdzv-id", "J", "--rdzv-backend", "c10d",
-             "--rdzv-endpoint", f"127.0.0.1:{PORT}", "--log-dir", str(at / "logs")]  # fmt: skip
-    logs = [at / f"{n}.log" for n in range(count)]
-
-    def start(n: int) -> subprocess.Popen[bytes]:
-        own = ["--rdzv-conf", f"is_host={int(n == 0)}", "true"]
-        with open(logs[n], "wb") as log:
-            return subprocess.Popen(
-                [*PROCESSION, *words, *own], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-
-    members = [start(n) for n in range(1, count)]
-    waits = b"waiting for the rendezvous"
-    until(lambda: all(waits in log.read_bytes() for log in logs[1:]), "launchers that wait")
-    begin = time.monotonic()
-    host = start(0)
-    until(lambda: _started(at) is not None, "the start of ranks")
-    met = time.monotonic()
-    for each in (*members, host):
-        if each.wait():
-            raise RuntimeError(f"a launcher failed: {logs[0].read_text()[-2000:]}")
-    return met - begin, time.monotonic() - begin
-
-
-def _started(at: Path) -> bool | None:
-    """Tell whether the host has seen all, None if not yet: then it begins to start ranks."""
-    found = list(at.glob("logs/*/events.jsonl"))
-    return True if found and '"starting"' in found[0].read_text() else None
-
-
 def measure(plan: Plan) -> list[Figure]:
-    with machines(2) as hosts:
+    with network(2) as hosts:
         bench = Bench(plan, hosts)
 
         def both(work: str, repeat: int) -> dict[str, list[float]]:
@@ -130,8 +90,6 @@ def measure(plan: Plan) -> list[Figure]:
         failures = both("failure", plan.repeat)
         losses = both("loss", plan.repeat)
         wrong = both("wrong_causes", QUICK_CAUSES if plan.quick else CAUSES)
-    count = QUICK_MANY if plan.quick else MANY
-    met = [many(plan, count) for _ in range(plan.repeat)]
     total = {side: [sum(samples)] for side, samples in wrong.items()}
     looks = 2 * len(wrong["ours"])
     return [
@@ -139,13 +97,4 @@ def measure(plan: Plan) -> list[Figure]:
         Figure("a rank fails, until all launchers have ended", "s", "torchrun", failures),
         Figure("a machine is killed, until the other launcher has ended", "s", "torchrun", losses),
         Figure(f"wrong causes, of {looks} that launchers print", "", "torchrun", total, (Goal(0),)),
-        Figure("processes that are left", "", "torchrun", bench.left, (Goal(0),)),
-        Figure(f"{count} launchers meet", "s", "", {"ours": [t[0] for t in met]}, (Goal(3),)),
-        Figure(
-            f"{count} launchers meet, run `true`, and end", "s", "", {"ours": [t[1] for t in met]}
-        ),
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=1800)

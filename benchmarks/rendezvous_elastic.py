@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from figures import Figure, Goal
-from launchers import WAYS, Line, Node, all_ended
-from machines import Machine, machines
+from launchers import WAYS, Host, Line, Node, all_ended, kill, network
 from measure import alternate, until
-from script import Plan, main
+from script import Plan
 
 # The shortest last call: torchrun waits as long after a loss, by default 30 s.
 CONF = ("last_call_timeout=1",)
@@ -24,7 +23,7 @@ SAMPLES_IN_QUICK = 1
 class Bench:
     """Machines, and what is started on them."""
 
-    def __init__(self, plan: Plan, hosts: list[Machine]) -> None:
+    def __init__(self, plan: Plan, hosts: list[Host]) -> None:
         self.plan, self.hosts = plan, hosts
 
     @contextmanager
@@ -54,7 +53,7 @@ class Bench:
         """A machine is killed, until a rank begins on the other one."""
         with self.job(side, "1:2", 2) as (at, _, _, _):
             killed = time.monotonic()
-            self.hosts[1].kill()
+            kill(self.hosts[1])
             return until(lambda: _begun(at, 1, killed), "a rank of one") - killed
 
     def join(self, side: str) -> float:
@@ -64,23 +63,17 @@ class Bench:
             nodes.append(line.start(side, self.hosts[1], at, "elastic"))
             return until(lambda: _begun(at, 2, begin), "a rank of two") - begin
 
-    def host_loss(self, side: str) -> tuple[float, float]:
+    def host_loss(self, side: str) -> float:
         """The machine that hosts the rendezvous is killed, of three.
 
-        Gives the seconds until a rank begins on those that are left, and those until all launchers
-        have ended; 0 for what did not happen.
+        Gives the seconds until a rank begins on those that are left, 0 if none does.
         """
         with self.job(side, "2:3", 3) as (at, nodes, _, _):
             killed = time.monotonic()
-            self.hosts[0].kill()
-            left = nodes[1:]
-            try:
-                until(lambda: _begun(at, 2, killed) or all_ended(left), "an outcome", LONGEST)
-            except TimeoutError:
-                return 0.0, 0.0
-            if begun := _begun(at, 2, killed):
-                return begun - killed, 0.0
-            return 0.0, max(node.ended_at for node in left) - killed
+            kill(self.hosts[0])
+            with suppress(TimeoutError):
+                until(lambda: _begun(at, 2, killed) or all_ended(nodes[1:]), "an outcome", LONGEST)
+            return max(_begun(at, 2, killed) - killed, 0.0)
 
 
 def _begun(at: Path, size: int, since: float) -> float:
@@ -91,28 +84,17 @@ def _begun(at: Path, size: int, since: float) -> float:
 
 def measure(plan: Plan) -> list[Figure]:
     repeat = SAMPLES_IN_QUICK if plan.quick else plan.repeat
-    with machines(3) as hosts:
+    with network(3) as hosts:
         bench = Bench(plan, hosts)
         losses = alternate({s: lambda s=s: bench.loss(s) for s in WAYS}, repeat)
         joins = alternate({s: lambda s=s: bench.join(s) for s in WAYS}, repeat)
         ends = alternate({s: lambda s=s: bench.host_loss(s) for s in WAYS}, repeat)
-    again = {s: [begun for begun, _ in ends[s] if begun] for s in WAYS}
-    lost = {s: [float(sum(not begun for begun, _ in ends[s]))] for s in WAYS}
-    over = {s: [ended or LONGEST for begun, ended in ends[s] if not begun] for s in WAYS}
+    again = {s: [begun for begun in ends[s] if begun] for s in WAYS}
+    lost = {s: [float(ends[s].count(0.0))] for s in WAYS}
     host = "the machine of the host is killed, of three"
     return [
         Figure("a machine is killed, until the other works again", "s", "torchrun", losses),
         Figure("a machine joins: its launcher's start to a rank of two", "s", "torchrun", joins),
         Figure(f"{host}, until a rank works again", "s", "torchrun", again),
         Figure(f"{host}: jobs lost, of {repeat}", "", "torchrun", lost, (Goal(0),)),
-        Figure(
-            f"{host}: a lost job, until its launchers have ended ({LONGEST:g}: they had not)",
-            "s",
-            "torchrun",
-            over,
-        ),
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=1800)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from figures import Figure, Goal
 from measure import PYTHON, TORCHRUN, alternate, limit, program, run
-from script import Plan, main
+from script import Plan
 
 RANKS = 16
 RANK = program("restart_rank")
@@ -37,7 +37,3 @@ def measure(plan: Plan) -> list[Figure]:
     )
     goals = (Goal(1.3, "limit"), Goal(1 / 50, "peer"))
     return [Figure("failure to all at work", "s", "torchrun", samples, goals)]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=1200)

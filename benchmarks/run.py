@@ -17,6 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from table import RESULTS, tables
 
 HERE = Path(__file__).resolve().parent
@@ -47,12 +49,11 @@ def machine() -> dict[str, Any]:
         for line in Path("/proc/cpuinfo").read_text().splitlines()
         if line.startswith("model name")
     ]
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "cores": len(os.sched_getaffinity(0)),
         "processor": names[0] if names else platform.machine(),
         "kernel": platform.release(),
-        "memory_gb": round(pages / 1e9),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9),
     }
 
 
@@ -76,23 +77,12 @@ def versions() -> dict[str, str]:
 def run(name: str, options: list[str]) -> dict[str, Any] | None:
     """Run one benchmark; None if it failed, and then it has said why."""
     load = os.getloadavg()[0]
-    command = [sys.executable, str(HERE / f"{name}.py"), "--json", *options]
+    command = [sys.executable, str(HERE / "script.py"), name, "--json", *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         print(f"{name}: failed", file=sys.stderr)
         return None
     return {**json.loads(done.stdout), "load_before": round(load, 2)}
-
-
-def kept(file: Path | None) -> dict[str, Any]:
-    """Give the earlier results that stay beside new ones, each with its machine."""
-    if file is None or not file.exists():
-        return {}
-    old = json.loads(file.read_text(encoding="utf-8"))
-    return {
-        n: {**told, "machine": told.get("machine", old["machine"])}
-        for n, told in old["benchmarks"].items()
-    }
 
 
 def main() -> int:
@@ -108,9 +98,9 @@ def main() -> int:
         parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(NAMES)}")
     options = ["--quick"] * given.quick + (["--repeat", given.repeat] if given.repeat else [])
     out = given.out or (None if given.quick else RESULTS)
-    here = machine()
-    found = kept(out)
-    results = {"machine": here, "versions": versions(), "benchmarks": found}
+    there = out is not None and out.exists()
+    found = json.loads(out.read_text(encoding="utf-8"))["benchmarks"] if there else {}
+    where = {"machine": machine(), "versions": versions()}
     chosen = given.names or NAMES
     failed = False
     for name in chosen:
@@ -119,12 +109,11 @@ def main() -> int:
         told = run(name, options)
         failed = failed or told is None
         if told is not None:
-            found[name] = {**told, "machine": here, "versions": results["versions"]}
-            results["benchmarks"] = {n: found[n] for n in NAMES if n in found}
+            found[name] = {**told, **where}
             if out is not None:
+                results = {"benchmarks": {n: found[n] for n in NAMES if n in found}}
                 out.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    measured = [found[name] for name in chosen if name in found]
-    print(f"\n{tables({**results, 'benchmarks': {e['benchmark']: e for e in measured}})}")
+    print(f"\n{tables(found[name] for name in chosen if name in found)}")
     return int(failed)
 
 

@@ -2,7 +2,7 @@
 
 from figures import Figure, Goal
 from measure import alternate, ask, limit, program
-from script import Plan, main
+from script import Plan
 
 COUNTS, QUICK_COUNTS = (100, 300, 1000), (20, 100)
 Times = dict[int, list[float]]  # seconds of start and of end, by ranks
@@ -16,8 +16,8 @@ def measure(plan: Plan) -> list[Figure]:
 
     samples = alternate(
         {
-            "ours": lambda: grow(program("launch_many"), "procession"),
-            "peer": lambda: grow(program("launch_many"), "elastic"),
+            "ours": lambda: grow(program("launch"), "many", "procession"),
+            "peer": lambda: grow(program("launch"), "many", "elastic"),
             "limit": lambda: grow(limit("many")),
         },
         plan.repeat,
@@ -40,7 +40,3 @@ def measure(plan: Plan) -> list[Figure]:
             Figure(f"failure to end, {n:,} ranks", "s", "elastic", each, (Goal(1.5, "limit"),))
         )
     return found
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=600)

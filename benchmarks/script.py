@@ -1,4 +1,4 @@
-"""The face of every benchmark: its options, its time limit, and nothing left behind."""
+"""Run one benchmark with a time limit, and leave nothing: `python benchmarks/script.py NAME`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import os
 import signal
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from figures import Figure
 from table import table
 
 PR_SET_CHILD_SUBREAPER = 36
 REPEAT, QUICK_REPEAT = 5, 2
+MOST_SECONDS = 1800.0  # after which a benchmark is ended, and fails
 
 
 @dataclass(frozen=True)
@@ -39,49 +38,34 @@ class Plan:
         return Path(tempfile.mkdtemp(dir=self.scratch))
 
 
-def main(
-    work: str | None,
-    measure: Callable[[Plan], list[Figure]],
-    most_seconds: float,
-) -> None:
-    """Run the benchmark that is the main program, and print what it found.
-
-    work: what it does, in a sentence. most_seconds: after which it is ended, and fails.
-    """
-    parser = argparse.ArgumentParser(description=work)
+def main(arguments: list[str]) -> None:
+    """Run a benchmark, a module beside this one with a `measure(plan)`, and print what it found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", help="a file in benchmarks/, without .py")
     parser.add_argument("--json", action="store_true", help="print JSON, with all samples")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_REPEAT} samples, of less")
     parser.add_argument("--repeat", type=int, help=f"samples of each way (default: {REPEAT})")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    measure = import_module(options.name).measure
     repeat = options.repeat or (QUICK_REPEAT if options.quick else REPEAT)
     # What a launcher orphans comes to this process, which ends it.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGALRM, _late)
     signal.signal(signal.SIGTERM, _told_to_end)
-    begin = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="benchmark_") as scratch:
             _equal_environment(scratch)
-            signal.setitimer(signal.ITIMER_REAL, most_seconds)
+            signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
             try:
                 found = measure(Plan(repeat, options.quick, Path(scratch)))
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 _end_all_below()
     except TimeoutError as e:
-        sys.exit(f"{Path(sys.argv[0]).stem}: {str(e) or f'took longer than {most_seconds:g} s'}")
-    told = {
-        "benchmark": Path(sys.argv[0]).stem,
-        "work": work,
-        "repeat": repeat,
-        "quick": options.quick,
-        "seconds": round(time.monotonic() - begin, 1),
-        "figures": [figure.as_dict() for figure in found],
-    }
-    if options.json:
-        print(json.dumps(told))
-    else:
-        print(table([told]))
+        sys.exit(f"{options.name}: {str(e) or f'took longer than {MOST_SECONDS:g} s'}")
+    figures = [figure.as_dict() for figure in found]
+    told = {"benchmark": options.name, "repeat": repeat, "figures": figures}
+    print(json.dumps(told) if options.json else table([told]))
 
 
 def _equal_environment(scratch: str) -> None:
@@ -116,3 +100,7 @@ def _late(*_: object) -> NoReturn:
 
 def _told_to_end(*_: object) -> NoReturn:
     sys.exit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

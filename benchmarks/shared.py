@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 
 from figures import Figure, Goal, nth
-from measure import PYTHON, alternate, apart_from, launched, program, pss, pss_of_those_there
+from measure import PYTHON, alternate, apart_from, launched, program, pss
 from restart import restarted
-from script import Plan, main
+from script import Plan
 
 RANKS = 8
 ARRAY, WORDS, DIGITS = 2000, 200, 500  # megabytes
@@ -28,7 +28,7 @@ def sample(plan: Plan, way: str, kind: str, size: int) -> tuple[float, float]:
     at = plan.directory()
     began = time.monotonic_ns()
     with launched(command(way, kind, size, at), RANKS, at) as (pid, ranks):
-        memory = (sum(map(pss, ranks)) + pss_of_those_there(apart_from(pid, ranks))) / 1e6
+        memory = sum(map(pss, [*ranks, *apart_from(pid, ranks)])) / 1e6
         done = max(int(p.read_text()) for p in at.iterdir())
     check_calls(at, RANKS if way == "spawn" else 1)
     return memory, (done - began) / 1e9
@@ -61,7 +61,3 @@ def measure(plan: Plan) -> list[Figure]:
             figures.append(Figure(name, unit, "multiprocessing", nth(samples, n), goals * (n == 0)))
     again = {"ours": [restart(plan, ARRAY // of) for _ in range(plan.repeat)]}
     return [*figures, Figure("array: failure to all at work", "s", "", again)]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=900)

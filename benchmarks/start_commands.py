@@ -2,14 +2,14 @@
 
 from figures import Figure, Goal, nth
 from measure import alternate, ask, limit, program
-from script import Plan, main
+from script import Plan
 
 RANKS = 256
 
 
 def measure(plan: Plan) -> list[Figure]:
     def launch(way: str) -> list[float]:
-        return [1e3 * each for each in ask(program("launch_commands"), way, str(RANKS))]
+        return [1e3 * each for each in ask(program("launch"), "commands", way, str(RANKS))]
 
     def by_hand() -> list[float]:
         return [1e3 * ask(limit("spawn_wait"), str(RANKS), "/bin/true")] * 2
@@ -29,7 +29,3 @@ def measure(plan: Plan) -> list[Figure]:
         Figure("first launch", "ms", "elastic", nth(samples, 0), goals(1.5)),
         Figure("second launch", "ms", "elastic", nth(samples, 1), goals(1.2)),
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=300)

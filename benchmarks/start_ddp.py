@@ -3,7 +3,7 @@
 import re
 
 from figures import Figure, Goal
-from script import Plan, main
+from script import Plan
 from starting import start
 
 RANKS, SCRIPT = 8, "ddp_rank"
@@ -20,7 +20,3 @@ def trained(text: str) -> int:
 def measure(plan: Plan) -> list[Figure]:
     samples = start(plan, RANKS, SCRIPT, trained, MODULES)
     return [Figure("first run", "s", "torchrun", samples, (Goal(1 / 4, "peer"),))]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=900)

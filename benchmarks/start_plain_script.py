@@ -1,7 +1,7 @@
 """16 ranks of a script without imports, from the command line."""
 
 from figures import Figure, Goal
-from script import Plan, main
+from script import Plan
 from starting import start
 
 
@@ -9,7 +9,3 @@ def measure(plan: Plan) -> list[Figure]:
     samples = start(plan, 16, "plain_rank", lambda text: text.count("a rank is here"))
     goals = (Goal(1 / 10, "peer"), Goal(1.2, "limit"))
     return [Figure("16 ranks, to the end", "s", "torchrun", samples, goals)]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=300)

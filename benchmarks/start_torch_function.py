@@ -2,7 +2,7 @@
 
 from figures import Figure, Goal, nth
 from measure import alternate, ask, program
-from script import Plan, main
+from script import Plan
 
 RANKS = 16
 
@@ -18,7 +18,3 @@ def measure(plan: Plan) -> list[Figure]:
         Figure("first launch", "s", "mp.spawn", nth(samples, 0), (first,)),
         Figure("second launch", "s", "mp.spawn", nth(samples, 1), (second,)),
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=900)

@@ -1,7 +1,7 @@
 """16 ranks of a script that imports torch and prints its rank, from the command line."""
 
 from figures import Figure, Goal
-from script import Plan, main
+from script import Plan
 from starting import start
 
 
@@ -12,7 +12,3 @@ def measure(plan: Plan) -> list[Figure]:
     samples = start(plan, 16, "torch_rank", said, "torch")
     goals = (Goal(1 / 15, "peer"), Goal(1.3, "limit"))
     return [Figure("16 ranks, to the end", "s", "torchrun", samples, goals)]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=900)

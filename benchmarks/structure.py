@@ -17,7 +17,6 @@ import json
 import sys
 import tokenize
 from pathlib import Path
-from statistics import median
 
 BUDGETS = "benchmarks/budgets.json"
 LAYOUT = {
@@ -25,19 +24,6 @@ LAYOUT = {
     tokenize.ENDMARKER,
 }
 NO_CODE = {"pass", *"(),:;[]{}"}
-
-
-def measure(root: Path) -> dict[str, object]:
-    """Give the figures of one source tree; root: its `procession` directory."""
-    lengths = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in root.rglob("*.py")}
-    longest = max(lengths, key=lambda path: lengths[path])
-    return {
-        "lines of code": sum(map(lines_of, lengths)),
-        "files": len(lengths),
-        "lines of a file, median": median(lengths.values()),
-        "lines of a file, longest": f"{lengths[longest]} ({longest.relative_to(root)})",
-        "rooms": len({path.relative_to(root).parts[0] for path in lengths}),
-    }
 
 
 def size(root: Path) -> dict[str, int]:
@@ -123,5 +109,5 @@ if __name__ == "__main__":
     elif "--lower" in sys.argv:
         lower(top)
     else:
-        for what, figure in (measure(top / "src" / "procession") | size(top)).items():
+        for what, figure in size(top).items():
             print(f"{what:<40} {figure}")

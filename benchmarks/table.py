@@ -14,6 +14,9 @@ from typing import Any
 
 from figures import Figure, ratio_text, value_text
 
+sys.path.append(str(Path(__file__).parents[1] / "docs"))
+from markers import between
+
 RESULTS = Path(__file__).with_name("results.json")
 HEAD = ("benchmark", "what", "ours", "peer", "limit", "to peer", "to limit", "goal", "met")
 MET = {True: "yes", False: "**no**", None: "?"}
@@ -50,21 +53,19 @@ def table(told: Iterable[Mapping[str, Any]], *, goals: bool = True) -> str:
     return "\n".join(lines)
 
 
-def tables(results: Mapping[str, Any], *, goals: bool = True) -> str:
+def tables(results: Iterable[Mapping[str, Any]], *, goals: bool = True) -> str:
     """Write a table for each machine on which benchmarks were run, below what it is."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    for told in results["benchmarks"].values():
-        machine = told.get("machine", results["machine"])
-        groups.setdefault(json.dumps(machine, sort_keys=True), []).append(told)
+    for told in results:
+        groups.setdefault(json.dumps(told["machine"], sort_keys=True), []).append(told)
     return "\n\n".join(
-        f"{machine_line(json.loads(machine), told[-1].get('versions', results['versions']))}"
-        f"\n\n{table(told, goals=goals)}"
-        for machine, told in groups.items()
+        f"{machine_line(told[-1])}\n\n{table(told, goals=goals)}" for told in groups.values()
     )
 
 
-def machine_line(machine: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
-    """Say in one line on what, and with what, the results were measured."""
+def machine_line(told: Mapping[str, Any]) -> str:
+    """Say in one line on what, and with what, a result was measured."""
+    machine, versions = told["machine"], told["versions"]
     return (
         f"Linux {machine['kernel']}, {machine['cores']} cores ({machine['processor']}), "
         f"{machine['memory_gb']} GB; Python {versions['python']}, torch {versions['torch']}, "
@@ -72,27 +73,13 @@ def machine_line(machine: Mapping[str, Any], versions: Mapping[str, Any]) -> str
     )
 
 
-def put(text: str, name: str, content: str) -> str:
-    """Put content between the markers of that name. Raises ValueError if they are not there."""
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    before, found, rest = text.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise ValueError(f"it must hold {begin} and, below, {end}")
-    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
-
-
-def written(text: str, results: Mapping[str, Any]) -> str:
-    """Give a page with the results between its markers."""
-    return put(text, "results", tables(results, goals=False))
-
-
 def main(arguments: list[str]) -> None:
     """Print the table, or write it into a page."""
-    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))["benchmarks"].values()
     if arguments[:1] == ["--write"]:
         page = Path(arguments[1])
-        page.write_text(written(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+        text = between(page.read_text(encoding="utf-8"), "results", tables(results, goals=False))
+        page.write_text(text, encoding="utf-8")
     else:
         print(tables(results))
 

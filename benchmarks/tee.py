@@ -10,7 +10,7 @@ from pathlib import Path
 
 from figures import Figure, Goal, nth
 from measure import PATIENCE, PYTHON, alternate, limit, program, run
-from script import Plan, main
+from script import Plan
 
 RANKS = 4
 MEGABYTES, QUICK_MEGABYTES = 100, 10
@@ -79,7 +79,3 @@ def measure(plan: Plan) -> list[Figure]:
         Figure("slowest of 4 ranks", "s", "elastic", nth(many, 1)),
         Figure("a rank with a core to spare", "s", "elastic", nth(one, 1), unfelt),
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=900)

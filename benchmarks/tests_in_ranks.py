@@ -5,7 +5,7 @@ import resource
 
 from figures import Figure, Goal, nth
 from measure import HERE, PYTHON, alternate, program, run
-from script import Plan, main
+from script import Plan
 
 TESTS, QUICK_TESTS = 100, 20
 TESTS_OF_PEER = 1  # it takes seconds, and does not make the next one faster
@@ -61,7 +61,3 @@ def measure(plan: Plan) -> list[Figure]:
             Figure(f"CPU of a test, {where}", "s", "mp.spawn", nth(samples, 1)),
         ]
     return figures
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=1800)

@@ -5,7 +5,7 @@ import time
 
 from figures import Figure, Goal
 from measure import PROCESSION, PYTHON, TORCHRUN, alternate, program, run
-from script import Plan, main
+from script import Plan
 from start_ddp import RANKS as DDP_RANKS
 from start_ddp import SCRIPT as DDP
 from start_ddp import trained
@@ -70,7 +70,3 @@ def measure(plan: Plan) -> list[Figure]:
         Figure("an edit, until 16 ranks are in the script", "s", "torchrun", edited, goals),
         Figure("DDP, 8 ranks, to the end", "s", "torchrun", taught, (Goal(1 / 6, "peer"),)),
     ]
-
-
-if __name__ == "__main__":
-    main(__doc__, measure, most_seconds=1800)

@@ -18,7 +18,6 @@ def main() -> int:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--trials", type=int, help="of each row")
     parser.add_argument("--full", action="store_true", help="as many as show what is promised")
-    parser.add_argument("--short", action="store_true", help="as few as the tests make")
     parser.add_argument("--seed", type=int, help="of the only trial: one that failed, again")
     parser.add_argument("--write", action="store_true", help="keep the results, write the page")
     given = parser.parse_args()
@@ -37,7 +36,7 @@ def main() -> int:
                 surroundings.close()
                 surroundings.enter_context(row.around())
                 around = row.around
-            usual = row.full if given.full else row.short if given.short else row.trials
+            usual = row.full if given.full else row.trials
             trials = 1 if given.seed is not None else given.trials or usual
             seed = new_seed() if given.seed is None else given.seed
             print(f"{name}: {trials} trials from seed {seed}", flush=True)
@@ -45,7 +44,7 @@ def main() -> int:
             print(line_of(name, told), flush=True)
             good = good and not told.failed and not told.problems
             if given.write and trials >= row.trials:  # fewer say too little
-                keep(name, told, seed, time.strftime("%Y-%m-%d", time.gmtime()))
+                keep(name, told, time.strftime("%Y-%m-%d", time.gmtime()))
                 write()
     return 0 if good else 1
 

@@ -20,7 +20,7 @@ class Surroundings:
     def __init__(self, mark: str) -> None:
         """Note it. mark: the value of the variable that all processes of trials have."""
         self.mark = mark
-        self.descriptors = _descriptors()
+        self.descriptors = processes.descriptors()
         self.threads = {*threading.enumerate()}
         self.fixed = _fixed()
         self.shared = _shared()
@@ -48,7 +48,7 @@ class Surroundings:
         left = [f"left: process {processes.named([pid])}" for pid in here]
         left += [f"left: thread {t.name}" for t in threading.enumerate() if t not in self.threads]
         known = {*self.descriptors.items()}
-        new = [each for each in _descriptors().items() if each not in known]
+        new = [each for each in processes.descriptors().items() if each not in known]
         new = [each for each in new if not each[1].startswith(("/dev/null", "/dev/urandom"))]
         # A forkserver that is kept has a socket, and a descriptor of its process.
         of_kept = [each for each in new if each[1].startswith(("socket:", "anon_inode:[pidfd]"))]
@@ -61,16 +61,6 @@ def _names(path: str | os.PathLike[str]) -> list[str]:
         return sorted(os.listdir(path))
     except OSError:
         return []
-
-
-def _descriptors() -> dict[int, str]:
-    found: dict[int, str] = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            pass  # the listing's own
-    return found
 
 
 def _shared() -> set[str]:

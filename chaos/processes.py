@@ -5,9 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+TRACER = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+pid = int(sys.argv[1])
+held = libc.ptrace(0x4206, pid, 0, 0) == 0 and libc.ptrace(0x4207, pid, 0, 0) == 0
+print("held" if held else "refused", flush=True)
+sys.stdin.read()
+"""  # PTRACE_SEIZE, PTRACE_INTERRUPT
 MARK = "PROCESSION_CHAOS"  # the variable by which all processes of a worker's trials are known
 
 
@@ -58,16 +69,6 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def catches(pid: int, number: int) -> bool:
-    """Tell whether a process has a handler for a signal."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as f:
-            words = dict(line.split(":", 1) for line in f.read().splitlines())
-    except OSError:
-        return False
-    return bool(int(words["SigCgt"], 16) >> (number - 1) & 1)
-
-
 def marked(value: str, name: str = MARK) -> list[int]:
     """Give the processes, but for this one, whose environment has a variable with this value."""
     wanted = f"{name}={value}".encode()
@@ -110,6 +111,17 @@ def named(pids: Iterable[int]) -> str:
     return ", ".join(f"{pid} ({command_line(pid)[:160]})" for pid in pids)
 
 
+def descriptors() -> dict[int, str]:
+    """Give the open descriptors of this process and what they lead to."""
+    found: dict[int, str] = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            pass  # the listing's own
+    return found
+
+
 def wait_gone(
     value: str, seconds: float, but: Iterable[int] = (), name: str = MARK
 ) -> tuple[list[int], float]:
@@ -123,3 +135,21 @@ def wait_gone(
 
     until(gone, seconds)
     return left, time.monotonic() - began
+
+
+@contextlib.contextmanager
+def held(pid: int) -> Iterator[bool]:
+    """Hold a process, as a debugger does, so that SIGKILL alone reaches it; tells whether it is."""
+    ours = (MARK, "PROCESSION_TEST")  # what holds it is no process of a trial or a test
+    with subprocess.Popen(
+        [sys.executable, "-IS", "-c", TRACER, str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if name not in ours},
+    ) as tracer:
+        assert tracer.stdin is not None
+        assert tracer.stdout is not None
+        try:
+            yield tracer.stdout.readline() == b"held\n"
+        finally:
+            tracer.stdin.close()

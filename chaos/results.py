@@ -11,26 +11,24 @@ from typing import Any
 from chaos.row import SLOW
 from chaos.rows import NAMES, row_of
 from chaos.runner import Told
+from docs.markers import between
 
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parent.parent / "docs" / "reliability.md"
 HEAD = "| fault | trials | must hold | held | measured |\n|---|---|---|---|---|\n"
 
 
-def keep(name: str, told: Told, seed: int, day: str) -> None:
+def keep(name: str, told: Told, day: str) -> None:
     """Keep the results of a row, instead of those that it had."""
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results[name] = {
         "trials": told.trials,
         "failed": len(told.failed),
         "problems": told.problems,
-        "seed": seed,
-        "seconds": round(told.seconds, 1),
         "figures": {
             what: {"median": _median(all_), "most": max(all_)}
             for what, all_ in sorted(told.figures.items())
         },
-        "counts": dict(sorted(told.counts.items())),
         "machine": f"{platform.release()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}" + (f", times allowed × {SLOW:g}" if SLOW != 1 else ""),
         "day": day,
@@ -68,29 +66,14 @@ def table(results: dict[str, Any]) -> str:
         text = "all" if held == result["trials"] and not result["problems"] else f"**{held}**"
         rows += f"| {row.fault} (`{name}`) | {result['trials']:,} | {row.holds} | {text} "
         rows += f"| {'; '.join(measured)} |\n"
-    most = max(machines.values(), key=len, default=list[str]())
     where = [
-        f"{machine}: {'all others' if names is most and len(machines) > 1 else _listed(names)}"
-        for machine, names in sorted(machines.items(), key=lambda item: len(item[1]))
+        f"{machine}: {', '.join(f'`{name}`' for name in names)}"
+        for machine, names in machines.items()
     ]
     return f"Measured by `make chaos`: {'; '.join(where)}.\n\n{HEAD}{rows}"
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def write() -> None:
     """Write the tables between their markers."""
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    PAGE.write_text(between(PAGE.read_text(), "chaos", table(results)))
-
-
-def between(page: str, name: str, text: str) -> str:
-    """Put a text between the markers of this name."""
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    before, found, rest = page.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise ValueError(f"{PAGE} must hold {begin} and, below, {end}")
-    return f"{before}{begin}\n\n{text}\n{end}{after}"
+    PAGE.write_text(between(PAGE.read_text(), "chaos", table(results).rstrip()))

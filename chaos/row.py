@@ -59,7 +59,7 @@ class Row:
     """A kind of fault.
 
     fault, holds: what is done and what must hold, for the table.
-    full: trials that show what the project promises. short: trials of the tests.
+    full: trials that show what the project promises.
     limit: seconds after which a trial counts as hung.
     strike: makes one trial. whole: judges what all trials counted, and gives problems.
     lacks: tells what this machine lacks for it, "" for nothing.
@@ -69,7 +69,6 @@ class Row:
     fault: str
     holds: str
     full: int
-    short: int
     strike: Callable[[Trial], None]
     limit: float = 30.0
     whole: Callable[[dict[str, int]], Sequence[str]] = lambda counts: ()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from markers import between
 from procession.engines.jobwords import JOB_TABLE, JobEvent, JobPhase
 from procession.rules.tables import (
     GONE,
@@ -26,7 +27,6 @@ from procession.rules.tables import (
 )
 
 PAGE = Path(__file__).with_name("design.md")
-BEGIN, END = "<!-- lifecycle:begin -->", "<!-- lifecycle:end -->"
 VERDICT = "verdict"  # stands for the end that `Lifecycle.verdict` names
 
 
@@ -82,6 +82,4 @@ def diagrams() -> str:
 
 def files() -> dict[Path, str]:
     """Give the page, with the diagrams between its markers."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    return {PAGE: f"{before}{BEGIN}\n\n{diagrams()}\n\n{END}{after}"}
+    return {PAGE: between(PAGE.read_text(encoding="utf-8"), "lifecycle", diagrams())}

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from procession.values.base import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 FILE = Path(__file__).with_name("events.schema.json")
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"

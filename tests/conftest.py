@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import procession.forkserver
+from chaos import processes
+from chaos.processes import alive, command_line, descriptors  # noqa: F401
 from seams.control import dead_sockets
 
 # A test run in the background has these ignored, and so would have all that it starts.
@@ -45,55 +47,13 @@ def until(condition, what="the condition", patience=PATIENCE):
 
 
 def marked(mark):
-    """Give the processes, but for this one, whose environment holds `mark`; zombies count not."""
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdecimal() or int(name) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as f:
-                if mark.encode() in f.read():
-                    found.append(int(name))
-        except OSError:
-            pass
-    return found
-
-
-def alive(pid):
-    """Tell whether a process exists and is no zombie."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as f:
-            return f.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except OSError:
-        return False
-
-
-def command_line(pid):
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            return f.read().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return "(gone)"
-
-
-def descriptors():
-    """Give the open descriptors of this process and what they lead to."""
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            pass  # the listing's own
-    return found
+    """Give the processes, but for this one, that have the variable NAME=VALUE; no zombies."""
+    name, _, value = mark.partition("=")
+    return processes.marked(value, name)
 
 
 def handlers():
     return {n: signal.getsignal(n) for n in signal.valid_signals() if n not in (9, 19)}
-
-
-def children():
-    with open(f"/proc/self/task/{threading.get_native_id()}/children") as f:
-        return set(f.read().split())
 
 
 @pytest.fixture(autouse=True)

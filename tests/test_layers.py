@@ -46,7 +46,6 @@ ROOMS = [
     "system",
     "values",
 ]
-FLOORS = 14  # at most, with rooms as units
 LONGEST = 450  # lines of a file, at most
 DROP_INS = ("elastic", "multiprocessing", "xla")
 IN_EVERY_RANK = (
@@ -57,7 +56,6 @@ IN_EVERY_RANK = (
     "forkserver/main",
     "forkserver/owner",
     "forkserver/server",
-    "forkserver/idle",
     "forkserver/sharing",
     "forkserver/forking",
     "forkserver/programs",
@@ -71,10 +69,8 @@ IN_EVERY_RANK = (
     "forkserver/layers",
     "system/facts",
     "system/files",
-    "system/hugepages",
     "system/identity",
     "system/libraries",
-    "system/inherited",
     "system/prctl",
     "system/signals",
     "system/vfork",
@@ -176,17 +172,6 @@ def test_what_explains_an_end_cannot_make_a_process():
             waiting += graph()[name]
     makers = {n for n in seen if room_of(n) in ("forkserver", "group", "supervise")}
     assert not makers | (seen & {"prepare/jobs", "prepare/payload", "prepare/resources"})
-
-
-def test_floors():
-    """A room stands one floor above the highest room that it imports."""
-    rooms = {room: set() for room in ROOMS}
-    for name, targets in graph().items():
-        rooms[room_of(name)] |= {room_of(target) for target in targets} - {room_of(name)}
-    floors = {}
-    for room in TopologicalSorter(rooms).static_order():
-        floors[room] = 1 + max((floors[below] for below in rooms[room]), default=0)
-    assert max(floors.values()) <= FLOORS, floors
 
 
 def test_a_package_says_what_it_is_for():

@@ -7,6 +7,8 @@ import signal
 import sys
 import time
 
+from chaos.programs.family import stay
+
 KINDS = ("pause", "busy", "ignore", "print", "child", "daemon", "done", "obey")
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
@@ -20,12 +22,12 @@ def be(kind: str) -> None:
     if kind == "obey":
         signal.signal(signal.SIGTERM, _obey)
     if kind == "child" and not os.fork():
-        stay()
+        stay(obeys=False)
     if kind == "daemon" and not os.fork():
         os.setsid()
         if os.fork():
             os._exit(0)
-        stay()
+        stay(obeys=False)
     number = 0
     while True:
         if kind == "print":
@@ -44,11 +46,3 @@ def say(number: int) -> None:
     """Write a line that shows if it was torn."""
     line = f"line {os.environ['RANK']} {number} {ALPHABET * (number % 40)} end\n"
     os.write(1, line.encode())
-
-
-def stay() -> None:
-    """Live on, whatever is asked."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-    while True:
-        time.sleep(100)

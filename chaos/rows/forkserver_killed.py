@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import procession
 from chaos import processes
 from chaos.launchers import COMMAND, Launcher
-from chaos.processes import send, until
+from chaos.processes import held, send, until
 from chaos.programs import family
 from chaos.row import SLOW, Row, Trial
 from chaos.runner import ROOT
@@ -26,16 +24,6 @@ METHODS = ("forkserver", "spawn", "fork", "command")
 KILLED = ("killed", "stopped, then killed")
 ANSWER = 1.1  # seconds that the launcher waits for an answer
 STANDS = 5.0  # seconds after which a start fails whose forkserver stays stopped
-
-TRACER = """
-import ctypes, sys
-libc = ctypes.CDLL(None, use_errno=True)
-libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-pid = int(sys.argv[1])
-held = libc.ptrace(0x4206, pid, 0, 0) == 0 and libc.ptrace(0x4207, pid, 0, 0) == 0
-print("held" if held else "refused", flush=True)
-sys.stdin.read()
-"""  # PTRACE_SEIZE, PTRACE_INTERRUPT
 
 
 def strike(trial: Trial) -> None:
@@ -162,7 +150,7 @@ class _Alone:
         if self.stage != "starting":
             time.sleep(self.after)
         if self.how == "held":
-            with _held(pid) as there:
+            with held(pid) as there:
                 self.trial.count("held" if there else "gone before it was held")
                 if there:
                     self.release.wait(15)
@@ -175,24 +163,6 @@ class _Alone:
         self.struck = time.monotonic()
 
 
-@contextlib.contextmanager
-def _held(pid: int) -> Iterator[bool]:
-    """Hold a process, as a debugger does; tells whether that could be done."""
-    env = {name: value for name, value in os.environ.items() if name != processes.MARK}
-    with subprocess.Popen(
-        [sys.executable, "-IS", "-c", TRACER, str(pid)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=env,  # it is no process of the trial
-    ) as tracer:
-        assert tracer.stdin is not None
-        assert tracer.stdout is not None
-        try:
-            yield tracer.stdout.readline() == b"held\n"
-        finally:
-            tracer.stdin.close()
-
-
 def _launcher_too(trial: Trial) -> None:
     """Strike the forkserver of a launcher, and then kill that, too."""
     chance, work = trial.chance, trial.place / "work"
@@ -203,14 +173,13 @@ def _launcher_too(trial: Trial) -> None:
     time.sleep(after)
     until(lambda: launcher.forkserver(method) is not None, 5 * SLOW)
     server = launcher.forkserver(method)
-    begun = server is not None and processes.catches(server, signal.SIGHUP)
     if server is not None:
         send(server, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
     time.sleep(gap)
     launcher.send(signal.SIGKILL)
     launcher.process.wait()
     left, took = launcher.wait_gone(1 * SLOW)
-    if how == "stopped" and (begun or gap):
+    if how == "stopped" and gap:  # it had begun to look after its ranks
         trial.took("until nothing was alive, launcher killed, too", took, 1.0)
         trial.must(not left, f"alive: {processes.named(left)}")
     trial.count("launcher killed, too" + ": daemons were left" * bool(left))
@@ -231,7 +200,6 @@ ROW = Row(
     f"One that is held by a debugger has {2 * ANSWER:g} s more to answer; a start under one that "
     f"stays stopped fails after {STANDS:g} s",
     full=300,
-    short=2,
     strike=strike,
     limit=60,
 )

@@ -86,7 +86,6 @@ ROW = Row(
     "go on or wait for it",
     holds="that rank is named; noticed within the limit + 1 s; a stack or state of each rank",
     full=500,
-    short=4,
     strike=strike,
     limit=60 * SLOW,
 )

@@ -51,6 +51,5 @@ ROW = Row(
     "and daemons that ignore signals",
     holds="nothing alive after 1 s",
     full=500,
-    short=5,
     strike=strike,
 )

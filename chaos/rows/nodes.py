@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -15,9 +14,8 @@ from chaos.programs import saving
 from chaos.row import SLOW, Row, Trial
 from chaos.wires import Wire
 
-SHORT = os.environ.get("CHAOS_SHORT") == "1"
 NODES, NPROC = 3, 2
-LEASE = 3.0 if SHORT else 1.5 * SLOW
+LEASE = 1.5 * SLOW
 KINDS = (
     *("agent killed", "node killed", "host killed", "link cut", "link silent", "launcher frozen"),
     *("a rank fails", "told to end"),
@@ -155,7 +153,6 @@ ROW = Row(
     holds="each launcher names the cause; ranks whose launcher lives have the time to save, also "
     "where it has lost the host; nothing left on any node",
     full=300,
-    short=1,
     strike=strike,
     limit=180 * SLOW,
 )

@@ -28,9 +28,7 @@ def strike(trial: Trial) -> None:
     """Run a launcher whose console behaves in some way, and compare the files."""
     chance, work = trial.chance, trial.place / "work"
     kind, console = chance.choice(lines.KINDS), chance.choice(CONSOLES)
-    size, large = chance.choice(SIZES), chance.random() < 0.03
-    if large and os.environ.get("CHAOS_SHORT") != "1":
-        size = LARGE
+    size = LARGE if chance.random() < 0.03 else chance.choice(SIZES)
     child = chance.choice(("", "", "holds", "floods"))
     mode = chance.choice(("redirect", "tee", "tee", "none"))
     trial.do(
@@ -157,7 +155,6 @@ ROW = Row(
     holds="files hold every byte; a console that reads gets every line, or, 2 s after the end, a "
     "note; the end is not held up; memory is bounded",
     full=200,
-    short=3,
     strike=strike,
     limit=400,
 )

@@ -161,6 +161,5 @@ ROW = Row(
     f"finalisation) in any of {len(ways.WAYS)} ways",
     holds=f"right cause; ended within grace ({GRACE} s) + 1 s; no line lost or torn",
     full=1500,
-    short=10,
     strike=strike,
 )

@@ -72,6 +72,5 @@ ROW = Row(
     holds="exit code 128 + the signal; stopped once, killed on the second; nothing alive; with "
     "nohup, nothing happens",
     full=600,
-    short=5,
     strike=strike,
 )

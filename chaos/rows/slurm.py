@@ -38,8 +38,7 @@ ENDS = {  # in what state the job is then
 }
 OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL", "PREEMPTED", "TIMEOUT")
 LIMIT_IS_SEEN = 35.0  # seconds: Slurm looks every 30 s
-SHORT = os.environ.get("CHAOS_SHORT") == "1"
-KINDS = ("cancelled", "steps signalled", "preempted") * 3 + ("time limit",) * (not SHORT)
+KINDS = ("cancelled", "steps signalled", "preempted") * 3 + ("time limit",)
 
 
 def strike(trial: Trial) -> None:
@@ -104,12 +103,9 @@ def _judge(trial: Trial, work: Path, kind: str, state: str) -> None:
 
 def _submit(work: Path, script: str, *options: str) -> str:
     """Submit a script that takes two whole nodes; gives the number of its job."""
-    words = ["sbatch", "--parsable", "-N2", "--exclusive", "--no-requeue", "--output=out"]
-    env = {**os.environ, "CHAOS_PLACE_OF_JOB": str(work)}
-    done = subprocess.run(
-        [*words, *options, script], cwd=work, env=env, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
+    words = ("--parsable", "-N2", "--exclusive", "--no-requeue", f"--chdir={work}")
+    mark = f"--export=ALL,CHAOS_PLACE_OF_JOB={work}"
+    return _slurm("sbatch", *words, mark, "--output=out", *options, str(work / script)).strip()
 
 
 def _ended(job: str, seconds: float) -> str:
@@ -133,10 +129,8 @@ def _slurm(*argv: str) -> str:
 
 
 def _text(work: Path) -> str:
-    try:
-        return (work / "out").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    out = work / "out"
+    return out.read_text(encoding="utf-8", errors="replace") if out.exists() else ""
 
 
 def lacks() -> str:
@@ -178,7 +172,6 @@ ROW = Row(
     holds="every rank has the time to save; SIGTERM, or that Slurm cancelled it, is named; nothing "
     "left on any node",
     full=60,
-    short=1,
     strike=strike,
     limit=180 * SLOW,
     lacks=lacks,

@@ -154,7 +154,6 @@ ROW = Row(
     "number is reached",
     holds="never old code: each run gives what is in the files then; each run works",
     full=200,
-    short=1,
     strike=strike,
     limit=120 * SLOW,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import Any
 
 import procession
@@ -101,10 +101,8 @@ def _ranks(failed: Any) -> set[int]:
 
 
 def _stamp(path: str) -> int:
-    if not os.path.exists(path):
-        return 0
-    with open(path, encoding="ascii") as f:
-        return int(f.read() or 0)
+    stamp = Path(path)
+    return int(stamp.read_text() or 0) if stamp.exists() else 0
 
 
 def whole(counts: dict[str, int]) -> list[str]:
@@ -121,7 +119,6 @@ ROW = Row(
     holds="never a wrong rank named alone; all named alone from 20 ms apart, and at least 99 % at "
     "5 ms, where nothing else keeps the cores",
     full=800,
-    short=8,
     strike=strike,
     whole=whole,
 )

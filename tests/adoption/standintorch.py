@@ -33,7 +33,11 @@ MODULES = {
         def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
             return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")
     """,
-    "distributed/__init__": "",
+    "distributed/__init__": """
+        class TCPStore:
+            def __init__(self, address, port, **options):
+                self.port = port or 4444
+    """,
     "distributed/launcher/__init__": "from torch.distributed.launcher.api import *",
     "distributed/launcher/api": """
         from dataclasses import dataclass, field

@@ -244,8 +244,8 @@ def test_a_dry_run_knows_the_hosts(here):
 
 # -- counts of ranks
 
-NVIDIA = Accelerators("NVIDIA", 4)
-INTEL = Accelerators("Intel", 6)
+NVIDIA = Accelerators("NVIDIA", (None,) * 4, 4)
+INTEL = Accelerators("Intel", (None,) * 6, 6)
 CORES = len(os.sched_getaffinity(0))
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 
+from chaos.processes import command_line, parent
 from conftest import until
 from seams.jobs import AgentCommand, EngineGone, Said, SlotGone
 from seams.slurm import Allocation, Slurm
@@ -46,39 +47,49 @@ class Ear:
     def __call__(self, event):
         self.events.append(event)
 
-    def of(self, kind):
+    def _of(self, kind):
         return [e for e in list(self.events) if type(e) is kind]
 
     def gone(self):
-        return {e.slot: e.why for e in self.of(SlotGone)}
+        return {e.slot: e.why for e in self._of(SlotGone)}
 
     def said(self):
-        return "\n".join(e.text for e in self.of(Said))
+        return "\n".join(e.text for e in self._of(Said))
 
     def over(self):
-        return [e.why for e in self.of(EngineGone)]
+        return [e.why for e in self._of(EngineGone)]
 
 
 class Agents:
-    """Stand-ins that an engine starts."""
+    """Stand-ins that an engine starts. key: of their driver; more: variables."""
 
-    def __init__(self, path):
+    def __init__(self, path, script=AGENT, key="5e", **more):
         self.path = path / "agents"
         self.path.mkdir()
-        script = write(path / "agent.py", AGENT)
-        argv = (sys.executable, str(script), str(self.path))
-        self.command = AgentCommand(argv, {"PROCESSION_AGENT": "{}", "PROCESSION_AGENT_KEY": "5e"})
+        self.key = key
+        argv = (sys.executable, str(write(path / "agent.py", script)), str(self.path))
+        env = {"PROCESSION_AGENT": "{}", "PROCESSION_AGENT_KEY": key, **more}
+        self.command = AgentCommand(argv, env)
 
     def up(self):
         """Give what those say that are up, by slot."""
         told = [json.loads(p.read_text()) for p in self.path.glob("*.*[0-9]")]
         return {t["slot"]: t for t in told}
 
-    def all_up(self, count):
-        return until(lambda: len(self.up()) == count and self.up(), f"{count} agents", 20)
+    def all_up(self, count=3, patience=30):
+        what = f"{count} agents"
+        return until(lambda: len(self.up()) == count and self.up(), what, patience)
 
     def end(self, code=0):
         write(self.path / "end.new", str(code)).rename(self.path / "end")
+
+
+def agent_above(pid):
+    """Give the agent that a rank is below."""
+    while "procession.engines.agent" not in command_line(pid):
+        pid = parent(pid)
+        assert pid > 1, "no agent is above it"
+    return pid
 
 
 @contextlib.contextmanager

@@ -1,16 +1,13 @@
 """Ray clusters on this machine, and stand-ins for agents on them."""
 
-import json
 import os
 import signal
-import sys
 import uuid
 
 import pytest
 
+from cluster.enginework import Agents
 from conftest import marked, until
-from seams.jobs import AgentCommand, EngineGone, Said, SlotGone
-from support import write
 
 # Says who it is in a file; ends when its standard input does, or with the code that a file says.
 AGENT = """
@@ -90,52 +87,19 @@ def disconnect():
         ray.shutdown()
 
 
-class Ear:
-    """Keeps what an engine tells."""
-
-    def __init__(self):
-        self.events = []
-
-    def __call__(self, event):
-        self.events.append(event)
-
-    def gone(self):
-        return {e.slot: e.why for e in list(self.events) if isinstance(e, SlotGone)}
-
-    def over(self):
-        return [e.why for e in list(self.events) if isinstance(e, EngineGone)]
-
-    def said(self):
-        return "\n".join(e.text for e in list(self.events) if isinstance(e, Said))
-
-
-class Agents:
-    """Stand-ins that an engine starts."""
+class RayAgents(Agents):
+    """Stand-ins that this engine starts."""
 
     def __init__(self, path):
-        self.path = path / "agents"
-        self.path.mkdir()
-        self.mark = uuid.uuid4().hex
-        script = write(path / "agent.py", AGENT)
-        self.key = uuid.uuid4().hex
-        env = {"PROCESSION_AGENT": "{}", "PROCESSION_AGENT_KEY": self.key, "MARK": self.mark}
-        self.command = AgentCommand((sys.executable, str(script), str(self.path)), env)
+        self.mark = f"MARK={uuid.uuid4().hex}"
+        super().__init__(path, AGENT, uuid.uuid4().hex, **dict([self.mark.split("=")]))
 
     def up(self):
-        """Give what those told that are up, by slot."""
-        told = [json.loads(p.read_text()) for p in self.path.glob("*.*[0-9]")]
-        return {t["slot"]: t for t in told if t["pid"] in self.left()}
-
-    def all_up(self, slots=(0, 1, 2), patience=30):
-        what = f"agents in {slots}"
-        return until(lambda: self.up().keys() == set(slots) and self.up(), what, patience)
+        return {slot: told for slot, told in super().up().items() if told["pid"] in self.left()}
 
     def left(self):
         """Give the agents and their children that live."""
         return marked(self.mark)
-
-    def end(self, code):
-        write(self.path / "end.new", str(code)).rename(self.path / "end")
 
 
 @pytest.fixture(scope="session")
@@ -155,6 +119,6 @@ def ray_cluster(ray_session, monkeypatch):
 
 @pytest.fixture
 def ray_agents(tmp_path):
-    agents = Agents(tmp_path)
+    agents = RayAgents(tmp_path)
     yield agents
     until(lambda: not agents.left(), "the end of all agents")

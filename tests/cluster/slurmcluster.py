@@ -1,28 +1,19 @@
 """A real Slurm cluster in a directory of its own: munge, the controller, and nodes on this machine.
 
 Each node is a slurmd with a name and a port of its own (`slurmd -N`). With a network, each runs on
-a machine of it (a network namespace, with a host name of its own), and so do the controller and
-the commands of the user: then cables can be drawn. All that is started has `MARK` in its
-environment, and nothing of it is left after `stop`.
+a machine of it, and so do the controller and the commands of the user: then cables can be drawn.
 """
 
 import getpass
 import os
-import shutil
-import signal
 import socket
-import subprocess
-import tempfile
-import uuid
 
-import pytest
-
-from conftest import alive, command_line, marked, until
+from cluster.machines import Machines, missing
+from conftest import command_line, marked, until
 from seams.system import free_port
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", "squeue")
 DEVICES = ("/dev/full", "/dev/zero")  # which are taken for GPUs 0 and 1
-SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 CONF = """\
 ClusterName=procession
 SlurmctldHost={head}({head_address})
@@ -61,41 +52,28 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PreemptMode=OFF Priorit
 """
 
 
-def _path():
-    return os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
-
-
 def missing_programs():
     """Give what is not installed of all that a cluster needs."""
-    return [p for p in PROGRAMS if shutil.which(p, path=_path()) is None]
+    return missing(PROGRAMS)
 
 
-class SlurmCluster:
+class SlurmCluster(Machines):
     """The cluster.
 
-    nodes: their names. env: what a user's environment needs. cpus, gpus: what each node claims to
-    have; the GPUs are device files that nobody minds. proctrack: how Slurm tells which processes
-    are a step's: by descent (linuxproc), or by the process groups of its tasks (pgid).
+    cpus, gpus: what each node claims to have; the GPUs are device files that nobody minds.
+    proctrack: how Slurm tells which processes are a step's: by descent (linuxproc), or by the
+    process groups of its tasks (pgid).
     """
 
     def __init__(self, count=4, *, cpus=4, gpus=2, hosts=None, proctrack="linuxproc",
                  prefix="slurm"):  # fmt: skip
-        path, missing = _path(), missing_programs()
-        if missing:
-            pytest.skip(f"there is no {', '.join(missing)} (Debian packages slurm-wlm and munge)")
-        self.nodes = [f"n{n + 1}" for n in range(count)]
+        nodes = [f"n{n + 1}" for n in range(count)]
+        super().__init__(nodes, hosts, PROGRAMS, "slurm-wlm and munge", prefix)
         self.cpus, self.gpus, self.proctrack = cpus, gpus, proctrack
-        self.root = tempfile.mkdtemp(prefix=prefix)
-        os.chmod(self.root, 0o755)  # munge wants its socket to be within everybody's reach
-        self._mark = f"SLURM_CLUSTER_MARK={uuid.uuid4().hex}"
-        name, value = self._mark.split("=")
         self.env = {
-            "PATH": path, "SLURM_CONF": f"{self.root}/slurm.conf", name: value,
-            "MUNGE_SOCKET": f"{self.root}/munge/munge.sock",
+            "PATH": self.path, "SLURM_CONF": f"{self.root}/slurm.conf",
+            "MUNGE_SOCKET": f"{self.root}/munge/munge.sock", **dict([self.mark.split("=")]),
         }  # fmt: skip
-        self._hosts = dict(zip(("head", *self.nodes), hosts, strict=True)) if hosts else {}
-        self._environ = {**os.environ, **self.env}  # of daemons: not that of a test
-        self._daemons = {}
 
     # -- its life
 
@@ -108,63 +86,30 @@ class SlurmCluster:
         os.close(key)
         self._write_conf()
         files = {n: f"{self.root}/munge/{n}" for n in ("pid", "log", "seed", "key")}
-        self._spawn(
+        self.spawn(
             "munged", "munged", "--foreground", "--force", "--num-threads=4",
             f"--socket={self.env['MUNGE_SOCKET']}", f"--pid-file={files['pid']}",
             f"--log-file={files['log']}", f"--seed-file={files['seed']}",
-            f"--key-file={files['key']}",
+            f"--key-file={files['key']}", env=self.env,
         )  # fmt: skip
         until(lambda: os.path.exists(self.env["MUNGE_SOCKET"]), "munge's socket")
-        self._spawn("slurmctld", "slurmctld", "-D", "-i", on="head")
+        self.spawn("slurmctld", "slurmctld", "-D", "-i", on="head", env=self.env)
         for node in self.nodes:
             self.start_node(node)
         self.wait_idle()
 
-    def stop(self):
-        """End everything, by force, and take the directory away."""
-        # The daemons of jobs (slurmstepd) are orphans: they are found by what they inherited.
-        for name in reversed(self._daemons):
-            self._daemons[name].kill()
-            self._daemons[name].wait()
-
-        def ended():
-            left = marked(self._mark)
-            for pid in left:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            return not left
-
-        until(ended, "the end of the cluster's processes")
-        shutil.rmtree(self.root)
-
     def start_node(self, node):
-        self._spawn(node, "slurmd", "-D", "-N", node, on=node)
+        self.spawn(node, "slurmd", "-D", "-N", node, on=node, env=self.env)
 
     def kill_node(self, node):
         """Kill a node's slurmd, not its jobs; the controller notices in some 5 seconds."""
-        daemon = self._daemons.pop(node)
+        daemon = self.daemons.pop(node)
         daemon.kill()
         daemon.wait()
 
-    def cut(self, node):
-        self._hosts[node].cut()
-
-    def mend(self, node):
-        self._hosts[node].mend()
-
-    def _spawn(self, name, program, *argv, on=None):
-        with open(f"{self.root}/{name}.out", "ab") as log:
-            self._daemons[name] = subprocess.Popen(
-                self.command(program, *argv, on=on),
-                env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, cwd=self.root,
-            )  # fmt: skip
-
     def _write_conf(self):
         here = socket.gethostname()
-        hosts = self._hosts
+        hosts = self.hosts
         values = {
             "root": self.root, "user": getpass.getuser(), "port": free_port(),
             "proctrack": self.proctrack, "head": "head" if hosts else here,
@@ -187,29 +132,6 @@ class SlurmCluster:
             pass
 
     # -- its use
-
-    def command(self, *argv, on=None):
-        """Give the command line that runs `argv` on a node or head; without hosts, as it is."""
-        if not self._hosts or on is None:
-            return [*map(str, argv)]
-        named = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', on]
-        return self._hosts[on].command(*named, *argv)
-
-    def run(self, *argv, check=True, timeout=30, **options):
-        """Run a command of a user to its end; gives what it said, as text."""
-        env = {**os.environ, **self.env, **options.pop("env", {})}
-        done = subprocess.run(
-            self.command(*argv, on="head"), env=env, capture_output=True, text=True,
-            timeout=timeout, check=False, **options,
-        )  # fmt: skip
-        if check:
-            assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
-        return done
-
-    def popen(self, *argv, **options):
-        """Start a command of a user."""
-        env = {**os.environ, **self.env, **options.pop("env", {})}
-        return subprocess.Popen(self.command(*argv, on="head"), env=env, **options)
 
     def states(self):
         """Give what the controller says of each node, such as idle or down*."""
@@ -240,21 +162,6 @@ class SlurmCluster:
     def wait_job(self, number, *states, patience=30):
         return until(lambda: self.job(number)["JobState"] in states, f"{number} {states}", patience)
 
-    def processes(self, node=None, job=None):
-        """List the processes of jobs: of one node, of one job, or all."""
-        found = []
-        for pid in marked(self._mark):
-            try:
-                with open(f"/proc/{pid}/environ", "rb") as f:
-                    env = f.read().decode(errors="replace").split("\0")
-            except OSError:
-                continue
-            on = [e.partition("=")[2] for e in env if e.startswith("SLURMD_NODENAME=")]
-            of = [e.partition("=")[2] for e in env if e.startswith("SLURM_JOB_ID=")]
-            if on and (node is None or node in on) and (job is None or str(job) in of):
-                found.append(pid)
-        return [p for p in found if alive(p)]
-
     def log(self, name):
         try:
             with open(f"{self.root}/{name}", errors="replace") as f:
@@ -267,5 +174,6 @@ class SlurmCluster:
         self.run("scancel", "--user", getpass.getuser())
         self.run("scancel", "--signal=KILL", "--full", "--user", getpass.getuser(), check=False)
         self.wait_idle()
-        left = self.processes()
+        of_jobs = {p for node in self.nodes for p in marked(f"SLURMD_NODENAME={node}")}
+        left = [p for p in self.left() if p in of_jobs]
         assert not left, [command_line(p) for p in left]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.raycluster import Ear
+from cluster.enginework import Ear
 from conftest import alive, until
 from seams.jobs import EngineError
 from seams.ray import RayEngine, RayMissing
@@ -174,7 +174,7 @@ def test_a_ray_of_its_own(ray_agents, tmp_path):
         [PYTHON, str(script)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as driver:
         try:
-            agents.all_up((0,))
+            agents.all_up(1)
             assert driver.communicate("\n", timeout=30)[0] == ""
         finally:
             driver.kill()

@@ -14,7 +14,7 @@ from cluster.raycluster import OURS
 from conftest import alive, command_line, marked, until
 from procession import GroupFailed
 from seams.ray import RayEngine
-from support import PYTHON, QUICK, write
+from support import PYTHON, write
 
 ray = pytest.importorskip("ray")
 pytestmark = [
@@ -32,58 +32,11 @@ def agents():
 
 
 @pytest.fixture
-def ranks(tmp_path):
-    """Give a way to start jobs whose ranks hold; nothing of them may be left at the end."""
+def mark():
+    """Give a variable of ranks; nothing that has it, and no agent, may be left at the end."""
     mark = "RANKS_OF=" + uuid.uuid4().hex
-    ranks = Ranks(tmp_path, mark)
-    yield ranks
+    yield mark
     until(lambda: not marked(mark) and not agents(), "the end of all agents and ranks", 10)
-
-
-# Says its number in a file and holds, but in a later attempt returns at once.
-HOLD = """
-import os, signal, sys, time
-here, rank = sys.argv[1], os.environ["RANK"]
-if os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
-    sys.exit(0)
-with open(f"{here}/{rank}.new", "w") as f:
-    f.write(str(os.getpid()))
-os.rename(f"{here}/{rank}.new", f"{here}/rank{rank}")
-while rank != sys.argv[2] or not os.path.exists(f"{here}/exit"):
-    time.sleep(0.05)
-sys.exit(7)
-"""
-
-
-class Ranks:
-    def __init__(self, path, mark):
-        self.path = path
-        self.env = dict([mark.split("=")])
-        self.mark = mark
-        self.script = write(path / "hold.py", HOLD)
-
-    def options(self):
-        argv = [PYTHON, str(self.script), str(self.path), "2"]
-        return {"program": argv, "nnodes": 3, "nproc": 2, "stop": QUICK, "env": self.env}
-
-    def start(self, **options):
-        options = {"engine": RayEngine(3, cpus=2), **self.options(), **options}
-        job = procession.start_on(**options)
-        return job, self.wait(options["nnodes"] * 2)
-
-    def wait(self, count=6):
-        def there():
-            files = [self.path / f"rank{r}" for r in range(count)]
-            return [int(f.read_text()) for f in files if f.exists()]
-
-        return until(lambda: len(there()) == count and there(), f"{count} ranks", 30)
-
-
-def failure(job, begun, what):
-    with pytest.raises(GroupFailed) as caught:
-        job.wait(60)
-    print(f"{what}: over after {time.monotonic() - begun:.2f} s")
-    return caught.value
 
 
 def command(*argv):
@@ -96,21 +49,6 @@ def test_the_command(ray_cluster):
         out, err = run.communicate(timeout=60)
     assert sorted(out.splitlines()) == [f"[{r // 2}:{r}] here is {r}" for r in range(6)]
     assert (run.returncode, err) == (0, "")
-
-
-def test_ctrl_c(ray_cluster, ranks):
-    options = ("--nnodes", 3, "-n", 2, PYTHON, ranks.script, ranks.path, "2")
-    with command(*options) as run:
-        try:
-            pids = ranks.wait()
-            begun = time.monotonic()
-            run.send_signal(signal.SIGINT)
-            _, err = run.communicate(timeout=60)
-        finally:
-            run.kill()
-    print(f"Ctrl-C: over after {time.monotonic() - begun:.2f} s")
-    assert run.returncode == 130, err
-    assert not any(map(alive, pids))
 
 
 def test_ctrl_c_while_nodes_are_waited_for(ray_cluster):
@@ -126,10 +64,10 @@ def test_ctrl_c_while_nodes_are_waited_for(ray_cluster):
     assert time.monotonic() - begun < 10
 
 
-def test_ranks_in_a_task(ray_cluster, ranks):
+def test_ranks_in_a_task(ray_cluster, mark, tmp_path):
     """They are the task's: its value, its failure with the report, and its end by force."""
     ray.init(ray_cluster.address, logging_level="ERROR")
-    env = {"env_vars": ranks.env}
+    env = {"env_vars": dict([mark.split("=")])}
 
     @ray.remote(num_cpus=2, max_retries=0, runtime_env=env)
     def task(program):
@@ -139,10 +77,8 @@ def test_ranks_in_a_task(ray_cluster, ranks):
         if os.environ["RANK"] == "1":
             raise ValueError("no such batch")
 
-    path = ranks.path
-
     def hold():
-        path.joinpath("rank" + os.environ["RANK"]).write_text(str(os.getpid()))
+        tmp_path.joinpath("rank" + os.environ["RANK"]).write_text(str(os.getpid()))
         time.sleep(3600)
 
     assert ray.get(task.remote(lambda: int(os.environ["RANK"]) + 1), timeout=60) == [1, 2]
@@ -152,8 +88,8 @@ def test_ranks_in_a_task(ray_cluster, ranks):
     assert type(caught.value.cause) is GroupFailed
     assert caught.value.cause.cause.rank == 1
     held = task.remote(hold)
-    pids = until(lambda: len(there := list(path.glob("rank?"))) == 2 and there, "both ranks", 60)
-    pids = [until(lambda p=p: p.read_text(), "a number") for p in pids]
+    files = until(lambda: len(found := [*tmp_path.glob("rank?")]) == 2 and found, "ranks", 60)
+    pids = [until(lambda p=p: p.read_text(), "a number") for p in files]
     ray.cancel(held, force=True)
     until(lambda: not any(alive(int(pid)) for pid in pids), "the end of both ranks", 30)
     ray.shutdown()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.enginework import agent_above
 from cluster.raycluster import RayCluster
 from conftest import alive, command_line, marked, until
 
@@ -86,15 +87,8 @@ def ground(request):
 
 def variable(pid, name):
     """Give a variable of the agent above a rank."""
-    environ = Path(f"/proc/{agent_of(pid)}/environ").read_bytes().split(b"\0")
+    environ = Path(f"/proc/{agent_above(pid)}/environ").read_bytes().split(b"\0")
     return next(e for e in environ if e.startswith(f"{name}=".encode())).decode().partition("=")[2]
-
-
-def agent_of(pid):
-    while "procession.engines.agent" not in command_line(pid):
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        assert pid > 1
-    return pid
 
 
 class Run:
@@ -120,7 +114,7 @@ class Run:
 
         found = until(there, f"ranks of attempt {attempt}", 60)
         pids = [int(pid) for pid, _ in found]
-        self.agents |= {agent_of(pid) for pid in pids}
+        self.agents |= {agent_above(pid) for pid in pids}
         return pids, max(float(at) for _, at in found)
 
     def told(self, patience=60):
@@ -201,7 +195,7 @@ def test_an_agent_is_killed(ground, tmp_path):
     with Run(ground, "hold", tmp_path) as run:
         pids, _ = run.pids()
         began = time.monotonic()
-        os.kill(agent_of(pids[2]), signal.SIGKILL)
+        os.kill(agent_above(pids[2]), signal.SIGKILL)
         told = run.told()
     assert (told["outcome"], told["failures"]) == ("NODE_LOST", [2, 3])
     run.leaves_nothing()
@@ -242,7 +236,7 @@ def test_a_node_is_lost_and_a_spare_one_takes_its_place(tmp_path, request):
         pids, _ = run.pids()
         node = variable(pids[0], "SLURMD_NODENAME")
         began = time.monotonic()
-        os.kill(agent_of(pids[0]), signal.SIGKILL)
+        os.kill(agent_above(pids[0]), signal.SIGKILL)
         again, there = run.pids(attempt=1)
         assert node not in {variable(p, "SLURMD_NODENAME") for p in again}
         run.say("end")

@@ -3,7 +3,6 @@
 With PROCESSION_CLUSTER_TABLE=FILE, what was measured is appended to that file; see test_same_work.
 """
 
-import signal
 import sys
 import time
 
@@ -89,15 +88,6 @@ def test_a_cancelled_job_has_the_whole_grace(slurm, tmp_path, way):
     slurm.run("scancel", sent.job)
     last = sent.saved(30)
     noted(sent, f"scancel, ranks save for {SAVING:g} s ({way})", "all saved", last - began)
-
-
-@pytest.mark.parametrize("way", ["batch", "srun"])
-def test_steps_that_are_signalled_have_it(slurm, tmp_path, way):
-    """`scancel --signal=TERM` tells the tasks of steps: agents, and under srun the driver."""
-    sent = Sent(slurm, tmp_path, way, "--no-kill")
-    slurm.run("scancel", "--signal=TERM", sent.job)
-    sent.saved(30)
-    assert slurm.job(sent.job)["ExitCode"] == f"{128 + signal.SIGTERM}:0"
 
 
 def test_a_job_at_its_time_limit_has_it(slurm, tmp_path):

@@ -30,6 +30,9 @@ def test_one_agent_on_each_node(slurm, agents):
             assert up[1]["env"]["PROCESSION_AGENT_KEY"] == "5e"
             until(lambda: ear.said().count("hello") == 3, "their words")
             assert f"{allocation.nodes[2]}: hello from 2" in ear.said()
+            lines = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, check=True)
+            assert b"procession-agent" in lines.stdout
+            assert b"PROCESSION_AGENT_KEY=" not in lines.stdout
             agents.end()
             until(lambda: len(ear.gone()) == 3, "their ends")
         assert not ear.over()  # the job is there, and may have other agents
@@ -57,23 +60,13 @@ def test_why_an_agent_did_not_begin_is_told(slurm, argv, why):
         assert node in ear.gone()[slot]
 
 
-def test_no_command_line_has_the_key(slurm, agents):
-    with allocated(slurm, "-N2", "--no-kill") as allocation, started(allocation, agents):
-        agents.all_up(2)
-        lines = subprocess.run(
-            ["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True
-        )
-        assert "procession-agent" in lines.stdout
-        assert "PROCESSION_AGENT_KEY=" not in lines.stdout
-
-
 def test_an_agent_has_all_of_its_node(slurm, tmp_path):
     """What the user asked for tasks does not shape the step of the agents."""
     script = write(
         tmp_path / "drive.py",
         f"""
         import json, os, sys, time, pathlib
-        sys.path[:0] = {[str(p) for p in (TESTS, TESTS / "cluster")]}
+        sys.path[:0] = {[str(p) for p in (TESTS, TESTS.parent)]}
         from cluster.enginework import Agents, Ear
         from procession.engines.slurm import Slurm
         agents, ear = Agents(pathlib.Path({str(tmp_path)!r})), Ear()
@@ -137,7 +130,7 @@ def test_srun_goes_with_the_last_agent_of_a_killed_driver(slurm, tmp_path):
         tmp_path / "drive.py",
         f"""
         import pathlib, sys, time
-        sys.path[:0] = {[str(p) for p in (TESTS, TESTS / "cluster")]}
+        sys.path[:0] = {[str(p) for p in (TESTS, TESTS.parent)]}
         from cluster.enginework import Agents, Ear
         from procession.engines.slurm import Slurm
         from procession.engines.slurm.allocation import Allocation

@@ -54,33 +54,27 @@ def see(tmp_path):
     return write(tmp_path / "see.py", SEE)
 
 
-def test_a_task_for_each_rank(slurm, see):
-    words = ("srun", "-N2", "--ntasks-per-node=2")
-    ranks, (address, _), nodes = seen(slurm.run(*words, *PROCESSION, see))
-    assert ranks == [(r, r % 2, 4, 2, r // 2, 2) for r in range(4)]
-    assert nodes == [address, address, nodes[2], nodes[2]]
-
-
-def test_nodes_with_different_numbers_of_tasks(slurm, see):
-    ranks, _, nodes = seen(slurm.run("srun", "-N2", "-n4", *PROCESSION, see))
-    first = nodes.count(nodes[0])
-    assert first == 3, "Slurm fills nodes by default"
-    assert ranks == [(r, r, 4, 3, 0, 2) for r in range(3)] + [(3, 0, 4, 1, 1, 2)]
-
-
-def test_tasks_that_are_dealt_to_nodes_in_turn(slurm, see):
-    words = ("srun", "-N2", "--ntasks-per-node=2", "--distribution=cyclic")
-    ranks, (address, _), nodes = seen(slurm.run(*words, *PROCESSION, see))
-    assert ranks == [(r, r // 2, 4, 2, r % 2, 2) for r in range(4)]
-    assert nodes[0] == address
-
-
-def test_a_task_for_each_machine(slurm, see):
-    words = ("srun", "-N2", "--ntasks-per-node=1")
-    ranks, (address, _), nodes = seen(
-        slurm.run(*words, *PROCESSION, "--engine", "none", "--prefix", "", "-n", "2", see)
-    )
-    assert ranks == [(r, r % 2, 4, 2, r // 2, 2) for r in range(4)]
+@pytest.mark.parametrize(
+    ("asked", "words", "ranks"),
+    [
+        (("--ntasks-per-node=2",), (), [(r, r % 2, 4, 2, r // 2, 2) for r in range(4)]),
+        # Slurm fills nodes by default.
+        (("-n4",), (), [*((r, r, 4, 3, 0, 2) for r in range(3)), (3, 0, 4, 1, 1, 2)]),
+        (
+            ("--ntasks-per-node=2", "--distribution=cyclic"),
+            (),
+            [(r, r // 2, 4, 2, r % 2, 2) for r in range(4)],
+        ),
+        (
+            ("--ntasks-per-node=1",),
+            ("--engine", "none", "--prefix", "", "-n", "2"),
+            [(r, r % 2, 4, 2, r // 2, 2) for r in range(4)],
+        ),
+    ],
+)
+def test_tasks_on_two_nodes(slurm, see, asked, words, ranks):
+    found, (address, _), nodes = seen(slurm.run("srun", "-N2", *asked, *PROCESSION, *words, see))
+    assert found == ranks
     assert nodes[0] == address
 
 

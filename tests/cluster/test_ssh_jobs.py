@@ -1,14 +1,14 @@
 """`--engine ssh` on machines with a real sshd, whose cables can be drawn."""
 
-import json
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
-from conftest import alive, until
+from chaos.processes import alive, children, command_line
+from cluster.enginework import agent_above
+from conftest import until
 from support import write
 
 pytestmark = pytest.mark.timeout(180)
@@ -62,24 +62,6 @@ def test_counts_of_a_host_file_are_ranks(ssh, tmp_path):
     assert sorted(line.split()[1] for line in done.stdout.splitlines()) == ["n1", "n1", "n2", "n2"]
 
 
-def test_the_first_failure_ends_all_hosts_and_is_named(ssh, tmp_path):
-    script = write(
-        tmp_path / "fails.py",
-        """
-        import os, time
-        if os.environ["RANK"] == "3":
-            raise ValueError("no such batch")
-        time.sleep(60)
-        """,
-    )
-    began = time.monotonic()
-    done = ssh.run(*ssh.words("-n", "2", script), check=False)
-    assert done.returncode == 1
-    assert "rank 3 of 6" in done.stderr
-    assert "ValueError: no such batch" in done.stderr
-    assert time.monotonic() - began < 30  # of the 60 that the others would have slept
-
-
 @pytest.fixture
 def sleepers(tmp_path):
     """Ranks that write their pid, and a daemon's, and sleep."""
@@ -110,8 +92,9 @@ def started(ssh, tmp_path, ranks, *words, **options):
 @pytest.mark.usefixtures("sleepers")
 def test_nothing_is_left_when_every_ssh_is_killed(ssh, tmp_path):
     job, pids = started(ssh, tmp_path, 6, "-n", "2")
-    for pid in children_of(job.pid):
-        os.kill(pid, signal.SIGKILL)
+    for pid in children(job.pid):
+        if command_line(pid).startswith("ssh "):
+            os.kill(pid, signal.SIGKILL)
     _, said = job.communicate(timeout=60)
     assert job.returncode != 0
     assert all(f"({node}) was lost" in said for node in ssh.nodes)
@@ -131,19 +114,6 @@ def test_a_stopped_agent_is_killed_at_the_end(ssh, tmp_path):
     until(lambda: not any(map(alive, [agent, *pids])), "the end on its host")
 
 
-@pytest.mark.usefixtures("sleepers")
-def test_a_host_that_is_cut_off_ends_its_ranks_by_itself(ssh, tmp_path):
-    job, pids = started(ssh, tmp_path, 3, "-n", "1", "--lease", "2")
-    ssh.cut("n2")
-    try:
-        _, said = job.communicate(timeout=60)
-        assert job.returncode != 0
-        assert "n2" in said
-        until(lambda: not any(map(alive, pids)), "the end of all ranks and daemons", 20)
-    finally:
-        ssh.mend("n2")
-
-
 @pytest.mark.parametrize(
     ("hosts", "words", "said"),
     [
@@ -154,11 +124,9 @@ def test_a_host_that_is_cut_off_ends_its_ranks_by_itself(ssh, tmp_path):
     ],
 )
 def test_why_a_host_cannot_be_used(ssh, hosts, words, said):
-    began = time.monotonic()
     done = ssh.run(*ssh.words(*words, "true", hosts=hosts), check=False)
     assert done.returncode != 0
     assert said in done.stderr
-    assert time.monotonic() - began < 60  # not the 300 s that a start may take
 
 
 def test_a_directory_that_a_host_does_not_have(ssh, tmp_path):
@@ -183,45 +151,9 @@ def test_the_key_is_in_no_command_line(ssh, tmp_path):
         for pid in ssh.left():
             with open(f"/proc/{pid}/environ", "rb") as f:
                 found |= {v for v in f.read().split(b"\0") if v.startswith(KEY)}
-        (key,) = (v.removeprefix(KEY) for v in found)  # agents were started with it
-        for name in filter(str.isdecimal, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{name}/cmdline", "rb") as f:
-                    assert key not in f.read()
-            except OSError:
-                pass
+        (key,) = (v.removeprefix(KEY).decode() for v in found)  # agents were started with it
+        pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
+        assert not [pid for pid in pids if key in command_line(pid)]
     finally:
         job.terminate()
         job.communicate(timeout=60)
-
-
-def test_the_result_names_the_hosts(ssh, tmp_path):
-    done = ssh.run(*ssh.words("--json", "-n", "1", "true"))
-    result = json.loads(done.stdout)
-    assert result["nodes"] == 3
-    assert [rank["host"] for rank in result["ranks"]] == ["n1", "n2", "n3"]
-
-
-def children_of(pid):
-    """List the processes named ssh below a process."""
-    found = []
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", "rb") as f:
-                head, _, rest = f.read().rpartition(b")")
-            if int(rest.split()[1]) == pid and head.partition(b"(")[2] == b"ssh":
-                found.append(int(name))
-        except OSError:
-            pass
-    return found
-
-
-def agent_above(pid):
-    """Give the agent that a rank is below."""
-    while pid > 1:
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            if b"procession.engines.agent" in f.read():
-                return pid
-        with open(f"/proc/{pid}/stat", "rb") as f:
-            pid = int(f.read().rpartition(b")")[2].split()[1])
-    raise AssertionError("no agent is above it")

@@ -80,25 +80,24 @@ def test_a_tpu_by_its_variables():
     assert dealt("tpu", 1)[0]["TPU_CHIPS_PER_PROCESS_BOUNDS"] == "1,1,1"
 
 
-class TestDetect:
-    @pytest.mark.parametrize(
-        ("kind", "files"),
-        [
-            ("cuda", {"/dev/nvidia0": None, **nvidia(0)}),
-            ("rocm", {"/dev/kfd": None, "/dev/dri/renderD128": None, **amd(1, 128)}),
-            ("intel", {"/dev/dri/renderD128": None, **intel(128, "0000:03:00.0")}),
-            ("ascend", {"/dev/davinci0": None}),
-            ("neuron", {"/dev/neuron0": None}),
-            ("tpu", {"/dev/accel0": None, **pci("0000:00:04.0", "0x1ae0", "0x005e")}),
-        ],
-    )
-    def test_each_kind(self, tmp_path, kind, files):
-        assert devices.detect(tree(tmp_path, files), {}) == kind
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        ("cuda", {"/dev/nvidia0": None, **nvidia(0)}),
+        ("rocm", {"/dev/kfd": None, "/dev/dri/renderD128": None, **amd(1, 128)}),
+        ("intel", {"/dev/dri/renderD128": None, **intel(128, "0000:03:00.0")}),
+        ("ascend", {"/dev/davinci0": None}),
+        ("neuron", {"/dev/neuron0": None}),
+        ("tpu", {"/dev/accel0": None, **pci("0000:00:04.0", "0x1ae0", "0x005e")}),
+    ],
+)
+def test_each_kind_is_detected(tmp_path, kind, files):
+    assert devices.detect(tree(tmp_path, files)) == kind
 
-    def test_auto_is_what_is_found(self, tmp_path):
-        assert dealt("auto", 1, root=with_gpus(tmp_path, 1)) == [{CUDA: "0", "LOCAL_RANK": "0"}]
 
-    def test_two_kinds(self, tmp_path):
-        root = tree(tmp_path, {"/dev/davinci0": None, "/dev/neuron0": None})
-        with pytest.raises(SpecError, match="Ascend and Neuron: say which"):
-            devices.detect(root, {})
+def test_auto_is_what_is_found_if_it_is_one_kind(tmp_path):
+    root = with_gpus(tmp_path / "one", 1)
+    assert dealt("auto", 1, root=root) == [{CUDA: "0", "LOCAL_RANK": "0"}]
+    two = tree(tmp_path / "two", {"/dev/davinci0": None, "/dev/neuron0": None})
+    with pytest.raises(SpecError, match="Ascend and Neuron: say which"):
+        devices.detect(two)

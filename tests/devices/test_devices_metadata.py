@@ -4,7 +4,6 @@ import contextlib
 import http.server
 import socket
 import threading
-import time
 
 import pytest
 
@@ -90,7 +89,5 @@ def test_nobody_answers(monkeypatch):
     with socket.socket() as listens:
         listens.bind(("127.0.0.1", 0))
         listens.listen()
-        began = time.monotonic()
         text = refused({"GCE_METADATA_HOST": address_of(listens)})
     assert "timed out" in text
-    assert time.monotonic() - began < 5

@@ -14,7 +14,6 @@ def tree(root, files):
 
 
 MOUNT_V2 = "30 23 0:26 {} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
-MOUNT_V1 = "3{} 23 0:3{} {} /sys/fs/cgroup/{} rw shared:9 - cgroup cgroup rw,{}\n"
 
 
 def two_nodes():

@@ -17,7 +17,7 @@ code = doctor.main(sys.argv[1:])
 heavy = {"torch", "jax", "numpy", "ray", "cloudpickle", "tblib"} & sys.modules.keys()
 sys.exit(f"imported {heavy}" if heavy else code)
 """
-NEEDED = {"subreaper", "parent_death_signal", "memfd_create", "eventfd", "proc"}
+NEEDED = {"subreaper", "parent_death_signal", "memfd_create", "eventfd", "proc", "proc_children"}
 
 
 def run(*words, code=CODE, **env):

@@ -60,11 +60,6 @@ def block():
     time.sleep(120)
 
 
-def touch_and_block(path):
-    Path(path).touch()
-    time.sleep(120)
-
-
 def fail_on(failing, what):
     """Fail in rank `failing` only; the others go on."""
     if os.environ["RANK"] != failing:

@@ -298,13 +298,8 @@ def test_get_error_handler():
     assert handler_of_handlers is get_error_handler
 
 
-def test_dump_replaces_a_file_that_is_there(error_file, tmp_path, caplog):
+def test_dump_replaces_a_file_that_is_there(error_file, tmp_path):
     error_file.write_text("what stood there")
     child = write(tmp_path / "child.json", json.dumps(STRUCTURED))
     ErrorHandler().dump_error_file(str(child))
     assert json.loads(error_file.read_text()) == STRUCTURED
-    assert "what stood there" in caplog.text
-    assert caplog.records[0].name == "procession.elastic.errors.error_handler"
-
-
-# -- loggers

@@ -122,18 +122,6 @@ def test_start_processes_two_copies_of_a_function(tmp_path):
     )
 
 
-def test_start_processes_invalid_without_the_environment_of_a_rank(tmp_path):
-    with pytest.raises(RuntimeError, match=r"expected: {0, 1}, actual: {0}"):
-        start_processes(
-            name="trainer",
-            entrypoint=print,
-            args={0: ("bar0",), 1: ("bar1",)},
-            envs={0: {}},
-            log_dir=str(tmp_path / "test"),
-        )
-    assert not (tmp_path / "test").exists()
-
-
 def test_start_processes_two_copies_of_touch(tmp_path):
     example(
         tmp_path,

@@ -12,7 +12,6 @@ from elasticwork import (
     die_in_value,
     fail,
     fail_on,
-    give,
     give_unpicklable,
     interrupted,
     leave,
@@ -190,19 +189,6 @@ def test_killed_while_the_value_is_on_its_way(specs):
     assert failure.message == f"Signal 9 (SIGKILL) received by PID {failure.pid}"
 
 
-def test_a_function_whose_own_ranks_failed(specs, tmp_path):
-    """The file of the rank that failed first is handed on, as under `record`."""
-    failure = failed(_launch, {0: (str(tmp_path / "below"),)}, specs)[0]
-    assert failure.message["message"] == "ValueError: no such batch"
-    assert failure.message["errorCode"] == 1
-    assert failure.error_file.startswith(str(tmp_path / "logs"))
-
-
-def _launch(log_dir):
-    pc = start_processes("below", fail, {0: ()}, {0: {}}, DefaultLogsSpecs(log_dir))
-    raise ChildFailedError("below", pc.wait().failures)
-
-
 def test_an_interrupted_function(specs):
     failure = failed(interrupted, {0: ()}, specs)[0]
     assert "KeyboardInterrupt" in str(ChildFailedError("work", {0: failure}))
@@ -225,15 +211,3 @@ def test_a_sibling_that_does_not_obey_is_killed_in_the_end(specs, tmp_path):
     until(Path(deaf + ".term").exists)
     pc.close(timeout=1)
     assert pc.wait().failures.keys() == {1}
-
-
-def test_all_values_are_dropped_when_one_rank_fails(specs, tmp_path):
-    pc = start_processes("work", give, {0: (1,), 1: (2,)}, {0: {}, 1: {}}, specs)
-    assert pc.wait().return_values == {0: (1,), 1: (2,)}
-    result = start_processes("work", _half, {0: (), 1: ()}, by_rank(2), specs).wait()
-    assert (result.return_values, result.failures.keys()) == ({}, {1})
-
-
-def _half():
-    if os.environ["RANK"] == "1":
-        raise ValueError

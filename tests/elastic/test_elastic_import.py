@@ -22,13 +22,6 @@ def test_torch_is_not_imported(module):
     assert not {"torch", "numpy", "cloudpickle", "multiprocessing"} & found
 
 
-def test_a_rank_imports_next_to_nothing():
-    found = imported_by("import procession.elastic.entry") - imported_by("import procession")
-    mine = {name for name in found if name.startswith("procession")}
-    assert mine == {"procession.elastic", "procession.elastic.entry"}
-    assert not {"json", "logging", "socket", "dataclasses", "threading"} & found
-
-
 def test_start_processes_can_be_patched(monkeypatch):
     """As a user's test would."""
     monkeypatch.setattr("procession.elastic.start_processes", lambda: "patched")

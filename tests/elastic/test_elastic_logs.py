@@ -126,7 +126,6 @@ def test_devnull_is_no_files_at_all(tmp_path, capfd):
     specs = DefaultLogsSpecs(os.devnull, redirects=Std.ALL, tee=Std.ALL)
     pc = run(say, {0: ("out", "err")}, specs, duplicate_stdout_filters=["out"])
     assert (pc.stdouts, pc.stderrs, pc.error_files) == ({0: ""}, {0: ""}, {0: os.devnull})
-    assert pc.filtered_stdout is None
     assert capfd.readouterr() == ("out\n", "err\n")
     failing = start_processes("fail", fail, {0: ()}, {0: {}}, specs)
     failure = failing.wait().failures[0]
@@ -175,12 +174,10 @@ def test_filtered_copies(tmp_path, capfd):
         duplicate_stdout_filters=["loss", "nowhere"],
         duplicate_stderr_filters=["warn"],
     )
-    assert pc.filtered_stdout.closed
-    assert pc.filtered_stdout.name.endswith("/attempt_0/filtered_stdout.log")
-    found = read(pc.filtered_stdout.name).splitlines()
-    assert sorted(found) == ["[one]:loss 1", "[work0]:loss 0"]
-    found = read(pc.filtered_stderr.name).splitlines()
-    assert sorted(found) == ["[one]:warn 1", "[work0]:warn 0"]
+    attempt = Path(pc.stdouts[0]).parent.parent
+    found = [read(attempt / f"filtered_{name}.log").splitlines() for name in ("stdout", "stderr")]
+    assert sorted(found[0]) == ["[one]:loss 1", "[work0]:loss 0"]
+    assert sorted(found[1]) == ["[one]:warn 1", "[work0]:warn 0"]
     assert len(capfd.readouterr().out.splitlines()) == 4  # the console has all that is teed
 
 

@@ -17,9 +17,10 @@ LEFT_OUT = {
     "": {IMPORTED: "Callable NumaOptions Optional Union get_logger"},
     ".api": {
         IMPORTED: "ABC FrameType IntFlag NumaOptions TextIO Union abc abstractmethod dataclass "
-        "field mp os re shutil subprocess synchronize sys tempfile threading time",
+        "field mp os partial re signal shutil subprocess synchronize sys tempfile threading time",
         NO_OTHER_SYSTEM: "IS_MACOS IS_WINDOWS",
-        INSIDE: "_MAPPING_REGEX _VALUE_REGEX _maybe_wrap_with_numa_binding _wrap",
+        INSIDE: "_MAPPING_REGEX _VALUE_REGEX _get_default_signal _get_kill_signal "
+        " _maybe_wrap_with_numa_binding _wrap",
     },
     ".errors": {
         IMPORTED: "Optional Template Union dataclass datetime field get_logger json os signal time "
@@ -33,13 +34,13 @@ LEFT_OUT = {
         NO_OTHER_SYSTEM: "IS_MACOS IS_WINDOWS _WIN32_STD_HANDLE",
         INSIDE: "_c_std _python_std get_libc libc",
     },
-    ".tail_log": {IMPORTED: "Event TYPE_CHECKING ThreadPoolExecutor time"},
-    ".subprocess_handler": {},
-    ".subprocess_handler.handlers": {IMPORTED: "NumaOptions"},
+    ".tail_log": {IMPORTED: "Event TYPE_CHECKING ThreadPoolExecutor os time"},
+    ".subprocess_handler": {INSIDE: "handlers subprocess_handler"},
+    ".subprocess_handler.handlers": {IMPORTED: "Any NumaOptions"},
     ".subprocess_handler.subprocess_handler": {
-        IMPORTED: "NumaOptions Popen os sys",
+        IMPORTED: "Any NumaOptions Popen os signal subprocess sys",
         NO_OTHER_SYSTEM: "IS_WINDOWS",
-        INSIDE: "_maybe_wrap_command_args_with_numa_binding",
+        INSIDE: "_get_default_signal _maybe_wrap_command_args_with_numa_binding",
     },
 }
 
@@ -81,8 +82,6 @@ def test_modules_and_what_is_not_public_need_no_further_import(name):
     [
         "ProcessFailure",
         "TailLog",
-        "_get_default_signal",
-        "_get_kill_signal",
         "get_subprocess_handler",
         "record",
         "redirect_stderr",

@@ -11,7 +11,7 @@ import pytest
 
 from procession.elastic import DefaultLogsSpecs, SignalException, start_processes
 from procession.elastic.api import _terminate_process_handler
-from seams.elastic import ranks
+from seams.elastic import context
 from support import Launcher, alive, gone, until, write
 
 DEFAULT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -63,7 +63,7 @@ def test_signals_interrupt_a_start_and_nothing_is_left(specs, monkeypatch):
         send(signal.SIGTERM)
 
     pids = []
-    monkeypatch.setattr(ranks, "_wait_until_all_ran", signalled)
+    monkeypatch.setattr(context, "_wait_until_all_ran", signalled)
     before = handlers()
     with pytest.raises(SignalException):
         start_processes("sleep", "sleep", {0: ("60",), 1: ("60",)}, None, specs)
@@ -98,17 +98,6 @@ def test_signals_are_given_back(specs, way):
     assert handlers() == before
 
 
-def test_signals_are_given_back_when_the_last_one_has_ended(specs):
-    before = handlers()
-    one, two = sleeping(specs), sleeping(specs)
-    one.close()
-    assert handlers() == [_terminate_process_handler] * 4
-    with pytest.raises(SignalException):
-        send(signal.SIGTERM)
-    two.close()
-    assert handlers() == before
-
-
 def test_a_handler_of_the_users_own_stays(specs):
     def own(*_):
         pass
@@ -136,24 +125,6 @@ def test_from_another_thread_there_is_a_warning(specs, caplog):
     assert [r.levelname for r in caplog.records] == ["WARNING"]
     assert "another thread" in caplog.text
     started[0].close()
-
-
-def test_a_fork_of_the_launcher_gets_signals_as_before(specs):
-    pc = sleeping(specs)
-    ready, tell = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            os.write(tell, b"!")
-            until(lambda: False, "the signal", patience=30)
-        finally:
-            os._exit(77)
-    os.read(ready, 1)
-    os.close(ready)
-    os.close(tell)
-    os.kill(child, signal.SIGTERM)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
-    pc.close()
 
 
 TORCHS = "torch.distributed.elastic.multiprocessing.api"

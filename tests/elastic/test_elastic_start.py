@@ -25,7 +25,8 @@ from procession.elastic import (
     SubprocessContext,
     start_processes,
 )
-from support import write
+from procession.elastic.subprocess_handler import SubprocessHandler, get_subprocess_handler
+from support import gone, until, write
 
 METHODS = ["spawn", "forkserver", "fork"]
 
@@ -151,11 +152,33 @@ def test_a_running_subprocess(specs):
     assert proc.returncode is None
     with pytest.raises(subprocess.TimeoutExpired):
         proc.wait(0.01)
-    proc.kill()
+    pc.subprocess_handlers[0].close(signal.SIGKILL)
     assert proc.wait() == -signal.SIGKILL
     result = pc.wait()
     assert result.failures[0].exitcode == -signal.SIGKILL  # nobody but us knows who sent it
     assert result.failures[0].signal_name() == "SIGKILL"
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGKILL])
+def test_one_program_by_its_handler(tmp_path, number):
+    script = "echo $OURS $0; echo err >&2; sleep 60 & echo $!; wait"
+    paths = [tmp_path / "out", tmp_path / "err"]
+    given = ("sh", ("-c", script, 17), {"OURS": "ours"}, *map(str, paths), 5)
+    handler = get_subprocess_handler(*given)
+    assert handler.local_rank_id == 5
+    _, child = until(lambda: read_lines(paths[0])[1:] and read_lines(paths[0]))
+    assert read_lines(paths[0])[0] == "ours 17"
+    assert handler.proc.poll() is None
+    handler.close(number)
+    assert handler.proc.wait(30) == -(number or signal.SIGTERM)
+    handler.proc.group.wait_for_end()
+    gone([int(child)])
+    with pytest.raises(FileNotFoundError):
+        SubprocessHandler("no-such-program", (), {}, None, "", 0)
+
+
+def read_lines(path):
+    return path.read_text().splitlines()
 
 
 @pytest.mark.parametrize("entrypoint", ["false", fail])

@@ -127,13 +127,6 @@ def test_a_file_that_comes_at_the_last_moment(tmp_path):
     assert dst.getvalue() == "[w0]:late\n"
 
 
-def test_a_directory_is_an_error_in_the_log(tmp_path, caplog):
-    TailLog("w", {0: str(tmp_path)}, io.StringIO()).start().stop()
-    assert [r.levelname for r in caplog.records] == ["ERROR"]
-    assert caplog.records[0].exc_info[0] is IsADirectoryError
-    assert tail_log.logger.name == "procession.elastic.tail_log"
-
-
 @pytest.mark.parametrize("keep", [None, lambda line: line != "no\n"])
 def test_tail_logfile(tmp_path, keep):
     path = tmp_path / "log"

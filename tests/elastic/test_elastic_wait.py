@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
 import time
 
 import pytest
-from elasticwork import block, fail, return_one_after_the_other, touch_and_block
+from elasticwork import block, fail, return_one_after_the_other
 
 from procession.elastic import DefaultLogsSpecs, start_processes
-from support import alive, gone, marked, until
+from support import alive, gone, until
 
 
 @pytest.fixture
@@ -114,28 +113,3 @@ def test_what_close_ended_is_no_success(specs):
     assert result.is_failed()
     assert result.failures[0].message == f"Signal 15 (SIGTERM) received by PID {pc.pids()[0]}"
     assert not result.return_values
-
-
-def test_what_functions_started_is_ended_with_them(specs, tmp_path, monkeypatch):
-    """The original signals the process of a function only, and leaves its children."""
-    monkeypatch.setenv("CHILD_OF_FUNCTION", str(tmp_path))
-    pc = start_processes("block", _with_child, {0: (str(tmp_path / "on"),)}, {0: {}}, specs)
-    until((tmp_path / "on").exists)
-    assert len(marked(f"CHILD_OF_FUNCTION={tmp_path}")) >= 2
-    pc.close(timeout=5)
-    gone(set(marked(f"CHILD_OF_FUNCTION={tmp_path}")) & set(pc.pids().values()))
-    assert not [p for p in marked(f"CHILD_OF_FUNCTION={tmp_path}") if _is_sleep(p)]
-
-
-def _with_child(path):
-    child = subprocess.Popen(["sleep", "99"])
-    assert child.poll() is None
-    touch_and_block(path)
-
-
-def _is_sleep(pid):
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            return f.read().startswith(b"sleep")
-    except OSError:
-        return False  # it is gone

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 
-from seams.jobs import SLOT, EngineError, EngineGone, Said, SlotGone
+from seams.jobs import SLOT, EngineError, SlotGone
 
 
 class LocalEngine:
@@ -56,6 +56,3 @@ class LocalEngine:
     def close(self):
         for process in self.processes.values():
             process.wait(20)
-
-
-__all__ = ["EngineGone", "LocalEngine", "Said"]

@@ -63,51 +63,11 @@ def room():
     made.close()
 
 
-def is_sent_away(room, sock):
-    room.turn()
-    try:
-        return sock.recv(1) == b""
-    except BlockingIOError:
-        return False
-    except ConnectionResetError:
-        return True
-
-
-def test_who_is_introduced_gets_in_and_nothing_behind_it_is_read(room):
-    words = introduction(b"me")
-    with room.come(words[:5]) as sock:
-        room.turn()
-        assert not room.entered
-        sock.sendall(words[5:] + b"more")
-        until(lambda: room.turn() or room.entered, "it gets in")
-        ((ours, key),) = room.entered
-        assert (key, ours.recv(100)) == (KEY, b"more")
-
-
-@pytest.mark.parametrize("words", [b"GET / HTTP/1.1", introduction(b"you"), introduction(b"")])
-def test_others_are_sent_away(room, words):
-    with room.come(words) as sock:
-        until(lambda: is_sent_away(room, sock), "it is sent away")
-    assert not room.entered
-
-
 def test_a_thousand_that_say_nothing_or_garbage_keep_nobody_out(room):
     held = [room.come(*([os.urandom(9)] if n % 2 else [])) for n in range(1000)]
     with room.come(introduction(b"me")):
         until(lambda: room.turn() or room.entered, "it gets in")
     for each in held:
-        each.close()
-
-
-def test_all_of_a_large_job_that_come_at_once_get_in(room):
-    """To read one introduction may take long: the others wait meanwhile."""
-    room.may_answer.clear()
-    socks = [room.come(introduction(b"me")) for _ in range(EXPECTED)]
-    until(lambda: room.turn() or len(room.anteroom._introduced) == EXPECTED, "all are there")
-    held = [room.come() for _ in range(EXPECTED)]  # send away each other, and nobody else
-    room.may_answer.set()
-    until(lambda: room.turn() or len(room.entered) == EXPECTED, "all get in")
-    for each in socks + held:
         each.close()
 
 

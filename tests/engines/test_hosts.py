@@ -56,14 +56,13 @@ def test_a_file(text, hosts):
     assert list(parse_hostfile(text, "FILE")) == hosts
 
 
-def test_a_fault_in_a_file_has_its_line():
-    with pytest.raises(SpecError, match=r"--hostfile f, line 2: '-x' is no host"):
-        parse_hostfile("h1\n-x\n", "--hostfile f")
-
-
-def test_two_hosts_in_a_line_are_not_taken_for_one():
-    with pytest.raises(SpecError, match=r"--hostfile f, line 1: 'h2' is no count"):
-        parse_hostfile("h1 h2\n", "--hostfile f")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("h1\n-x\n", "line 2: '-x' is no host"), ("h1 h2\n", "line 1: 'h2' is no count")],
+)
+def test_a_fault_in_a_file_has_its_line(text, said):
+    with pytest.raises(SpecError, match=f"--hostfile f, {said}"):
+        parse_hostfile(text, "--hostfile f")
 
 
 def test_which_list_counts(tmp_path):

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 
 import procession
 from control.clients import connected, sockets
@@ -14,16 +13,9 @@ from engines.localengine import LocalEngine
 from engines.test_jobs import all_hold
 from procession import Logs, Phase, Std
 from seams.control import find_run, runs
-from support import OBEDIENT, gone, until
+from support import OBEDIENT, PROCESSION, gone, run_procession, until
 
 HERE = os.uname().nodename
-
-
-def command(*words, env=None, **options):
-    """Run a command of ours; gives what it has done."""
-    line = [sys.executable, "-m", "procession", *words]
-    env = {**os.environ, **(env or {})}
-    return subprocess.run(line, capture_output=True, text=True, timeout=60, env=env, **options)
 
 
 @contextlib.contextmanager
@@ -38,31 +30,23 @@ def held(folder, nodes=2, nproc=2, **options):
         job.kill()
 
 
-def test_it_is_listed_once_and_as_a_whole(tmp_path):
+def test_it_is_listed_once_with_the_ranks_of_all_nodes(tmp_path):
     with held(tmp_path) as (job, pids):
         assert sockets() == [job.run_id]
-        rows = json.loads(command("ps", "--json").stdout)
-        agents = [agent["pid"] for agent in job.look()["agents"]]
-        (row,) = [r for r in rows if r["launcher"] in (os.getpid(), *agents)]
-        assert (row["id"], row["state"], row["alive"], row["nproc"]) == (
-            job.run_id, "RUNNING", 4, 4
-        )  # fmt: skip
-        assert [r["pid"] for r in row["ranks"]] == pids
-        assert [r["rank"] for r in row["ranks"]] == [0, 1, 2, 3]
-        assert (row["launcher"], row["hosts"]) == (os.getpid(), [HERE, HERE])
-    assert sockets() == []
-
-
-def test_its_look_has_the_ranks_of_all_nodes(tmp_path):
-    with held(tmp_path) as (job, pids):
         look = job.look()
+        agents = [agent["pid"] for agent in look["agents"]]
+        rows = json.loads(run_procession("ps", "--json", timeout=60).stdout)
+        (row,) = [r for r in rows if r["launcher"] in (os.getpid(), *agents)]
+        assert (row["id"], row["state"], row["alive"]) == (job.run_id, "RUNNING", 4)
+        assert [(r["rank"], r["pid"]) for r in row["ranks"]] == [*enumerate(pids)]
+        assert (row["launcher"], row["hosts"]) == (os.getpid(), [HERE, HERE])
         assert (look["nproc"], look["nodes"], look["first"]) == (4, 2, 0)
         assert [(r["rank"], r["pid"], r["state"]) for r in look["ranks"]] == [
             (rank, pid, "RUNNING") for rank, pid in enumerate(pids)
         ]
         began = [r["started_at"] for r in look["ranks"]]
         assert all(0 <= at - look["began"] < 60 for at in began)
-        said = command("report", job.run_id).stdout
+        said = run_procession("report", job.run_id).stdout
         assert "4 of 4 ranks alive" in said
         assert f"launcher: pid {os.getpid()} on {HERE}" in said
         job.send_signal(2, signal.SIGKILL)
@@ -71,11 +55,12 @@ def test_its_look_has_the_ranks_of_all_nodes(tmp_path):
         last = job.look()
         assert last["cause"] == "rank 2 was killed by SIGKILL"
         assert [r["ended"] for r in last["ranks"]] == ["STOPPED", "STOPPED", "FAILED", "STOPPED"]
+    assert sockets() == []
 
 
 def test_a_stop_from_another_terminal_ends_all_of_it(tmp_path):
     with held(tmp_path) as (job, pids):
-        done = command("stop", job.run_id, "--grace", "5")
+        done = run_procession("stop", job.run_id, "--grace", "5")
         assert (done.returncode, done.stdout) == (
             0, f"procession: {job.run_id} was stopped, exit code 143\n"
         )  # fmt: skip
@@ -87,7 +72,7 @@ def test_a_stop_from_another_terminal_ends_all_of_it(tmp_path):
 def test_its_stacks_are_those_of_all_ranks(tmp_path):
     with held(tmp_path) as (job, _):
         assert [r["rank"] for r in job.stacks()] == [0, 1, 2, 3]
-        said = command("stacks", job.run_id)
+        said = run_procession("stacks", job.run_id)
         assert said.returncode == 0
         assert "4 ranks [0-3]" in said.stdout
         assert "hold (jobwork.py" in said.stdout
@@ -106,7 +91,7 @@ def test_its_output_comes_over_its_socket():
             return set("".join(texts).splitlines()) == {"[0:0] out 0", "[1:1] out 1"}
 
         until(shown, "the lines of both ranks")
-        said = command("logs", job.run_id).stdout
+        said = run_procession("logs", job.run_id).stdout
         assert set(said.splitlines()) == {"[0:0] out 0", "[1:1] out 1"}
     finally:
         job.kill()
@@ -114,7 +99,7 @@ def test_its_output_comes_over_its_socket():
 
 def test_attach_shows_it_to_its_end(tmp_path):
     with held(tmp_path) as (job, _):
-        line = [sys.executable, "-m", "procession", "attach", job.run_id]
+        line = [*PROCESSION, "attach", job.run_id]
         with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as attached:
             until(lambda: job._reach.visited, "somebody at the door")
             job.send_signal(1, signal.SIGKILL)
@@ -123,51 +108,18 @@ def test_attach_shows_it_to_its_end(tmp_path):
         assert b"rank 1 of 4" in err
 
 
-def test_a_run_directory_and_its_parts_are_one_run(tmp_path):
-    logs = Logs(dir=str(tmp_path / "runs"))
-    with held(tmp_path, logs=logs) as (job, _):
-        asked = json.loads((tmp_path / "runs" / job.run_id / "run.json").read_text())
-        parts = [
-            json.loads((tmp_path / "runs" / job.run_id / f"node_{n}" / "run.json").read_text())
-            for n in range(2)
-        ]
-        assert {asked["run"], *(part["run"] for part in parts)} == {job.run_id}
-
-
 def test_logs_of_the_directory_of_a_job(tmp_path):
     script = 'echo "out $RANK"; echo "err $RANK" >&2'
     logs = Logs(dir=str(tmp_path / "runs"), redirect=Std.ALL)
     procession.run(["sh", "-c", script], engine=LocalEngine(2), nproc=2, logs=logs)
     (folder,) = (tmp_path / "runs").iterdir()
-    said = command("logs", str(folder))
+    said = run_procession("logs", str(folder))
     assert (said.returncode, said.stderr) == (
         0,
         "".join(f"[{r // 2}:{r}] err {r}\n" for r in range(4)),
     )
     assert said.stdout == "".join(f"[{r // 2}:{r}] out {r}\n" for r in range(4))
-    assert command("logs", str(folder), "--rank", "3", "--stdout").stdout == "out 3\n"
-
-
-def test_its_ranks_are_not_listed_again_where_its_socket_is_not_found(tmp_path):
-    """A log-in with another TMPDIR or XDG_RUNTIME_DIR sees the job by the index only."""
-    with held(tmp_path, logs=Logs(dir=str(tmp_path / "runs"))) as (job, _):
-        agents = {process.pid for process in job._driver.engine.processes.values()}
-        (tmp_path / "other").mkdir()
-        line = [sys.executable, "-m", "procession", "ps", "--json"]
-        env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "other")}
-        done = subprocess.run(line, env=env, capture_output=True, text=True, check=True)
-        rows = [r for r in json.loads(done.stdout) if r["launcher"] in {os.getpid(), *agents}]
-        assert [(row["id"], row["launcher"]) for row in rows] == [(job.run_id, os.getpid())]
-
-
-def test_logs_of_a_job_that_runs(tmp_path):
-    with held(tmp_path, logs=Logs(dir=str(tmp_path / "runs"), redirect=Std.ALL)) as (job, _):
-        line = [sys.executable, "-m", "procession", "logs", "-f", job.run_id]
-        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as following:
-            until(lambda: job._reach.visited, "somebody at the door")
-            job.stop()
-            following.communicate(timeout=30)
-        assert following.returncode == 0
+    assert run_procession("logs", str(folder), "--rank", "3", "--stdout").stdout == "out 3\n"
 
 
 def test_on_a_node_it_is_said_what_its_ranks_belong_to(tmp_path):
@@ -175,12 +127,12 @@ def test_on_a_node_it_is_said_what_its_ranks_belong_to(tmp_path):
     there = {"PROCESSION_DRIVER": "n77"}
     with held(tmp_path, engine=ElsewhereDriven(2, env=there), control=None) as (job, _):
         agents = {process.pid for process in job._driver.engine.processes.values()}
-        rows = json.loads(command("ps", "--json").stdout)
+        rows = json.loads(run_procession("ps", "--json").stdout)
         parts = [row for row in rows if row["launcher"] in agents]
         assert [(row["id"], row["state"], row["host"]) for row in parts] == [
             (job.run_id, "PART", "n77")
         ] * 2
-        done = command("stop", job.run_id)
+        done = run_procession("stop", job.run_id)
         assert done.returncode == 2
         assert "which is one run, driven from n77" in done.stderr
         assert f"type `procession stop {job.run_id}` there" in done.stderr

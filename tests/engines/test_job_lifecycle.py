@@ -5,25 +5,20 @@ import copy
 import pytest
 
 from seams.jobs import (
-    AgentEvents,
     Arm,
     Deadline,
     DeadlineKind,
-    Decide,
     Decided,
-    Dismiss,
     Drop,
     End,
     Happened,
     IllegalEvent,
     JobLife,
     JobPhase,
-    JobState,
     Launch,
     Leaves,
     Meet,
     Met,
-    Replace,
     Slot,
     SlotEvent,
     Stop,
@@ -51,50 +46,6 @@ def running(nodes=2, slots=2):
         life.handle(told("READY", slot))
     assert life.phase is JobPhase.RUNNING
     return life
-
-
-def test_the_first_failure_stops_all_others_and_is_decided_upon_when_all_have_ended():
-    life = running(3, 3)
-    stop = [Stop((0, 2), failed=True), Arm(Deadline(DeadlineKind.STOP, 0))]
-    assert life.handle(told("FAILED", 1)) == stop
-    assert life.handle(told("FAILED", 2)) == []
-    assert life.failed == (1, 2)
-    life.handle(told("ENDED", 1, ok=False))
-    life.handle(told("ENDED", 0))
-    assert life.handle(told("ENDED", 2, ok=False)) == [Decide(0)]
-    assert life.handle(Decided(0, again=False)) == [End(JobPhase.FAILED)]
-
-
-def test_a_spare_slot_takes_the_place_of_a_lost_one():
-    life = running(2, 3)
-    assert life.handle(told("GONE", 0))[0] == Stop((1,), failed=True)
-    assert life.lost == (0,)
-    assert life.handle(told("ENDED", 1)) == [Decide(0)]
-    life.handle(Decided(0, again=True))
-    assert life.handle(Deadline(DeadlineKind.BACKOFF, 0))[1:] == [Meet(2)]
-    assert life.handle(Met(1)) == [Launch(1, (2, 1))]
-    assert life.node_of(2) == 0
-    assert life.node_of(0) is None
-
-
-def test_without_a_spare_one_the_engine_is_asked_once():
-    life = running()
-    life.handle(told("GONE", 1))
-    life.handle(told("ENDED", 0))
-    life.handle(Decided(0, again=True))
-    assert life.handle(Deadline(DeadlineKind.BACKOFF, 0))[1:] == [Replace(1)]
-    again = copy.deepcopy(life)
-    assert life.handle(told("JOINED", 1)) == [Meet(0)]
-    assert again.handle(told("GONE", 1)) == [End(JobPhase.FAILED)]
-    assert again.missing
-
-
-def test_an_agent_that_goes_before_the_start_is_replaced_where_losses_are_allowed():
-    life = JobLife.of(2, 2, replaces=True)
-    life.begin()
-    life.handle(told("JOINED", 0))
-    assert life.handle(told("GONE", 1)) == [Replace(1)]
-    assert life.handle(told("JOINED", 1)) == [Meet(0)]
 
 
 def elastic(least, most, there, **how):
@@ -125,30 +76,6 @@ def next_attempt(life):
     if life.phase is JobPhase.GATHERING:
         actions += life.handle(Deadline(DeadlineKind.LAST_CALL, number + 1))
     return actions + life.handle(Met(number + 1))
-
-
-def test_a_node_that_comes_to_an_elastic_job_starts_it_again():
-    life = elastic(1, 3, 1)
-    assert life.handle(told("JOINED", 1))[0] == Stop((0,), failed=True)
-    assert next_attempt(life)[-1] == Launch(1, (1, 0))
-    assert (life.regrouped, life.nodes, life.failed) == (1, 2, ())
-
-
-def test_a_job_that_has_ended_takes_nobody_in():
-    life = elastic(1, 3, 1)
-    events = AgentEvents(JobState(None, life, None, "", "J", "", print), None, None, None)
-    assert events.expects(1)
-    life.handle(told("ENDED", 0))
-    assert life.phase is JobPhase.SUCCEEDED
-    assert not events.expects(1)
-
-
-def test_a_node_that_is_lost_by_an_elastic_job_is_no_failure_and_ranks_are_dense_again():
-    life = elastic(1, 3, 3)
-    assert life.handle(told("GONE", 1))[0] == Stop((0, 2), failed=True)
-    assert life.handle(told("FAILED", 0)) == []  # it has lost its peer
-    assert next_attempt(life)[-1] == Launch(1, (2, 0))
-    assert [life.node_of(slot) for slot in (2, 0, 1)] == [0, 1, None]
 
 
 def test_the_host_ends_a_job_that_others_may_go_on_with():
@@ -192,25 +119,6 @@ def test_a_new_host_needs_more_than_half_of_the_last_world():
     assert life.handle(told("GONE", 2)) == []
     assert life.handle(Deadline(DeadlineKind.LAST_CALL, 3)) == []
     assert life.handle(Deadline(DeadlineKind.GATHER, 3)) == [End(JobPhase.FAILED)]
-
-
-def test_too_few_nodes_are_a_failure_of_an_elastic_job():
-    life = elastic(2, 3, 2)
-    life.handle(told("GONE", 1))
-    assert life.handle(told("ENDED", 0)) == [Decide(0)]
-    life.handle(Decided(0, again=True))
-    assert life.handle(Deadline(DeadlineKind.BACKOFF, 0)) == [Arm(Deadline(DeadlineKind.GATHER, 1))]
-    assert Arm(Deadline(DeadlineKind.LAST_CALL, 1)) in life.handle(told("JOINED", 2))
-
-
-def test_a_node_leaves_an_elastic_job_if_the_others_are_enough():
-    life = elastic(1, 3, 2)
-    assert life.handle(Leaves(0))[0] == Stop((1, 0)[::-1], failed=True)
-    actions = next_attempt(life)
-    assert Dismiss((0,)) in actions
-    assert actions[-1] == Launch(1, (1,))
-    assert not life.can_spare(1)
-    assert life.handle(Leaves(1)) == []
 
 
 def test_stops():

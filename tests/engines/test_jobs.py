@@ -1,8 +1,8 @@
 """Jobs over several nodes, with real agents: each "node" is a process of this machine."""
 
 import json
+import multiprocessing
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -40,7 +40,6 @@ from procession import (
     Std,
 )
 from seams.jobs import EngineGone, make_job
-from seams.wire import Message
 from support import OBEDIENT, QUICK, START_PATIENCE, alive, gone, until, write
 
 # For programs that import this module.
@@ -59,26 +58,25 @@ def start(program, engine=None, **options):
     return procession.start_on(engine, program, **options), engine
 
 
-def test_values_and_places_by_global_rank():
-    values = procession.run(place, engine=LocalEngine(3), nproc=2, nnodes=3)
-    assert values == [(r, r % 2, r // 2, 6, 2, 3) for r in range(6)]
-    meetings = procession.run(meet, engine=LocalEngine(2), nproc=2)
-    assert len(set(meetings)) == 1
-
-
-def test_arguments_and_variables_by_global_rank():
+def test_values_arguments_and_variables_by_global_rank():
     def work(*args, **kwargs):
-        return args, kwargs, os.environ.get("OWN"), os.environ.get("ALL")
+        agents = [name for name in os.environ if name.startswith("PROCESSION_AGENT")]
+        return place(), meet(), args, kwargs, os.environ["OWN"], os.environ["ALL"], agents
 
     values = procession.run(
         work,
-        engine=LocalEngine(2),
+        engine=LocalEngine(3),
         nproc=2,
-        args={r: (r, "x") for r in range(4)},
+        nnodes=3,
+        args={r: (r, "x") for r in range(6)},
         kwargs={3: {"last": True}},
-        env={r: {"OWN": str(r), "ALL": "yes"} for r in range(4)},
+        env={r: {"OWN": str(r), "ALL": "yes"} for r in range(6)},
     )
-    assert values == [((r, "x"), {"last": True} if r == 3 else {}, str(r), "yes") for r in range(4)]
+    assert len({value[1] for value in values}) == 1
+    assert [(*value[:1], *value[2:]) for value in values] == [
+        ((r, r % 2, r // 2, 6, 2, 3), (r, "x"), {"last": True} if r == 3 else {}, str(r), "yes", [])
+        for r in range(6)
+    ]
 
 
 def test_commands_have_prefixes_with_node_and_rank(capfd):
@@ -99,38 +97,26 @@ def test_much_output_comes_whole(capfd):
         assert [line for line in seen if line.startswith(f"[{rank}:")] == expected
 
 
-def test_the_rank_that_failed_is_the_cause(tmp_path):
+def test_the_rank_that_failed_is_the_cause_with_its_exception(tmp_path):
+    class Odd(ValueError):
+        pass
+
     def work(folder):
         if os.environ["RANK"] == "3":
             wait_for(folder, (0, 1, 2, 4, 5))
-            sys.exit(7)
+            raise Odd("so it is")
         hold(folder)
 
     with pytest.raises(GroupFailed) as caught:
         start(work, args=(str(tmp_path),), stop=OBEDIENT)[0].wait(30)
     failed = caught.value
-    assert (failed.cause.rank, failed.cause.exit.code, failed.exit_code) == (3, 7, 7)
+    assert (failed.cause.rank, failed.exit_code) == (3, 1)
     assert [f.rank for f in failed.failures] == [3]
     assert {e.rank for e in (*failed.ended, *failed.finished)} == {0, 1, 2, 4, 5}
     assert failed.cause.host == os.uname().nodename
-    assert "rank 3 of 6" in str(failed)
-    assert "when it failed, the others were" in str(failed)
-
-
-def test_an_exception_comes_as_it_was(tmp_path):
-    class Odd(ValueError):
-        pass
-
-    def work():
-        if os.environ["RANK"] == "2":
-            raise Odd("so it is")
-        return 1
-
-    with pytest.raises(GroupFailed) as caught:
-        procession.run(work, engine=LocalEngine(2), nproc=2, stop=OBEDIENT)
-    assert type(caught.value.__cause__).__name__ == "Odd"
-    assert "so it is" in str(caught.value)
-    assert 'raise Odd("so it is")' in str(caught.value)
+    assert type(failed.__cause__).__name__ == "Odd"
+    for said in ("rank 3 of 6", "when it failed, the others were", 'raise Odd("so it is")'):
+        assert said in str(failed)
 
 
 @pytest.mark.parametrize("tells", [True, False])
@@ -161,37 +147,6 @@ def test_an_agent_that_says_nothing_any_more(tmp_path):
     assert caught.value.cause.rank == 0
     assert time.monotonic() - began > 0.5
     gone(pids)  # the engine's kill has ended the agent, and its forkserver the ranks
-
-
-@pytest.mark.long
-def test_a_driver_that_is_stopped_for_a_while_loses_nobody(tmp_path):
-    script = write(
-        tmp_path / "main.py",
-        """
-        import os, signal, sys, threading
-        import procession
-        from engines.localengine import LocalEngine
-        def work():
-            import time
-            time.sleep(4)  # as long as its launcher may be stopped
-            return 1
-        if __name__ == "__main__":
-            job = procession.start_on(LocalEngine(2), work, nproc=1, lease=1.0)
-            print("there", flush=True)
-            print(job.wait().values, flush=True)
-        """,
-    )
-    with subprocess.Popen(
-        [sys.executable, script],
-        env={**os.environ, "PYTHONPATH": IMPORTABLE},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as main:
-        assert main.stdout.readline() == "there\n"
-        main.send_signal(signal.SIGSTOP)
-        time.sleep(0.5)  # shorter than the lease: agents need not notice
-        main.send_signal(signal.SIGCONT)
-        assert main.stdout.readline() == "[1, 1]\n"
 
 
 def test_nothing_is_left_of_a_driver_that_is_killed(tmp_path):
@@ -323,44 +278,40 @@ def test_a_stop(tmp_path):
     assert job.wait().values == [None] * 6
 
 
-def test_a_timeout(tmp_path):
-    with pytest.raises(TimeoutError):
-        procession.run(
-            hold, args=(str(tmp_path),), engine=LocalEngine(2), nproc=1, stop=QUICK, timeout=1.0
-        )
+def gives_up(_agent, tell):
+    tell(EngineGone("the allocation was revoked"))
 
 
-def test_an_engine_that_cannot(monkeypatch):
+def refuses(_agent, _tell):
+    raise EngineError("no nodes\ntoday")
+
+
+@pytest.mark.parametrize(
+    ("begins", "said"),
+    [
+        (refuses, "0 of 2 agents came: no nodes today"),
+        (gives_up, "the allocation was revoked"),
+        (lambda _agent, _tell: None, "0 of 2 agents came within 1 s"),
+    ],
+)
+def test_an_engine_that_starts_no_agent(begins, said):
     engine = LocalEngine(2)
-
-    def refuse(agent, tell):
-        raise EngineError("no nodes\ntoday")
-
-    monkeypatch.setattr(engine, "start", refuse)
-    with pytest.raises(StartFailed, match="0 of 2 agents came: no nodes today"):
-        start(place, engine)
-
-
-def test_an_engine_that_gives_up():
-    engine = LocalEngine(2)
-    engine.start = lambda _agent, tell: tell(EngineGone("the allocation was revoked"))
-    with pytest.raises(StartFailed, match="the allocation was revoked"):
-        start(place, engine)
-
-
-def test_agents_that_never_come():
-    engine = LocalEngine(2)
-    engine.start = lambda _agent, _tell: None
-    with pytest.raises(StartFailed, match="0 of 2 agents came within 1 s"):
+    engine.start = begins
+    with pytest.raises(StartFailed, match=said):
         start(place, engine, hang=procession.Hang(start=1.0))
 
 
-def test_an_agent_that_cannot_be_started(tmp_path):
-    engine = LocalEngine(1)
-    begin = engine.start
-    engine.start = lambda agent, tell: begin(agent.__replace__(env={}), tell)
-    with pytest.raises(StartFailed, match=r"0 of 1 agents came: its agent ended \(2\)"):
-        start(place, engine)
+@pytest.mark.parametrize(
+    ("hooks", "kind", "said"),
+    [
+        ("failing", GroupFailed, "its agent failed: LookupError: there is no such field"),
+        ("otherversion", StartFailed, r"has procession 0\.0\.7, and here is .*: install the same"),
+    ],
+)
+def test_an_agent_that_cannot_work_says_why(hooks, kind, said):
+    engine = LocalEngine(2, env={"PYTHONPATH": str(Path(__file__).parent / hooks)})
+    with pytest.raises(kind, match=said):
+        procession.run(["true"], engine=engine, nnodes=2, nproc=1)
 
 
 def test_a_node_on_which_it_cannot_be_started(tmp_path):
@@ -404,53 +355,6 @@ def test_agents_that_go_by_themselves_are_not_killed(code):
     assert not engine.killed
 
 
-def test_an_agent_that_fails_says_why(capfd):
-    engine = LocalEngine(2, env={"PYTHONPATH": str(Path(__file__).parent / "failing")})
-    with pytest.raises(GroupFailed, match="its agent failed: LookupError: there is no such field"):
-        procession.run(["true"], engine=engine, nnodes=2, nproc=1)
-    assert "raise LookupError" in capfd.readouterr().err  # the engine's log has all of it
-
-
-def test_an_agent_of_another_version_is_refused():
-    engine = LocalEngine(2, env={"PYTHONPATH": str(Path(__file__).parent / "otherversion")})
-    with pytest.raises(
-        StartFailed, match=r"has procession 0\.0\.7, and here is .*: install the same"
-    ):
-        procession.run(["true"], engine=engine, nnodes=2, nproc=1)
-
-
-class Apart(LocalEngine):
-    """All agents but the first one's do not find the run's directory, as on another disk."""
-
-    def _start(self, slot):
-        known = self.agent
-        told = json.loads(known.env["PROCESSION_AGENT"])
-        if slot:
-            more = {"PROCESSION_AGENT": json.dumps({**told, "place": "/nowhere"})}
-            self.agent = known.__replace__(env={**known.env, **more})
-        super()._start(slot)
-        self.agent = known
-
-
-def test_whose_files_are_on_other_disks_is_said(capfd):
-    logs = Logs(redirect=Std.ALL)
-    with pytest.raises(GroupFailed) as failed:
-        start(["sh", "-c", "exit 3"], Apart(2), logs=logs, nproc=1)[0].wait()
-    place, host = failed.value.end.run_dir, os.uname().nodename
-    said = f"logs in {place}; those of {host} are on its own disk, at the same path: name a"
-    assert f"procession: {said}" in capfd.readouterr().err
-    assert said in failed.value.end.notes[-1]
-    assert {"node_0", "node_1", "report.txt"} <= set(os.listdir(place))
-    shutil.rmtree(place)
-
-
-def test_the_key_is_no_rank_s_business(tmp_path):
-    def look():
-        return [n for n in os.environ if n.startswith("PROCESSION_AGENT")]
-
-    assert procession.run(look, engine=LocalEngine(1), nproc=1) == [[]]
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -460,34 +364,17 @@ def test_the_key_is_no_rank_s_business(tmp_path):
         ({"nproc": 0}, "nproc must be a count"),
         ({"restart": Restart(node_losses=-1)}, "node_losses must be a count"),
         ({"args": {7: (1,)}}, "the group's ranks are 0 to 5"),
+        ({"args": (multiprocessing.Pipe()[0],)}, "only this machine has"),
+        ({"engine": None}, "needs an engine"),
+        ({"engine": None, "rendezvous": 29400}, "rendezvous must be 'HOST:PORT'"),
+        ({"engine": "lsf"}, "there is no engine 'lsf'; there are slurm, ray, ssh"),
     ],
 )
 def test_what_is_refused_before_anything_starts(options, words):
     engine = LocalEngine(3)
     with pytest.raises(SpecError, match=words):
-        start(place, engine, **options)
+        procession.run(place, **{"engine": engine, "nnodes": 3, "nproc": 2, **options})
     assert not engine.processes
-
-
-def test_nodes_without_an_engine():
-    with pytest.raises(SpecError, match="needs an engine"):
-        procession.run(place, nnodes=2)
-    with pytest.raises(SpecError, match="rendezvous must be 'HOST:PORT'"):
-        procession.run(place, nnodes=2, rendezvous=29400)
-    with pytest.raises(SpecError, match="there is no engine 'lsf'; there are slurm, ray, ssh"):
-        procession.run(place, engine="lsf")
-
-
-def test_what_only_this_machine_has():
-    import multiprocessing
-
-    read, write_end = multiprocessing.get_context("spawn").Pipe()
-    try:
-        with pytest.raises(SpecError, match="only this machine has"):
-            procession.run(place, args=(read,), engine=LocalEngine(1))
-    finally:
-        read.close()
-        write_end.close()
 
 
 def test_a_hang_is_blamed_on_the_odd_one_of_all_nodes(tmp_path):
@@ -513,18 +400,6 @@ def test_a_job_in_which_nobody_says_anything(tmp_path):
     assert "no rank has written anything" in str(caught.value)
 
 
-def test_an_agent_that_speaks_nonsense(tmp_path):
-    job, _ = start(hold, args=(str(tmp_path),))
-    all_hold(tmp_path, 6)
-    agent = job._driver._roster.agents[1]
-    job._driver._loop.request(
-        lambda: job._driver._roster._take(agent, Message("pulse", {"at": "noon"}))
-    )
-    with pytest.raises(GroupFailed, match="cannot be read") as caught:
-        job.wait(30)
-    assert [f.rank for f in caught.value.failures] == [2, 3]
-
-
 def test_a_slow_on_failure_holds_up_nothing_but_the_restart(tmp_path):
     """Heartbeats go on: no agent takes its driver for lost."""
 
@@ -539,42 +414,6 @@ def test_a_slow_on_failure_holds_up_nothing_but_the_restart(tmp_path):
         lease=1.0,
     )
     assert job.wait(40).values == ["1"] * 4
-
-
-UNREAD = """
-import sys, time
-import procession
-from engines.localengine import LocalEngine
-
-program = [sys.executable, "-c", "for i in range(20000): print('x' * 70)"]
-job = procession.start_on(LocalEngine(2), program, nproc=2)
-job.drain_patiently()
-time.sleep(1.5)
-began = time.monotonic()
-job.kill()
-took = time.monotonic() - began
-print(job.state.name, len(job.end.failures), took < 8, file=sys.stderr)
-"""
-
-
-@pytest.mark.long
-def test_a_kill_does_not_wait_for_a_console_that_does_not_read(tmp_path):
-    """Agents have ended their ranks, and are not taken for lost because nobody reads."""
-    read_end, write_end = os.pipe()
-    try:
-        done = subprocess.run(
-            [sys.executable, write(tmp_path / "unread.py", UNREAD)],
-            stdout=write_end,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-    finally:
-        os.close(read_end)
-        os.close(write_end)
-    assert done.stderr.splitlines()[-1] == "STOPPED 0 True"
 
 
 def test_the_run_directory_holds_no_secrets_of_a_command_line(tmp_path):

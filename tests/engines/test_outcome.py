@@ -40,34 +40,3 @@ def test_failures_of_all_nodes_stand_in_the_order_in_which_they_happened():
     end = end_of(part(0, failed=[3]), part(1, failed=[0, 1]))
     assert [(f.rank, f.host) for f in end.failures] == [(3, "n0"), (4, "n1"), (5, "n1")]
     assert [e.rank for e in end.ended] == [0, 1, 2, 6, 7]
-
-
-def hung(node, rank, *stacks):
-    found = part(node, failed=[rank], stacks=stacks)
-    ends = found.end.failures
-    message = "no beat for 20 s; it waits in all_reduce (a.py:8)"
-    found.end = found.end.__replace__(
-        failures=tuple(e.__replace__(outcome=Outcome.HUNG, message=message) for e in ends)
-    )
-    return found
-
-
-def test_a_hang_is_the_fault_of_who_is_where_no_other_is_on_any_node():
-    waiting = "waits in all_reduce (a.py:8)"
-    end = end_of(
-        hung(0, 1, (waiting, range(4))),
-        hung(1, 3, (waiting, [4, 6, 7]), ("is in load (b.py:2)", [5])),
-    )
-    assert [f.rank for f in end.failures] == [5]
-    assert end.failures[0].message == "no beat for 20 s; it is in load (b.py:2)"
-    assert {e.rank for e in end.ended} == {0, 1, 2, 3, 4, 6, 7}
-    assert Outcome.HUNG not in {e.outcome for e in end.ended}
-
-
-def test_a_rank_that_shows_no_stack_is_not_the_odd_one():
-    waiting = "waits in all_reduce (a.py:8)"
-    end = end_of(
-        hung(0, 1, ("runs", [0]), (waiting, [1, 2, 3])),
-        part(1, stacks=[(waiting, [4, 6, 7]), ("is in load (b.py:2)", [5])]),
-    )
-    assert [f.rank for f in end.failures] == [5]

@@ -11,7 +11,7 @@ import pytest
 import procession
 from engines.jobwork import fail_and_hold, fail_often, lives, note_life
 from engines.localengine import LocalEngine
-from procession import GroupFailed, Outcome, Phase, Restart
+from procession import GroupFailed, Phase, Restart
 from seams.rules import codes_of
 from support import QUICK, START_PATIENCE, gone, until
 
@@ -97,25 +97,17 @@ def test_what_it_answers_is_obeyed(tmp_path, raises):
     assert f"not started again: {why}" in str(caught.value)
 
 
-def waiting(job_of, folder):
-    """Start a job whose `on_failure` waits; gives it when it does, and what lets that go on."""
+def test_a_stop_while_it_is_being_decided(tmp_path):
     asked, go_on = threading.Event(), threading.Event()
 
     def on_failure(end):
         asked.set()
         go_on.wait(60)
 
-    job = job_of(on_failure)
-    until(asked.is_set, "the question", START_PATIENCE)
-    return job, go_on
-
-
-def test_a_stop_while_it_is_being_decided(tmp_path):
     restart = Restart(max=9, scope="rank")
-    job, go_on = waiting(
-        lambda call: start(fail_and_hold, tmp_path, restart=restart, on_failure=call), tmp_path
-    )
+    job = start(fail_and_hold, tmp_path, restart=restart, on_failure=on_failure)
     try:
+        until(asked.is_set, "the question", START_PATIENCE)
         assert job.state is Phase.RUNNING
         job.stop(wait=False)
         gone(pids(tmp_path))  # nobody waits for the answer
@@ -125,30 +117,3 @@ def test_a_stop_while_it_is_being_decided(tmp_path):
         job.wait(40)
     assert caught.value.cause.rank == 3
     assert len(lives(tmp_path)) == 4
-
-
-def test_a_lost_node_is_replaced_where_ranks_start_again_one_by_one(tmp_path):
-    seen = []
-
-    def on_failure(end):
-        seen.append((end.failures[0].outcome, end.failures[0].rank // 2))
-
-    def work(folder):
-        if note_life(folder) == 0:
-            while True:
-                time.sleep(0.01)
-        return os.environ["RANK"]
-
-    engine = LocalEngine(3)
-    job = start(
-        work,
-        tmp_path,
-        engine=engine,
-        nnodes=2,
-        restart=Restart(max=1, scope="rank", node_losses=1),
-        on_failure=on_failure,
-    )
-    until(lambda: len(lives(tmp_path)) == 4, "all ranks", START_PATIENCE)
-    engine.processes[job._driver.life.places[1]].kill()
-    assert job.wait(40).values == ["0", "1", "2", "3"]
-    assert seen == [(Outcome.NODE_LOST, 1)]

@@ -11,7 +11,6 @@ from seams.jobs import INVITATION
 from seams.ssh import (
     ENDED,
     FAULT,
-    SshEngine,
     check_options,
     ssh_command,
     why_ended,
@@ -132,9 +131,3 @@ def test_the_driver_may_be_found_where_its_connection_comes_from():
     assert at("10.0.0.1 5000 10.0.0.2 22") == [["10.0.0.1", 99]]
     assert at("127.0.0.1 5000 127.0.0.1 22") == [["10.0.0.1", 99]]
     assert at("") == [["10.0.0.1", 99]]
-
-
-def test_an_engine_shows_no_key_and_refuses_what_is_no_host():
-    assert SshEngine(["h1", "h2:8"]).slots == 2
-    with pytest.raises(SpecError, match="is no host"):
-        SshEngine("-oProxyCommand=id")

@@ -2,7 +2,7 @@
 
 A block of Python that needs a GPU, a cluster, a data set or what stands above it is compiled; what
 it takes from procession must be there, with the parameters that it names. Of a command line, the
-options must be there. Blocks that are run are in `test_pages` and `test_readme`.
+options must be there. Blocks that are run are in `test_pages`.
 """
 
 import ast

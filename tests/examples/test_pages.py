@@ -17,6 +17,7 @@ def needs(module):
 
 
 RUN = [
+    "../README.md",
     "tutorial/five-minutes.md",
     "tutorial/twenty-minutes.md",
     "testing-functions.md",
@@ -30,6 +31,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *DOCS.glob("*/*.md"), 
 @pytest.mark.timeout(120)
 def test_a_page_that_can_be_followed(name, tmp_path):
     """Do what the page says, in order, and compare what is seen."""
+    targets = {*re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
     for block in blocks((DOCS / name).read_text()):
         if block.language == "python" and (file := FILE.match(block.text)):
             (tmp_path / file[1]).write_text(block.text)
@@ -40,6 +42,10 @@ def test_a_page_that_can_be_followed(name, tmp_path):
         elif block.language == "console":
             for step in steps(block):
                 words = shlex.split(step.command)
+                if words[0] == "make":
+                    assert {word for word in words[1:] if "=" not in word} <= targets, step
+                if words[0] in ("make", "git"):
+                    continue
                 assert words[0] == "procession", step
                 done = run_procession(*words[1:], cwd=tmp_path, timeout=60)
                 assert done.returncode == step.code, (step, done.stderr)

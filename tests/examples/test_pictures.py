@@ -1,7 +1,4 @@
-"""The picture of a report in README.md still has the words that are printed today.
-
-That a picture is drawn from what was captured is checked by `docs/draw_terminals.py --check`.
-"""
+"""The picture of a report in README.md still has the words that are printed today."""
 
 import importlib.util
 import re

@@ -150,14 +150,20 @@ def test_killed_launcher_without_pidfds(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
-def test_without_proc(tmp_path, method):
+@pytest.mark.parametrize(
+    ("what", "before", "said"),
+    [
+        (["-m"], "mount -t tmpfs none /proc &&", "/proc is missing"),
+        (["-p", "-f"], "", "/proc of this namespace of pids (unshare --mount-proc) is missing"),
+    ],
+)
+def test_without_proc_or_with_that_of_another_namespace(tmp_path, what, before, said, method):
     if os.geteuid():
         pytest.skip("only root may hide /proc")
     source = f'import os, procession\nprocession.run(os.getpid, nproc=2, start_method="{method}")\n'
     script = write(tmp_path / "work.py", source)
-    command = f"mount -t tmpfs none /proc && exec {PYTHON} {script}"
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", command],
+        ["unshare", *what, "sh", "-c", f"{before} exec {PYTHON} {script}"],
         capture_output=True,
         text=True,
         timeout=40,
@@ -166,5 +172,5 @@ def test_without_proc(tmp_path, method):
     if "unshare:" in done.stderr or "mount:" in done.stderr:
         pytest.skip(f"not here: {done.stderr}")
     assert done.returncode == 1
-    assert "/proc is missing" in done.stderr
+    assert said in done.stderr
     assert "procession doctor" in done.stderr

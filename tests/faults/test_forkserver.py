@@ -12,7 +12,8 @@ import time
 import pytest
 
 import procession
-from procession import GroupFailed, Hang, Outcome, Phase, Restart, Stop
+from chaos.processes import held, parent, state
+from procession import GroupFailed, Hang, Outcome, Phase, Restart
 from support import (
     METHODS,
     OBEDIENT,
@@ -21,53 +22,26 @@ from support import (
     alive,
     gone,
     marked,
-    reader_of,
     require,
-    run_procession,
     until,
     write,
 )
 
 SOON = 8.0  # seconds; a missed answer costs one or two
-COME = 3.0  # seconds until a forkserver is where it hangs, on a busy machine
-TRACER = """
-import ctypes, sys
-libc = ctypes.CDLL(None, use_errno=True)
-libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-pid = int(sys.argv[1])
-ok = libc.ptrace(0x4206, pid, 0, 0) == 0 and libc.ptrace(0x4207, pid, 0, 0) == 0  # SEIZE, INTERRUPT
-print("stopped" if ok else "refused", flush=True)
-sys.stdin.read()
-"""
 
 
 @contextlib.contextmanager
 def traced(pid):
     """Hold a process by a debugger; SIGKILL ends it at once, no other signal reaches it."""
-    with subprocess.Popen(
-        [PYTHON, "-c", TRACER, str(pid)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={k: v for k, v in os.environ.items() if not k.startswith("PROCESSION_TEST")},
-    ) as tracer:
-        if tracer.stdout.readline() != b"stopped\n":
-            tracer.stdin.close()
+    with held(pid) as there:
+        if not there:
             pytest.skip("this user may not trace processes")
         until(lambda: state(pid) == "t", "the stop by a debugger")
-        try:
-            yield
-        finally:
-            tracer.stdin.close()
-
-
-def state(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rpartition(")")[2].split()[0]
+        yield
 
 
 def forkserver_of(group):
-    with open(f"/proc/{group.pids()[0]}/stat") as f:
-        return int(f.read().rpartition(")")[2].split()[1])
+    return parent(group.pids()[0])
 
 
 def family(place):
@@ -178,18 +152,6 @@ def test_forkserver_that_wakes_up_too_late_signals_nobody_twice(tmp_path):
     gone([server, *group.pids().values()])
 
 
-def test_exit_is_told_while_the_forkserver_is_held(tmp_path):
-    """The kernel keeps the exit status until somebody reaps."""
-    os.mkfifo(tmp_path / "fifo")
-    group = procession.start(["sh", "-c", f"read line < {tmp_path}/fifo; exit 7"], nproc=1)
-    with traced(forkserver_of(group)):
-        (tmp_path / "fifo").write_text("go\n")
-        with pytest.raises(GroupFailed) as caught:
-            group.wait(20)
-    assert caught.value.cause.outcome is Outcome.EXITED
-    assert caught.value.cause.exit.code == 7
-
-
 def test_a_forkserver_without_descriptors_tells_how_a_rank_ended(tmp_path):
     """Whatever it cannot do afterwards."""
     group = start_family(tmp_path)
@@ -287,22 +249,6 @@ def test_interrupt_while_a_preload_hangs(tmp_path, monkeypatch):
     thread.join()
 
 
-@pytest.mark.long
-def test_start_deadline_while_a_preload_hangs(tmp_path, monkeypatch):
-    """Nothing is said of processes that never were, and what hangs is named."""
-    write(tmp_path / "hangs.py", HANGS)
-    monkeypatch.syspath_prepend(tmp_path)
-    began = time.monotonic()
-    with pytest.raises(procession.StartFailed) as caught:
-        procession.run(
-            print, nproc=2, preload=["hangs"], hang=Hang(start=COME), stop=Stop(grace=30)
-        )
-    assert time.monotonic() - began < COME + SOON
-    assert "was still importing hangs" in str(caught.value)
-    assert "could not be ended" not in str(caught.value)
-    assert "SIGKILL" not in str(caught.value)
-
-
 def test_one_that_was_held_is_reaped_by_a_launch_that_starts_none():
     procession.run(os.getpid, nproc=1)  # leaves an idle one
     quick = procession.Stop(grace=0.2)
@@ -394,23 +340,6 @@ def test_launcher_killed_while_its_forkserver_is_stopped(tmp_path, method):
         until(lambda: not marked(mark), "the end of all processes")
 
 
-FORKS = """
-import os, signal
-from procession.forkserver.client import ForkServer
-os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGSTOP))
-"""
-
-
-def test_launcher_killed_while_its_fork_is_stopped_before_it_has_begun(tmp_path):
-    """It still has a copy of the launcher's end of the socket, which is thus not closed."""
-    end = "server = ForkServer.fork(None)\nprint('forked', server.pid, flush=True)\nsignal.pause()"
-    with Launcher(write(tmp_path / "main.py", f"{FORKS}{end}")) as launcher:
-        server = int(launcher.said("forked"))
-        until(lambda: state(server) == "T", "the stop")
-        launcher.signal(signal.SIGKILL)
-        gone([server])
-
-
 def test_launcher_killed_while_its_forkserver_is_in_an_import(tmp_path):
     """An import that hangs, or takes a minute, keeps nothing alive: no process, and no file."""
     write(
@@ -436,47 +365,6 @@ def test_launcher_killed_while_its_forkserver_is_in_an_import(tmp_path):
         mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
         until(lambda: not marked(mark), "the end of all processes")
     assert os.listdir(tmp_path / "scratch") == []
-
-
-def test_forks_whose_launcher_and_forkserver_are_killed_are_found_by_clean(tmp_path):
-    """They show their launcher's environment, without its mark; a page of memory has that."""
-    script = write(
-        tmp_path / "main.py",
-        """
-        import os, procession, time
-        def rank():
-            if not os.fork():
-                os.setsid()
-                os.closerange(0, 3)
-                with open("daemon", "w") as f:
-                    print(os.getpid(), file=f)
-            time.sleep(1000)
-        os.chdir(os.path.dirname(os.path.abspath(__file__)))
-        group = procession.start(rank, nproc=1, start_method="fork")
-        with open(f"/proc/{group.pids()[0]}/stat") as f:
-            print("forkserver", f.read().rpartition(")")[2].split()[1], flush=True)
-        group.wait()
-        """,
-    )
-    with Launcher(script) as launcher:
-        (daemon,) = until(reader_of(tmp_path / "daemon"), "the daemon")
-        server = int(launcher.said("forkserver"))
-        launcher.signal(signal.SIGSTOP)
-        os.kill(server, signal.SIGKILL)
-        launcher.signal(signal.SIGKILL)
-        until(lambda: not alive(server), "the end of the forkserver")
-    run_procession("clean", timeout=40)
-    gone([daemon])
-
-
-def test_an_idle_forkserver_that_was_killed_is_reaped_by_the_next_launch():
-    """Also by one that could not have used it, for what it has imported."""
-    first = procession.run(os.getppid, nproc=1, preload=["json", "wave"])
-    os.kill(first[0], signal.SIGKILL)
-    until(lambda: not alive(first[0]), "its end")
-    procession.run(int, nproc=1, preload=["wave"])
-    with pytest.raises(ProcessLookupError):
-        os.kill(first[0], 0)
 
 
 @pytest.mark.long

@@ -1,11 +1,8 @@
 """A process that a hook of the program keeps from coming up is given up, and nothing is left."""
 
 import os
-import signal
 
-import pytest
-
-from support import Launcher, gone, marked, run_procession, run_python, until, write
+from support import marked, run_python, until, write
 
 HOOK = "import os, threading\nos.register_at_fork(after_in_child=threading.Event().wait)\n"
 
@@ -30,32 +27,3 @@ def test_the_fork_of_a_launcher(tmp_path):
     assert "the forkserver (pid" in said
     assert '"subProcess": false' in run_python(script, "debugged", timeout=60).stdout
     until(lambda: not marked(f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"), "the end of all")
-
-
-def test_a_launcher_that_is_killed_takes_its_fork_along(tmp_path):
-    script = write(
-        tmp_path / "main.py",
-        """
-        import os, threading
-        from procession.forkserver.client import ForkServer
-
-        os.register_at_fork(after_in_child=threading.Event().wait)
-        server = ForkServer.fork(None)
-        print("forked", server.pid, flush=True)
-        threading.Event().wait()
-        """,
-    )
-    with Launcher(script) as launcher:
-        fork = int(launcher.said("forked"))
-        launcher.signal(signal.SIGKILL)
-        gone([fork])
-
-
-@pytest.mark.long
-def test_a_keeper(tmp_path):
-    write(tmp_path / "sitecustomize.py", HOOK)
-    script = write(tmp_path / "main.py", "")
-    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = run_procession("run", "--warm", "--start-timeout", "1", script, env=env, timeout=60)
-    assert "the keeper cannot be used: it does not start" in done.stderr
-    until(lambda: not marked(f"PYTHONPATH={tmp_path}"), "the end of all")

@@ -6,6 +6,7 @@ import pytest
 from faultwork import Argument, Program
 
 import procession
+from chaos.processes import state
 from procession import GroupFailed, Logs, Outcome, Phase, Stop
 from support import METHODS, alive, failure_of, reader_of, until
 
@@ -67,11 +68,6 @@ def assert_told(stage, method, way):
     assert failed.exit_code == (128 - code if code < 0 else code)
 
 
-def state_of(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rpartition(")")[2].split()[0]
-
-
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize(("stage", "method"), WHERE)
 def test_stopped_at_a_stage_and_ended(stage, method, end, tmp_path):
@@ -86,7 +82,7 @@ def test_stopped_at_a_stage_and_ended(stage, method, end, tmp_path):
         stop=stop,
     )
     (pid,) = until(reader_of(file), "the stage")
-    until(lambda: state_of(pid) == "T", "its stop")
+    until(lambda: state(pid) == "T", "its stop")
     assert group.state is Phase.RUNNING
     getattr(group, end)()
     assert not alive(pid)
@@ -95,14 +91,6 @@ def test_stopped_at_a_stage_and_ended(stage, method, end, tmp_path):
     assert first.exit.signal == (signal.SIGTERM if end == "stop" else signal.SIGKILL)
     if second.exit.signal is None:  # it had done its work before it was told to stop
         assert second.exit.code == 0
-
-
-@pytest.mark.parametrize("way", ["kill", "segv", "exit"])
-def test_all_ranks_fail_at_the_same_time(way):
-    program = ["sh", "-c", {"kill": "kill -9 $$", "segv": "kill -11 $$", "exit": "exit 1"}[way]]
-    failed = failure_of(program, nproc=16)
-    assert failed.cause.outcome is WAYS[way][0]
-    assert len(failed.failures) + len(failed.ended) == 16
 
 
 @pytest.mark.parametrize("count", [1, 3])

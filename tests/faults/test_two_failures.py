@@ -7,11 +7,8 @@ import time
 import pytest
 
 import procession
-from seams.supervise import CRASHES as ALL_CRASHES
-from seams.supervise import Sources, lastlook
+from seams.supervise import lastlook
 from support import alive, until
-
-CRASHES = {*ALL_CRASHES}
 
 
 def wait_and_fail(now):
@@ -41,19 +38,3 @@ def test_a_rank_that_dies_while_stacks_are_taken_failed_later(tmp_path, monkeypa
         with pytest.raises(procession.GroupFailed) as caught:
             group.wait()
     assert [end.rank for end in caught.value.end.together] == [0]
-
-
-@pytest.mark.parametrize(
-    ("number", "caught", "doubted", "crashing"),
-    [
-        (signal.SIGKILL, 0, False, False),
-        (signal.SIGABRT, CRASHES, False, False),  # it came later
-        (signal.SIGABRT, CRASHES - {signal.SIGABRT}, True, True),  # faulthandler is at work
-        (signal.SIGABRT, set(), True, False),  # no faulthandler: nothing is known
-    ],
-)
-def test_a_crash_takes_time(number, caught, doubted, crashing):
-    bits = sum(1 << (n - 1) for n in caught) if caught else 0
-    source = Sources(lived_at=1, caught=bits)
-    assert source.may_have_crashed(number) is doubted
-    assert source.was_crashing(number) is crashing

@@ -6,7 +6,7 @@ import math
 import socket
 
 from hypothesis import strategies as st
-from inputs import CUTS, JSON, cut, damaged, fields
+from inputs import CUTS, JSON, NUMBERS, TEXTS, cut, damaged, fields, lines_of
 
 from seams.control import MOST_LINE, Lines, read_request
 from seams.jobs import EngineError, Heir, Will, read_heir, read_will, take_invitation
@@ -102,7 +102,7 @@ def check_invitation(given):
         take_invitation(env)
 
 
-INVITED = st.fixed_dictionaries({"at": JSON, "lease": JSON, "place": JSON})
+INVITED = st.fixed_dictionaries({"at": JSON, "lease": JSON})
 
 
 def check_results(given):
@@ -133,3 +133,26 @@ def frame(head):
 
 
 FRAMES = damaged(st.lists(HEADS, max_size=3).map(lambda heads: b"".join(map(frame, heads))))
+
+
+FRAMED = {
+    "control": (st.tuples(st.one_of(CONTROL, st.binary(max_size=200)), CUTS), check_control),
+    "warm": (
+        st.one_of(damaged(lines_of(fields("warm", "ask", "kept", "id"))), st.binary(max_size=60)),
+        check_warm,
+    ),
+    "link": (LINK, check_link),
+    "rendezvous": (
+        st.tuples(st.one_of(JSON, HEIRS, HEIRS), st.one_of(JSON, WILLS, WILLS)),
+        check_rendezvous,
+    ),
+    "invitation": (
+        st.tuples(
+            st.one_of(TEXTS, INVITED.map(json.dumps)),
+            st.sampled_from(["00" * 32, "x", ""]),
+            NUMBERS,
+        ),
+        check_invitation,
+    ),
+    "results": (st.tuples(st.one_of(FRAMES, st.binary(max_size=80)), st.booleans()), check_results),
+}

@@ -15,7 +15,7 @@ FOUND = {
     "an attempt that is infinite": ("rendezvous", (None, WILL)),
     "a lease that is no time": (
         "invitation",
-        (json.dumps({"at": [], "lease": HUGE, "place": ""}), "00", "0"),
+        (json.dumps({"at": [], "lease": HUGE}), "00", "0"),
     ),
     "a rank of 5,000 digits": ("std", f"{LONG}:1"),
     "a count of 5,000 digits": ("xrt", {"XRT_LOCAL_WORKER": "w:1", "XRT_SHARD_WORLD_SIZE": LONG}),

@@ -213,3 +213,14 @@ def check_texts(text):
     found = refused(read_terms, text, text)
     if found is not None:
         assert isinstance(found, Terms)
+
+
+WORDED = {
+    "options": (LINE.filter(printable), check_options),
+    "error_files": (ERRORS, check_error_file),
+    "std": (STREAMS, check_std),
+    "xrt": (XRT, check_xrt),
+    "pjrt": (PJRT, check_pjrt),
+    "starters": (STARTERS, check_starters),
+    "texts": (TEXTS, check_texts),
+}

@@ -58,7 +58,9 @@ NO_HANGS = {WorkerEvent.HUNG, GroupEvent.HUNG, GroupEvent.NOTICE_WANTED, Stage.N
 NO_RESTARTS = {GroupEvent.RETRY, DeadlineKind.BACKOFF, Stage.BACKOFF}
 SIZES = [
     pytest.param(Size(2, 1, False, 1_000, 20_000), id="two"),
-    pytest.param(Size(2, 0, True, 1_000, 20_000, NO_RESTARTS), id="two single ones"),
+    pytest.param(
+        Size(2, 0, True, 1_000, 20_000, NO_RESTARTS), id="two single ones", marks=pytest.mark.long
+    ),
     pytest.param(Size(3, 2, False, 20_000, 80_000, NO_HANGS), id="three", marks=pytest.mark.long),
 ]
 BEFORE_CAUSE, AFTER_CAUSE, NOW, LATER = 5, 50, 1000, 2000

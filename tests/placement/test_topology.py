@@ -7,7 +7,7 @@ import pytest
 
 from procession import Placement
 from seams.prepare import place
-from seams.system import Gpu, gpus, read_cpus
+from seams.system import accelerators, numa, read_cpus
 from seams.values import Cpu, make_spec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "doctor"))
@@ -40,8 +40,10 @@ def cpus(count=16, half=8):
     return files
 
 
-def gpu(address, node=None, uuid="", near=None):
-    files = {f"/proc/driver/nvidia/gpus/{address}/information": f"GPU UUID: \t {uuid}\n"}
+def gpu(number, address, node=None, uuid="", near=None):
+    said = f"GPU UUID: \t {uuid}\nDevice Minor: \t {number}\n"
+    place = f"/proc/driver/nvidia/gpus/{address}/information"
+    files = {place: said, f"/dev/nvidia{number}": None}
     if node is not None:
         files[f"{PCI}/{address.lower()}/numa_node"] = f"{node}\n"
     if near is not None:
@@ -63,30 +65,36 @@ def test_a_machine_that_tells_nothing(tmp_path):
     assert read_cpus({1, 3}, str(tmp_path)) == [Cpu(1, 1, 0, 0, 0), Cpu(3, 3, 0, 0, 0)]
 
 
+def gpus(root):
+    (found,) = accelerators.find(root)
+    return [(gpu.uuid, numa.node_of(gpu.place, root)) for gpu in found.devices]
+
+
 def test_nvidia(tmp_path):
     files = {
         **two_nodes(),
-        **gpu("0000:81:00.0", 1, "GPU-b"),
-        **gpu("0000:0A:00.0", 0, "GPU-a"),
-        **gpu("0000:C1:00.0", -1, "GPU-c", "4-7"),
-        **gpu("0000:D1:00.0", -1, "GPU-d", "0-15"),
+        **gpu(0, "0000:81:00.0", 1, "GPU-b"),
+        **gpu(1, "0000:0A:00.0", 0, "GPU-a"),
+        **gpu(2, "0000:C1:00.0", -1, "GPU-c", "4-7"),
+        **gpu(3, "0000:D1:00.0", -1, "GPU-d", "0-15"),
     }
-    found = [Gpu("GPU-a", 0), Gpu("GPU-b", 1), Gpu("GPU-c", 1), Gpu("GPU-d", None)]
-    assert gpus(tree(tmp_path, files)) == ("cuda", found)
+    found = [("GPU-a", 0), ("GPU-b", 1), ("GPU-c", 1), ("GPU-d", None)]
+    assert gpus(tree(tmp_path, files)) == found
 
 
 def test_amd(tmp_path):
     kfd = "/sys/class/kfd/kfd/topology/nodes"
     files = {**two_nodes(), **amd(0, 0, gpu_id="0"), **amd(1, 128), **amd(2, 129)}
+    files |= dict.fromkeys(("/dev/kfd", "/dev/dri/renderD128", "/dev/dri/renderD129"))
     files[f"{kfd}/1/properties"] += f"location_id {0xC1 << 8}\ndomain 0\n"
     files[f"{PCI}/0000:c1:00.0/numa_node"] = "1\n"
-    assert gpus(tree(tmp_path, files)) == ("rocm", [Gpu("", 1), Gpu("", None)])
+    assert gpus(tree(tmp_path, files)) == [("", 1), ("", None)]
 
 
 def test_intel(tmp_path):
     files = {**two_nodes(), **intel(128, "0000:00:02.0"), **intel(129, "0000:4d:00.0")}
-    files["/sys/class/drm/renderD129/device/numa_node"] = "1\n"
-    assert gpus(tree(tmp_path, files)) == ("intel", [Gpu("", 1)])
+    files |= {"/sys/class/drm/renderD129/device/numa_node": "1\n", "/dev/dri/renderD129": None}
+    assert gpus(tree(tmp_path, files)) == [("", 1)]
 
 
 @pytest.fixture
@@ -94,7 +102,7 @@ def server(tmp_path, monkeypatch):
     """Two nodes of eight CPUs, and four GPUs, the first two of them on node 1."""
     files = {**two_nodes(), **cpus()}
     for k, node in enumerate((1, 1, 0, 0)):
-        files |= gpu(f"0000:{k + 1:02x}:00.0", node, f"GPU-{k}{k}")
+        files |= gpu(k, f"0000:{k + 1:02x}:00.0", node, f"GPU-{k}{k}")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return tree(tmp_path, files)

@@ -40,17 +40,6 @@ def test_the_first_failure_is_the_one_that_happened_first():
     )
 
 
-def failing(longrepr, at=1):
-    return rank(report("failed", when="setup", at=at, longrepr=longrepr))
-
-
-def test_a_fixture_that_does_not_exist_is_named():
-    text = "file /t/test_x.py, line 4\n  def test(nothing):\nE       fixture 'nothing' not found"
-    found = verdict(failing(text), failing(text, at=2))
-    assert found.headline == "rank 0 of 2 failed first in setup: fixture 'nothing' not found"
-    assert found.others == ("rank 1: same failure",)
-
-
 def test_ranks_that_lost_another_one_are_one_line():
     """Each names another port. The place is in the test, not in the library that raised it."""
     lost = "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:{}. This is"
@@ -68,22 +57,6 @@ def test_ranks_that_lost_another_one_are_one_line():
     found = verdict(other(31149), rank(report("failed")), other(39655))
     said = "ranks 0,2: RuntimeError: the connection to another rank is lost (test_x.py:12)"
     assert found.others == (said,)
-
-
-def test_a_crash_that_came_first():
-    killed = rank(
-        done=False, crash="was killed by SIGKILL", crashed_at=10, where="is in f (a.py:3)"
-    )
-    found = verdict(rank(report("failed", at=11)), killed)
-    assert found.first == 1
-    assert found.headline == "rank 1 of 2 was killed by SIGKILL, is in f (a.py:3)"
-    assert found.others == ("rank 0: assert 1 == 2 (test_x.py:5)",)
-
-
-def test_an_error_of_syntax_is_named():
-    said = 'File "made", line 1\n    def\n       ^\nSyntaxError: invalid syntax'
-    found = verdict(rank(report("failed", message=said)))
-    assert found.headline == "rank 0 failed: SyntaxError: invalid syntax"
 
 
 def test_what_was_left_behind_fails_a_test_that_passed():

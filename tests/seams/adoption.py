@@ -4,8 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.adoption": "children hooks",
         "procession.elastic": "agent",
-        "procession.elastic.pythonranks": "python_program",
+        "procession.elastic.ranks": "python_program",
     }
 )

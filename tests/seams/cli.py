@@ -12,6 +12,5 @@ __getattr__ = lazily(
         "procession.cli.request": "make_parser make_request read_line",
         "procession.cli.signals": "RunSignals",
         "procession.cli.starters": "read_started",
-        "procession.cli.location": "locate",
     }
 )

@@ -6,6 +6,8 @@ __getattr__ = lazily(
     {
         "procession": "devices",
         "procession.devices": "metadata",
+        "procession.devices.kinds": "KINDS",
+        "procession.devices.seat": "Seat",
         "procession.devices.topology": (
             "Topology make_topology topology_from_metadata topology_from_variables"
         ),

@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession": "elastic",
-        "procession.elastic": "api errors ranks subprocess_handler tail_log",
+        "procession.elastic": "api context errors tail_log",
         "procession.elastic.plan": "placement_of",
     }
 )

@@ -4,13 +4,13 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.explain": "ends",
         "procession.cli.explain": "entries",
         "procession.explain.records": "RankRecord",
-        "procession.explain.report": "CODES FOLD_ABOVE FULL_TRACEBACKS OUT_OF_MEMORY format_report "
-        "headline headline_of",
+        "procession.explain.report": (
+            "CODES FOLD_ABOVE OUT_OF_MEMORY format_report headline headline_of"
+        ),
         "procession.explain.summary": "report_of",
-        "procession.explain.stacks": "merge outside taking",
+        "procession.explain.stacks": "merge outside",
         "procession.explain.stacks.text": "Stack Thread stack_of",
     }
 )

@@ -4,13 +4,11 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.forkserver": "boot workarounds",
         "procession.forkserver.observing": "Observer",
         "procession.forkserver.record": "record",
-        "procession.system.facts": "read_facts",
         "procession.forkserver.unchanged": "reason_against",
-        "procession.forkserver.stamps": "clock is_sure",
+        "procession.forkserver.stamps": "clock",
         "procession.forkserver.forking": "Forking",
-        "procession.forkserver.protocol": "FDS_AT_ONCE Receiver ancillary encode pieces send",
+        "procession.forkserver.protocol": "Receiver ancillary encode",
     }
 )

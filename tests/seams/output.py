@@ -6,14 +6,11 @@ __getattr__ = lazily(
     {
         "procession.output": "activity escape follow",
         "procession.output.console": "Console",
-        "procession.output.escape": (
-            "end_colours harmless harmless_text shown uncoloured unfinished"
-        ),
+        "procession.output.escape": "harmless harmless_text shown unfinished",
         "procession.output.feed": "Feed Source",
         "procession.output.follow": "Follower",
         "procession.output.lines": "LineSplitter",
-        "procession.output.recent": "Recent",
-        "procession.output.rankfiles": "open_regular read_error_file",
+        "procession.output.rankfiles": "read_error_file",
         "procession.output.tail": "Tail last_line last_line_of",
     }
 )

@@ -5,8 +5,8 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.preload": "find later read safe",
-        "procession.preload.find": "Found Kind Search with_packages",
+        "procession.preload.find": "Found Kind Search",
         "procession.preload.function": "plan_function",
-        "procession.preload.plan": "Plan StoppedAt explain",
+        "procession.preload.plan": "StoppedAt explain",
     }
 )

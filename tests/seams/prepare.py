@@ -5,9 +5,8 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.prepare": "results",
-        "procession.prepare.resources": "Beat Board",
-        "procession.prepare.jobs": "fresh_interpreter",
+        "procession.prepare.resources": "Board",
         "procession.prepare.placing": "Places place",
-        "procession.prepare.results": "OF_COMMAND OF_FUNCTION OF_SCRIPT Report ResultReader",
+        "procession.prepare.results": "OF_COMMAND OF_FUNCTION OF_SCRIPT ResultReader",
     }
 )

@@ -7,7 +7,7 @@ __getattr__ = lazily(
         "procession.engines.anteroom": "Anteroom introduction",
         "procession.engines.rendezvous.calling": "read_terms",
         "procession.engines.rendezvous.host": "Roll",
-        "procession.engines.rendezvous.hosting": "is_own open_door with_address",
+        "procession.engines.rendezvous.hosting": "is_own open_door",
         "procession.engines.rendezvous.member": "make_agent objection_of take_part why_none",
         "procession.engines.rendezvous.munge": "Munge",
         "procession.engines.rendezvous.secret": (

@@ -11,8 +11,7 @@ __getattr__ = lazily(
         ),
         "procession.rules.restarting": "Decision Restarts codes_of place_of",
         "procession.rules.tables": (
-            "DeadlineKind Ended GONE GROUP_TABLE GroupEvent Phase Stage TABLES WORKER_TABLE "
-            "Worker WorkerEvent"
+            "DeadlineKind Ended GONE GroupEvent Phase Stage TABLES WORKER_TABLE Worker WorkerEvent"
         ),
     }
 )

@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.supervise": "journal lastlook link",
-        "procession.explain.records": "CRASHES Sources",
+        "procession.explain.records": "Sources",
         "procession.supervise.ranks": "Ranks",
     }
 )

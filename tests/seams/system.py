@@ -4,15 +4,11 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.system": (
-            "accelerators directories files inotify memory_groups numa processes"
-        ),
+        "procession.system": "accelerators directories inotify memory_groups numa processes",
         "procession.system.accelerators": "Accelerators",
         "procession.system.cgroups": "Cgroups OomWatch cgroups",
         "procession.system.eventloop": "EventLoop",
         "procession.system.identity": "own_mark",
-        "procession.system.inotify": "Inotify",
-        "procession.system.localities": "Gpu gpus",
         "procession.system.memory_groups": "MemoryGroups obstacle",
         "procession.system.numa": "read_cpus",
         "procession.system.origin": "same_session slurm_ids",

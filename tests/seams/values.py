@@ -9,21 +9,17 @@ __getattr__ = lazily(
         "procession.values.cpusets": "Cpu bind deal in_turn shares",
         "procession.values.environment": "Node Place among given_run_id rank_environment",
         "procession.values.errors": (
-            "GroupEnd GroupFailed HUNG_CODE Outcome ProcessionError RankEnd RemoteError "
-            "SpecError StartFailed"
+            "GroupEnd HUNG_CODE Outcome ProcessionError RankEnd SpecError StartFailed"
         ),
-        "procession.values.events": "Event Facts",
+        "procession.values.events": "Event",
         "procession.values.exit": "Exit signal_name",
-        "procession.values.figures": "duration size",
-        "procession.values.masking": "masked masked_text masked_words names_secret",
-        "procession.values.placement": "NO_PLACEMENT Placement read_size",
-        "procession.values.policy": "Hang Logs Restart Route Std Stop StopRequest",
+        "procession.values.masking": "masked masked_words names_secret",
+        "procession.values.placement": "Placement read_size",
+        "procession.values.policy": "Hang Logs Restart Route Std Stop",
         "procession.values.program": (
             "Command Function Module Script as_program program_problem words_of"
         ),
-        "procession.values.ranks": (
-            "LONGEST_RANKS by_rank fold_ranks format_ranks is_by_rank parse_ranks short_ranks"
-        ),
+        "procession.values.ranks": "LONGEST_RANKS by_rank fold_ranks parse_ranks short_ranks",
         "procession.values.spec": "make_spec",
     }
 )

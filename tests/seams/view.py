@@ -8,6 +8,6 @@ __getattr__ = lazily(
         "procession.view.rows": "fold oddities",
         "procession.view.seen": "Pace Seen Sight Whole",
         "procession.view.usage": "Sampler Usage gpu_memory",
-        "procession.view.words": "ending plain status_line",
+        "procession.view.words": "ending status_line",
     }
 )

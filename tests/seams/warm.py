@@ -11,6 +11,5 @@ __getattr__ = lazily(
         "procession.warm.door": "NAME NoKeeper Unusable",
         "procession.warm.limits": "read_limits",
         "procession.warm.wire": "Broken decode",
-        "procession.worker.shown": "_room",
     }
 )

@@ -5,8 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.engines": "tunnel wire",
-        "procession.engines.link": "Link SENT",
-        "procession.engines.tunnel": "CHOICES Tunnel TunnelError",
-        "procession.engines.wire": "LARGEST MAGIC Message PART Parcel SMALL Wire WireError",
+        "procession.engines.tunnel": "CHOICES",
+        "procession.engines.wire": "MAGIC Message PART Parcel SMALL Wire WireError",
     }
 )

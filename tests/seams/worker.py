@@ -4,7 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.worker": "board linger outcome stackfile",
+        "procession.worker": "board linger outcome",
         "procession.worker.board": "PAGE Page VARIABLE read_stopping",
         "procession.worker.description": "describe encoded",
         "procession.worker.frames": "DONE ERROR FAILED HEADER VALUE",

@@ -53,19 +53,3 @@ def test_scripts_and_children_beat(tmp_path, kind):
     stop = procession.Stop(grace=20)
     with procession.start(program, nproc=3, stop=stop) as group:
         until(lambda: beats(group) == [0, 1, 9])
-
-
-def test_a_group_within_a_rank_has_a_board_of_its_own():
-    def inner(_):
-        procession.beat(5)
-        return 0
-
-    def outer():
-        procession.beat(1)
-        procession.run(inner, args=(0,), nproc=2, start_method="fork")
-        while not procession.stopping():
-            pass
-
-    with procession.start(outer, nproc=1) as group:
-        until(lambda: beats(group) == [1])
-        assert beats(group) == [1]

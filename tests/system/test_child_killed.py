@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
 from multiprocessing import Pipe, Process
 
 import pytest
@@ -77,12 +76,3 @@ def test_a_bus_error_says_how_full_shared_memory_is(program):
     cause = failure_of(program, args=(signal.SIGBUS,)).cause
     assert "/dev/shm has " in cause.note
     assert ("its child" in cause.note) == (program is lose_a_child)
-
-
-def test_children_of_the_launcher_are_not_those_of_its_ranks():
-    child = Process(target=die, args=(signal.SIGKILL,))
-    child.start()
-    child.join()
-    with closing(child):
-        assert child.exitcode == -signal.SIGKILL
-        assert failure_of(int, args=("x",), start_method="fork").cause.note == ""

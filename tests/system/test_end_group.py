@@ -20,10 +20,6 @@ def pause():
         signal.pause()
 
 
-def endings_any(group):
-    return group.wait(20).ranks
-
-
 def endings(group):
     """Wait for a group that was stopped; gives how its ranks ended, by rank."""
     result = group.wait(20)
@@ -84,31 +80,18 @@ def test_what_the_group_ended_is_never_a_cause(how):
 # -- stop and kill
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1, signal.SIGQUIT])
-def test_choice_of_the_stop_signal(number, tmp_path):
-    name = number.name.removeprefix("SIG")
+@pytest.mark.parametrize(
+    ("policy", "call"),
+    [(Stop(signal=signal.SIGUSR1, grace=20), {}), (Stop(), {"signal": signal.SIGUSR1})],
+)
+def test_choice_of_the_stop_signal(policy, call, tmp_path):
     program = shell(
-        f"trap 'echo {name} > {tmp_path}/$RANK; exit 0' {name}; "
-        f"touch {tmp_path}/ready$RANK; while :; do sleep 0.01; done"
+        f"trap 'exit 7' USR1; touch {tmp_path}/ready$RANK; while :; do sleep 0.01; done"
     )
-    for choose in ("policy", "call"):
-        stop = Stop(signal=number, grace=20) if choose == "policy" else OBEDIENT
-        group = procession.start(program, nproc=2, stop=stop)
-        until(lambda: len(list(tmp_path.glob("ready*"))) == 2)
-        group.stop(signal=None if choose == "policy" else number)
-        for rank in (0, 1):
-            assert (tmp_path / str(rank)).read_text() == f"{name}\n"
-        for file in tmp_path.iterdir():
-            file.unlink()
-        endings_any(group)
-
-
-def test_grace_of_the_call_wins(tmp_path):
-    program = shell(f"trap '' TERM; touch {tmp_path}/$RANK; while :; do sleep 0.02; done")
-    group = procession.start(program, nproc=1, stop=Stop(grace=1000))
-    until(lambda: list(tmp_path.iterdir()))
-    group.stop(grace=0.05)
-    assert [e.exit.signal for e in endings(group)] == [signal.SIGKILL]
+    group = procession.start(program, nproc=2, stop=policy)
+    until(lambda: len(list(tmp_path.glob("ready*"))) == 2)
+    group.stop(**call)
+    assert [end.exit.code for end in group.wait(20).ranks] == [7, 7]
 
 
 def test_a_stopped_rank_is_ended(tmp_path):
@@ -226,9 +209,6 @@ def test_groups_at_the_same_time_in_threads():
     for t in threads:
         t.join()
     assert outcomes == {n: n if n % 2 else [0, 1, 2] for n in range(1, 13)}
-
-
-# -- a stop while the group is being ended
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-import procession
-from procession import GroupFailed, Logs, Outcome, Std
+from procession import Logs, Outcome, Std
 from support import METHODS, OBEDIENT, QUICK, failure_of, shell
 
 
@@ -63,31 +62,6 @@ def test_peak_memory_and_cpu():
     assert re.fullmatch(r"  exit code 1, peak memory \d+\.\d MB, CPU \d\.\d\d s", line), line
 
 
-def test_other_ranks_in_one_line_each(tmp_path):
-    go = tmp_path / "go"
-    program = shell(
-        f"case $RANK in 0) exit 0;; 1) while [ ! -e {go} ]; do :; done; exit 3;; "
-        "2) trap 'exit 4' TERM; while :; do sleep 0.01; done;; *) exec sleep 100;; esac"
-    )
-    group = procession.start(program, nproc=5, stop=OBEDIENT)
-    next(e for e in group if e.kind == "exited" and e.rank == 0)
-    go.touch()
-    with pytest.raises(GroupFailed) as caught:
-        group.wait(20)
-    lines = str(caught.value).splitlines()
-    assert "rank 1 of 5" in lines[0]
-    assert "exited with code 3" in lines[0]
-    ended = lines[lines.index("ended by the group:") + 1 :][:3]
-    assert [re.match(r"  rank (\d) \(pid \d+\) (.*?),", line).group(1) for line in ended] == [
-        "2",
-        "3",
-        "4",
-    ]
-    assert all("was ended by SIGTERM" in line for line in ended[1:])
-    finished = lines[lines.index("finished:") + 1]
-    assert finished.startswith("  rank 0 (pid ")
-
-
 def test_a_failure_counts_from_when_it_was_raised_not_from_when_it_was_described(tmp_path):
     """Rank 0 raises first, and its exception takes long to print: rank 1 raises meanwhile."""
 
@@ -131,32 +105,6 @@ def test_simultaneous_failures_are_all_shown():
     assert ("at the same time" in str(failed)) == (apart <= 1_000_000)
     if apart <= 1_000_000:
         assert "ValueError: of 0" in str(failed)
-
-
-# -- error files
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"", b"{", b"\xff\xfe\x00\x01", b"[" * 1_000_000, b'{"message": ' * 100_000, b"null", b"3",
-        b'"text"', b"[]", b'{"message": 3}', b'{"message": {"extraInfo": []}}',
-        b'{"message": {"message": {"a": 1}, "extraInfo": {"py_callstack": 7}}}',
-        b'{"message": {"message": "m", "extraInfo": {"timestamp": "x"}}}',
-        b'{"message": "\\ud800 \\u0000 \\u001b[2J"}', b"NaN", b'{"message": NaN}',
-    ],
-    ids=range(16),
-)  # fmt: skip
-def test_error_file_with_garbage_does_no_harm(content, tmp_path):
-    place = tmp_path / "content"
-    place.write_bytes(content)
-    program = shell(f'cp {place} "$TORCHELASTIC_ERROR_FILE"; exit 5')
-    failed = failure_of(program, nproc=1)
-    assert failed.cause.exit.code == 5
-    assert "exited with code 5" in str(failed).splitlines()[0]
-
-
-# -- files of a run
 
 
 def test_failures_pickle_and_print():

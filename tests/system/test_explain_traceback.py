@@ -56,17 +56,6 @@ def test_script_and_module_fail_as_under_python(tmp_path, method):
     ]
 
 
-@pytest.mark.parametrize("source", ["def f(:\n    pass\n", "x = (1,\n", "print('a\n", "return 1\n"])
-@pytest.mark.parametrize("method", METHODS[:2])
-def test_syntax_error_in_the_script(tmp_path, source, method):
-    script = tmp_path / "s.py"
-    script.write_text(source)
-    alone = run_python(script)
-    failed = failure_of(Script(str(script)), start_method=method)
-    assert failed.exit_code == 1
-    assert failed.cause.traceback.strip() == alone.stderr.strip()
-
-
 # -- __cause__: the exception itself
 
 
@@ -181,12 +170,3 @@ def test_exception_that_attacks_whoever_looks_at_it():
     assert failed.cause.outcome is Outcome.RAISED
     assert "Hostile" in failed.cause.type_name
     assert failed.exit_code == 1
-
-
-def test_very_long_message_does_not_drown_the_headline():
-    def work():
-        raise ValueError("x" * 100_000 + "\nsecond line")
-
-    failed = failure_of(work)
-    assert len(str(failed).splitlines()[0]) < 500
-    assert failed.cause.message == "x" * 100_000 + "\nsecond line"

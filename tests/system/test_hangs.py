@@ -134,23 +134,6 @@ def test_silence_that_nobody_could_hear_is_refused(nproc, logs):
         procession.start(["true"], nproc=nproc, logs=logs, hang=procession.Hang(silence=1))
 
 
-# -- the start
-
-
-def test_the_time_for_the_start(tmp_path):
-    """The forkserver does not come up: its site customization never ends."""
-    write(tmp_path / "sitecustomize.py", "import time\ntime.sleep(1000)\n")
-    e = failure_of(
-        never_beat,
-        kind=procession.StartFailed,
-        nproc=2,
-        env={"PYTHONPATH": str(tmp_path)},
-        hang=procession.Hang(start=0.5),
-        stop=procession.Stop(grace=0.2, reap=0.2),
-    )
-    assert "it did not reach its program in time" in str(e)
-
-
 def test_a_single_rank_that_hangs_starts_again_alone(tmp_path):
     place = tmp_path / "once"
     restart = procession.Restart(max=1, scope="rank")

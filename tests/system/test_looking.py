@@ -12,14 +12,11 @@ def lines(group):
     return [rank["last_line"] for rank in group.look()["ranks"]]
 
 
-def test_the_last_line_of_each_rank(capfd):
+def test_the_last_line_of_each_rank(capfd, tmp_path):
     text = "printf 'one\\n\\033[31mtwo %s\\007' $RANK; exec sleep 1000"
     with procession.start(shell(text), nproc=2, stop=OBEDIENT) as group:
         until(lambda: lines(group) == ["two 0^G", "two 1^G"])
         json.dumps(group.look())
-
-
-def test_the_last_line_of_ranks_whose_output_goes_to_files(tmp_path):
     text = "echo out $RANK; echo err $RANK >&2; exec sleep 1000"
     logs = procession.Logs(dir=str(tmp_path), redirect=procession.Std.ALL)
     with procession.start(shell(text), nproc=2, logs=logs, stop=OBEDIENT) as group:

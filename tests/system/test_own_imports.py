@@ -5,30 +5,6 @@ import re
 import subprocess
 import sys
 
-MOST = {"true": 108, "script.py": 116}  # modules of ours: to be lowered with them, never raised
-COUNT = """
-import sys
-from procession.cli import main
-sys.argv[1:] = ["run", *sys.argv[1:]]
-code = main()
-ours = [name for name in sys.modules if name.partition(".")[0] == "procession"]
-print(code, len(ours), "argparse" in sys.modules)
-"""
-
-
-def modules_of(program, directory):
-    command = [sys.executable, "-c", COUNT, program]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True)
-    code, count, argparse = done.stdout.split()
-    assert (code, argparse) == ("0", "False"), done.stderr
-    return int(count)
-
-
-def test_what_a_local_run_imports(tmp_path):
-    (tmp_path / "script.py").write_text("")
-    assert modules_of("true", tmp_path) <= MOST["true"]
-    assert modules_of("script.py", tmp_path) <= MOST["script.py"]
-
 
 def test_ranks_import_nothing_of_ours(tmp_path):
     """What all of them need is imported once, before they are forked."""

@@ -7,7 +7,7 @@ import pytest
 import procession
 import procession.forkserver
 from procession import Logs
-from support import PYTHON, failure_of, write
+from support import write
 
 
 @pytest.fixture
@@ -66,29 +66,17 @@ def test_a_module_is_imported_once_for_all_ranks_of_a_launch(tmp_path, modules):
     assert len(importers(path)) == 5
 
 
-def test_what_an_import_prints_every_rank_prints(tmp_path, modules):
-    modules("early", "import sys; print('hello'); print('careful', file=sys.stderr)")
-    program = script(tmp_path, "import early; print('main')")
-    outs, errs = run(program, preload=["early"], dir=tmp_path / "logs")
-    assert outs == ["hello\nmain\n"] * 3
+def test_every_rank_prints_and_sets_what_an_import_does(tmp_path, modules):
+    modules(
+        "early",
+        "import sys; print('hello'); print('careful', file=sys.stderr)\n"
+        "os.environ['SET_BY_IMPORT'] = 'yes'; os.environ.setdefault('GIVEN', 'no')",
+    )
+    source = "import early, os; print(os.environ['SET_BY_IMPORT'], os.environ['GIVEN'])"
+    program, env = script(tmp_path, source), {"GIVEN": "mine"}
+    outs, errs = run(program, preload=["early"], env=env, dir=tmp_path / "logs")
+    assert outs == ["hello\nyes mine\n"] * 3
     assert errs == ["careful\n"] * 3
-
-
-def test_variables_that_an_import_sets_are_set(tmp_path, modules):
-    modules("early", "os.environ['SET_BY_IMPORT'] = 'yes'; os.environ.setdefault('GIVEN', 'no')")
-    program = script(tmp_path, "import os; print(os.environ['SET_BY_IMPORT'], os.environ['GIVEN'])")
-    env = {"GIVEN": "mine"}
-    outs, _ = run(program, preload=["early"], env=env, dir=tmp_path / "logs")
-    assert outs == ["yes mine\n"] * 3
-
-
-def test_a_module_that_cannot_be_imported_is_left_to_the_rank(tmp_path, modules):
-    modules("early", "raise ImportError('not today')")
-    program = script(tmp_path, "import early")
-    failed = failure_of(program, nproc=2, preload=["early", "no_such_module"])
-    assert failed.cause.type_name == "ImportError"
-    assert failed.cause.message == "not today"
-    assert "early.py" in failed.cause.traceback
 
 
 @pytest.mark.parametrize(
@@ -119,12 +107,3 @@ def test_what_no_fork_survives_gives_fresh_interpreters(tmp_path, modules, caplo
     assert caplog.messages == [
         f"procession: {why}: each rank gets a fresh interpreter, and nothing is preloaded [P403]"
     ]
-
-
-def test_a_name_that_is_none_is_said(tmp_path, caplog):
-    program = write(tmp_path / "program.py", "pass")
-    with procession.start([PYTHON, str(program)], preload=["nope"]) as group:
-        group.wait()
-    assert not caplog.messages  # a command is no Python that could be preloaded
-    procession.run(procession.Script(str(program)), preload=["nope"])
-    assert "nope (ModuleNotFoundError) could not be imported" in caplog.text

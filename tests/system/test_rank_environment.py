@@ -65,21 +65,6 @@ def test_port_is_free_for_rank_0():
     assert procession.run(meet, nproc=3) == ["served", "met", "met"]
 
 
-def test_command_sees_the_same_variables(tmp_path):
-    logs = procession.Logs(dir=tmp_path, redirect=procession.Std.ALL)
-    with procession.start(["env", "-0"], nproc=2, logs=logs) as group:
-        ends = group.wait().ranks
-    for rank, end in enumerate(ends):
-        with open(end.stdout_log, "rb") as f:
-            words = f.read().decode(errors="surrogateescape").split("\0")
-        env = dict(w.split("=", 1) for w in words if w)
-        assert env.keys() >= TORCH
-        assert env["LOCAL_RANK"] == str(rank)
-        rank_dir = os.path.dirname(end.stdout_log)
-        assert env["TORCHELASTIC_ERROR_FILE"] == os.path.join(rank_dir, "error.json")
-        assert end.error_file == ""  # nobody wrote one
-
-
 @pytest.mark.parametrize("method", METHODS[:2])
 def test_an_interpreter_that_is_to_stay_after_its_program_does_not(method, monkeypatch):
     monkeypatch.setenv("PYTHONINSPECT", "1")

@@ -124,27 +124,3 @@ def test_fork_does_not_run_the_launchers_exit_handlers(tmp_path):
     )
     done = run_python(main)
     assert (done.stdout, done.stderr) == ("begin\n[1, 1, 1]\nhandler\n", "")
-
-
-@pytest.mark.parametrize("reader", [1, None])
-@pytest.mark.parametrize("kind", ["command", "function"])
-def test_stdin_goes_to_one_rank(tmp_path, reader, kind):
-    call = '["cat"]' if kind == "command" else "read"
-    main = write(
-        tmp_path / "main.py",
-        f"""
-        import procession, sys
-        def read():
-            text = sys.stdin.read()
-            print("got", repr(text), flush=True)
-        group = procession.start({call}, nproc=2, stdin={reader})
-        group.wait()
-        """,
-    )
-    done = run_python(main, input="hello\n")
-    assert done.stderr == ""
-    if kind == "command":
-        assert done.stdout == ("" if reader is None else f"[{reader}] hello\n")
-    else:
-        expected = {f"[{r}] got {('hello' + chr(10) if r == reader else '')!r}" for r in range(2)}
-        assert set(done.stdout.splitlines()) == expected

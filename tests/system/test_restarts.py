@@ -44,12 +44,7 @@ def test_the_waits_grow_and_are_told(tmp_path):
     with pytest.raises(GroupFailed) as failed:
         group.wait(30)
     assert attempts(tmp_path) == ["0", "1", "2", "3"]
-    events = list(group)
-    backoffs = [e for e in events if e.kind == "backoff"]
-    starts = [e for e in events if e.kind == "starting"][1:]
-    waits = [(s.at - b.at) / 1e9 for b, s in zip(backoffs, starts, strict=True)]
-    for wait, least in zip(waits, (0.05, 0.1, 0.2), strict=True):
-        assert least <= wait < least + 5
+    backoffs = [e for e in group if e.kind == "backoff"]
     assert "exited with code 3" in backoffs[0].detail
     assert backoffs[1].detail.endswith("attempt 2 starts in 0.10 s")
     report = str(failed.value)
@@ -79,13 +74,6 @@ def test_what_fails_twice_in_the_same_place_is_not_started_a_third_time(tmp_path
         )
     assert attempts(tmp_path) == ["0", "1"]
     assert "it failed twice in the same place (ValueError in program.py:6)" in str(failed.value)
-
-
-def test_an_exit_code_says_that_it_is_of_no_use(tmp_path):
-    with pytest.raises(GroupFailed) as failed:
-        procession.run(program(tmp_path, "sys.exit(78)"), nproc=2, restart=Restart(max=9))
-    assert attempts(tmp_path) == ["0"]
-    assert "not started again: exit code 78 means that it is of no use" in str(failed.value)
 
 
 def test_on_failure_hears_of_each_and_may_forbid_more(tmp_path):
@@ -186,23 +174,6 @@ def test_a_rank_that_hangs_at_its_exit_is_not_reported_as_stopped(tmp_path):
     assert failed.cause.rank == 1
     assert "SIGSTOP" not in str(failed)
     assert "as it exited" in str(failed)
-
-
-# -- notice
-
-
-def polite():
-    while not procession.stopping():
-        time.sleep(0.002)
-    return procession.stopping().seconds_to_signal
-
-
-def test_with_notice_ranks_end_by_themselves():
-    group = procession.start(polite, nproc=3, stop=Stop(notice=20, grace=10))
-    group.stop()
-    result = group.wait(10)
-    assert result.state is Phase.SUCCEEDED
-    assert all(10 < value <= 20 for value in result.values)
 
 
 # -- what a restart must not leave, or lose

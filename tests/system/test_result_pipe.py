@@ -78,16 +78,6 @@ def test_an_announced_length_is_not_waited_for_nor_kept(script):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # kB
 
 
-def test_a_script_that_fails_after_that_has_failed_with_its_exit_code(script):
-    body = """
-    tell(b"X", b"")
-    sys.exit(7)
-"""
-    with pytest.raises(GroupFailed, match="what it told is not believed") as caught:
-        procession.run(script(body), nproc=1)
-    assert caught.value.cause.exit.code == 7
-
-
 def test_a_child_that_writes_without_end_does_not_keep_its_group(script):
     body = f"""
     import subprocess

@@ -1,5 +1,4 @@
 import os
-import signal
 
 import pytest
 from rankwork import OnlyThere, Refuses
@@ -50,38 +49,6 @@ def test_classes_of_main_come_back_as_themselves(tmp_path, method):
     done = run_python(main)
     assert done.stderr == ""
     assert done.stdout == "True Point(x=3) True\nTrue Broken\n"
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_torn_value(method):
-    """The rank is killed while its value is in the pipe, which holds 64 kB."""
-
-    def work():
-        import os
-        import signal
-        import threading
-        import time
-
-        class Slow:
-            def __reduce__(self):
-                threading.Thread(target=kill, daemon=True).start()
-                return bytes, (b"x" * 100_000_000,)
-
-        def kill():
-            # Until the main thread is in a write of many bytes: the value is on its way.
-            while True:
-                with open(f"/proc/self/task/{os.getpid()}/syscall") as f:
-                    words = f.read().split()
-                if words[0] == "1" and int(words[3], 16) > 1 << 20:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                time.sleep(0)
-
-        return Slow()
-
-    failed = failure_of(work, nproc=1, start_method=method)
-    assert failed.cause.outcome is Outcome.TORN_VALUE
-    assert failed.cause.exit.signal == signal.SIGKILL
-    assert "while it sent its value" in str(failed)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -140,18 +107,3 @@ def test_a_forked_child_does_not_speak_for_its_rank(tmp_path, method):
     )
     done = run_python(main)
     assert done.stdout == "['of the parent', 'of the parent']\n"
-
-
-def test_a_child_that_outlives_the_rank_does_not_delay_the_outcome():
-    """The child holds a copy of the channel: nobody waits for its end."""
-
-    def work():
-        import signal
-
-        if not os.fork():
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            while True:
-                signal.pause()
-        return 1
-
-    assert procession.run(work, nproc=2, stop=procession.Stop(grace=0.1)) == [1, 1]

@@ -1,6 +1,5 @@
 """A rank that dies without a word wakes its peers, which say something before it can be reaped."""
 
-import importlib.util
 import os
 import signal
 import socket
@@ -8,8 +7,7 @@ import time
 
 import pytest
 
-import procession
-from support import METHODS, failure_of, write
+from support import METHODS, failure_of
 
 WAYS = {"exit": 3, "kill": -signal.SIGKILL, "segv": -signal.SIGSEGV}
 
@@ -51,23 +49,3 @@ def test_who_dies_without_a_word_is_the_cause_and_not_its_peers(tmp_path, method
     assert failed.cause.rank == 0
     assert failed.cause.exit.returncode == WAYS[how], str(failed)
     assert all(end.rank != 0 for end in failed.ended)
-
-
-GLOO = """
-import os, signal, torch, torch.distributed as dist
-dist.init_process_group("gloo")
-value = torch.ones(1000)
-for i in range(1000):
-    if dist.get_rank() == 2 and i == 50:
-        os.kill(os.getpid(), signal.SIGKILL)
-    dist.all_reduce(value)
-"""
-
-
-@pytest.mark.long
-@pytest.mark.torch
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-def test_in_a_collective_of_torch(tmp_path):
-    script = write(tmp_path / "gloo.py", GLOO)
-    failed = failure_of(procession.Script(str(script)), nproc=4)
-    assert (failed.cause.rank, failed.exit_code) == (2, 137), str(failed)

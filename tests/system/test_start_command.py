@@ -1,6 +1,5 @@
 import os
 import stat
-import sys
 from pathlib import Path
 
 import procession
@@ -45,23 +44,6 @@ def test_program_is_looked_for_on_the_path_of_its_rank(tmp_path):
     tool.chmod(0o755)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     assert printed(tmp_path, ["rare-tool-of-a-test"], 2, env={"PATH": path}) == ["found\n"] * 2
-
-
-def test_environment_that_is_not_utf8(tmp_path, monkeypatch):
-    odd = os.fsdecode(b"\xff\xfe")
-    monkeypatch.setenv("ODD", odd)
-    program = [sys.executable, "-c", "import os; print(ascii(os.environ['ODD']))"]
-    assert printed(tmp_path, program)[0].strip() == ascii(odd)
-    assert procession.run(lambda: os.environ["ODD"]) == [odd]
-
-
-def test_process_is_the_program_itself(tmp_path):
-    program = shell("echo $$; readlink /proc/$$/exe")
-    with procession.start(program, logs=Logs(dir=tmp_path, redirect=Std.ALL)) as group:
-        (end,) = group.wait().ranks
-    pid, exe = Path(end.stdout_log).read_text().split()
-    assert int(pid) == end.pid
-    assert "sh" in Path(exe).name
 
 
 def test_logs_are_private(tmp_path):

@@ -1,12 +1,11 @@
 import functools
-import sys
 import threading
 
 import pytest
 from rankwork import Scale, double, environment, give
 
 import procession
-from support import METHODS, failure_of, write
+from support import METHODS, failure_of
 
 
 def outer(by):
@@ -32,16 +31,6 @@ def outer(by):
 )
 def test_any_callable(call, method):
     assert procession.run(call, args=(21,), nproc=2, start_method=method) == [42, 42]
-
-
-def test_function_of_a_module_that_only_the_changed_path_finds(tmp_path, monkeypatch):
-    write(tmp_path / "place" / "rare_module_of_a_test.py", "def f(x):\n    return x * 3\n")
-    monkeypatch.syspath_prepend(str(tmp_path / "place"))
-    import rare_module_of_a_test
-
-    for method in ("forkserver", "spawn", "fork"):
-        assert procession.run(rare_module_of_a_test.f, args=(2,), start_method=method) == [6]
-    sys.modules.pop("rare_module_of_a_test")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -90,26 +79,6 @@ def test_fork_carries_live_state():
 
     assert procession.run(work, nproc=3, start_method="fork") == [1, 1, 1]
     assert seen == []
-
-
-# -- the launcher's __main__ in a rank
-
-
-def test_local_modules_go_before_ours(tmp_path):
-    """As they would for a new interpreter, which has not loaded the library's module yet."""
-    write(tmp_path / "json.py", "mine = True\n")
-    write(tmp_path / "traceback.py", "mine = True\n")
-    script = write(
-        tmp_path / "main.py",
-        """
-        import json, traceback
-        assert json.mine and traceback.mine
-        raise ValueError("with mine")
-        """,
-    )
-    failed = failure_of(procession.Script(str(script)), nproc=2)
-    assert failed.cause.type_name == "ValueError"
-    assert 'raise ValueError("with mine")' in failed.cause.traceback
 
 
 def test_traceback_of_code_that_is_in_no_file():

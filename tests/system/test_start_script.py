@@ -77,50 +77,25 @@ def unbuffered(monkeypatch):
 
 
 @pytest.mark.parametrize("method", METHODS[:2])
-def test_script_sees_what_python_shows_it(tmp_path, method):
-    script = write(tmp_path / "dir" / "look.py", LOOK)
-    (out,) = said(tmp_path, Script(str(script), ("-x", "a b")), start_method=method)
-    same(out, alone(script, "-x", "a b"))
-
-
-@pytest.mark.parametrize("method", METHODS[:2])
-def test_relative_script_and_symbolic_link(tmp_path, monkeypatch, method):
-    write(tmp_path / "dir" / "look.py", LOOK)
-    (tmp_path / "link.py").symlink_to("dir/look.py")
-    monkeypatch.chdir(tmp_path)
-    for path in ("dir/look.py", "link.py", "./link.py"):
-        (out,) = said(tmp_path, Script(path), start_method=method)
-        same(out, alone(path))
-
-
-@pytest.mark.parametrize("method", METHODS[:2])
-def test_script_in_another_directory(tmp_path, method):
-    write(tmp_path / "dir" / "look.py", LOOK)
-    (out,) = said(tmp_path, Script("look.py"), cwd=tmp_path / "dir", start_method=method)
-    same(out, alone("look.py", cwd=tmp_path / "dir"))
-
-
-def test_directory_and_archive_by_a_relative_path(tmp_path, monkeypatch):
-    """The program finds its modules and its file also after it has changed its directory."""
+def test_a_program_sees_what_python_shows_it(tmp_path, monkeypatch, method):
+    """An archive and a directory find their modules after a change of the directory, too."""
     import zipapp
 
     moves = f"import os; os.chdir('/'); import helper; assert helper.X\n{dedent(LOOK)}"
-    write(tmp_path / "dir" / "app" / "__main__.py", moves)
-    write(tmp_path / "dir" / "app" / "helper.py", "X = 1")
-    zipapp.create_archive(tmp_path / "dir" / "app", tmp_path / "dir" / "app.pyz")
-    monkeypatch.chdir(tmp_path)
-    for path in ("dir/app", "dir/app.pyz"):
-        (out,) = said(tmp_path, Script(path))
-        same(out, alone(path))
-
-
-@pytest.mark.parametrize("method", METHODS[:2])
-def test_module(tmp_path, monkeypatch, method):
+    write(tmp_path / "app" / "__main__.py", moves)
+    write(tmp_path / "app" / "helper.py", "X = 1")
+    zipapp.create_archive(tmp_path / "app", tmp_path / "app.pyz")
     write(tmp_path / "pkg" / "__init__.py", "")
-    write(tmp_path / "pkg" / "mod.py", LOOK)
+    look = write(tmp_path / "pkg" / "look.py", LOOK)
+    (tmp_path / "link.py").symlink_to("pkg/look.py")
     monkeypatch.chdir(tmp_path)
-    (out,) = said(tmp_path, Module("pkg.mod", ("a",)), start_method=method)
-    same(out, alone("-m", "pkg.mod", "a"))
+    for path in (str(look), "pkg/look.py", "link.py", "app", "app.pyz"):
+        (out,) = said(tmp_path, Script(path, ("-x", "a b")), start_method=method)
+        same(out, alone(path, "-x", "a b"))
+    (out,) = said(tmp_path, Module("pkg.look", ("a",)), start_method=method)
+    same(out, alone("-m", "pkg.look", "a"))
+    (out,) = said(tmp_path, Script("look.py"), cwd=tmp_path / "pkg", start_method=method)
+    same(out, alone("look.py", cwd=tmp_path / "pkg"))
 
 
 @pytest.mark.parametrize("flags", [["-OO", "-B"], ["-X", "utf8", "-W", "ignore"], ["-P"], ["-I"]])

@@ -50,28 +50,6 @@ def test_an_exception_of_the_caller_comes_out_as_it_is(timeout):
         signal.signal(signal.SIGALRM, before)
 
 
-def test_events_of_a_success():
-    group = procession.start(whoami, nproc=3)
-    events = list(group)
-    assert [e.kind for e in events if e.rank is None] == [
-        "starting",
-        "running",
-        "sweeping",
-        "succeeded",
-    ]
-    assert events[0].kind == "starting"
-    assert events[-1].kind == "succeeded"
-    for rank in range(3):
-        of_rank = [e.kind for e in events if e.rank == rank]
-        assert sorted(of_rank) == ["exited", "ready", "reported", "spawned"]
-        assert of_rank[0] == "spawned"
-        assert of_rank[-1] == "exited"
-        assert len({e.pid for e in events if e.rank == rank and e.kind != "spawned"}) == 1
-    assert all(e.attempt == 0 for e in events)
-    assert abs(events[-1].time - time.time()) < 30
-    assert events[0].at <= events[-1].at
-
-
 # -- asyncio
 
 
@@ -136,6 +114,3 @@ def test_nothing_is_done_while_nothing_happens():
 def _switches_of(tid):
     with open(f"/proc/self/task/{tid}/status") as f:
         return sum(int(line.split()[1]) for line in f if "ctxt_switches" in line)
-
-
-# -- who is told of events

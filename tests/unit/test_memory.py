@@ -8,9 +8,7 @@ from support import write
 GIB = 1 << 30
 MOUNT = "/sys/fs/cgroup"
 V2 = "30 23 0:26 {} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
-V1 = "31 23 0:27 {} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 EVENTS = "low 0\nhigh 0\nmax 9\noom 7\noom_kill {}\noom_group_kill 5\n"
-CONTROL = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"
 VMSTAT = "nr_free_pages 77\ndrop_slab 0\noom_kill {}\nnuma_pte_updates 3\n"
 
 
@@ -35,14 +33,6 @@ class Machine:
         for name, kills in events.items():
             place = "/".join(words[: words.index(name) + 1]) if name != "root" else ""
             self.put(f"{MOUNT}/{place}/memory.events", EVENTS.format(kills))
-
-    def version1(self, path, kills, top="/"):
-        """Be in a cgroup of version 1, and in the root of version 2 without controllers."""
-        self.put("/proc/self/cgroup", f"4:memory:{path}\n0::/\n")
-        hybrid = V2.format("/").replace(" rw", "/unified rw", 1)
-        self.put("/proc/self/mountinfo", hybrid + V1.format(top))
-        below = path.removeprefix(top.rstrip("/"))
-        self.put(f"{MOUNT}/memory{below}/memory.oom_control", CONTROL.format(kills))
 
     def watch(self):
         return OomWatch(str(self.root))
@@ -85,16 +75,6 @@ def test_others_are_killed(machine):
     machine.machine(9)
     assert not watch.whole_machine
     assert watch.verdict(GIB) is False
-
-
-def test_version_1(machine):
-    machine.version1("/docker/1f", 0)
-    machine.machine(0)
-    watch = machine.watch()
-    machine.machine(4)
-    assert watch.verdict(GIB) is False
-    machine.version1("/docker/1f", 1)
-    assert watch.verdict(GIB) is True
 
 
 @pytest.mark.parametrize("path", ["/../other", "/elsewhere"])

@@ -119,14 +119,6 @@ def test_programs_and_functions_of_other_processes_take_it(tmp_path, kept):
     assert modules == {("decimal",), ("decimal", "fractions")}
 
 
-def test_where_nothing_asks_for_it_nothing_of_it_is_imported():
-    done = run_python("-X", "importtime", "-m", "procession", "run", "true", timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "procession.forkserver.boot" in done.stderr
-    for name in ("procession.warm", "forkserver.kept", "forkserver.history", "system.facts"):
-        assert name not in done.stderr
-
-
 def test_variables_and_files_ask_for_it(tmp_path, kept):
     script = write(tmp_path / "a.py", "import os\nprint(os.getppid())\n")
     write(tmp_path / "pyproject.toml", "[tool.procession]\nwarm = true\npreload = 'decimal'\n")

@@ -176,20 +176,6 @@ def test_garbage_for_the_keeper_does_not_disturb_it(caplog, kept):
     assert run(caplog) == (first, [])
 
 
-def test_what_is_kept_may_be_stopped_or_killed(caplog, kept):
-    first, _ = run(caplog)
-    kept.list()
-    os.kill(first, signal.SIGSTOP)
-    assert run(caplog) == (first, [])
-    kept.list()
-    os.kill(first, signal.SIGKILL)
-    until(lambda: not alive(first), "its end")
-    until(lambda: kept.list() == [], "the keeper's notice of it")
-    second, lines = run(caplog)
-    cold_only(lines, "nothing is kept yet")
-    assert second != first
-
-
 def test_a_keeper_that_nobody_needs_goes(kept):
     (pid,) = procession.run(parent, nproc=1, warm=True, preload=["decimal"])
     kept.seen.add(pid)

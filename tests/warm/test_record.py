@@ -10,7 +10,7 @@ import pytest
 from importing import Importer
 
 import procession
-from seams.forkserver import clock, is_sure
+from seams.forkserver import clock
 from support import until, write
 
 OLDER = 100_000_000  # ns, of which an interpreter knows its own start by 30 ms
@@ -35,34 +35,6 @@ def observed(importer, tmp_path):
         return record
 
     return observe
-
-
-def test_what_is_beside_the_program_changes_nothing(importer, observed, tmp_path):
-    record = observed("import json.tool")
-    for name in ("log.txt", "program.py.swp", "other.py", "program.txt", ".program.py"):
-        write(tmp_path / name, "x\n")
-    (tmp_path / "runs").mkdir()
-    assert importer.reason(record, {"OTHER": "1"}) == ""
-
-
-def test_what_was_looked_for_in_vain(importer, observed, tmp_path):
-    source = """
-try:
-    import plugin
-except ImportError:
-    pass
-import importlib.util
-importlib.util.find_spec("extra")
-"""
-    record = observed(source)
-    assert importer.reason(record, {}) == ""
-    for name in ("plugin", "extra"):
-        write(tmp_path / f"{name}.py", "")
-        assert importer.reason(record, {}) == f"{tmp_path}/{name}.py is new"
-        (tmp_path / f"{name}.py").unlink()
-    assert importer.reason(record, {}) == ""
-    (tmp_path / "plugin").mkdir()  # a namespace package
-    assert importer.reason(record, {}) == f"{tmp_path}/plugin is new"
 
 
 def test_a_part_of_a_namespace_becomes_a_package(importer, observed, tmp_path):
@@ -109,12 +81,6 @@ os.listdir(os.path.join(here, "listed"))
     assert importer.reason(record, {}) == f"{data} changed"
     data.unlink()
     assert importer.reason(record, {}) == f"{data} was removed"
-
-
-def test_what_an_import_has_written_is_looked_at_like_any_file(importer, observed, tmp_path):
-    record = observed(f"open({str(tmp_path / 'cache.txt')!r}, 'w').close()")
-    write(tmp_path / "cache.txt", "other\n")
-    assert importer.reason(record, {}) == f"{tmp_path}/cache.txt changed"
 
 
 @pytest.mark.parametrize(
@@ -206,16 +172,3 @@ def test_the_interpreter_and_what_is_installed(tmp_path):
         assert own.reason(record, {}) == ""
         write(tmp_path / "env" / "pyvenv.cfg", "home = /nowhere\n")
         assert own.reason(record, {}) == f"{tmp_path}/env/pyvenv.cfg changed"
-
-
-def test_what_is_sure():
-    second = 1_000_000_000
-    at = 100 * second + 5
-    assert is_sure((1, 2, 3, 4, 5, at - 1), at, frozenset())
-    assert not is_sure((1, 2, 3, 4, 5, at), at, frozenset())
-    # In whole seconds: this file system may know no others.
-    assert not is_sure((1, 2, 3, 4, 5, 99 * second), at, frozenset())
-    assert is_sure((1, 2, 3, 4, 5, 97 * second), at, frozenset())
-    # By another machine's clock.
-    assert not is_sure((1, 2, 3, 4, 5, 3), at, frozenset([1]))
-    assert is_sure(None, at, frozenset([1]))

@@ -4,24 +4,10 @@ import os
 
 import pytest
 from xlasupport import in_process, no_devices, of_ranks, said_by_ranks, stand_in  # noqa: F401
-from xlawork import (
-    AT_IMPORT,
-    STAND_IN,
-    calls,
-    exit_at,
-    fail_at,
-    fail_slowly,
-    fall,
-    tell,
-    tell_early,
-)
+from xlawork import STAND_IN, calls, exit_at, fail_at, fail_slowly, fall, tell
 
 import procession.xla as xmp
-from procession.multiprocessing import (
-    ProcessContext,
-    ProcessExitedException,
-    ProcessRaisedException,
-)
+from procession.multiprocessing import ProcessExitedException, ProcessRaisedException
 from support import run_python, write
 
 
@@ -61,14 +47,6 @@ class TestRanks:
         assert "XRT_TPU_CONFIG" not in found[1]
         assert found[1]["XRT_LOCAL_WORKER"] == "w:0"
 
-    def test_the_environment_is_there_before_the_function(self, host):
-        assert AT_IMPORT["XRT_SHARD_ORDINAL"] is None  # here
-        xmp.spawn(tell_early)
-        assert {c["args"][0]: c["args"][1]["XRT_SHARD_ORDINAL"] for c in calls(host)} == {
-            2: "2",
-            3: "3",
-        }
-
     def test_one_free_port_for_all_where_there_is_no_service(self, host, monkeypatch):
         monkeypatch.setenv("XRT_MESH_SERVICE_ADDRESS", "")
         xmp.spawn(tell)
@@ -77,14 +55,6 @@ class TestRanks:
         name, _, port = places.pop().partition(":")
         assert name == "localhost"
         assert 1024 < int(port) < 65536
-
-    def test_without_join_there_is_something_to_join(self, host):
-        context = xmp.spawn(tell, join=False, daemon=True)
-        assert isinstance(context, ProcessContext)
-        assert len(set(context.pids())) == 2
-        while not context.join(timeout=20):
-            pass
-        assert sorted(c["args"][0] for c in calls(host)) == [2, 3]
 
 
 class TestTorchXla:
@@ -138,14 +108,14 @@ class TestFailures:
             assert len(frames) == 16
         assert "raise RuntimeError" in first
 
-    def test_a_failure_that_takes_its_time_to_exit_is_17(self, host):
-        with pytest.raises(ProcessExitedException, match="process 1 terminated with exit code 17"):
-            xmp.spawn(fail_slowly, args=(3,))
-
-    def test_exit_codes_stay(self, host):
-        with pytest.raises(ProcessExitedException) as caught:
-            xmp.spawn(exit_at, args=(3, 3))
-        assert str(caught.value) == "process 1 terminated with exit code 3"
+    @pytest.mark.parametrize(
+        ("fn", "args", "code"), [(fail_slowly, (3,), 17), (exit_at, (3, 3), 3)]
+    )
+    def test_exit_codes(self, host, fn, args, code):
+        """Also of a failure that takes its time to exit."""
+        said = f"process 1 terminated with exit code {code}"
+        with pytest.raises(ProcessExitedException, match=said):
+            xmp.spawn(fn, args=args)
 
 
 class TestRefusals:

@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 
 STAND_IN = str(Path(__file__).parent / "standin")
-# A rank imports this when it unpickles its function.
-AT_IMPORT = {n: os.environ.get(n) for n in ("XRT_SHARD_ORDINAL", "TPU_VISIBLE_CHIPS")}
 
 
 def calls(path, *kinds):
@@ -32,10 +30,6 @@ def say(call, *args):
 
 def tell(index, *args):
     say("fn", index, *args)
-
-
-def tell_early(index):
-    say("fn", index, AT_IMPORT)
 
 
 def fail_at(index, who, message="no more data"):

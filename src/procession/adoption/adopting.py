@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from types import TracebackType
 
 from procession.adoption import children as environment
 from procession.adoption import hooks
@@ -17,12 +16,10 @@ class Adoption:
     """What `adopt` returns. As a context manager, it ends with the block."""
 
     def __init__(self, *, children: bool) -> None:
-        self._before: dict[str, str | None] | None = None
         with _lock:
             _all.append(self)
             hooks.install()
-            if children:
-                self._before = environment.put(os.environ)
+            self._children = children and environment.put(os.environ)
 
     def end(self) -> None:
         """Give torch its launchers back, unless another `adopt` still holds; may be called again.
@@ -33,20 +30,15 @@ class Adoption:
             if self not in _all:
                 return
             _all.remove(self)
-            if self._before is not None:
-                environment.take(os.environ, self._before)
+            if self._children:
+                environment.take(os.environ)
             if not _all:
                 hooks.uninstall()
 
     def __enter__(self) -> Adoption:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
 

@@ -22,23 +22,17 @@ def variables(env: Mapping[str, str], whom: str) -> dict[str, str]:
     return {VARIABLE: whom, PATH: os.pathsep.join([STARTUP, *paths])}
 
 
-def put(env: MutableMapping[str, str]) -> dict[str, str | None]:
-    """Have all interpreters adopt that start with this environment; gives what `take` needs."""
-    added = variables(env, EVERYBODY)
-    before = {name: env.get(name) for name in added}
-    env.update(added)
-    return before
+def put(env: MutableMapping[str, str]) -> bool:
+    """Have all interpreters adopt that start with this environment; False if they do already."""
+    if env.get(VARIABLE) == EVERYBODY:
+        return False
+    env.update(variables(env, EVERYBODY))
+    return True
 
 
-def take(env: MutableMapping[str, str], before: Mapping[str, str | None]) -> None:
+def take(env: MutableMapping[str, str]) -> None:
     """Undo `put`. What others have added to PYTHONPATH since stays."""
-    around = before[VARIABLE]
-    if around is not None:  # somebody around us has put it, too
-        env[VARIABLE] = around
-        return
     env.pop(VARIABLE, None)
-    now = env.get(PATH, "").split(os.pathsep)
-    left = [path for path in now if path not in ("", STARTUP)]
-    env.pop(PATH, None)
-    if left or before[PATH] is not None:
-        env[PATH] = os.pathsep.join(left) if left else before[PATH] or ""
+    left = [path for path in env.pop(PATH, "").split(os.pathsep) if path not in ("", STARTUP)]
+    if left:
+        env[PATH] = os.pathsep.join(left)

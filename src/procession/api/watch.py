@@ -23,8 +23,7 @@ class Watch:
 
     pids: by rank, of those that have or had a process. exits: exit codes by rank, minus the signal
     for those that a signal ended. started: ranks that reached their program. failed: ranks that
-    failed, or were ended. killed: ranks that the group sent SIGKILL. unstarted: a rank could not be
-    started. over: the group has ended.
+    failed, or were ended. unstarted: a rank could not be started. over: the group has ended.
 
     unknown: the exit code of a rank whose exit status is not known. ended: called with each
     rank that has ended, in the supervisor's thread.
@@ -37,7 +36,6 @@ class Watch:
         self.exits: dict[int, int] = {}
         self.started: set[int] = set()
         self.failed: set[int] = set()
-        self.killed: set[int] = set()
         self.unstarted = self.over = False
         self._group = weakref.ref(group)
         self._unknown = unknown
@@ -74,8 +72,6 @@ class Watch:
                     self.failed.add(rank)
             elif event.kind in ("spawn_failed", "cancelled", "start_deadline"):
                 self.unstarted = True
-            elif event.kind == "kill_sent":
-                self.killed.add(rank)
             elif event.kind == "exited":
                 self._exited(rank, self._exit_code(rank))
             self._changed.notify_all()

@@ -23,6 +23,7 @@ from procession.cli.commands import COMMANDS
 from procession.cli.say import say
 from procession.cli.steer.finding import read_alone
 from procession.cli.words import Option, Parser
+from procession.devices.kinds import KINDS
 from procession.system import accelerators, files, memory_groups
 from procession.system.cgroups import OomWatch, cgroups
 from procession.system.directories import (
@@ -114,8 +115,8 @@ FEATURES: tuple[tuple[str, str, Callable[[], object], str, str], ...] = (
     ("inotify", "inotify", lambda: Inotify().add("/"),  # every user may read this directory
      "looks at files every 0.1 s", "raise fs.inotify.max_user_* by sysctl"),
     ("proc_children", "/proc/<pid>/task/<tid>/children",
-     lambda: os.open("/proc/thread-self/children", os.O_RDONLY),
-     "looks through /proc", "a kernel with CONFIG_PROC_CHILDREN"),
+     lambda: os.open("/proc/thread-self/children", os.O_RDONLY), "",
+     "a kernel with CONFIG_PROC_CHILDREN"),
     ("proc", "/proc", lambda: os.open("/proc/self/status", os.O_RDONLY), "",
      "mount -t proc proc /proc"),
     ("control", "directory for sockets of runs", _control,
@@ -195,8 +196,10 @@ def devices() -> list[Finding]:
     """Look for accelerators."""
     found: list[Finding] = []
     for kind in accelerators.find():
-        chosen = [f"{name}={value}" for name, value in kind.variables.items()]
-        text = "; ".join([f"{kind.count}", *kind.names, *chosen, *kind.notes])
+        here = f"{kind.count}" if kind.count == kind.known else f"{kind.count} of {kind.known}"
+        names = [name for k in KINDS.values() if k.found_as == kind.kind for name in k.lists]
+        chosen = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+        text = "; ".join([here, *(d.name for d in kind.devices), *chosen])
         why = "; ".join([text, *kind.faults]) if kind.faults else ""
         instead = "leaves it to the program, which may not find them"
         found.append(judged(kind.kind.lower(), kind.kind, why, instead, DEVICES, text))

@@ -90,9 +90,10 @@ def job_signals(job: Job, request: Request) -> RunSignals:
 
 def conducted(job: Job, signals: RunSignals) -> int:
     """Drive a job to its end, and say how it ended; gives the exit code."""
-    job.tell_place()
     job.drain_patiently()
-    if not job.run_dir:
+    if job.run_dir:
+        job.say(f"procession: logs in {job.run_dir}")
+    else:
         job.stop_when_unread()
     job.conclude_later()
     code = 1

@@ -39,7 +39,7 @@ def shown(group: Group, request: Request, note: Callable[[str], None]) -> Genera
     with ExitStack() as open_:
         if console is not None:
             open_.callback(console.close)
-        group.lead_through(console)
+        group.resources.streams.lead_through(console)
         if every is not None:
             from procession.view.status import Status
 
@@ -47,7 +47,9 @@ def shown(group: Group, request: Request, note: Callable[[str], None]) -> Genera
             open_.callback(status.close)
             status.start()
         if console is not None:
-            view = open_.enter_context(viewing(group.look, console, group.say, group.suspend))
+            view = open_.enter_context(
+                viewing(group.look, console, group.say, group.supervisor.request_suspension)
+            )
 
             def hear(event: Event) -> None:
                 if event.rank is None and event.kind in END:

@@ -58,7 +58,7 @@ def suspended(group: Group) -> Generator[None]:
     """Let Ctrl-Z stop the ranks, too, which have no terminal; `fg` continues them."""
 
     def suspend(_number: int, _frame: object) -> None:
-        group.suspend()
+        group.supervisor.request_suspension()
 
     free = signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
     with handled({signal.SIGTSTP: suspend} if free else {}):

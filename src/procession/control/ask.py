@@ -11,7 +11,6 @@ from typing import Any
 from procession.control.protocol import Lines, decode, encode
 from procession.system.directories import inside
 from procession.system.files import process_fields
-from procession.system.identity import proc_is_ours
 
 PEER = socket.SOL_SOCKET, socket.SO_PEERCRED
 PATIENCE = 10.0  # seconds for an answer: the launcher may be busy
@@ -145,6 +144,6 @@ class Connection:
 def _is_stopped(pid: int) -> bool:
     """Whether a signal, such as that of Ctrl-Z, has stopped a process; False if it is not seen."""
     try:
-        return proc_is_ours() and process_fields(pid)[0] == b"T"
+        return process_fields(pid)[0] == b"T"
     except (OSError, IndexError):
         return False

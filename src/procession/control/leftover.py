@@ -22,7 +22,6 @@ from procession.control.runs import remove_hidden, remove_socket
 from procession.system.directories import Refused, inside, open_runtime
 from procession.system.identity import lives, pid_of, start_of
 from procession.system.processes import Seen, send
-from procession.system.remains import mark_in_page
 
 FORKSERVER_SECONDS = 2.0  # for a forkserver to end its ranks by itself
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL
@@ -52,19 +51,10 @@ def find_left() -> list[Process]:
     """Find what is left, after forkservers had time to end it themselves."""
     until = time.monotonic() + FORKSERVER_SECONDS
     while True:
-        found = left_behind(_with_marks(read_processes()), lives, os.getpid())
+        found = left_behind(read_processes(), lives, os.getpid())
         if not found or time.monotonic() > until:
             return found
         time.sleep(0.05)
-
-
-def _with_marks(processes: Mapping[int, Process]) -> dict[int, Process]:
-    """Add the marks of forks of launchers, whose environment in /proc is that of the launcher."""
-    found = dict(processes)
-    for pid, process in processes.items():
-        if not process.env.get("PROCESSION_LAUNCHER") and (mark := mark_in_page(pid)):
-            found[pid] = process.__replace__(env={**process.env, "PROCESSION_LAUNCHER": mark})
-    return found
 
 
 def end_processes(processes: Sequence[Process]) -> list[Process]:

@@ -23,10 +23,7 @@ from procession.values.errors import SpecError
 from procession.values.spec import Spec
 
 AUTO = "auto"
-
-
-_KINDS = kinds.KINDS
-KINDS = tuple(_KINDS)
+KINDS = tuple(kinds.KINDS)
 
 
 def environment(
@@ -57,40 +54,34 @@ def environment(
     SpecError (a ValueError) with one line: for an unknown kind, for more ranks than devices, and
     for a list that is empty, names a device twice, or cannot be read.
     """
-    known = _known(kind)
     if not 0 <= local_rank < local_world_size:
         raise SpecError(f"local rank {local_rank}: the ranks are 0 to {local_world_size - 1}")
-    seat = Seat(
-        local_rank=local_rank,
-        local_world_size=local_world_size,
-        rank=local_rank if rank is None else rank,
-        world_size=local_world_size if world_size is None else world_size,
-        inherited=inherited,
-        count=count,
-        endpoint=endpoint,
-        topology=topology,
+    numbers = (
+        local_rank if rank is None else rank,
+        local_world_size if world_size is None else world_size,
     )
-    return known.environment(seat)
+    seat = Seat(local_rank, local_world_size, *numbers, inherited, count, endpoint, topology)
+    return _known(kind).environment(seat)
 
 
 def _known(kind: object) -> kinds.Kind:
-    if not isinstance(kind, str) or kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in kinds.KINDS:
         raise SpecError(f"devices must be one of {', '.join((AUTO, *KINDS))}, not {kind!r}")
-    return _KINDS[kind]
+    return kinds.KINDS[kind]
 
 
-def detect(root: str = "/", inherited: Mapping[str, str] = os.environ) -> str | None:
+def detect(root: str = "/") -> str | None:
     """Give the kind of this machine's accelerators, None if it has none.
 
     Raises SpecError if it has more than one kind. root: where /dev and /sys are.
     """
-    found = [a for a in accelerators.find(root, inherited) if a.count]
+    found = [a for a in accelerators.find(root) if a.count]
     if len(found) > 1:
         raise SpecError(
             f"this machine has devices of {' and '.join(a.kind for a in found)}: "
             "say which kind the ranks use"
         )
-    names = [name for name, kind in _KINDS.items() for a in found if a.kind == kind.found_as]
+    names = [name for name, kind in kinds.KINDS.items() for a in found if a.kind == kind.found_as]
     return names[0] if names else None
 
 
@@ -109,7 +100,7 @@ def deal(
     """
     base = os.environ if inherited is None else inherited
     if kind == AUTO:
-        kind = detect(root, base)
+        kind = detect(root)
     if kind is None:
         return spec
     common = {
@@ -164,31 +155,29 @@ def deal_shares(spec: Spec, count: int) -> Spec:
     With one each, as `deal`. Raises SpecError if there are too few, or none is named.
     """
     inherited = os.environ
-    names = {"cuda": (kinds.CUDA,), "rocm": (kinds.ROCR, kinds.HIP)}
-    for kind, variables in names.items():
-        for name in variables:
-            if name not in inherited:
-                continue
-            if count == 1:
-                return deal(spec, kind, inherited=inherited)
-            there = read_devices(name, inherited[name])
-            if len(there) < spec.nproc * count:
-                raise SpecError(
-                    f"{spec.nproc} ranks need {count} GPUs each, but {name}={inherited[name]!r} "
-                    f"names {len(there)}"
-                )
-            env: list[Variables] = []
-            for rank, own in enumerate(spec.env):
-                share = ",".join(there[rank * count : (rank + 1) * count])
-                env.append({name: share, **own})
-            return replace(spec, env=tuple(env))
+    for kind, name in (("cuda", kinds.CUDA), ("rocm", kinds.ROCR), ("rocm", kinds.HIP)):
+        if name not in inherited:
+            continue
+        if count == 1:
+            return deal(spec, kind, inherited=inherited)
+        there = read_devices(name, inherited[name])
+        if len(there) < spec.nproc * count:
+            raise SpecError(
+                f"{spec.nproc} ranks need {count} GPUs each, but {name}={inherited[name]!r} "
+                f"names {len(there)}"
+            )
+        env: list[Variables] = []
+        for rank, own in enumerate(spec.env):
+            share = ",".join(there[rank * count : (rank + 1) * count])
+            env.append({name: share, **own})
+        return replace(spec, env=tuple(env))
     raise SpecError(f"{count} GPUs are asked for each rank, but this node was given none")
 
 
 def _of_this_machine(
     kind: str, spec: Spec, inherited: Mapping[str, str], root: str
 ) -> dict[str, Any]:
-    """Find out the last three parameters of `environment`, which looks at no machine."""
+    """Find out the last three fields of a `Seat`."""
     known = _known(kind)
     topology = None
     if kind == "tpu" and spec.node.local_size(spec.nproc) > 1:
@@ -196,7 +185,7 @@ def _of_this_machine(
 
         topology = find_topology(inherited)
     return {
-        "count": _count(known.found_as, root, inherited),
+        "count": _count(known.found_as, root),
         "endpoint": _endpoint(spec) if known.meets else "",
         "topology": topology,
     }
@@ -211,23 +200,11 @@ def _endpoint(spec: Spec) -> str:
     return f"{node.address}:{node.port + 1 if several else free_port()}"
 
 
-def _count(found_as: str, root: str, inherited: Mapping[str, str]) -> int | None:
+def _count(found_as: str, root: str) -> int | None:
     """Count the machine's devices; None where it is not known, or ranks get parts of devices."""
     if not found_as:
         return None
-    here = [a for a in accelerators.find(root, inherited) if a.kind == found_as]
+    here = [a for a in accelerators.find(root) if a.kind == found_as]
     if found_as == "Neuron" and here:
         return None  # ranks get cores, and how many a device has is not always known
     return here[0].count if here else 0
-
-
-__all__ = [
-    "AUTO",
-    "KINDS",
-    "Topology",
-    "deal",
-    "deal_shares",
-    "deal_virtual",
-    "detect",
-    "environment",
-]

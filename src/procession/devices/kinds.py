@@ -4,7 +4,7 @@ Pure: from what a rank inherits to what is added. TPUs have a file of their own,
 
 - NVIDIA: CUDA_VISIBLE_DEVICES names GPUs, or parts of them (MIG).
 - AMD: ROCR_VISIBLE_DEVICES filters first; HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES where that
-  is not set, numbers what is left. A rank gets one of them only.
+  is not set, numbers what is left. A rank gets one of them only. Slurm may set CUDA's, too.
 - Intel: ZE_AFFINITY_MASK filters first; ONEAPI_DEVICE_SELECTOR numbers what is left. oneCCL needs
   the rank's number and count where there is no MPI.
 - Huawei Ascend: ASCEND_RT_VISIBLE_DEVICES names NPUs by numbers, without spaces.
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from procession.devices.seat import Seat, Variables, is_number, numbered, read_devices
+from procession.devices.seat import Seat, Variables, is_number, read_devices
 from procession.devices.tpu import tpu
 from procession.values.errors import SpecError
 
@@ -48,41 +48,33 @@ def _cuda(seat: Seat) -> Variables:
 
 def virtual(seat: Seat) -> Variables:
     """Give the variables of torchrun's virtual local rank: ROCm reads HIP's before CUDA's."""
-    name = HIP if seat.given(HIP) else CUDA
+    name = HIP if seat.inherited.get(HIP) else CUDA
     device = seat.device(name)
     return {CUDA: device, name: device, "LOCAL_RANK": "0"}
 
 
 def _rocm(seat: Seat) -> Variables:
-    outer = seat.devices(ROCR)
-    name = next((n for n in (HIP, CUDA) if n in seat.inherited), HIP)
-    variables: Variables = {n: None for n in (HIP, ROCR, CUDA) if n in seat.inherited}
-    if outer is None:
-        variables[HIP] = seat.device(name)
-    elif name in seat.inherited:
-        variables[ROCR] = _behind(seat, name, seat.device(name), ROCR, outer)
-    else:
-        variables[ROCR] = seat.pick(ROCR, outer)
+    if ROCR in seat.inherited and HIP in seat.inherited:
+        raise _two_filters(ROCR, HIP)
+    found = [n for n in (ROCR, HIP, CUDA) if n in seat.inherited]
+    name = found[0] if found else HIP
+    variables: Variables = dict.fromkeys(found)
+    variables[HIP if name == CUDA else name] = seat.device(name)
     return {**variables, "LOCAL_RANK": "0"}
 
 
 def _intel(seat: Seat) -> Variables:
     """Local rank 0 is for the device; oneCCL gets the rank's own number."""
+    variables = seat.defaults({"CCL_PROCESS_LAUNCHER": "none"})
     selected = _selected(seat)
-    variables: Variables = {}
     if selected is None:
         variables[MASK] = seat.device(MASK)
         if SELECTOR in seat.inherited:  # it names all that the mask leaves
             variables[SELECTOR] = f"{BACKEND}:0"
+    elif MASK in seat.inherited:
+        raise _two_filters(MASK, SELECTOR)
     else:
-        device = seat.pick(SELECTOR, selected)
-        masked = seat.devices(MASK)
-        if masked is None:
-            variables[SELECTOR] = f"{BACKEND}:{device}"
-        else:
-            variables[MASK] = _behind(seat, SELECTOR, device, MASK, masked)
-            variables[SELECTOR] = f"{BACKEND}:0"
-    variables |= seat.defaults({"CCL_PROCESS_LAUNCHER": "none"})
+        variables[SELECTOR] = f"{BACKEND}:{seat.pick(SELECTOR, selected)}"
     return variables | {
         "CCL_LOCAL_RANK": str(seat.local_rank),
         "CCL_LOCAL_SIZE": str(seat.local_world_size),
@@ -90,9 +82,13 @@ def _intel(seat: Seat) -> Variables:
     }
 
 
+def _two_filters(first: str, second: str) -> SpecError:
+    return SpecError(f"{first} and {second} both filter devices: unset one of them")
+
+
 def _selected(seat: Seat) -> list[str] | None:
     """Give the devices that Intel's selector names; None where it names all of them."""
-    text = seat.given(SELECTOR)
+    text = seat.inherited.get(SELECTOR)
     if text is None:
         return None
     backend, colon, devices = text.partition(":")
@@ -108,26 +104,11 @@ def _selected(seat: Seat) -> list[str] | None:
     )
 
 
-def _behind(seat: Seat, name: str, device: str, filter_name: str, left: list[str]) -> str:
-    """Give the name that the first filter has for a device of the second, `name`.
-
-    left: what the first filter names. The second numbers that, or has the same names.
-    """
-    if not is_number(device):
-        return device
-    if int(device) >= len(left):
-        raise SpecError(
-            f"{name}={seat.given(name)!r} names a device that is hidden: {device}; "
-            f"{filter_name}={seat.given(filter_name)!r} leaves {len(left)}"
-        )
-    return left[int(device)]
-
-
 def _ascend(seat: Seat) -> Variables:
-    devices = seat.devices(ASCEND)
+    devices = seat.devices(ASCEND, numbers=True)
     if devices is not None:
         # The runtime reads the list only if it ascends; so ranks get them in that order.
-        devices = [str(n) for n in sorted(numbered(ASCEND, seat.given(ASCEND) or "", devices))]
+        devices = [str(n) for n in sorted(map(int, devices))]
     return {ASCEND: seat.pick(ASCEND, devices), "LOCAL_RANK": "0"}
 
 
@@ -151,7 +132,7 @@ def _neuron(seat: Seat) -> Variables:
 
 def _cores(seat: Seat) -> list[str] | None:
     """Read a list of cores and ranges of them: `0-3,8`."""
-    text = seat.given(CORES)
+    text = seat.inherited.get(CORES)
     if text is None:
         return None
     cores: list[int] = []
@@ -168,15 +149,13 @@ def _cores(seat: Seat) -> list[str] | None:
 
 
 def _jax(seat: Seat) -> Variables:
-    devices = seat.devices(JAX)
-    if devices is not None:
-        devices = [str(n) for n in numbered(JAX, seat.given(JAX) or "", devices)]
     values = {"JAX_ENABLE_PREEMPTION_SERVICE": "0"}  # with it, JAX ignores the stop signal
     if seat.endpoint:
         values["JAX_COORDINATOR_ADDRESS"] = seat.endpoint
         if seat.endpoint.startswith(LOOPBACK):  # else JAX listens on every interface
             values["JAX_COORDINATOR_BIND_ADDRESS"] = seat.endpoint
-    return {JAX: seat.pick(JAX, devices), **seat.defaults(values)}
+    device = seat.pick(JAX, seat.devices(JAX, numbers=True))
+    return {JAX: device, **seat.defaults(values)}
 
 
 KINDS: dict[str, Kind] = {

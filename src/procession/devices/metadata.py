@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 
 from procession.devices.topology import (
@@ -15,6 +13,7 @@ from procession.devices.topology import (
 from procession.values.errors import SpecError
 
 HOST = "metadata.google.internal"
+ATTRIBUTES = "/computeMetadata/v1/instance/attributes"
 SECONDS = 3.0  # the service is on the machine itself, or it is not there
 
 
@@ -27,25 +26,24 @@ def find_topology(env: Mapping[str, str]) -> Topology:
     if env.get("TPU_SKIP_MDS_QUERY"):
         return topology_from_variables(env)
     host = env.get("GCE_METADATA_HOST") or env.get("GCE_METADATA_IP") or HOST
-    root = f"http://{host}/computeMetadata/v1/instance/attributes"
     try:
-        return topology_from_metadata(
-            _get(f"{root}/tpu-env"), _get(f"{root}/worker-network-endpoints")
-        )
+        return topology_from_metadata(_get(host, "tpu-env"), _get(host, "worker-network-endpoints"))
     except (OSError, http.client.HTTPException, UnicodeDecodeError) as e:
-        reason = e.reason if isinstance(e, urllib.error.URLError) else e
-        if isinstance(e, urllib.error.HTTPError):
-            e.close()  # it is the answer, too
         raise SpecError(
-            f"the TPU's topology cannot be learnt from {root}: {reason}; without a metadata "
-            "service set TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE, TPU_WORKER_ID and "
+            f"the TPU's topology cannot be learnt from http://{host}{ATTRIBUTES}: {e}; without a "
+            "metadata service set TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE, TPU_WORKER_ID and "
             "TPU_WORKER_HOSTNAMES"
         ) from e
 
 
-def _get(url: str) -> str:
-    request = urllib.request.Request(url, headers={"Metadata-Flavor": "Google"})  # noqa: S310 - http
-    # Without proxies: the service answers on this machine only.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=SECONDS) as answer:
-        return answer.read().decode()
+def _get(host: str, attribute: str) -> str:
+    connection = http.client.HTTPConnection(host, timeout=SECONDS)
+    try:
+        headers = {"Metadata-Flavor": "Google"}
+        connection.request("GET", f"{ATTRIBUTES}/{attribute}", headers=headers)
+        with connection.getresponse() as answer:
+            if answer.status != http.client.OK:
+                raise http.client.HTTPException(f"{answer.status} {answer.reason}")
+            return answer.read().decode()
+    finally:
+        connection.close()

@@ -36,10 +36,6 @@ class Seat:
     endpoint: str = ""
     topology: Topology | None = None
 
-    def given(self, name: str) -> str | None:
-        """Give an inherited variable, None where it is not set."""
-        return self.inherited.get(name)
-
     def defaults(self, values: Mapping[str, str]) -> Variables:
         """Give those of `values` that are not inherited already."""
         return {name: value for name, value in values.items() if name not in self.inherited}
@@ -51,17 +47,24 @@ class Seat:
         """
         return self.pick(variable, self.devices(variable))
 
-    def devices(self, variable: str) -> list[str] | None:
-        """Give the devices that `variable` names; None where it is not set."""
-        text = self.given(variable)
-        return None if text is None else read_devices(variable, text)
+    def devices(self, variable: str, *, numbers: bool = False) -> list[str] | None:
+        """Give the devices that `variable` names, numbers only or not; None where it is not set."""
+        text = self.inherited.get(variable)
+        if text is None:
+            return None
+        words = read_devices(variable, text)
+        if numbers and not all(map(is_number, words)):
+            raise SpecError(f"{variable}={text!r} names what is not the number of a device")
+        return words
 
     def pick(self, variable: str, named: list[str] | None) -> str:
         """Give this rank's of the devices that `variable` names. Raises SpecError."""
         if named is None:
             self._check(self.count, f"this machine has {self.count or 'none'}", variable)
             return str(self.local_rank)
-        self._check(len(named), f"{variable}={self.given(variable)!r} names {len(named)}", variable)
+        self._check(
+            len(named), f"{variable}={self.inherited[variable]!r} names {len(named)}", variable
+        )
         return named[self.local_rank]
 
     def _check(self, there: int | None, said: str, variable: str) -> None:
@@ -89,12 +92,8 @@ def read_devices(variable: str, text: str) -> list[str]:
         raise SpecError(f"{variable}={text!r} hides all devices")
     if not all(devices):
         raise SpecError(f"{variable}={text!r} has a gap: there is no name between two commas")
-    seen: set[str] = set()
-    for word in devices:
-        key = str(int(word)) if is_number(word) else word.casefold()
-        if key in seen:
-            raise SpecError(f"{variable}={text!r} names the same device twice: {word}")
-        seen.add(key)
+    if len({str(int(w)) if is_number(w) else w.casefold() for w in devices}) < len(devices):
+        raise SpecError(f"{variable}={text!r} names the same device twice")
     return devices
 
 
@@ -109,11 +108,3 @@ def read_count(variable: str, text: str) -> int:
     if not (is_number(word) and int(word)):
         raise SpecError(f"{variable} must be a count of 1 or more, not {word!r}")
     return int(word)
-
-
-def numbered(variable: str, text: str, words: list[str]) -> list[int]:
-    """Give devices that can only be named by numbers. Raises SpecError."""
-    for word in words:
-        if not is_number(word):
-            raise SpecError(f"{variable}={text!r}: {word!r} is not the number of a device")
-    return [int(word) for word in words]

@@ -25,7 +25,7 @@ def tpu(seat: Seat) -> Variables:
             }
         )
     topology = seat.topology or topology_from_variables(seat.inherited)
-    there = ranks_per_host(topology, seat.given("TPU_PROCESS_BOUNDS"))
+    there = ranks_per_host(topology, seat.inherited.get("TPU_PROCESS_BOUNDS"))
     local, count = seat.local_rank, seat.local_world_size
     if count != there:
         raise SpecError(

@@ -4,7 +4,7 @@ Theory of operation. A `LaunchConfig` becomes groups of procession: one for each
 
 torch's agent on one machine hosts the store where its ranks meet, gives each rank its variables,
 starts the ranks, looks at them every 0.1 s, and starts them again after a failure. Here, the store
-is the same, and the ranks of an attempt are a `GroupContext` of `procession.elastic`: log files,
+is the same, and the ranks of an attempt are a `PContext` of `procession.elastic`: log files,
 prefixes, signals and error files are those that torch's callers know. A command `python script.py`
 becomes ranks that are forked from an interpreter which has made the script's imports.
 
@@ -19,18 +19,22 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from string import Template
 from types import FunctionType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from procession.adoption import hooks
-from procession.elastic.pythonranks import PythonContext, python_program
-from procession.elastic.ranks import GroupContext, MultiprocessContext, SubprocessContext
+from procession.elastic.context import PContext
+from procession.elastic.ranks import (
+    MultiprocessContext,
+    PythonContext,
+    SubprocessContext,
+    python_program,
+)
 from procession.elastic.result import RunProcsResult
 from procession.elastic.signals import SignalException
-from procession.system.ports import free_port
 from procession.values.environment import Node, Place, rank_environment
 from procession.values.policy import Stop
 
@@ -58,14 +62,6 @@ def launch_agent(
     log.warning("this launch is left to torch's agent: %s [P415]", why)
     more = () if health_check_server is None else (health_check_server,)
     return torchs(config, entrypoint, args, *more)
-
-
-class Meeting(NamedTuple):
-    """Where ranks meet. hosted: the store is there already, as under torch's agent."""
-
-    address: str
-    port: int
-    hosted: bool
 
 
 def why_not(torchs: Mapping[str, Any], config: Any, entrypoint: Any, health: Any) -> str:
@@ -136,29 +132,34 @@ def launch(
     """
     if not config.run_id:
         config.run_id = str(uuid.uuid4().int)
+    os.environ[SIGNALS] = config.signals_to_handle  # for good, as torch does it
     name = entrypoint_name(entrypoint, args)
-    attempt = 0
-    with _signals(config.signals_to_handle), _meeting(config) as meeting:
-        while (result := _attempt(config, name, entrypoint, args, attempt, meeting)).is_failed():
-            if attempt >= config.max_restarts:
+    address, store = _host_store(config)
+    place = Place(address, store.port, config.run_id, 0, config.max_restarts, cores=1)
+    try:
+        while (result := _attempt(config, name, entrypoint, args, place)).is_failed():
+            if place.attempt >= config.max_restarts:
                 raise torchs["ChildFailedError"](name=name, failures=result.failures)
-            attempt += 1
-            rank, failure = next(iter(result.failures.items()))
-            log.warning(
-                "rank %s of %s failed (exit code %s); restart %s of %s",
-                rank,
-                name,
-                failure.exitcode,
-                attempt,
-                config.max_restarts,
-            )
+            failed, left = next(iter(result.failures)), config.max_restarts - place.attempt
+            log.warning("rank %s of %s failed; restarts left: %s", failed, name, left)
+            place = replace(place, attempt=place.attempt + 1)
+    finally:
+        del store
     return result.return_values
 
 
+def _host_store(config: Any) -> tuple[str, Any]:
+    """Give address and store of a launch; as under torch, it outlives a rank 0 that ends early."""
+    static = config.rdzv_backend == "static"
+    address, port = (_endpoint(config) if static else None) or (config.local_addr or LOOPBACK, 0)
+    made: Any = sys.modules["torch.distributed"].TCPStore
+    return address, made(address, port, is_master=True, wait_for_workers=False, multi_tenant=static)
+
+
 def _attempt(
-    config: Any, name: str, entrypoint: Any, args: Sequence[Any], attempt: int, meeting: Meeting
+    config: Any, name: str, entrypoint: Any, args: Sequence[Any], place: Place
 ) -> RunProcsResult:
-    context = make_context(config, name, entrypoint, args, attempt, meeting)
+    context = _make_context(config, name, entrypoint, args, place)
     grace = getattr(config, "shutdown_timeout", None)
     if grace is not None:
         context.stop = Stop(grace=grace, patience=None)
@@ -176,21 +177,11 @@ def _attempt(
     return result
 
 
-def make_context(
-    config: Any, name: str, entrypoint: Any, args: Sequence[Any], attempt: int, meeting: Meeting
-) -> GroupContext:
+def _make_context(
+    config: Any, name: str, entrypoint: Any, args: Sequence[Any], place: Place
+) -> PContext:
     """Make the ranks of an attempt, not started yet."""
     ranks = range(config.nproc_per_node)
-    place = Place(
-        address=meeting.address,
-        port=meeting.port,
-        run_id=config.run_id,
-        attempt=attempt,
-        restarts=config.max_restarts,
-        cores=1,
-    )
-    hosted = {"TORCHELASTIC_USE_AGENT_STORE": str(meeting.hosted)}
-    envs = {rank: variables(place, rank, len(ranks), config.role) | hosted for rank in ranks}
     words = {rank: tuple(_substituted(arg, rank) for arg in args) for rank in ranks}
     template = getattr(config, "log_line_prefix_template", None)
     fields = {"role_name": config.role, "hostname": os.uname().nodename}
@@ -200,7 +191,7 @@ def make_context(
     }
     common: dict[str, Any] = {
         "name": config.role,
-        "envs": envs,
+        "envs": {rank: _variables(place, rank, len(ranks), config.role) for rank in ranks},
         "logs_specs": config.logs_specs,
         "log_line_prefixes": prefixes,
         "numa_options": getattr(config, "numa_options", None),
@@ -213,19 +204,19 @@ def make_context(
             entrypoint=function, args=words, start_method=config.start_method, **common
         )
     found = python_program(entrypoint, args)
-    if found is not None and not any("$" in word for word in args[: len(args) - len(found[1])]):
-        program, rest = found
-        first = len(args) - len(rest)
+    if found is not None and not any("$" in word for word in args[: found[1]]):
+        program, first = found
         words = {rank: given[first:] for rank, given in words.items()}
         return PythonContext(program, name, args=words, **common)
     return SubprocessContext(entrypoint=entrypoint, args=words, **common)
 
 
-def variables(place: Place, rank: int, nproc: int, role: str) -> dict[str, str]:
-    """Give torch's variables of a rank."""
+def _variables(place: Place, rank: int, nproc: int, role: str) -> dict[str, str]:
+    """Give torch's variables of a rank, whose store is there already."""
     node = Node(role=role, run_id=place.run_id)
     env = rank_environment(place, rank, nproc, role, "", os.environ, node)
     left_out = NOT_TORCHS if THREADS in os.environ else (*NOT_TORCHS, THREADS)
+    env["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     return {name: value for name, value in env.items() if name not in left_out}
 
 
@@ -248,34 +239,3 @@ def _endpoint(config: Any) -> tuple[str, int] | None:
     if not host or not port.isdecimal() or len(port) > 5:
         return None
     return host.strip("[]"), int(port)
-
-
-@contextmanager
-def _meeting(config: Any) -> Iterator[Meeting]:
-    """Host the store of a launch, as torch's agent does: it outlives a rank 0 that ends early."""
-    static = config.rdzv_backend == "static"
-    address, port = (_endpoint(config) if static else None) or ("", 0)
-    address = address or config.local_addr or LOOPBACK
-    made: Any = getattr(sys.modules.get("torch.distributed"), "TCPStore", None)
-    if made is None:  # a torch that was built without it
-        yield Meeting(address, port or free_port(), hosted=False)
-        return
-    store = made(address, port, is_master=True, wait_for_workers=False, multi_tenant=static)
-    try:
-        yield Meeting(address, store.port, hosted=True)
-    finally:
-        del store
-
-
-@contextmanager
-def _signals(names: str) -> Iterator[None]:
-    """Have the signals of a `LaunchConfig` handled, and ranks find them as under torch."""
-    before = os.environ.get(SIGNALS)
-    os.environ[SIGNALS] = names
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(SIGNALS, None)
-        else:
-            os.environ[SIGNALS] = before

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 from procession.elastic.context import PContext, validate_full_rank
@@ -41,8 +39,6 @@ _ALSO = (ProcessFailure, SubprocessHandler, TailLog, get_subprocess_handler, rec
 _REDIRECTS = (redirect_stdout, redirect_stderr)
 _validate_full_rank = validate_full_rank
 _terminate_process_handler = raise_signal
-_get_default_signal = partial(signal.Signals, signal.SIGTERM)
-_get_kill_signal = partial(signal.Signals, signal.SIGKILL)
 
 
 def start_processes(

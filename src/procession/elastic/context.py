@@ -1,25 +1,32 @@
-"""`PContext`: ranks that were started together, as torch's elastic agents know them."""
+"""`PContext`: ranks that were started together, as torch's elastic agents know them.
+
+The group starts the ranks, watches, ends and reports them, and shows their output. Here is only
+what the replaced interface has beyond that: signals, and results in its own terms.
+"""
 
 from __future__ import annotations
 
 import abc
 import logging
-import os
 import signal
-import sys
 import threading
-import time
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from procession.elastic.logs import LogsSpecs
-from procession.elastic.plan import as_arguments, as_text
-from procession.elastic.result import RunProcsResult
+from procession.elastic.output import output_to
+from procession.elastic.plan import STOP, as_arguments, as_text, environment, placement_of
+from procession.elastic.result import RunProcsResult, exit_code, failure_of
 from procession.elastic.signals import give_signals_back, let_signals_raise
-from procession.elastic.tail_log import TailLog
+from procession.group.group import Group
+from procession.group.result import StillRuns
+from procession.rules.tables import Phase
+from procession.values.errors import GroupFailed, ProcessionError, RankEnd
+from procession.values.policy import Stop
 
 logger = logging.getLogger("procession.elastic.api")
+
+_RAN = {"ready", "reported", "exited", "spawn_failed", "start_deadline", "cancelled"}
 
 
 def validate_full_rank(d: Mapping[int, Any], nprocs: int, what: str) -> None:
@@ -32,20 +39,22 @@ def validate_full_rank(d: Mapping[int, Any], nprocs: int, what: str) -> None:
 
 
 class PContext(abc.ABC):
-    """Ranks that were started together; while they run, signals of this process raise exceptions.
+    """Ranks of one group; while they run, signals of this process raise exceptions.
 
-    A subclass implements `_start`, `_poll`, `pids` and `_close` for its ranks. Its `wait` calls
-    `_poll` each `period`, and only `close` restores the signals.
+    If a rank fails, the others are ended, also while nothing calls `wait`.
 
     name: stands before the lines of ranks on the console. entrypoint, args, envs: what to run, its
     arguments and its variables, by local rank. logs_specs: plans where output goes.
-    log_line_prefixes: by local rank, instead of `[{name}{rank}]:`. duplicate_stdout_filters,
-    duplicate_stderr_filters: of what is teed, the lines that hold one of these texts are also
-    written to one file for all ranks, with their prefixes.
+    log_line_prefixes: by local rank, instead of `[{name}{rank}]:`. numa_options: torch's
+    NumaOptions, or None; each rank runs on the CPUs near its GPU then, see `procession.Placement`.
+    duplicate_stdout_filters, duplicate_stderr_filters: of what is teed, the lines that hold one of
+    these texts are also written to one file for all ranks, with their prefixes.
 
-    nprocs: how many ranks. stdouts, stderrs, error_files: paths by local rank. filtered_stdout,
-    filtered_stderr: the open files of the filters, or None.
+    nprocs: how many ranks. stdouts, stderrs, error_files: paths by local rank.
+    stop: how the others are ended after a failure; may be changed before `start`.
     """
+
+    stop: Stop = STOP
 
     def __init__(
         self,
@@ -55,6 +64,7 @@ class PContext(abc.ABC):
         envs: Mapping[int, Mapping[str, Any]],
         logs_specs: LogsSpecs,
         log_line_prefixes: Mapping[int, str] | None = None,
+        numa_options: Any = None,
         duplicate_stdout_filters: list[str] | None = None,
         duplicate_stderr_filters: list[str] | None = None,
     ) -> None:
@@ -63,117 +73,126 @@ class PContext(abc.ABC):
         self.nprocs = len(args)
         self.args = {rank: as_arguments(given, rank) for rank, given in args.items()}
         self.envs: dict[int, Any] = {rank: as_text(env) for rank, env in envs.items()}
-        self._prefixes = log_line_prefixes
+        self._placement = placement_of(numa_options, self.nprocs)
         self._dest = dest = logs_specs.reify(self.envs)
         validate_full_rank(dest.stdouts, self.nprocs, "stdouts")
         validate_full_rank(dest.stderrs, self.nprocs, "stderrs")
         self.stdouts, self.stderrs, self.error_files = dest.stdouts, dest.stderrs, dest.error_files
-        self._tail_logs = [
-            TailLog(name, files, stream, log_line_prefixes)
-            for files, stream in (
-                (self._to_tail(dest.stdouts, dest.tee_stdouts), sys.stdout),
-                (self._to_tail(dest.stderrs, dest.tee_stderrs), sys.stderr),
-            )
-            if files
-        ]
-        self.filtered_stdout = self._filtered(
-            dest.filtered_stdout, dest.tee_stdouts, duplicate_stdout_filters
-        )
-        self.filtered_stderr = self._filtered(
-            dest.filtered_stderr, dest.tee_stderrs, duplicate_stderr_filters
-        )
+        filters: dict[str, Sequence[str]] = {
+            "stdout": duplicate_stdout_filters or (),
+            "stderr": duplicate_stderr_filters or (),
+        }
+        self._output = output_to(name, self.nprocs, dest, log_line_prefixes or {}, filters)
+        self._handlers: dict[int, Any] = {}  # what signals did before
+        self._group: Group | None = None
+        self._result: RunProcsResult | None = None
 
     def start(self) -> None:
         """Start the ranks, and return when all have reached their program.
 
         In the main thread, the signals that `TORCHELASTIC_SIGNALS_TO_HANDLE` names, by default
         SIGTERM, SIGINT, SIGHUP and SIGQUIT, raise SignalException from now on. They are given back
-        by the `wait` that returns a result, or by `close`, of the last ranks that had them, called
-        in the main thread: not when the ranks end by themselves. In another thread, a warning is
-        logged instead.
+        by the `wait` that returns a result, or by `close`, called in the main thread: not when the
+        ranks end by themselves. In another thread, a warning is logged instead.
 
         Raises ValueError if it was called before; FileNotFoundError or PermissionError if there is
         no such program; StartFailed, with nothing left running, if a rank could not be started.
         """
-        if threading.current_thread() is threading.main_thread():
-            let_signals_raise(self)
-        else:
-            logger.warning(
-                "started in another thread than the main one: signals do not raise SignalException"
-            )
-        self._start()
-        for tail_log in self._tail_logs:
-            tail_log.start()
-
-    def _to_tail(self, paths: Mapping[int, str], tees: Mapping[int, str]) -> dict[int, str]:
-        """Give the teed files that this object follows itself."""
-        del paths
-        return {rank: path for rank, path in tees.items() if path not in ("", os.devnull)}
-
-    def _filtered(
-        self, path: str, files: Mapping[int, str], texts: list[str] | None
-    ) -> TextIO | None:
-        """Have the lines that hold one of `texts` copied from `files` to one file."""
-        if not texts or path == os.devnull:
-            return None
-        copy = open(path, "w", errors="replace", buffering=1)  # noqa: SIM115 - `_finish` closes it
-        wanted = partial(_holds_one_of, list(texts))
-        tail = TailLog(self.name, files, copy, self._prefixes, log_line_filter=wanted)
-        self._tail_logs.append(tail)
-        return copy
+        if self._group is not None:
+            raise ValueError("these ranks are already initialized: start() was called before")
+        self._handlers = let_signals_raise()
+        ranks = range(self.nprocs)
+        envs = [environment(self.envs.get(rank, {}), self._dest, rank) for rank in ranks]
+        self._group = self._begin(envs)
+        _wait_until_all_ran(self._group, self.nprocs)
+        self._group.expire()
+        self._group.wait_started()
 
     @abc.abstractmethod
-    def _start(self) -> None:
-        """Start the ranks."""
-
-    @abc.abstractmethod
-    def _poll(self) -> RunProcsResult | None:
-        """Give the result if all have ended well or one has failed, None before; do not wait."""
-
-    @abc.abstractmethod
-    def pids(self) -> dict[int, int]:
-        """Give the processes by local rank; they stay the same when they have ended."""
-
-    @abc.abstractmethod
-    def _close(self, death_sig: signal.Signals, timeout: int = 30) -> None:
-        """End the ranks: by the signal, and after `timeout` seconds by SIGKILL."""
+    def _begin(self, envs: list[dict[str, str | None]]) -> Group:
+        """Make the group, with these environments by rank, and return while it starts."""
 
     def wait(self, timeout: float = -1, period: float = 1) -> RunProcsResult | None:
-        """Wait until all ranks have ended well, or one has failed.
+        """Wait until all ranks have ended well, or one has failed and the others are ended.
 
-        timeout: seconds; 0 is one look, less waits for ever. period: seconds between two looks.
+        timeout: seconds; 0 is one look, less waits for ever. period: has no meaning here: it
+        returns as soon as it is known.
 
-        Returns None if the ranks still run.
+        Returns None if the ranks still run. SignalException comes out of here, too: then `close`
+        with its `sigval`. Raises ProcessionError if a rank's value cannot be unpickled.
         """
-        deadline = None if timeout < 0 else time.monotonic() + timeout
-        while (result := self._poll()) is None:
-            left = period if deadline is None else deadline - time.monotonic()
-            if left <= 0:
+        if self._result is None:
+            if self._group is None:
+                raise RuntimeError("there is nothing to wait for: start() has not been called")
+            try:
+                ended = self._group.wait(
+                    None if timeout < 0 else min(timeout, threading.TIMEOUT_MAX)
+                )
+            except StillRuns:
                 return None
-            time.sleep(min(period, left))
-        return result
+            except GroupFailed as e:
+                self._result = self._failed(e.failures)
+            except ProcessionError:
+                give_signals_back(self._handlers)
+                raise
+            else:
+                if ended.state is Phase.STOPPED:
+                    self._result = self._failed([e for e in ended.ranks if exit_code(e) != 0])
+                else:
+                    self._result = self._ended(return_values=dict(enumerate(ended.values)))
+        give_signals_back(self._handlers)
+        return self._result
+
+    def _ended(self, **what: Any) -> RunProcsResult:
+        return RunProcsResult(stdouts=self.stdouts, stderrs=self.stderrs, **what)
+
+    def _failed(self, ends: Iterable[RankEnd]) -> RunProcsResult:
+        failures = {
+            end.rank: failure_of(end, self.nprocs, self.error_files.get(end.rank) or "")
+            for end in ends
+        }
+        for rank, first in [*failures.items()][:1]:
+            logger.error("rank %s of %s failed (exitcode: %s)", rank, self.name, first.exitcode)
+        return self._ended(failures=failures)
+
+    def pids(self) -> dict[int, int]:
+        """Give the processes by local rank; they stay the same when they have ended."""
+        return dict(sorted(self._group.pids().items())) if self._group is not None else {}
 
     def close(self, death_sig: signal.Signals | None = None, timeout: int = 30) -> None:
-        """End the ranks, and give back what this holds.
+        """End the ranks with all that they started, and give back what this holds.
 
-        death_sig: the stop signal, by default SIGTERM. timeout: seconds from it to SIGKILL. May be
-        called again.
+        death_sig: the stop signal, by default SIGTERM. timeout: seconds from it to SIGKILL, for all
+        ranks together. What survives SIGKILL for more than ten seconds (in uninterruptible sleep)
+        is logged and left. May be called again.
         """
         try:
-            self._close(death_sig=death_sig or signal.SIGTERM, timeout=timeout)
+            if self._group is not None:
+                self._end(self._group, death_sig or signal.SIGTERM, timeout)
         finally:
-            self._finish()
+            give_signals_back(self._handlers)
 
     shutdown = close  # what the replaced interface's documentation calls
 
-    def _finish(self) -> None:
-        for tail_log in self._tail_logs:
-            tail_log.stop()
-        for copy in (self.filtered_stdout, self.filtered_stderr):
-            if copy is not None:
-                copy.close()
-        give_signals_back(self)
+    def _end(self, group: Group, death_sig: signal.Signals, timeout: float) -> None:
+        if group.state.final:
+            group.wait_for_end()
+            return
+        for _, pid in self._running(group):
+            logger.warning("closing process %s by %s", pid, signal.Signals(death_sig).name)
+        group.stop(death_sig, max(0.0, timeout))
+        for rank, pid in self._running(group):
+            logger.error("process %s (rank %s) survived SIGKILL; it is left", pid, rank)
+
+    def _running(self, group: Group) -> list[tuple[int, int]]:
+        return [(rank, pid) for rank, pid in self.pids().items() if group.exit_of(rank) is None]
 
 
-def _holds_one_of(texts: list[str], line: str) -> bool:
-    return any(text in line for text in texts)
+def _wait_until_all_ran(group: Group, nproc: int) -> None:
+    """Wait until no rank is on its way to its program, even if one has failed already."""
+    ran: set[int | None] = set()
+    for event in group:
+        if event.kind in _RAN:
+            ran.add(event.rank)
+        if len(ran) == nproc:
+            return

@@ -113,9 +113,7 @@ class DefaultLogsSpecs(LogsSpecs):  # noqa: PLW1641 - it has no hash, because it
         `TORCHELASTIC_RESTART_COUNT`. Sets `TORCHELASTIC_ERROR_FILE` in each of `envs`. OSError if a
         directory cannot be made.
         """
-        if not envs:
-            logger.warning("there are no ranks to plan logs for")
-        common = envs[0] if envs else {}
+        common = envs.get(0, {})
         if self._root_log_dir == os.devnull:
             return self._nowhere(envs)
         attempt_dir = self._make_attempt_dir(
@@ -144,7 +142,6 @@ class DefaultLogsSpecs(LogsSpecs):  # noqa: PLW1641 - it has no hash, because it
                     tee_paths[rank] = path
             dest.error_files[rank] = os.path.join(rank_dir, "error.json")
             envs[rank]["TORCHELASTIC_ERROR_FILE"] = dest.error_files[rank]
-            logger.info("the error file of rank %s is %s", rank, dest.error_files[rank])
         return dest
 
     def _nowhere(self, envs: dict[int, dict[str, str]]) -> LogsDest:
@@ -160,7 +157,6 @@ class DefaultLogsSpecs(LogsSpecs):  # noqa: PLW1641 - it has no hash, because it
         if not self._run_log_dir:
             os.makedirs(self.root_log_dir, exist_ok=True)
             self._run_log_dir = tempfile.mkdtemp(prefix=f"{run_id}_", dir=self.root_log_dir)
-            logger.info("logs lie in %s", self._run_log_dir)
         path = os.path.join(self._run_log_dir, f"attempt_{attempt}")
         shutil.rmtree(path, ignore_errors=True)
         os.makedirs(path)

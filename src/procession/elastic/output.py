@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from procession.elastic.logs import LogsDest
+from procession.output.duplicate import Duplicates
 from procession.output.rundir import Files
 from procession.output.wiring import Output
 from procession.values.policy import Route
@@ -42,12 +43,19 @@ class DestFiles(Files):
         """Open that file for the rank, emptied. Raises OSError."""
         return os.open(self.log_file(attempt, rank, stream), _LOG_FLAGS, 0o666)
 
+    def filtered_file(self, attempt: int, stream: str) -> str:
+        """Give the path of the copies of lines."""
+        return self._dest.filtered_stdout if stream == "stdout" else self._dest.filtered_stderr
+
 
 def output_to(
-    name: str, nproc: int, dest: LogsDest, log_line_prefixes: Mapping[int, str] | None
+    name: str,
+    nproc: int,
+    dest: LogsDest,
+    log_line_prefixes: Mapping[int, str],
+    filters: dict[str, Sequence[str]] | None = None,
 ) -> Output:
-    """Plan the output of a group by its `LogsDest`."""
-    given = log_line_prefixes or {}
+    """Plan the output of a group by its `LogsDest`. filters: by stream, for copies of lines."""
     routes = [
         (
             _route(dest.stdouts[rank], dest.tee_stdouts.get(rank)),
@@ -55,8 +63,11 @@ def output_to(
         )
         for rank in range(nproc)
     ]
-    prefixes = [given.get(rank, f"[{name}{rank}]:") for rank in range(nproc)]
-    return Output(routes, prefixes, DestFiles(name, dest))
+    prefixes = [log_line_prefixes.get(rank, f"[{name}{rank}]:") for rank in range(nproc)]
+    files = DestFiles(name, dest)
+    return Output(
+        routes, prefixes, files, Duplicates(filters, files.filtered_file) if filters else None
+    )
 
 
 def _route(path: str, tee_path: str | None) -> Route:
@@ -64,13 +75,4 @@ def _route(path: str, tee_path: str | None) -> Route:
         return Route.INHERIT
     if path == os.devnull:
         return Route.DROP
-    return Route.TEE if path == tee_path else Route.FILE
-
-
-def tees_beside(paths: Mapping[int, str], tee_paths: Mapping[int, str]) -> dict[int, str]:
-    """Give the files to be shown that are not the log file of their rank's stream."""
-    return {
-        rank: path
-        for rank, path in tee_paths.items()
-        if path not in ("", os.devnull, paths.get(rank))
-    }
+    return Route.TEE if tee_path else Route.FILE

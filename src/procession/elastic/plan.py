@@ -9,13 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from procession.elastic.logs import LogsDest
+from procession.group.group import Group
+from procession.group.making import begin
+from procession.output.wiring import Output
 from procession.prepare.placing import place
 from procession.values.environment import callers_environment
 from procession.values.errors import SpecError
 from procession.values.placement import MODES, Placement
 from procession.values.policy import Stop
-from procession.values.program import program_problem
-from procession.values.spec import Spec, make_spec
+from procession.values.program import Module, Script, program_problem
+from procession.values.spec import make_spec
 
 logger = logging.getLogger("procession.elastic.api")
 
@@ -58,33 +61,27 @@ def as_arguments(given: Any, rank: int) -> tuple[Any, ...]:
         ) from None
 
 
-def command_spec(
-    name: str,
-    entrypoint: str,
-    args: Sequence[Sequence[Any]],
+def begin_program(
+    program: str | Script | Module,
+    args: Mapping[int, Sequence[str]],
     envs: Sequence[Mapping[str, str | None]],
-    placement: Placement | None = None,
-    stop: Stop = STOP,
-) -> Spec:
-    """Describe a group of programs, each with its arguments as text; rank 0 has our stdin.
+    output: Output,
+    **options: Any,
+) -> Group:
+    """Begin ranks that run a program, and return while they start; rank 0 has our stdin.
 
-    Raises FileNotFoundError or PermissionError if there is no such program, and ValueError.
+    options: the others of `make_spec`. Raises FileNotFoundError or PermissionError if there is no
+    such program.
     """
-    for env in envs:
-        problem = program_problem(entrypoint, None, env.get("PATH"))
-        if problem:
-            code = errno.EACCES if os.path.exists(entrypoint) else errno.ENOENT
-            raise OSError(code, problem, entrypoint)
-    return make_spec(
-        (entrypoint,),
-        nproc=len(args),
-        args={rank: tuple(map(str, words)) for rank, words in enumerate(args)},
-        env=dict(enumerate(envs)),
-        name=name,
-        stdin=0,
-        stop=stop,
-        placement=placement,
-    )
+    if isinstance(program, str):
+        for env in envs:
+            problem = program_problem(program, None, env.get("PATH"))
+            if problem:
+                code = errno.EACCES if os.path.exists(program) else errno.ENOENT
+                raise OSError(code, problem, program)
+    by_rank = dict(enumerate(envs))
+    spec = make_spec(program, nproc=len(envs), args=args, env=by_rank, stdin=0, **options)
+    return begin(spec, output)
 
 
 def placement_of(numa_options: Any, nproc: int) -> Placement | None:

@@ -1,173 +1,30 @@
-"""The two kinds of `PContext`: ranks of one `Group` that run a function, or a program.
-
-The group starts the ranks, watches, ends and reports them, and shows their output. Here is only
-what the replaced interface has beyond that: results in its own terms.
-"""
+"""The kinds of `PContext`: ranks that run a function, a program, or a Python program."""
 
 from __future__ import annotations
 
-import abc
-import logging
-import signal
-import threading
-from collections.abc import Callable, Iterable, Mapping
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
-from procession.elastic import entry
 from procession.elastic.context import PContext
-from procession.elastic.keeper import Keeper
 from procession.elastic.logs import LogsSpecs
-from procession.elastic.output import output_to, tees_beside
-from procession.elastic.plan import STOP, command_spec, environment, placement_of
-from procession.elastic.result import RunProcsResult, exit_code, failure_of
-from procession.elastic.subprocess_handler import SubprocessHandler
+from procession.elastic.plan import begin_program
+from procession.elastic.subprocess_handler import SubprocessHandler, handlers_of
 from procession.group.group import Group
-from procession.group.making import begin
-from procession.group.result import StillRuns
-from procession.rules.tables import Phase
-from procession.values.errors import GroupFailed, ProcessionError, RankEnd
-from procession.values.policy import Stop
+from procession.values.events import Event
+from procession.values.program import Module, Script
+from procession.worker import gate
 
-logger = logging.getLogger("procession.elastic.api")
+ENDING = {"stopping", "sweeping", "succeeded", "failed", "stopped"}
 
 
-class GroupContext(PContext):
-    """Ranks of one group: if one fails, the others are ended, also while nothing calls `wait`.
-
-    numa_options: torch's NumaOptions, or None; each rank runs on the CPUs near its GPU then, see
-    `procession.Placement`. The others, and the attributes, are those of `PContext`.
-
-    stop: how the others are ended after a failure; may be changed before `start`.
-    """
-
-    stop: Stop = STOP
-
-    def __init__(
-        self,
-        name: str,
-        entrypoint: Callable[..., Any] | str,
-        args: Mapping[int, Any],
-        envs: Mapping[int, Mapping[str, Any]],
-        logs_specs: LogsSpecs,
-        log_line_prefixes: Mapping[int, str] | None = None,
-        numa_options: Any = None,
-        duplicate_stdout_filters: list[str] | None = None,
-        duplicate_stderr_filters: list[str] | None = None,
-    ) -> None:
-        self._placement = placement_of(numa_options, len(args))
-        filters = duplicate_stdout_filters, duplicate_stderr_filters
-        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes, *filters)
-        self._output = output_to(name, self.nprocs, self._dest, log_line_prefixes)
-        self._group: Group | None = None
-        self._result: RunProcsResult | None = None
-
-    def _to_tail(self, paths: Mapping[int, str], tees: Mapping[int, str]) -> dict[int, str]:
-        return tees_beside(paths, tees)  # the others, the group itself shows
-
-    @abc.abstractmethod
-    def _begin(self, envs: list[dict[str, str | None]]) -> Group:
-        """Make the group, with these environments by rank, and return while it starts."""
-
-    def _start(self) -> None:
-        if self._group is not None or self._result is not None:
-            raise ValueError("these ranks are already initialized: start() was called before")
-        if not self.nprocs:
-            self._result = RunProcsResult()
-            return
-        ranks = range(self.nprocs)
-        envs = [environment(self.envs.get(rank, {}), self._dest, rank) for rank in ranks]
-        self._group = self._begin(envs)
-        _wait_until_all_ran(self._group, self.nprocs)
-        self._group.expire()
-        self._group.wait_started()
-
-    def wait(self, timeout: float = -1, period: float = 1) -> RunProcsResult | None:
-        """Wait until all ranks have ended well, or one has failed and the others are ended.
-
-        timeout: seconds; 0 is one look, less waits for ever. period: has no meaning here: it
-        returns as soon as it is known.
-
-        Returns None if the ranks still run. SignalException comes out of here, too: then `close`
-        with its `sigval`. Raises ProcessionError if a rank's value cannot be unpickled.
-        """
-        if self._result is None:
-            if self._group is None:
-                raise RuntimeError("there is nothing to wait for: start() has not been called")
-            try:
-                ended = self._group.wait(
-                    None if timeout < 0 else min(timeout, threading.TIMEOUT_MAX)
-                )
-            except StillRuns:
-                return None
-            except GroupFailed as e:
-                self._result = self._failed(e.failures)
-            except ProcessionError:
-                self._finish()
-                raise
-            else:
-                if ended.state is Phase.STOPPED:
-                    self._result = self._failed([e for e in ended.ranks if exit_code(e) != 0])
-                else:
-                    self._result = self._ended(return_values=dict(enumerate(ended.values)))
-        self._finish()
-        return self._result
-
-    def _poll(self) -> RunProcsResult | None:
-        return self.wait(0)
-
-    def _ended(self, **what: Any) -> RunProcsResult:
-        return RunProcsResult(stdouts=self.stdouts, stderrs=self.stderrs, **what)
-
-    def _failed(self, ends: Iterable[RankEnd]) -> RunProcsResult:
-        failures = {
-            end.rank: failure_of(end, self.nprocs, self.error_files.get(end.rank) or "")
-            for end in ends
-        }
-        for first in [*failures.values()][:1]:
-            logger.error(
-                "failed (exitcode: %s) local_rank: %s (pid: %s) of %s",
-                first.exitcode,
-                first.local_rank,
-                first.pid,
-                self._what(),
-            )
-        return self._ended(failures=failures)
-
-    @abc.abstractmethod
-    def _what(self) -> str:
-        """Name what was run, for the log."""
-
-    def pids(self) -> dict[int, int]:
-        """Give the processes by local rank; they stay the same when they have ended."""
-        return dict(sorted(self._group.pids().items())) if self._group is not None else {}
-
-    def _close(self, death_sig: signal.Signals, timeout: int = 30) -> None:
-        """End the ranks with all that they started.
-
-        One deadline holds for all. What survives SIGKILL for more than ten seconds (in
-        uninterruptible sleep) is logged and left.
-        """
-        group = self._group
-        if group is None:
-            return
-        if group.state.final:
-            group.wait_for_end()
-            return
-        for rank, pid in self.pids().items():
-            if group.exit_of(rank) is None:
-                logger.warning("closing process %s by %s", pid, signal.Signals(death_sig).name)
-        group.stop(death_sig, max(0.0, timeout))
-        for rank, pid in self.pids().items():
-            if group.exit_of(rank) is None:
-                logger.error("process %s (rank %s) survived SIGKILL; it is left", pid, rank)
-
-
-class MultiprocessContext(GroupContext):
+class MultiprocessContext(PContext):
     """Ranks that run a function. None exits before all have returned, as with torch's.
 
     start_method: "spawn" (a fresh interpreter for each), "forkserver" (forks of a small fresh one)
-    or "fork" (forks of this process). The others are those of `GroupContext`.
+    or "fork" (forks of this process). The others are those of `PContext`.
     """
 
     def __init__(
@@ -196,10 +53,10 @@ class MultiprocessContext(GroupContext):
 
         function = cast("Callable[..., Any]", self.entrypoint)
         processes = processes_for(function, self.nprocs, self.start_method)
-        keeper = Keeper(self.nprocs)
+        keeper = _Keeper(self.nprocs)
         try:
             group = begin_processes(
-                entry.call,
+                gate.call,
                 function,
                 [(keeper.gate, *self.args[rank]) for rank in range(self.nprocs)],
                 processes,
@@ -213,16 +70,40 @@ class MultiprocessContext(GroupContext):
         except BaseException:
             keeper.open()
             raise
-        keeper.watch(group)
+        group.hear(keeper.hear)
         return group
 
-    def _what(self) -> str:
-        name = getattr(self.entrypoint, "__qualname__", repr(self.entrypoint))
-        return f"fn: {name} (start_method: {self.start_method})"
+
+class _Keeper:
+    """Opens a gate when all ranks have returned, or the group ends; see `worker.gate`.
+
+    gate: what they wait at, an argument of their function.
+    """
+
+    def __init__(self, nproc: int) -> None:
+        self._read, self._write = os.pipe2(os.O_CLOEXEC)
+        self._nproc = nproc
+        self._left = set(range(nproc))
+        self.gate = gate.Gate(self._read)
+
+    def hear(self, event: Event) -> None:
+        """Hear an event of the group, in the thread of its supervisor."""
+        if event.kind == "reported" and event.rank is not None:
+            self._left.discard(event.rank)
+        if not self._left or event.kind in ENDING:
+            self.open()
+
+    def open(self) -> None:
+        """Let all go, for ever."""
+        if self._write >= 0:
+            os.write(self._write, bytes(self._nproc))  # far less than a pipe holds
+            os.close(self._write)
+            os.close(self._read)
+            self._write = -1
 
 
-class SubprocessContext(GroupContext):
-    """Ranks that run a program; parameters are those of `GroupContext`.
+class SubprocessContext(PContext):
+    """Ranks that run a program; parameters are those of `PContext`.
 
     subprocess_handlers: by local rank; the `proc` of each looks like a `subprocess.Popen`.
     """
@@ -231,27 +112,50 @@ class SubprocessContext(GroupContext):
 
     def _begin(self, envs: list[dict[str, str | None]]) -> Group:
         program = str(self.entrypoint)
-        args = [self.args[rank] for rank in range(self.nprocs)]
-        group = begin(
-            command_spec(self.name, program, args, envs, self._placement, self.stop), self._output
-        )
-        self.subprocess_handlers = SubprocessHandler.of_ranks(
-            group, [(program, *map(str, words)) for words in args]
-        )
+        words = {rank: tuple(map(str, self.args[rank])) for rank in range(self.nprocs)}
+        options = {"name": self.name, "stop": self.stop, "placement": self._placement}
+        group = begin_program(program, words, envs, self._output, **options)
+        commands = [(program, *words[rank]) for rank in range(self.nprocs)]
+        self.subprocess_handlers = handlers_of(group, commands)
         return group
 
-    def _what(self) -> str:
-        return f"binary: {self.entrypoint}"
+
+class PythonContext(PContext):
+    """Ranks that run a Python program, forked from one interpreter that has made its imports.
+
+    program: what they run, without buffers, as under `python -u`. title: its name in reports. The
+    others are those of `PContext`.
+    """
+
+    def __init__(
+        self, program: Script | Module, title: str, *, envs: Mapping[int, Any], **more: Any
+    ) -> None:
+        self._program = program
+        self._title = title
+        unbuffered = {rank: {**env, "PYTHONUNBUFFERED": "1"} for rank, env in envs.items()}
+        super().__init__(entrypoint=sys.executable, envs=unbuffered, **more)
+
+    def _begin(self, envs: list[dict[str, str | None]]) -> Group:
+        options = {"name": self._title, "stop": self.stop, "placement": self._placement}
+        return begin_program(self._program, self.args, envs, self._output, **options)
 
 
-_RAN = {"ready", "reported", "exited", "spawn_failed", "start_deadline", "cancelled"}
+def python_program(entrypoint: str, args: Sequence[Any]) -> tuple[Script | Module, int] | None:
+    """Give what `python -u PATH ...` or `python -u -m NAME ...` runs, and how many words that are.
+
+    None if this is no such command, or if an interpreter started by it would differ from ours.
+    """
+    if entrypoint != sys.executable or _has_flags(sys.orig_argv):
+        return None
+    if not all(isinstance(arg, str) for arg in args) or list(args[:1]) != ["-u"]:
+        return None
+    if list(args[1:2]) == ["-m"]:
+        return (Module(args[2]), 3) if len(args) > 2 else None
+    if len(args) > 1 and os.path.isfile(args[1]):
+        return Script(args[1]), 2
+    return None
 
 
-def _wait_until_all_ran(group: Group, nproc: int) -> None:
-    """Wait until no rank is on its way to its program, even if one has failed already."""
-    ran: set[int | None] = set()
-    for event in group:
-        if event.kind in _RAN:
-            ran.add(event.rank)
-        if len(ran) == nproc:
-            return
+def _has_flags(command: Sequence[str]) -> bool:
+    """Tell whether an interpreter was started with options that its programs can tell."""
+    return any(word.startswith("-") and word not in ("-u", "-m", "-c") for word in command[1:2])

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import weakref
 from types import FrameType
 from typing import Any
 
@@ -15,10 +14,6 @@ logger = logging.getLogger("procession.elastic.api")
 
 _SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 _TORCHS = "torch.distributed.elastic.multiprocessing.api"
-
-_replaced: dict[int, Any] = {}  # signal -> what it did before
-_holders: weakref.WeakSet[object] = weakref.WeakSet()  # the contexts for which signals raise
-_owner = 0  # the process that they belong to
 
 
 class SignalException(Exception):
@@ -30,11 +25,7 @@ class SignalException(Exception):
 
 
 def raise_signal(signum: int, frame: FrameType | None) -> None:
-    """Raise SignalException; in a fork, or when no context is left, do what was done before."""
-    if signum in _replaced and (os.getpid() != _owner or not _holders):
-        signal.signal(signum, _replaced[signum] or signal.SIG_DFL)
-        os.kill(os.getpid(), signum)
-        return
+    """Raise SignalException."""
     sigval = signal.Signals(signum)
     raise _signal_exception()(f"Process {os.getpid()} got signal: {sigval}", sigval=sigval)
 
@@ -51,34 +42,35 @@ def _signal_exception() -> type[SignalException]:
     return made
 
 
-def let_signals_raise(holder: object) -> None:
-    """Have signals raise until `give_signals_back` was called for each holder; main thread only."""
-    global _owner
-    _owner = os.getpid()
-    _holders.add(holder)
+def let_signals_raise() -> dict[int, Any]:
+    """Have signals raise, in the main thread; give what those did before that did not raise yet."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is not threading.main_thread():
+        logger.warning(
+            "started in another thread than the main one: signals do not raise SignalException"
+        )
+        return before
     for name in os.environ.get("TORCHELASTIC_SIGNALS_TO_HANDLE", _SIGNALS).split(","):
         try:
             number = getattr(signal, name.strip())
-            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            handler = signal.getsignal(number)
+            if handler is raise_signal:
+                continue  # other ranks of this process have it, and give it back
+            if number == signal.SIGHUP and handler is signal.SIG_IGN:
                 continue  # by nohup
-            before = signal.signal(number, raise_signal)
+            signal.signal(number, raise_signal)
         except (AttributeError, ValueError, TypeError, OSError):
             logger.warning("Failed to register signal handler for %s", name, exc_info=True)
             continue
-        if before is not raise_signal:
-            _replaced[int(number)] = before
+        before[int(number)] = handler
         logger.info("Registered signal handler for %s", name)
+    return before
 
 
-def give_signals_back(holder: object) -> None:
-    """Restore the handlers of signals if this was the last holder.
-
-    Only the main thread can do that: called in another one, it is done when a signal comes.
-    """
-    _holders.discard(holder)
-    if _holders or threading.current_thread() is not threading.main_thread():
-        return
-    for number, before in _replaced.items():
-        if signal.getsignal(number) is raise_signal:
-            signal.signal(number, before or signal.SIG_DFL)
-    _replaced.clear()
+def give_signals_back(before: dict[int, Any]) -> None:
+    """Undo `let_signals_raise`; only the main thread can do that."""
+    if threading.current_thread() is threading.main_thread():
+        while before:
+            number, handler = before.popitem()
+            if signal.getsignal(number) is raise_signal:
+                signal.signal(number, handler or signal.SIG_DFL)

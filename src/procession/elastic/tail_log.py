@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import TextIO
@@ -19,10 +18,6 @@ logger = logging.getLogger(__name__)
 SLOW_READER = 30.0  # seconds that `stop` gives a destination to take what is still to be shown
 
 
-def _every(_: str) -> bool:
-    return True
-
-
 class TailLog:
     """Shows the lines of growing files, each with its file's prefix, as they are written.
 
@@ -33,11 +28,13 @@ class TailLog:
     interval_sec: seconds between two looks for files that do not exist yet; what is written to
         those that do is seen without looking.
     log_line_filter: called with each line, its newline included; only those for which it returns
-        true are shown. The lines of one that raises are not shown, which is logged once.
+        true are shown. The lines for which it raises are not shown, which is logged.
 
     The beginning of a line whose end does not come is shown after a short time, unless there is a
     filter. Two files' lines never mix.
     """
+
+    _console: Console  # while there is a follower
 
     def __init__(
         self,
@@ -46,16 +43,14 @@ class TailLog:
         dst: TextIO | None,
         log_line_prefixes: Mapping[int, str] | None = None,
         interval_sec: float = 0.1,
-        log_line_filter: Callable[[str], bool] | None = _every,
+        log_line_filter: Callable[[str], bool] | None = None,
     ) -> None:
         self._name = name
-        self._log_files = log_files
         self._dst = dst
         self._prefixes = log_line_prefixes or {}
         self._interval = interval_sec
         self._filter = log_line_filter
         self._missing = dict(log_files)
-        self._console: Console | None = None
         self._follower: Follower | None = None
         self._stopping = threading.Event()
         self._searcher: threading.Thread | None = None
@@ -63,14 +58,15 @@ class TailLog:
 
     def start(self) -> TailLog:
         """Begin to show what the files hold; returns itself."""
-        if not self._log_files or not self._dst:
+        if not self._missing or not self._dst:
             return self
         self._console = Console(self._dst)
-        self._follower = Follower(self._console, self._console)
-        self._find_files()
+        self._follower = follower = Follower(self._console, self._console)
+        self._find_files(follower)
         if self._missing:
+            name = f"procession-tail-{self._name}"
             self._searcher = threading.Thread(
-                target=self._search, name=f"procession-tail-{self._name}", daemon=True
+                target=self._search, args=(follower,), name=name, daemon=True
             )
             self._searcher.start()
         return self
@@ -83,10 +79,9 @@ class TailLog:
         self._stopping.set()
         if self._searcher is not None:
             self._searcher.join()
-        if self._follower is not None and self._console is not None:
-            self._find_files()
+        if self._follower is not None:
+            self._find_files(self._follower)
             self._follower.drain(SLOW_READER)
-            self._follower.close()
             self._console.close()
             self._follower = None
         self._stopped = True
@@ -95,18 +90,15 @@ class TailLog:
         """Whether `stop` has been called, and has returned."""
         return self._stopped
 
-    def _search(self) -> None:
+    def _search(self, follower: Follower) -> None:
         while self._missing and not self._stopping.wait(self._interval):
-            self._find_files()
+            self._find_files(follower)
 
-    def _find_files(self) -> None:
+    def _find_files(self, follower: Follower) -> None:
         """Follow those of the missing files that are there by now."""
-        assert self._follower is not None
         for key, path in list(self._missing.items()):
             try:
-                if os.path.isdir(path):
-                    raise IsADirectoryError(f"{path} is a directory")
-                self._follower.add_file(path, self._source(key))
+                follower.add_file(path, self._source(key))
             except FileNotFoundError:
                 continue
             except OSError as e:
@@ -115,27 +107,21 @@ class TailLog:
 
     def _source(self, key: int) -> Source:
         prefix = self._prefixes.get(key, f"[{self._name}{key}]:")
-        wanted = self._filter
-        keep = None if wanted is None or wanted is _every else _Keep(wanted, prefix)
+        keep = _never_raising(self._filter, prefix) if self._filter else None
         return Source(key, "out", prefix.encode(), keep=keep)
 
 
-class _Keep:
-    """A filter of text as one of bytes, which never raises."""
+def _never_raising(wanted: Callable[[str], bool], whose: str) -> Callable[[bytes], bool]:
+    """Give a filter of text as one of bytes, which logs what it raises."""
 
-    def __init__(self, wanted: Callable[[str], bool], whose: str) -> None:
-        self._wanted = wanted
-        self._whose = whose
-        self._failed = False
-
-    def __call__(self, line: bytes) -> bool:
+    def keep(line: bytes) -> bool:
         try:
-            return bool(self._wanted(line.decode(errors="replace")))
+            return bool(wanted(line.decode(errors="replace")))
         except Exception:
-            if not self._failed:
-                logger.exception("the filter of the lines of %s raised", self._whose)
-            self._failed = True
+            logger.exception("the filter of the lines of %s raised", whose)
             return False
+
+    return keep
 
 
 def tail_logfile(

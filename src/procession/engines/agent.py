@@ -232,8 +232,6 @@ class Agent:
                 "pid": os.getpid(),
                 "version": __version__,
                 "python": platform.python_version(),
-                # The driver has made this directory, with a random name.
-                "shares": self.own is not None or os.path.isdir(self._invitation.place),
                 **(self.own.greeting if self.own is not None else {}),
                 "interface": interface_of(link.address()),
                 **self._as_heir(link),

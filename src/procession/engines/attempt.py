@@ -92,7 +92,7 @@ class Attempt:
             self.spec, output = self._planned()
             group = self._group = Group(self.spec, output, control=False)
             group.hear(self._on_event)
-            group.restarts_decided_by(self._ask_for_restart)
+            group.supervisor.recovery.decided_by(self._ask_for_restart)
             if self.spec.hang.silence is not None and self.spec.node.count > 1:
                 group.share_activity(time.monotonic_ns())
             group.drain_patiently()

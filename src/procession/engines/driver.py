@@ -67,7 +67,6 @@ from procession.engines.questions import Questions
 from procession.engines.reception import Reception, life_of, say_missing
 from procession.engines.restarts import JobRestarts
 from procession.engines.roster import AgentRecord, Roster
-from procession.engines.shareddirectory import SharedDirectory
 from procession.engines.wire import KEY_BYTES
 from procession.engines.work import Work
 from procession.forkserver.boot import own_python
@@ -130,7 +129,6 @@ class Driver:
         self._delay = 0.0
         self._stop_how: dict[str, Any] = {}
         self._cut = False
-        self.shared = SharedDirectory(place)
         self._loop = EventLoop()
         self._restarts = JobRestarts(work, on_failure, self.journal.handlers, self._loop)
         self.journal.on_fault(self._loop.fail)
@@ -248,7 +246,6 @@ class Driver:
                 self._key,
                 self._lease,
                 slot=0,
-                place=self.state.place,
             )
             argv = tuple(own_python(AGENT))
             self._roster.watch(self._door)
@@ -362,16 +359,13 @@ class Driver:
         if sizes:
             self.printer.prefixes = work.prefixes()
         state.begin_attempt(agents, named=self._reception is not None)
-        hosts = ((agent.host, agent.shares) for agent in agents)
-        where = self.shared.take(hosts, first=not self.life.attempt)
         # An elastic job goes on with other nodes, without a restart.
         last = self._restarts.none_left and self.life.least == self.life.most
         specs = self._reception is None
         names = interfaces_of(agents)
-        told = specs and not self.life.attempt
-        for text in (where, say_interfaces(work.spec, names, unset()) if told else ""):
-            if text:
-                self._say(text)
+        text = say_interfaces(work.spec, names, unset())
+        if text and specs and not self.life.attempt:
+            self._say(text)
         for slot, fields, blob in orders(state, action, names, specs=specs, last=last):
             self._roster.tell(slot, "launch", fields, blob)
         for slot, agent in self._roster.agents.items():
@@ -409,7 +403,6 @@ class Driver:
         self.end = self.state.final_end(self._restarts.notes)
         for note in self.journal.settle():
             self.note(note)
-        self.note(self.shared.say() if self.shared.apart else "")
         # Agents that are lost, or have not come, may still run, or start later.
         doubtful = any(s in (Slot.AWAITED, Slot.GONE) for s in self.life.slots)
         words = self._reception.last_words(self.end) if self._reception is not None else {}

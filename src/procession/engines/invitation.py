@@ -15,7 +15,7 @@ class Invitation(Value):
 
     at: addresses of the driver, as (host, port). key: shared with it. lease: seconds. slot: this
     agent's. on_stdin: whether it ends with its standard input. copied: the driver's directory, if
-    this agent was started in a copy of it, else "". place: of the run's files, "" for none.
+    this agent was started in a copy of it, else "".
     """
 
     at: tuple[tuple[str, int], ...]
@@ -24,7 +24,6 @@ class Invitation(Value):
     slot: int
     on_stdin: bool = False
     copied: str = ""
-    place: str = ""
 
     def __repr__(self) -> str:
         """Show no key: it could come into a log, or a traceback with the values of variables."""
@@ -33,7 +32,7 @@ class Invitation(Value):
     def variables(self) -> dict[str, str]:
         """Give the variables for an agent, without its slot."""
         at = [list(each) for each in self.at]
-        said = {"at": at, "lease": self.lease, "place": self.place}
+        said = {"at": at, "lease": self.lease}
         return {INVITATION: json.dumps(said), KEY: self.key.hex()}
 
 
@@ -52,7 +51,6 @@ def take_invitation(env: MutableMapping[str, str]) -> Invitation:
             int(slot),
             on_stdin,
             copied,
-            str(said["place"]),
         )
     except (ValueError, TypeError, KeyError, OverflowError):
         raise EngineError(

@@ -118,10 +118,6 @@ class Job(Handle):
         thread = threading.Thread(target=self.drive, name="procession-job", daemon=True)
         thread.start()
 
-    def tell_place(self) -> None:
-        """Say where the files of ranks are, when that is known. To be used before `start`."""
-        self._driver.shared.always = True
-
     def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
         """Have `call` called with each signal that an agent got, which agent, and whether again."""
         self._driver.agent_events.on_signal = call

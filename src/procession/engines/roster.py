@@ -84,7 +84,6 @@ class AgentRecord(Record):
     pid: int
     version: str
     python: str
-    shares: bool
     clocks: Clocks
     order: tuple[Any, ...] = ()
     nproc: int = 0
@@ -230,7 +229,6 @@ class Roster:
             pid=int(message.fields["pid"]),
             version=str(message.fields["version"]),
             python=str(message.fields["python"]),
-            shares=bool(message.fields["shares"]),
             clocks=Clocks(),
             order=_order(message.fields.get("order")),
             nproc=int(message.fields.get("nproc", 0)),

@@ -13,7 +13,8 @@ import os
 import sys
 
 from procession.system.files import named
-from procession.system.identity import marked_file, own_mark
+from procession.system.identity import own_mark, proc_is_ours
+from procession.system.tree import CHILDREN
 from procession.worker.shown import HUGE_PAGES, ROOM_BYTES, TITLE_ROOM, TUNABLES
 from procession.worker.shown import ROOM as MARK_ROOM
 
@@ -91,9 +92,16 @@ def check_python() -> None:
 
 
 def check_proc() -> None:
-    """Refuse a machine without /proc. Raises OSError."""
+    """Refuse a machine without /proc, or whose /proc is not what is needed. Raises OSError."""
+    lacks = ""
     if not os.path.exists("/proc/self/fd"):
-        raise named("/proc", OSError(errno.ENOSYS, "not mounted"))
+        lacks = "/proc"
+    elif not proc_is_ours():
+        lacks = "/proc of this namespace of pids (unshare --mount-proc)"
+    elif not os.path.exists(CHILDREN):
+        lacks = f"{CHILDREN} (CONFIG_PROC_CHILDREN)"
+    if lacks:
+        raise named(lacks, OSError(errno.ENOSYS, "not mounted"))
 
 
 # An interpreter that was started with PYTHONINSPECT does not obey `sys.exit`. Ranks find it set.
@@ -141,11 +149,9 @@ def start(env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] =
         command = own_python(main, *words, flags=interpreter_flags())
         targets = {number: theirs.fileno(), **{fd: fd for fd in passed}}
         copies: list[tuple[int, int]] = []
-        known_by = -1
         try:
             for target, fd in targets.items():
                 copies.append((_duplicate_above(fd, max(targets)), target))
-            known_by = marked_file()  # for `procession clean`, if it is stopped before its exec
             pid = os.posix_spawn(
                 sys.executable,
                 command,
@@ -169,8 +175,6 @@ def start(env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] =
         finally:
             for copy, _ in copies:
                 os.close(copy)
-            if known_by >= 0:
-                os.close(known_by)
     except BaseException:
         ours.close()
         raise

@@ -18,9 +18,8 @@ from procession.forkserver import boot, protocol
 from procession.system.child import Child
 from procession.system.descriptors import fill_standard
 from procession.system.identity import start_of
-from procession.system.processes import parents
 from procession.system.remains import page_file
-from procession.system.signals import Bell, Held, plain
+from procession.system.signals import Held, plain
 from procession.values.base import Record
 
 TYPE_CHECKING = False
@@ -52,9 +51,9 @@ class ForkServer:
     importing: the modules that it is to import, until it reports that it has. sharing: the name of
     the shared set-up that it runs, "" if none. silent: it did not answer in time, and its launcher
     does its work. stuck: something below it does not go at SIGKILL. began: in clock ticks since the
-    machine did. page: the number of the page of memory of one that is a fork, and of its forks, 0
-    where there is none; see `system.remains`. above: its ancestors, if another process has started
-    it. lasting: somebody uses it for one group after the other, and ends it himself.
+    machine did. page: the name of the page of memory of one that is a fork, and of its forks, ""
+    where there is none; see `system.remains`. lasting: somebody uses it for one group
+    after the other, and ends it himself.
     """
 
     def __init__(self, pid: int, sock: socket.socket, *, own: bool = True) -> None:
@@ -66,13 +65,11 @@ class ForkServer:
         self._receiver = protocol.Receiver(sock)
         self._queue: deque[_Waiting] = deque()
         self._process = Child(pid, own=own)  # the one to be reaped
-        self._bell = Bell()  # for a fork that was stopped before it has begun
         self.lost, self.crash = False, ""  # what it reported of its own failure
         self.silent = self.stuck = False
         self.importing: tuple[str, ...] = ()
         self.sharing = ""
-        self.page = 0
-        self.above: tuple[int, ...] = () if own else tuple(parents(pid) or ())
+        self.page = ""
         self.lasting = False
         _known[pid] = None
 
@@ -138,12 +135,11 @@ class ForkServer:
         try:
             # A signal that comes now is for the launcher alone.
             with Held(plain.valid_signals()) as before:
-                page, number = page_file()
+                page, name = page_file()
                 pid = os.fork()
                 if not pid:
                     ours.close()
                     main_forked(theirs, launcher, live, before if mask is None else mask, page)
-                bell = Bell(pid)
         except BaseException:
             ours.close()
             raise
@@ -152,7 +148,7 @@ class ForkServer:
             if page >= 0:
                 os.close(page)
         server = cls(pid, ours)
-        server.page, server._bell = number, bell
+        server.page = name
         return server
 
     # -- talk
@@ -209,7 +205,6 @@ class ForkServer:
     def receive(self) -> list[tuple[list[protocol.Message], list[int]]]:
         """Read messages, and the descriptors that go with them; `lost` is set if it is gone."""
         came = [(messages, fds) for (_, messages), fds in self._receiver.receive()]
-        self._bell.close()
         self.lost = self.lost or self._receiver.ended
         crashed = [str(m[1]) for messages, _ in came for m in messages if m[0] == "crashed"]
         self.crash = self.crash or "".join(crashed[:1])  # further ones follow from the first
@@ -241,10 +236,8 @@ class ForkServer:
         self.drop_unsent()
         self._receiver.close()
         if self.intact:
-            self._bell.close()
             self._sock.close()
         else:
-            self._bell.forget_descriptors()
             self._sock.detach()
             self._process.forget_descriptor()
 

@@ -8,10 +8,9 @@ signal, the socket is set to send SIGCONT when something happens to it (F_SETSIG
 is closed. A SIGCONT without a handler does nothing to a running process.
 
 Until a forkserver has begun, and set its parent-death signal, its launcher has set the socket in
-that way for it. A fork of the launcher begins with copies of both ends of that socket, so its
-launcher has two more sockets for it (`system.signals.Bell`). If the launcher is killed before it
-could do so, nobody wakes a forkserver that was stopped just then; `procession clean` finds it by an
-open file (`identity.marked_file`).
+that way for it. If the launcher is killed before it could do so, nobody wakes a forkserver that was
+stopped just then. Nor one that is a fork of its launcher, until it has begun: it has copies of both
+ends of that socket.
 """
 
 from __future__ import annotations

@@ -3,17 +3,16 @@
 A forkserver serves one group at a time, so that everything below it belongs to that group. When the
 group is over and nothing is left below, it waits here, idle, for the next one, which then starts in
 milliseconds. It can be used again by a launch that would start an equal one: same interpreter and
-flags, same variables that an interpreter or the C library reads at its start, same limits, same
-rights and surroundings of the thread that launches (`system.inherited`), for a rank is to be what a
-fresh child of its caller would be. A launcher that gives up rights closes, at its next
-launch, the forkservers that still have them.
+flags, same variables that an interpreter or the C library reads at its start, and all else that a
+process passes on (`system.facts`), for a rank is to be what a fresh child of its caller would be. A
+launcher that has changed, above all one that has given up rights, closes at its next launch the
+forkservers that are still what it was.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-import resource
 import signal
 import sys
 import threading
@@ -22,8 +21,7 @@ from types import MappingProxyType
 
 from procession.forkserver import boot
 from procession.forkserver.client import ForkServer, forget_all, reap_dying
-from procession.system.identity import proc_is_ours
-from procession.system.inherited import rights, surroundings
+from procession.system.facts import read_plain
 from procession.system.processes import is_dying
 from procession.values.base import Value
 from procession.values.environment import among
@@ -42,9 +40,6 @@ IDLE_GOING_TIME = 2.0  # seconds that one with nothing below it may take to go
 EARLY_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "VIRTUAL_ENV",
                    "COVERAGE_PROCESS_")  # fmt: skip
 SIGNALS = tuple(sorted(signal.valid_signals()))
-LIMITS = tuple(
-    sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
-)
 
 
 class Preload(Value):
@@ -133,25 +128,12 @@ def key(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
 
     passed: descriptors that its ranks inherit.
     """
-    limits = tuple(resource.getrlimit(limit) for limit in LIMITS)
     flags = tuple(boot.interpreter_flags())
-    affinity = frozenset(os.sched_getaffinity(0))
     blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     ignored = tuple(n for n in SIGNALS if signal.getsignal(n) is signal.SIG_IGN)
-    around = surroundings()
-    # The last is also looked at alone, see `_without_rights`.
-    return (
-        sys.executable,
-        flags,
-        _early(env),
-        limits,
-        affinity,
-        blocked,
-        ignored,
-        around,
-        tuple(passed),
-        rights(),
-    )
+    # The last is also looked at alone, see `_changed`.
+    early = _early(env)
+    return sys.executable, flags, early, blocked, ignored, tuple(passed), read_plain()
 
 
 def _new(env: Mapping[str, str], wanted: Key) -> ForkServer:
@@ -167,7 +149,7 @@ def prepare(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
     wanted = key(env, passed)
     with _lock:
         _take_early(wanted)
-        surplus = _without_rights(wanted)
+        surplus = _changed(wanted)
         if not any(entry.key == wanted for entry in _idle):
             try:
                 surplus += _keep(Lease(wanted, NOTHING, _new(env, wanted)))
@@ -178,8 +160,8 @@ def prepare(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
     return wanted
 
 
-def _without_rights(wanted: Key) -> list[ForkServer]:
-    """Remove the idle ones whose rights are not those wanted now. To be called with the lock."""
+def _changed(wanted: Key) -> list[ForkServer]:
+    """Remove the idle ones that are not what this thread is now. To be called with the lock."""
     others = [entry for entry in _idle if entry.key[-1] != wanted[-1]]
     for entry in others:
         _idle.remove(entry)
@@ -265,8 +247,7 @@ def _ended() -> list[Lease]:
     for entry in _idle:
         if entry.server.intact:
             entry.server.receive()  # notices that
-    seen = proc_is_ours()
-    ended = [e for e in _idle if e.server.lost or (seen and is_dying(e.server.pid))]
+    ended = [e for e in _idle if e.server.lost or is_dying(e.server.pid)]
     for entry in ended:
         _idle.remove(entry)
     return ended

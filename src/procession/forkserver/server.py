@@ -26,13 +26,11 @@ from __future__ import annotations
 import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
 import select
-import sys
 import time
 
 from procession.forkserver import protocol
 from procession.forkserver.children import Children, kill_all
 from procession.forkserver.forking import Forking, close_all, remove_traces
-from procession.forkserver.idle import Idle
 from procession.forkserver.owner import Owner
 from procession.system.files import descriptors
 from procession.system.prctl import become_subreaper, wake_with_parent
@@ -67,7 +65,6 @@ class Server:
         self._pid = os.getpid()
         self._common: Job = {}
         self._patience: float | None = IDLE_SECONDS  # until something comes
-        self._idle = Idle()
         self._preloaded: Preloaded | None = None  # what this process has imported
         self._outgoing: list[protocol.Message] = []  # that are still to be sent
         self._outgoing_fds: list[int] = []
@@ -129,12 +126,9 @@ class Server:
             busy = forking.due
             if not busy or (self._outgoing and time.monotonic_ns() >= self._send_by):
                 self._send()
-            ready = self._epoll.poll(0 if busy else self._idle.patience(self._patience))
-            if not ready and not busy:
-                if self._idle.work():
-                    continue
-                if self._patience is not None:
-                    return None
+            ready = self._epoll.poll(0 if busy else self._patience)
+            if not ready and not busy and self._patience is not None:
+                return None
             fds = {fd for fd, _ in ready}
             if self._owner.pidfd in fds:
                 return self._hear_the_last()
@@ -201,7 +195,6 @@ class Server:
             if self._patience is not None and message[1].get("warm"):
                 self._before = descriptors()
             self._patience = None
-            self._idle.end()
             self._common = message[1]
             self._forking.begin()
             self._children.begin()
@@ -224,7 +217,6 @@ class Server:
             self._patience = message[1]
             self._common = {}
             self._forking.end()
-            self._idle.begin()
         elif kind in ("keep", "take"):
             self._go_over(kind, message[1], fds)
 
@@ -240,7 +232,6 @@ class Server:
             self._patience, self._common = None, {}
             before = (self._before or descriptors()) | {self._owner.pidfd}
             answer = kept.keep(words, fds, *around, self._preloaded, before)
-            self._idle.begin()
         if answer[1]:
             close_all(fds)
         self._report(*answer)
@@ -250,11 +241,7 @@ class Server:
         from procession.forkserver.preload import Preloaded
 
         preloaded = self._preloaded = self._preloaded or Preloaded()
-        self._idle.end()
-        before = len(sys.modules)
         self._do_at_length(lambda: preloaded.add(**words))
-        if len(sys.modules) > before:
-            self._idle.loaded()
         self._report("preloaded", preloaded.fault, preloaded.failed, preloaded.culprit)
 
     def _do_at_length(self, call: Callable[[], None]) -> None:
@@ -304,7 +291,6 @@ class Server:
             self._report("sharing", self._common["shared"]["name"])
             self._send()
             self._do_at_length(lambda: sharing.share(preloaded, self._common, job, fds))
-            self._idle.loaded()
             self._report("shared", preloaded.fault)
 
     def _release(self) -> None:

@@ -11,7 +11,6 @@ from procession.group.handle import Handle
 from procession.output.wiring import Output
 from procession.prepare.jobs import RankJobs
 from procession.prepare.payload import Payload
-from procession.prepare.placing import Placed
 from procession.rules.tables import Phase, Worker
 from procession.supervise.plugins import Environment, chosen, handlers_of, harmless_environment
 from procession.supervise.supervisor import Supervisor
@@ -25,8 +24,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.output.console import Console
-    from procession.supervise.deciding import Decide
 
 SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -38,6 +35,8 @@ class Group(Handle):
     ended. `await group` is `wait` for asyncio. Iteration gives the lifecycle events from the first
     on, and ends with the group; each iterator starts anew. Methods may be called from any thread.
 
+    supervisor: the loop that owns it. resources: what it needs besides processes. For procession
+    itself. placed: the CPUs of the ranks, and how many threads they can use.
     unread: after `stop_when_unread`, whether nobody reads our standard output any more.
     stopper: who had it stopped, in words, for its report; to be set by who drives it.
     distant: False; for what deals with groups and jobs alike.
@@ -50,7 +49,7 @@ class Group(Handle):
         server: ForkServer | None = None,
         on_event: Callable[[Event], object] | None = None,
         control: bool | None = None,
-        payload: Callable[[], Payload] | None = None,
+        payload: Payload | None = None,
     ) -> None:
         # A fork of the caller (start method "fork") is not kept waiting for them.
         plugins = chosen() if server is None else ()
@@ -61,17 +60,18 @@ class Group(Handle):
             if e.errno not in SHORT:
                 raise  # the request is at fault, not a shortage
             raise start_failed(spec, e) from e
-        resources = self._resources = jobs.resources
+        resources = self.resources = jobs.resources
         self.plan = jobs.plan  # of what is imported before the ranks are forked
+        self.placed, self.notes = resources.places.placed, resources.places.notes
         try:
             server = server or jobs.lease()
-            self._supervisor = Supervisor(spec, jobs, server)
+            self.supervisor = Supervisor(spec, jobs, server)
         except BaseException as e:
             jobs.close(server, clean=False)
             if isinstance(e, OSError):
                 raise start_failed(spec, e) from e
             raise
-        self._take(self._supervisor, resources.streams, resources.run_dir, resources.run_id)
+        self._take(self.supervisor, resources.streams, resources.run_dir, resources.run_id)
         if on_event is not None:
             self._tell(on_event)
         for handler in handlers_of(plugins, resources.asked):
@@ -79,52 +79,25 @@ class Group(Handle):
 
     def _tell(self, handler: Callable[[Event], object]) -> None:
         """Have a handler called with each event; it may also have variables for the ranks."""
-        self._supervisor.journal.subscribe(handler)
+        self.supervisor.journal.subscribe(handler)
         give: Environment | None = getattr(handler, "environment", None)
         if callable(give):
-            self._resources.environments.append(harmless_environment(handler, give))
-
-    # -- running it
-
-    def lead_through(self, console: Console | None = None) -> None:
-        """Have what ranks would write to our own streams directly come through the launcher.
-
-        To be used before the group is started. console: shows both streams, in place of
-        `sys.stdout` and `sys.stderr`; it is not closed.
-        """
-        self._resources.streams.lead_through(console)
-
-    def suspend(self) -> None:
-        """Stop the ranks and this whole process until it gets SIGCONT, as a shell's Ctrl-Z does.
-
-        For a group that is driven in the main thread. No deadline passes meanwhile.
-        """
-        self._supervisor.request_suspension()
+            self.resources.environments.append(harmless_environment(handler, give))
 
     def expire(self) -> None:
         """Have a group that is patient (see `Stop`) end as soon as a rank has failed."""
-        self._supervisor.request_impatience()
+        self.supervisor.request_impatience()
 
     # -- looking
 
     @property
     def state(self) -> Phase:
         """Where the group is in its life."""
-        return self._supervisor.phase
-
-    @property
-    def placed(self) -> Placed:
-        """The CPUs of the ranks, and how many threads they can use."""
-        return self._resources.places.placed
-
-    @property
-    def notes(self) -> list[str]:
-        """What people should know of how the group is started, one line each."""
-        return list(self._resources.places.notes)
+        return self.supervisor.phase
 
     def pids(self) -> dict[int, int]:
         """Give the process of each rank of the current attempt that has or had one."""
-        return {r.rank: r.pid for r in list(self._supervisor.records) if r.pid is not None}
+        return {r.rank: r.pid for r in list(self.supervisor.records) if r.pid is not None}
 
     def exit_of(self, rank: int) -> Exit | None:
         """Give the exit status of a rank of the current attempt, None while it has not exited.
@@ -132,10 +105,10 @@ class Group(Handle):
         For a rank that announced its exit code, and was ended by our own signal before it exited:
         the code that it announced.
         """
-        states = self._supervisor.lifecycle.ranks
+        states = self.supervisor.lifecycle.ranks
         if not states or states[rank].state is not Worker.EXITED:
             return None
-        record = self._supervisor.records[rank]
+        record = self.supervisor.records[rank]
         announced = announced_by(states[rank], record)
         return record.exit if announced is None else Exit(announced)
 
@@ -143,7 +116,7 @@ class Group(Handle):
         """Describe the group as it is now, as plain data; see `looking.look_at` for the keys."""
         from procession.group.looking import look_at
 
-        return look_at(self.spec, self._supervisor, self._resources)
+        return look_at(self.spec, self.supervisor, self.resources)
 
     def stacks(self, timeout: float = 1.0, *, native: bool = False) -> list[dict[str, Any]]:
         """Say where each rank that has a process is now, as plain data; it goes on meanwhile.
@@ -162,39 +135,32 @@ class Group(Handle):
         self._check_thread("its stacks")
         from procession.group.looking import stacks_of
 
-        return stacks_of(self._supervisor, timeout, native=native)
+        return stacks_of(self.supervisor, timeout, native=native)
 
     def share_activity(self, elsewhere: int) -> int:
         """Let output of ranks on other machines count as activity; see `Hangs`."""
-        hangs = self._supervisor.hangs
+        hangs = self.supervisor.hangs
         return 0 if hangs is None else hangs.share_activity(elsewhere)
-
-    def restarts_decided_by(self, decide: Decide) -> None:
-        """Have `decide` decide about restarts; to be used before the group is started.
-
-        decide: called in the supervisor's thread, with a failure; it may answer in any thread.
-        """
-        self._supervisor.recovery.decided_by(decide)
 
     @property
     def failure(self) -> RankEnd | None:
         """What failed first in this attempt, as far as it is known without its files."""
-        return self._supervisor.outcomes.first_failure(read=False)
+        return self.supervisor.outcomes.first_failure(read=False)
 
     def stacks_of_failure(self) -> list[dict[str, Any]]:
         """Give where the ranks were when the group failed, as `stacks` does, by local rank."""
         first = self.spec.node.first(self.spec.nproc)
-        found = self._supervisor.last_look.stacks
+        found = self.supervisor.last_look.stacks
         return [{**each.as_dict(), "rank": each.rank - first} for each in found]
 
     def values_sent(self) -> dict[int, bytearray]:
         """Give the values of a function's ranks as they sent them, pickled."""
-        records = self._supervisor.records
+        records = self.supervisor.records
         return {r.rank: r.report.body for r in records if r.report and r.report.holds_value}
 
     def error_reports(self) -> dict[int, dict[str, Any]]:
         """Give the error reports of ranks that failed, as `results.exception_of` reads them."""
-        records = self._supervisor.records
+        records = self.supervisor.records
         return {r.rank: r.description for r in records if r.description}
 
     def hear(self, call: Callable[[Event], None]) -> None:
@@ -203,15 +169,15 @@ class Group(Handle):
         For handlers that must know at once. Nothing is supervised while it works, so it must never
         wait: for no file, no lock, no other process.
         """
-        self._supervisor.subscribe(call, inside=True)
+        self.supervisor.subscribe(call, inside=True)
 
     # -- the result
 
     def _error_of(self, rank: int) -> dict[str, Any] | None:
-        return self._supervisor.records[rank].description or None
+        return self.supervisor.records[rank].description or None
 
     def _returned(self) -> Iterator[tuple[int, Program, bytes | bytearray]]:
-        for record in self._supervisor.records:
+        for record in self.supervisor.records:
             if record.report is None:
                 continue
             if record.report.holds_value:

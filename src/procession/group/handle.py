@@ -40,6 +40,7 @@ class Handle(Waiting):
 
     unread: after `stop_when_unread`, whether nobody reads our standard output any more.
     stopper: who had it stopped, in words, for its report; to be set by who drives it.
+    notes: what people should know of how ranks are started here, one line each.
     distant: whether ranks may be on other machines, so that answers about them take time.
     """
 
@@ -54,6 +55,7 @@ class Handle(Waiting):
         super().__init__(spec)
         self.unread = False
         self.stopper = ""
+        self.notes: list[str] = []
         self._controlled = os.environ.get(CONTROL) == "1" if control is None else control
         self._reach: Reach | None = None
         self._concludes_later = False
@@ -234,11 +236,6 @@ class Handle(Waiting):
     def run_dir(self) -> str:
         """The run's directory, "" where there is none; each node of a job has a part of it."""
         return self._run_dir.path if self._run_dir.kept else ""
-
-    @property
-    def notes(self) -> list[str]:
-        """What people should know of how ranks are started here, one line each."""
-        return []
 
     @property
     def losses(self) -> list[str]:

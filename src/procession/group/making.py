@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 from procession.explain.ends import start_failed
 from procession.forkserver.client import ForkServer
-from procession.group.group import Group
+from procession.group.group import SHORT, Group
 from procession.output.wiring import Output
 from procession.prepare.jobs import fork_server
 from procession.prepare.payload import Payload
 from procession.system.signals import Held, plain
 from procession.system.threads import Latch
-from procession.values.errors import ProcessionError, SpecError, StartFailed
+from procession.values.errors import SpecError, StartFailed
 from procession.values.program import Function
 from procession.values.spec import Spec
 
@@ -89,8 +89,8 @@ def _made_by(making: _Making) -> Group:
 class _Making:
     """The making of a group in the thread of its supervisor, where no KeyboardInterrupt is raised.
 
-    Only functions and arguments are pickled in the caller's thread, since they may depend on its
-    context variables and thread-locals; meanwhile the other thread prepares everything else.
+    Only functions and arguments are pickled in the caller's thread, before: they may depend on its
+    context variables and thread-locals.
 
     Rejected: making it in the caller's thread, with every step undone in `except`. An interrupt can
     always come between a fork and the next statement. Also `Thread.start` in the caller's thread:
@@ -117,32 +117,24 @@ class _Making:
         self._unwanted = False
         self._made = Latch()
         self._payload = Payload()
-        self._pickled = Latch()
-        self._pickling_fault: BaseException | None = None
         self._claim = _thread.allocate_lock()
         self._thread = threading.Thread(
             target=copy_context().run, args=(self._run,), name="procession", daemon=True
         )
 
     def start(self) -> None:
-        """Start the thread, and return when there is a group, or a fault."""
+        """Pickle, start the thread, and return when there is a group, or a fault."""
         try:
             self._payload.fill_standard()
+            self._payload.make(self.spec)
         except OSError as e:
+            if e.errno not in SHORT:
+                raise
             raise start_failed(self.spec, e) from e
         try:
             _thread.start_new_thread(self._start_thread, ())
         except RuntimeError as e:
             raise self._no_thread(e) from e
-        try:
-            self._payload.make(self.spec)
-        except Exception as e:
-            self._pickling_fault = e
-        except BaseException as e:
-            self._pickling_fault = e
-            raise
-        finally:
-            self._pickled.set()
         self._made.wait()
 
     def _start_thread(self) -> None:
@@ -157,13 +149,6 @@ class _Making:
         fault = OSError(errno.EAGAIN, f"its supervisor gets no thread ({e})")
         return start_failed(self.spec, fault)
 
-    def _take_payload(self) -> Payload:
-        """Wait until the caller's thread has pickled what the ranks run. Raises its fault."""
-        self._pickled.wait()
-        if self._pickling_fault is not None or self._unwanted:
-            raise self._pickling_fault or ProcessionError("nobody wants this group any more")
-        return self._payload
-
     def _run(self) -> None:
         try:
             group = Group(
@@ -172,7 +157,7 @@ class _Making:
                 self.server,
                 self._on_event,
                 control=self.control,
-                payload=self._take_payload,
+                payload=self._payload,
             )
         except BaseException as e:
             self._end(e)
@@ -189,7 +174,6 @@ class _Making:
 
     def _end(self, fault: BaseException) -> None:
         """There will be no group."""
-        self._pickled.wait()
         self._close()
         self.fault = fault
         self._made.set()
@@ -202,7 +186,6 @@ class _Making:
     def give_up(self) -> None:
         """End the group, however far its making came; nothing is left of it."""
         self._unwanted = True
-        self._pickled.set()  # however far that came
         if self._claim.acquire(blocking=False):
             self._close()  # its thread has not begun, and will not
             return

@@ -70,12 +70,6 @@ def failed_by(
     return failed
 
 
-def _value_of(program: Program, body: bytes | bytearray) -> Any:
-    from procession.prepare.results import value_of
-
-    return value_of(program, body)
-
-
 def result_of(end: GroupEnd, state: Phase, returned: Returned) -> Result:
     """Give the result of a run that ended without a failure.
 
@@ -84,8 +78,10 @@ def result_of(end: GroupEnd, state: Phase, returned: Returned) -> Result:
     """
     values: list[Any] = [None] * end.nproc
     for rank, program, body in returned:
+        from procession.prepare.results import value_of
+
         try:
-            values[rank] = _value_of(program, body)
+            values[rank] = value_of(program, body)
         except (Exception, SystemExit) as e:  # of a module that exits
             raise ProcessionError(
                 f"the value of rank {rank} cannot be unpickled here: {type(e).__name__}: {e}"

@@ -25,7 +25,6 @@ from procession.multiprocessing.exceptions import (
 from procession.multiprocessing.process import UNKNOWN_STATUS, RankPopen, remaining
 from procession.multiprocessing.starting import GRACE, Process, Variables, start
 from procession.values.errors import GroupFailed, Outcome, RankEnd, SpecError
-from procession.values.spec import START_METHODS
 
 __all__ = [
     "ProcessContext",
@@ -57,12 +56,7 @@ class ProcessContext:
         self.processes = processes
         self.error_files = error_files
         self.sentinels = {process.sentinel: rank for rank, process in enumerate(processes)}
-        popens = [vars(process).get("_popen") for process in processes]
-        self._popens = [popen for popen in popens if isinstance(popen, RankPopen)]
-        if len(self._popens) < len(popens) or len({p.group for p in self._popens}) > 1:
-            raise TypeError(
-                "the processes of a ProcessContext must be those of one start_processes"
-            )
+        self._popens: list[RankPopen] = [vars(process)["_popen"] for process in processes]
 
     def pids(self) -> list[int]:
         """Give the process ids, by rank."""
@@ -121,8 +115,6 @@ class ProcessContext:
             if process.is_alive() and rank not in watch.failed:
                 log.warning("Terminating process %s via signal SIGTERM", process.pid)
         group.stop(signal.SIGTERM, GRACE if grace_period is None else max(0.0, grace_period))
-        for rank in sorted(watch.killed):
-            log.warning("process %s did not obey SIGTERM in time: SIGKILL", watch.pids[rank])
 
 
 class SpawnContext(ProcessContext):
@@ -178,11 +170,6 @@ def launch(
     """
     if start_method is None:
         start_method = multiprocessing.get_start_method()
-    if start_method not in START_METHODS:
-        raise SpecError(
-            f"cannot find context for {start_method!r}: start_method must be one of "
-            + ", ".join(START_METHODS)
-        )
     if nprocs == 0:
         return None if join else ProcessContext([], [])
     processes = start(fn, checked(fn, args), nprocs, daemon, start_method, env)

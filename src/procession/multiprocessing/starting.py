@@ -48,12 +48,18 @@ def start(
     if multiprocessing.current_process().daemon:
         raise AssertionError("a daemonic process must not have children")
     sentinels = [Sentinel() for _ in processes]
-    try:
-        group = _begun(fn, args, processes, start_method, env)
-    except BaseException:
-        for sentinel in sentinels:  # an exception that is kept would keep them
-            sentinel.close()
-        raise
+    common = callers_environment(os.environ)
+    group = begin_processes(
+        drop,
+        fn,
+        [(rank, *args) for rank in range(nprocs)],
+        processes,
+        env={rank: {**common, **more} for rank, more in enumerate(env)} if env else common,
+        name=str(getattr(fn, "__name__", type(fn).__name__)),
+        start_method=start_method,
+        logs=Logs(prefix=None),
+        stop=Stop(grace=GRACE, patience=None),
+    )
     try:
         left = dict(enumerate(sentinels))  # of ranks that have not ended
         watch = Watch(group, UNKNOWN_STATUS, lambda rank: left.pop(rank).ring())
@@ -73,27 +79,6 @@ def start(
         process.start()
         del vars(process)["_Popen"]
     return processes
-
-
-def _begun(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    processes: list[Process],
-    start_method: str,
-    own: Sequence[Variables] | None,
-) -> Group:
-    common = callers_environment(os.environ)
-    return begin_processes(
-        drop,
-        fn,
-        [(rank, *args) for rank in range(len(processes))],
-        processes,
-        env={rank: {**common, **more} for rank, more in enumerate(own)} if own else common,
-        name=str(getattr(fn, "__name__", type(fn).__name__)),
-        start_method=start_method,
-        logs=Logs(prefix=None),
-        stop=Stop(grace=GRACE, patience=None),
-    )
 
 
 # -- at exit, before `multiprocessing` joins all processes without asking how they are

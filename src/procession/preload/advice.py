@@ -10,7 +10,7 @@ from procession.preload import safe
 from procession.preload.plan import AFTER, Plan
 from procession.system.directories import read_cached, write_cached
 
-CACHE, MOST = "advice", 200
+CACHE = "advice"
 
 
 def advice(plan: Plan, script: str) -> str:
@@ -24,7 +24,7 @@ def advice(plan: Plan, script: str) -> str:
     key = hashlib.sha256("\0".join((os.path.realpath(script), *names)).encode()).hexdigest()[:32]
     if not names or read_cached(CACHE, key, 0) is not None:
         return ""
-    write_cached(CACHE, key, b"", most=MOST)
+    write_cached(CACHE, key, b"")
     planned = [top for top in map(_top, plan.modules) if top not in sys.stdlib_module_names]
     all_of_it = dict.fromkeys([*planned, *plan.later, *names])
     return (

@@ -83,7 +83,7 @@ class RankJobs:
         self,
         spec: Spec,
         output: Output | None = None,
-        payload: Callable[[], Payload] | None = None,
+        payload: Payload | None = None,
     ) -> None:
         self._spec = spec
         self._env = {name: value for name, value in os.environ.items() if name}

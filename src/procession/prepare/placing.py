@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from procession.system.memory_groups import MemoryGroups
 
 VARIABLES = {
-    "cuda": ("CUDA_VISIBLE_DEVICES",),
-    "rocm": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
-    "intel": ("ZE_AFFINITY_MASK",),
+    "NVIDIA": ("CUDA_VISIBLE_DEVICES",),
+    "AMD": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    "Intel": ("ZE_AFFINITY_MASK",),
 }
 THREADS = "OMP_NUM_THREADS"
 
@@ -137,18 +137,22 @@ class Places:
 
 def _nodes_of_gpus(spec: Spec, env: Mapping[str, str], root: str) -> list[int] | None:
     """Give the NUMA node of each rank's GPU; None if one is not known."""
-    from procession.system.localities import gpus
+    from procession.system.accelerators import find
+    from procession.system.numa import node_of
 
-    kind, there = gpus(root)
+    found = next((a for a in find(root) if a.kind in VARIABLES and a.devices), None)
+    if found is None:
+        return None
+    there = found.devices
     nodes: list[int] = []
     for rank in range(spec.nproc):
         own: dict[str, str | None] = {**env, **spec.env[rank]}
-        word = _device(rank, [own.get(name) for name in VARIABLES.get(kind, ())])
+        word = _device(rank, [own.get(name) for name in VARIABLES[found.kind]])
         if word.isdecimal() and int(word) < len(there):
-            node = there[int(word)].node
+            fit = [there[int(word)]]
         else:
             fit = [gpu for gpu in there if word and gpu.uuid.startswith(word)]
-            node = fit[0].node if len(fit) == 1 else None
+        node = node_of(fit[0].place, root) if len(fit) == 1 else None
         if node is None:
             return None
         nodes.append(node)

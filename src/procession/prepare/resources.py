@@ -18,7 +18,6 @@ from procession.output.wiring import Output, Wiring, output_of
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Placed, Places
 from procession.system.files import named
-from procession.system.identity import shown_pid
 from procession.values.base import Value
 from procession.values.environment import Place, given_run_id, rank_environment
 from procession.values.spec import Spec
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 class Resources:
     """The files and descriptors of one run; `close` gives them back.
 
-    payload: makes what the ranks run; None: it is made from the spec.
+    payload: what the ranks run; None: it is made from the spec.
 
     environments: to be filled by handlers of events: each gives more variables for an attempt and
     a rank. Raises SpecError, and OSError.
@@ -61,7 +60,7 @@ class Resources:
         spec: Spec,
         places: Places,
         output: Output | None,
-        payload: Callable[[], Payload] | None,
+        payload: Payload | None,
     ) -> None:
         self.places = places
         self.environments: list[Environment] = []
@@ -70,7 +69,7 @@ class Resources:
         try:
             self.board = Board(spec.nproc)
             self._owned.append(self.board)
-            self.payload = payload() if payload is not None else _payload_of(spec)
+            self.payload = payload or _payload_of(spec)
             self._owned += [self.payload, places]
             output = output or planned_output(spec)
             self.run_dir = output.files
@@ -179,7 +178,7 @@ class Board:
             raise
         self._memory: mmap.mmap | None = None
         self._seen: dict[int, Beat | None] = {}
-        self._path = f"/proc/{shown_pid()}/fd/{self._fd}"
+        self._path = f"/proc/{os.getpid()}/fd/{self._fd}"
 
     def variable(self, rank: int) -> dict[str, str]:
         """Give the variable by which a rank finds its page."""

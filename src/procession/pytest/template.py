@@ -27,7 +27,6 @@ from procession.pytest.grouptalk import LINGER, GroupTalk
 from procession.pytest.ranks import Ranks
 from procession.pytest.source import Source
 from procession.pytest.wire import Line
-from procession.system import hugepages
 from procession.values.errors import GroupFailed, ProcessionError
 from procession.values.policy import Hang, Logs, Stop
 from procession.values.spec import make_spec
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 
 GRACE = 1.0  # seconds from SIGTERM to SIGKILL, for ranks that are ended
-MANY = 16  # tests, for which it is worth some 0.3 s to make their forks quicker
 LEAVE = "leave"  # what pytest says when it has no test any more for ranks that are kept
 PATIENCE_WITH_KEPT = 10.0  # seconds that these have to tear down what their tests share
 
@@ -156,8 +154,6 @@ class Template:
         if self._source is not None and self._source.is_lost:
             self._close_source()
         if self._source is None:
-            if _tests_of(self._session) >= MANY:
-                hugepages.gather(shared=True)
             self._source = self._new_source(self._session)
         return self._source
 
@@ -200,13 +196,6 @@ class Template:
             kept.close(PATIENCE_WITH_KEPT if by_themselves else 0.0)
             kept.source.close()
         return {}
-
-
-def _tests_of(session: Any) -> int:
-    """Say how many tests with ranks this process can expect."""
-    marked = sum(item.get_closest_marker("ranks") is not None for item in session.items)
-    workers: int = getattr(session.config, "workerinput", {}).get("workercount", 1)
-    return marked // workers
 
 
 def _line(name: str) -> str:

@@ -328,13 +328,10 @@ class Link:
         records, server = self._ranks.records, self.server
         spared = [r.pid for r in records if r.group_signalled and r.pid is not None]
         if self._remains is None:
-            self._remains = Remains(
-                server.pid, server.began, own_mark(), server.page, spared, server.above
-            )
-        else:
-            hurry = number != signal.SIGKILL
-            self._remains.begin(hurry=hurry)
-            self._remains.spare(() if hurry else spared)
+            self._remains = Remains(server.pid, server.began, own_mark(), server.page)
+        elif number != signal.SIGKILL:  # in a hurry: for all
+            spared = []
+        self._remains.begin(spared)
         self._sweep_signal = int(number)
         self._look()
 

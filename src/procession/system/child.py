@@ -25,25 +25,20 @@ class Child:
     def __init__(self, pid: int, *, own: bool = True) -> None:
         self.pid = pid
         self.own = own
+        self._pidfd = -1
         try:
             self._pidfd = os.pidfd_open(pid)
-        except (OSError, AttributeError):
-            self._pidfd = -1
+            signal.pidfd_send_signal(self._pidfd, 0)
+        except OSError:  # one of the calls is refused
+            self.close()
 
     def signal(self, number: int) -> None:
         """Signal it, if it is there."""
         try:
             if self._pidfd >= 0:
                 signal.pidfd_send_signal(self._pidfd, number)
-                return
-        except PermissionError:
-            pass  # the call itself may be what is refused
-        except OSError:
-            return  # gone
-        if not self.own:
-            return
-        try:
-            os.kill(self.pid, number)
+            elif self.own:
+                os.kill(self.pid, number)
         except OSError:
             pass  # gone
 
@@ -51,10 +46,8 @@ class Child:
         """Wait for its end, and reap it; False if it has not ended within `timeout` seconds."""
         until = time.monotonic() + timeout
         if self._pidfd >= 0:
-            poll = select.poll()
-            poll.register(self._pidfd, select.POLLIN)
             # A debugger may still hold a dead child: then it cannot be reaped yet.
-            return bool(poll.poll(timeout * 1000)) and self._reap()
+            return self._ends(timeout) and self._reap()
         while self.own and not self._reap():
             if time.monotonic() >= until:
                 return False
@@ -67,9 +60,7 @@ class Child:
 
         if self._pidfd < 0:
             return ""
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        poll.poll(timeout * 1000)
+        self._ends(timeout)
         try:
             found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         except OSError:
@@ -78,6 +69,11 @@ class Child:
             return ""
         exited = found.si_code == os.CLD_EXITED
         return str(Exit(found.si_status) if exited else Exit(signal=found.si_status))
+
+    def _ends(self, timeout: float) -> bool:
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
 
     def _reap(self) -> bool:
         if not self.own:

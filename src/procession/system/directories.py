@@ -12,7 +12,7 @@ import os
 import stat
 
 MOST_BYTES = 80  # of a socket's name
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Refused(Exception):
@@ -60,7 +60,7 @@ def open_runtime(*, make: bool) -> int:
         except FileNotFoundError:
             raise Refused(f"there is no directory {os.path.dirname(path)}") from None
     try:
-        fd = os.open(path, _FLAGS)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | OPEN)
     except NotADirectoryError:  # O_NOFOLLOW gives this for a symbolic link, too
         raise Refused(f"{path} is a link, or no directory") from None
     found = os.fstat(fd)
@@ -84,122 +84,47 @@ def socket_name(run: str) -> str:
     return os.fsdecode(os.fsencode(name)[:MOST_BYTES])
 
 
-OPEN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-
-
 def read_cached(directory: str, name: str, largest: int) -> bytes | None:
     """Read a file of at most `largest` bytes; None if there is none that only this user can change.
 
     directory: its name below the user's cache directory.
     """
-    at = _open_directory(directory, make=False)
-    if at is None:
-        return None
     try:
-        return _read_file(at, name, largest)
-    finally:
-        os.close(at)
-
-
-def write_cached(directory: str, name: str, text: bytes, most: int = 0) -> None:
-    """Write a file, in place of an older one; a reader sees one or the other.
-
-    Nothing is written where that is impossible. most: how many files the directory may hold, of
-    which the oldest are removed; 0: as many as there are.
-    """
-    at = _open_directory(directory, make=True)
-    if at is None:
-        return
-    try:
-        _write_file(at, name, text)
-        if most:
-            _remove_oldest(at, most)
-    except OSError:
-        pass  # no space, or no permission any more
-    finally:
-        os.close(at)
-
-
-def _open_directory(name: str, *, make: bool) -> int | None:
-    """Open a directory of ours for files; None if there is none that only this user can change."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(cache):
-        home = os.environ.get("HOME", "")
-        if not os.path.isabs(home):
-            return None
-        cache = os.path.join(home, ".cache")
-    try:
-        if make:
-            os.makedirs(cache, mode=0o700, exist_ok=True)
-        at = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = os.open(os.path.join(_cache(directory), name), os.O_RDONLY | OPEN)
+        with open(fd, "rb") as f:
+            found = os.fstat(fd)
+            ours = found.st_uid == os.geteuid() and not found.st_mode & 0o022
+            text = f.read(largest + 1) if ours and stat.S_ISREG(found.st_mode) else None
     except (OSError, ValueError):
         return None
-    for each in ("procession", name):
+    return text if text is not None and len(text) <= largest else None
+
+
+def write_cached(directory: str, name: str, text: bytes) -> None:
+    """Write a file, in place of an older one; a reader sees one or the other.
+
+    Nothing is written where that is impossible.
+    """
+    try:
+        place = _cache(directory)
+        os.makedirs(place, 0o700, exist_ok=True)
+        draft = os.path.join(place, f".{name}.{os.urandom(4).hex()}")
         try:
-            if make:
-                try:
-                    os.mkdir(each, 0o700, dir_fd=at)
-                except FileExistsError:
-                    pass
-            below = os.open(each, os.O_RDONLY | os.O_DIRECTORY | OPEN, dir_fd=at)
+            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN, 0o600)
+            with open(fd, "wb") as f:
+                f.write(text)
+            os.replace(draft, os.path.join(place, name))
         except OSError:
-            return None
-        finally:
-            os.close(at)
-        at = below
-        if not _is_ours(os.fstat(at)):
-            os.close(at)
-            return None
-    return at
+            os.unlink(draft)
+    except (OSError, ValueError):
+        pass  # no home, no space, or no permission
 
 
-def _is_ours(status: os.stat_result) -> bool:
-    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
-
-
-def _read_file(directory: int, name: str, largest: int) -> bytes | None:
-    try:
-        fd = os.open(name, os.O_RDONLY | OPEN, dir_fd=directory)
-    except OSError:
-        return None
-    try:
-        status = os.fstat(fd)
-        if not (stat.S_ISREG(status.st_mode) and _is_ours(status)):
-            return None
-        with open(fd, "rb", closefd=False) as f:
-            text = f.read(largest + 1)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
-    return text if len(text) <= largest else None
-
-
-def _write_file(directory: int, name: str, text: bytes) -> None:
-    draft = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN, 0o600, dir_fd=directory)
-    try:
-        with open(fd, "wb") as f:
-            f.write(text)
-        os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except OSError:
-        os.unlink(draft, dir_fd=directory)
-        raise
-
-
-def _remove_oldest(directory: int, most: int) -> None:
-    names = os.listdir(directory)
-    if len(names) <= most:
-        return
-    ages: list[tuple[int, str]] = []
-    for name in names:
-        try:
-            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            ages.append((status.st_mtime_ns, name))
-        except FileNotFoundError:
-            pass  # another process was faster
-    for _, name in sorted(ages)[: max(0, len(ages) - most)]:
-        try:
-            os.unlink(name, dir_fd=directory)
-        except (FileNotFoundError, IsADirectoryError):
-            pass
+def _cache(directory: str) -> str:
+    """Name a directory for files that may be lost. Raises ValueError where there is no home."""
+    place = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(place):
+        place = os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(place):
+        raise ValueError("no home directory")
+    return os.path.join(place, "procession", directory)

@@ -197,35 +197,35 @@ class Deaths:
         self.moment = MOMENT
         self._loop = loop
         self._seen = seen
-        self._epoll = select.epoll()
         self._numbers: dict[int, int] = {}
-        loop.watch(self._epoll.fileno(), self._noticed)
+        self._dead: list[int] = []  # pidfds
 
     def watch(self, pidfd: int, number: int) -> None:
         """Watch a pidfd."""
         self._numbers[pidfd] = number
-        self._epoll.register(pidfd, select.EPOLLIN)
+        self._loop.watch(pidfd, lambda: self._noticed(pidfd))
 
     def forget(self, pidfd: int) -> None:
         """Watch a pidfd no longer; to be called before it is closed."""
-        if self._numbers.pop(pidfd, None) is not None:
-            self._epoll.unregister(pidfd)
+        self._numbers.pop(pidfd, None)
+        self._loop.forget(pidfd)
+        if pidfd in self._dead:
+            self._dead.remove(pidfd)
 
-    def _noticed(self) -> None:
-        self._loop.forget(self._epoll.fileno())
-        self._loop.after(self, self.moment, self._look)
+    def _noticed(self, pidfd: int) -> None:
+        self._loop.forget(pidfd)
+        if not self._dead:
+            self._loop.after(self, self.moment, self._look)
+        self._dead.append(pidfd)
 
     def _look(self) -> None:
-        self._loop.watch(self._epoll.fileno(), self._noticed)
-        dead = [pidfd for pidfd, _ in self._epoll.poll(0)]
-        numbers = [self._numbers[pidfd] for pidfd in dead]
-        for pidfd in dead:
-            self.forget(pidfd)
+        numbers = [self._numbers.pop(pidfd) for pidfd in self._dead]
+        self._dead = []
         if numbers:
             self._seen(numbers)
 
     def close(self) -> None:
-        """Close its own descriptor."""
-        self._loop.forget(self._epoll.fileno())
+        """Tell of no death any more."""
         self._loop.cancel(self)
-        self._epoll.close()
+        for pidfd in list(self._numbers):
+            self.forget(pidfd)

@@ -1,11 +1,13 @@
 """What two processes must have in common for the one to stand in for the other, as a table.
 
-Theory of operation. A forkserver that is kept from one command to the next (`warm`) has inherited
-what the first caller was, and its ranks are to be what the second caller is. Each row of `FACTS` is
-one thing that a process passes on to its children: how it is read, and how a process sets it for
-itself, if it can. What cannot be set must be equal. The caller reads the table for its own thread,
-the forkserver for itself; afterwards all rows are compared, so that a setting which the kernel did
-not carry out is noticed, too.
+Theory of operation. A forkserver that waits for the next launch has inherited what the first caller
+was, and its ranks are to be what the second caller is. Each row of `FACTS` is one thing that a
+process passes on to its children: how it is read, and how a process sets it for itself, if it can.
+
+One that waits within a launcher must be equal in all that is read without the C library
+(`read_plain`). For one that is kept from one command to the next (`warm`), what cannot be set must
+be equal. The caller reads the table for its own thread, the forkserver for itself; afterwards all
+rows are compared, so that a setting which the kernel did not carry out is noticed, too.
 
 Not in the table, because each rank has its own, kept or not: variables, streams, directory and
 umask (they come with the job), session, process group and terminal (a rank makes a session, which
@@ -20,23 +22,22 @@ is in a domain that the other is not in (`sees`).
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import sys
-
-from procession.system.inherited import HERE, NAMESPACES, RIGHTS
+from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Callable, Mapping
 
     Read = Callable[[], str]
     Set = Callable[[str], object]
     Settable = Callable[[str, str], bool]
 
+HERE, PROCESS = "/proc/thread-self", "/proc/self"  # most belong to a thread
 SECCOMP = ("Seccomp", "Seccomp_filters")
-_CAP_SYS_NICE, _CAP_SYS_RESOURCE = 23, 24
 _ORDINARY = (0, 3)  # SCHED_OTHER, SCHED_BATCH: anybody may go from one to the other
 _GET_TIMERSLACK, _SET_TIMERSLACK, _GET_SECUREBITS = 30, 29, 27
 _CALLS = {  # numbers of system calls: get_mempolicy, ioprio_get, ioprio_set, keyctl
@@ -50,33 +51,41 @@ LIMITS = {
     for name, value in sorted(vars(resource).items())
     if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"
 }
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Fact:
     """One row. name: in words, for a message. read: for the calling thread. set: for this process,
     from the value of another one; None if it must be equal. can: whether `set` can be expected to
-    work, from the own value to the wanted one.
+    work without a privilege, from the own value to the wanted one. plain: it is read without the C
+    library, whose module takes a launch 2 ms to import.
     """
 
     def __init__(
-        self, name: str, read: Read, set: Set | None = None, can: Settable | None = None
+        self,
+        name: str,
+        read: Read,
+        set: Set | None = None,
+        can: Settable | None = None,
+        *,
+        plain: bool = True,
     ) -> None:
-        self.name = name
-        self.read = read
-        self.set = set
-        self._can = can
+        self.name, self.read, self.set, self.can, self.plain = name, read, set, can, plain
 
     def agrees(self, own: str, wanted: str) -> bool:
         """Whether a process with the value `own` can pass on `wanted`."""
         return own == wanted or (
-            self.set is not None and (self._can is None or self._can(own, wanted))
+            self.set is not None and (self.can is None or self.can(own, wanted))
         )
 
 
 def read_facts() -> dict[str, str]:
     """Read all rows for the calling thread."""
     return {fact.name: fact.read() for fact in FACTS}
+
+
+def read_plain() -> tuple[str, ...]:
+    """Read what needs no C library, for the calling thread."""
+    return tuple(fact.read() for fact in FACTS if fact.plain)
 
 
 def set_facts(wanted: Mapping[str, str]) -> None:
@@ -122,25 +131,12 @@ def sees(pid: int) -> bool:
 # -- reading
 
 
-def _file(name: str) -> str:
+def _file(name: str, place: str = HERE) -> str:
     try:
-        with open(f"{HERE}/{name}", "rb", buffering=0) as f:
+        with open(f"{place}/{name}", "rb", buffering=0) as f:
             return f.read().decode(errors="backslashreplace").strip("\0\n")
     except OSError:
         return ""  # the kernel has no such thing
-
-
-def _file_of_process(name: str) -> Read:
-    """Read a file that only the directory of a process has: all its threads share it."""
-
-    def read() -> str:
-        try:
-            with open(f"/proc/self/{name}", "rb", buffering=0) as f:
-                return f.read().decode(errors="backslashreplace").strip("\0\n")
-        except OSError:
-            return ""
-
-    return read
 
 
 def _lines(status: str, names: tuple[str, ...]) -> str:
@@ -160,29 +156,20 @@ def _filters() -> str:
     own = _lines(_file("status"), SECCOMP)
     if own in ("", "Seccomp:0", "Seccomp:0 Seccomp_filters:0"):
         return own
-    try:
-        with open("/proc/1/status", "rb", buffering=0) as f:
-            common = _lines(f.read().decode(errors="replace"), SECCOMP)
-    except OSError:
-        common = ""
+    common = _lines(_file("status", "/proc/1"), SECCOMP)
     return own if own == common and "filters" in own else f"{own}{_OWN}"
 
 
 def _namespaces() -> str:
-    found: list[str] = []
-    for name in (*NAMESPACES, "pid", "time"):
-        try:
-            found.append(f"{name}:{os.stat(f'{HERE}/ns/{name}').st_ino}")
-        except OSError:
-            pass  # an older kernel
-    return " ".join(found)
+    try:
+        names = sorted(os.listdir(f"{HERE}/ns"))
+        return " ".join(f"{n}:{os.stat(f'{HERE}/ns/{n}').st_ino}" for n in names)
+    except OSError:
+        return ""  # closed to a program whose real and effective user differ
 
 
 def _root() -> str:
-    try:
-        root = os.stat("/")
-    except OSError:
-        return ""
+    root = os.stat("/")
     return f"{root.st_dev} {root.st_ino}"
 
 
@@ -206,36 +193,41 @@ def _affinity() -> str:
     return ",".join(map(str, sorted(os.sched_getaffinity(0))))
 
 
+def _libc() -> ctypes.CDLL:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _call(which: int, *words: object) -> int:
-    """Make a system call for which Python has no name; below 0 if there is no such call here."""
+    """Make a system call for which Python has no name; below 0 if there is no such call here.
+
+    words: its arguments, numbers of 32 bits among them.
+    """
+    import ctypes
+
     numbers = _CALLS.get(os.uname().machine)
     if numbers is None or sys.maxsize < 1 << 32:
         return -1
-    return int(_libc.syscall(ctypes.c_long(numbers[which]), *words))
+    return int(_libc().syscall(ctypes.c_long(numbers[which]), *words))
 
 
 def _memory_policy() -> str:
     """Give the policy for NUMA memory, and its nodes."""
+    import ctypes
+
     mode, nodes = ctypes.c_int(0), (ctypes.c_ulong * 16)()
-    most = ctypes.c_ulong(8 * ctypes.sizeof(nodes))
-    zero = ctypes.c_ulong(0)
+    most, zero = ctypes.c_ulong(8 * ctypes.sizeof(nodes)), ctypes.c_ulong(0)
     if _call(0, ctypes.byref(mode), nodes, most, zero, zero) < 0:
         return ""
     return f"{mode.value} {' '.join(f'{word:x}' for word in nodes).rstrip(' 0')}"
 
 
-def _io_priority() -> str:
-    return str(_call(1, ctypes.c_int(1), ctypes.c_int(0)))
+def _prctl(option: int, value: int = 0) -> int:
+    import ctypes
 
-
-def _session_keyring() -> str:
-    # KEYCTL_GET_KEYRING_ID of the session's keyring, which is not made if there is none.
-    return str(_call(3, ctypes.c_int(0), ctypes.c_int(-3), ctypes.c_int(0)))
-
-
-def _prctl(option: int) -> int:
-    zero = ctypes.c_ulong(0)
-    return int(_libc.prctl(ctypes.c_int(option), zero, zero, zero, zero))
+    words = [ctypes.c_ulong(word) for word in (value, 0, 0, 0)]
+    return int(_libc().prctl(option, *words))
 
 
 # -- setting
@@ -257,15 +249,6 @@ def _set_scheduling(value: str) -> None:
     os.sched_setscheduler(0, policy, os.sched_param(priority))
 
 
-def _set_io_priority(value: str) -> None:
-    _call(2, ctypes.c_int(1), ctypes.c_int(0), ctypes.c_int(int(value)))
-
-
-def _set_timer_slack(value: str) -> None:
-    zero = ctypes.c_ulong(0)
-    _libc.prctl(ctypes.c_int(_SET_TIMERSLACK), ctypes.c_ulong(int(value)), zero, zero, zero)
-
-
 def _write(name: str) -> Set:
     def write(value: str) -> None:
         with open(f"/proc/self/{name}", "w", encoding="ascii") as f:
@@ -277,17 +260,8 @@ def _write(name: str) -> Set:
 # -- whether it can be set
 
 
-def _may(capability: int) -> bool:
-    word = _lines(_file("status"), ("CapEff",)).partition(":")[2]
-    return bool(word) and bool(int(word, 16) >> capability & 1)
-
-
-def _may_become_nicer(own: str, wanted: str) -> bool:
-    return int(wanted) >= int(own) or _may(_CAP_SYS_NICE)
-
-
-def _may_be_ended_first(own: str, wanted: str) -> bool:
-    return int(wanted or 0) >= int(own or 0) or _may(_CAP_SYS_RESOURCE)
+def _is_more(own: str, wanted: str) -> bool:
+    return int(wanted or 0) >= int(own or 0)
 
 
 def _is_ordinary(own: str, wanted: str) -> bool:
@@ -302,15 +276,11 @@ def _is_plain_io(own: str, wanted: str) -> bool:
 _FILTERS, _OWN = "its filters (seccomp)", " of its own"
 _IDENTITY = ("Uid", "Gid", "Groups")
 _CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
-_OTHERS = tuple(
-    name
-    for name in (each.decode() for each in RIGHTS)
-    if name not in (*_IDENTITY, *_CAPABILITIES, *SECCOMP, "NoNewPrivs", "Mems_allowed")
-)
+_OTHERS = ("THP_enabled", "Speculation_Store_Bypass", "SpeculationIndirectBranch")
 FACTS = (
     Fact("its users and groups", _status(*_IDENTITY)),
     Fact("its capabilities", _status(*_CAPABILITIES)),
-    Fact("its securebits", lambda: str(_prctl(_GET_SECUREBITS))),
+    Fact("its securebits", lambda: str(_prctl(_GET_SECUREBITS)), plain=False),
     Fact("no_new_privs", _status("NoNewPrivs")),
     Fact(_FILTERS, _filters),
     Fact("its protection from speculation", _status(*_OTHERS)),
@@ -318,12 +288,13 @@ FACTS = (
     Fact("its namespaces", _namespaces),
     Fact("its root directory", _root),
     Fact("its log-in (audit)", lambda: f"{_file('loginuid')} {_file('sessionid')}"),
-    Fact("its session's keyring", _session_keyring),
+    # KEYCTL_GET_KEYRING_ID of the session's keyring, which is not made if there is none.
+    Fact("its session's keyring", lambda: str(_call(3, 0, -3, 0)), plain=False),
     Fact("its cgroup", lambda: _file("cgroup")),
     Fact("its personality", lambda: _file("personality")),
     Fact("its CPUs", _affinity),  # numerical libraries count them when they are imported
     Fact("its nodes of memory", _status("Mems_allowed")),
-    Fact("its policy for NUMA memory", _memory_policy),
+    Fact("its policy for NUMA memory", _memory_policy, plain=False),
     Fact("its limit of the stack", _stack),  # the C library reads it when a process begins
     *(
         Fact(f"its hard limit {name}", _limit(number, 1))
@@ -336,14 +307,22 @@ FACTS = (
         if number != _STACK
     ),
     Fact("its scheduling", _scheduling, _set_scheduling, _is_ordinary),
-    Fact("its niceness", _niceness, _set_niceness, _may_become_nicer),
-    Fact("its priority of I/O", _io_priority, _set_io_priority, _is_plain_io),
-    Fact("its timer slack", lambda: str(_prctl(_GET_TIMERSLACK)), _set_timer_slack),
+    Fact("its niceness", _niceness, _set_niceness, _is_more),
     Fact(
-        "its oom_score_adj",
-        _file_of_process("oom_score_adj"),
-        _write("oom_score_adj"),
-        _may_be_ended_first,
+        "its priority of I/O",
+        lambda: str(_call(1, 1, 0)),
+        lambda value: _call(2, 1, 0, int(value)),
+        _is_plain_io,
+        plain=False,
     ),
-    Fact("its coredump_filter", _file_of_process("coredump_filter"), _write("coredump_filter")),
+    Fact(
+        "its timer slack",
+        lambda: str(_prctl(_GET_TIMERSLACK)),
+        lambda value: _prctl(_SET_TIMERSLACK, int(value)),
+        plain=False,
+    ),
+    *(
+        Fact(f"its {name}", partial(_file, name, PROCESS), _write(name), can)
+        for name, can in (("oom_score_adj", _is_more), ("coredump_filter", None))
+    ),
 )

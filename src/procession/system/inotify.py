@@ -14,28 +14,17 @@ _IN_NONBLOCK = os.O_NONBLOCK
 _IN_CLOEXEC = os.O_CLOEXEC
 _EVENT = 16  # bytes: int wd, uint32 mask, cookie, length of a name that follows (none for files)
 
-_HINTS = {
-    "inotify_init1": {
-        errno.EMFILE: "too many inotify instances: raise fs.inotify.max_user_instances, "
-        "or the limit of open files (ulimit -n)",
-    },
-    "inotify_add_watch": {
-        errno.ENOSPC: "too many inotify watches: raise fs.inotify.max_user_watches",
-    },
-}
-
 _libc: ctypes.CDLL | None = None
 
 
-def _call(name: str, *args: object, path: bytes | None = None) -> int:
+def _call(name: str, *args: object) -> int:
     global _libc
     if _libc is None:
         _libc = ctypes.CDLL(None, use_errno=True)
     result: int = getattr(_libc, name)(*args)
     if result < 0:
         code = ctypes.get_errno()
-        text = _HINTS.get(name, {}).get(code, os.strerror(code))
-        raise OSError(code, f"{name}: {text}", None if path is None else os.fsdecode(path))
+        raise OSError(code, f"{name}: {os.strerror(code)}")
     return result
 
 
@@ -44,7 +33,7 @@ class Inotify:
 
     Its descriptor is non-blocking, closed on exec, and readable when a file was written to. OSError
     from the constructor and from `add` may mean that a limit of the user is reached (EMFILE,
-    ENOSPC; the text then names the setting): the caller should use a timer then.
+    ENOSPC; fs.inotify.max_user_*): the caller should use a timer then.
     """
 
     def __init__(self) -> None:
@@ -58,7 +47,7 @@ class Inotify:
     def add(self, path: str | bytes | os.PathLike[str]) -> int:
         """Watch a file; gives a number, the same one for a file that is watched already."""
         name = os.fsencode(path)
-        return _call("inotify_add_watch", self._fd, name, ctypes.c_uint32(_IN_MODIFY), path=name)
+        return _call("inotify_add_watch", self._fd, name, ctypes.c_uint32(_IN_MODIFY))
 
     def remove(self, wd: int) -> None:
         """Stop watching; no error if the kernel did so before (the file is gone)."""

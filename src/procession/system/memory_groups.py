@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 
 from procession.system.cgroups import cgroups, kills
 from procession.system.files import read
 from procession.system.processes import parents
 
+CONTROLLER = "memory"
 _lock = threading.Lock()
 _moved: dict[str, tuple[str, int]] = {}  # own cgroup -> the child we moved to, number of users
 
@@ -26,25 +28,20 @@ _moved: dict[str, tuple[str, int]] = {}  # own cgroup -> the child we moved to, 
 class MemoryGroups:
     """The cgroups of one run. `make` gives None where there can be none."""
 
-    def __init__(self, own: str, limit: int, controller: str, moved: bool) -> None:
+    def __init__(self, own: str, limit: int, moved: bool) -> None:
         self._own = own
         self._limit = limit
-        self._controller = controller
         self._moved = moved
         self._name = f"procession_{os.getpid()}_{os.urandom(4).hex()}"
         self._made: list[str] = []
 
     @classmethod
-    def make(cls, limit: int, root: str = "/", controller: str = "memory") -> MemoryGroups | None:
+    def make(cls, limit: int, root: str = "/") -> MemoryGroups | None:
         """Get ready to make cgroups. limit: of each, in bytes."""
-        found = cgroups(root)
-        paths = found.paths.get("")
-        if not paths or "" in found.hidden:
-            return None
-        own = os.path.join(root, paths[0].lstrip("/"))
+        own = _own(root)
         with _lock:
-            moved = _share(own, controller)
-        return None if moved is None else cls(moved[0], limit, controller, moved[1])
+            found = _share(own) if own else None
+        return None if found is None else cls(found[0], limit, found[1])
 
     def path(self, attempt: int, rank: int) -> str:
         """Give the directory of a rank's cgroup."""
@@ -55,12 +52,10 @@ class MemoryGroups:
         path = self.path(attempt, rank)
         os.mkdir(path, 0o755)
         self._made.append(path)
-        _write(f"{path}/{self._controller}.max", str(self._limit))
+        _write(f"{path}/memory.max", str(self._limit))
         for name, value in (("swap.max", "0"), ("oom.group", "1")):
-            try:
-                _write(f"{path}/{self._controller}.{name}", value)
-            except OSError:
-                pass  # an older kernel, or one without swap
+            with suppress(OSError):  # an older kernel, or one without swap
+                _write(f"{path}/memory.{name}", value)
         return path
 
     def killed(self, attempt: int, rank: int) -> bool:
@@ -75,23 +70,15 @@ class MemoryGroups:
         if self._moved:
             self._moved = False
             with _lock:
-                _move_back(self._own, self._controller)
+                _move_back(self._own)
 
 
-def obstacle(root: str = "/", controller: str = "memory") -> str:
+def obstacle(root: str = "/") -> str:
     """Say why no rank can have a cgroup of its own here; "" if one could be made and removed."""
-    paths = cgroups(root).paths.get("")
-    if not paths:
-        return "no cgroup of version 2"
     try:
-        groups = MemoryGroups.make(1 << 40, root, controller)
+        groups = MemoryGroups.make(1 << 40, root)
         if groups is None:
-            own = os.path.join(root, paths[0].lstrip("/"))
-            if not os.access(own, os.W_OK) or not os.access(f"{own}/cgroup.procs", os.W_OK):
-                return "own cgroup cannot be written to, or seen"
-            if controller not in _words(f"{own}/cgroup.controllers"):
-                return f"own cgroup has no {controller} controller"
-            return "others are in the own cgroup, too"
+            return "no cgroup of its own (version 2), with a memory controller, to write to"
         try:
             groups.add(0, 0)
         finally:
@@ -101,30 +88,31 @@ def obstacle(root: str = "/", controller: str = "memory") -> str:
     return ""
 
 
-def _share(own: str, controller: str) -> tuple[str, bool] | None:
+def _own(root: str) -> str:
+    """Give the directory of this process's cgroup; "" if it cannot be seen."""
+    found = cgroups(root)
+    return os.path.join(root, found.paths[0].lstrip("/")) if found.own else ""
+
+
+def _share(own: str) -> tuple[str, bool] | None:
     """Give children of a cgroup the controller: which cgroup that is, and whether we moved."""
     for place, (child, users) in _moved.items():
         if own == child:  # another group of ours has moved us
             _moved[place] = child, users + 1
             return place, True
-    if not os.access(f"{own}/cgroup.procs", os.W_OK) or not os.access(own, os.W_OK):
+    if not os.access(own, os.W_OK) or not os.access(f"{own}/cgroup.procs", os.W_OK):
         return None
-    if controller in _words(f"{own}/cgroup.subtree_control"):
+    if CONTROLLER in _words(f"{own}/cgroup.subtree_control"):
         return own, False
-    if controller not in _words(f"{own}/cgroup.controllers"):
-        return None
-    try:
-        _write(f"{own}/cgroup.subtree_control", f"+{controller}")
-        return own, False
-    except OSError:
-        pass  # it contains processes, for example this one
-    if not all(_is_ours(int(pid)) for pid in _words(f"{own}/cgroup.procs")):
+    pids = map(int, _words(f"{own}/cgroup.procs"))
+    there = CONTROLLER in _words(f"{own}/cgroup.controllers")
+    if not there or not all(map(_is_ours, pids)):
         return None
     child = os.path.join(own, f"procession_{os.getpid()}_launcher")
     try:
         os.mkdir(child, 0o755)
         _move_all(own, child)
-        _write(f"{own}/cgroup.subtree_control", f"+{controller}")
+        _write(f"{own}/cgroup.subtree_control", f"+{CONTROLLER}")
     except OSError:
         _move_all(child, own)
         _remove(child)
@@ -133,16 +121,13 @@ def _share(own: str, controller: str) -> tuple[str, bool] | None:
     return own, True
 
 
-def _move_back(own: str, controller: str) -> None:
-    child, users = _moved[own]
+def _move_back(own: str) -> None:
+    child, users = _moved.pop(own)
     if users > 1:
         _moved[own] = child, users - 1
         return
-    del _moved[own]
-    try:
-        _write(f"{own}/cgroup.subtree_control", f"-{controller}")
-    except OSError:
-        pass  # somebody else uses it now
+    with suppress(OSError):  # somebody else uses it now
+        _write(f"{own}/cgroup.subtree_control", f"-{CONTROLLER}")
     _move_all(child, own)
     _remove(child)
 
@@ -153,10 +138,8 @@ def _move_all(source: str, target: str) -> None:
         if not pids:
             return
         for pid in pids:
-            try:
+            with suppress(OSError):  # it is gone
                 _write(f"{target}/cgroup.procs", pid)
-            except OSError:
-                pass  # it is gone
 
 
 def _is_ours(pid: int) -> bool:
@@ -169,15 +152,10 @@ def _words(path: str) -> list[str]:
 
 
 def _write(path: str, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
+    with open(path, "w") as f:
+        f.write(text)
 
 
 def _remove(path: str) -> None:
-    try:
+    with suppress(OSError):  # something is still in it
         os.rmdir(path)
-    except OSError:
-        pass  # something is still in it

@@ -6,11 +6,9 @@ assumed then: each CPU is a core, there is one socket, one node, and one cache f
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
-from procession.system.files import field, number, read
-from procession.values.base import Value
+from procession.system.files import entries, number, read
 from procession.values.cpusets import Cpu, parse_cpus
 
 NODES = "sys/devices/system/node"
@@ -18,37 +16,19 @@ CPU = "sys/devices/system/cpu/cpu"
 OF_DATA = ("Unified", "Data")
 
 
-class Node(Value):
-    """A NUMA node: its cores, and its memory in bytes (None: unknown)."""
-
-    number: int
-    cpus: tuple[int, ...]
-    memory: int | None
-
-
-def nodes(root: str = "/") -> list[Node] | None:
-    """Give the NUMA nodes that are online, in order; None: unknown."""
-    try:
-        names = os.listdir(os.path.join(root, NODES))
-    except OSError:
-        return None
+def nodes(root: str = "/") -> dict[int, tuple[int, ...]]:
+    """Give the cores of each NUMA node that is online, in order; {}: unknown."""
+    names = entries(NODES, r"node\d+", root)
     online = read(f"{NODES}/online", root)
-    found = sorted(int(n[4:]) for n in names if n.startswith("node") and n[4:].isdecimal())
+    found = [int(name[4:]) for name in names]
     if online is not None:
         found = [n for n in found if n in parse_cpus(online)]
-    return [
-        Node(
-            n,
-            parse_cpus(read(f"{NODES}/node{n}/cpulist", root) or ""),
-            field(f"{NODES}/node{n}/meminfo", f"Node {n} MemTotal", root),
-        )
-        for n in found
-    ] or None
+    return {n: parse_cpus(read(f"{NODES}/node{n}/cpulist", root) or "") for n in found}
 
 
 def read_cpus(allowed: Iterable[int], root: str = "/") -> list[Cpu]:
     """Describe these CPUs."""
-    of = {cpu: node.number for node in nodes(root) or () for cpu in node.cpus}
+    of = {cpu: node for node, cpus in nodes(root).items() for cpu in cpus}
     found: list[Cpu] = []
     for cpu in sorted(allowed):
         node = of.get(cpu, 0)
@@ -59,16 +39,28 @@ def read_cpus(allowed: Iterable[int], root: str = "/") -> list[Cpu]:
     return found
 
 
+def node_of(device: str, root: str = "/") -> int | None:
+    """Give the NUMA node of a PCI device. On a machine with one node the kernel often says -1.
+
+    device: its directory in /sys. None: unknown.
+    """
+    text = read(f"{device}/numa_node", root) or ""
+    if text.isdecimal():
+        return int(text)
+    there = nodes(root)
+    near = set(parse_cpus(read(f"{device}/local_cpulist", root) or ""))
+    fit = [node for node, cpus in there.items() if near & set(cpus)]
+    if len(fit) == 1:
+        return fit[0]
+    return next(iter(there)) if len(there) == 1 else None
+
+
 def _last_cache(cpu: int, root: str) -> tuple[int, ...]:
     """Give the CPUs that share this one's cache of the highest level."""
     place = f"{CPU}{cpu}/cache"
-    try:
-        names = [n for n in os.listdir(os.path.join(root, place)) if n.startswith("index")]
-    except OSError:
-        return ()
     levels = [
         (number(f"{place}/{name}/level", root) or 0, name)
-        for name in names
+        for name in entries(place, r"index\d+", root)
         if read(f"{place}/{name}/type", root) in OF_DATA
     ]
     if not levels:

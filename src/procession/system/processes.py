@@ -11,8 +11,7 @@ import os
 import signal
 from collections.abc import Iterable
 
-from procession.system.files import process_fields, read
-from procession.system.identity import proc_is_ours
+from procession.system.files import pairs, process_fields, read
 from procession.values.base import Value
 
 TYPE_CHECKING = False
@@ -49,18 +48,12 @@ def seen_in(pid: int, fields: list[bytes]) -> Seen | None:
 
 
 def processes() -> dict[int, Seen]:
-    """Give the processes that live, by pid; none where /proc does not show our namespace.
+    """Give the processes that live, by pid.
 
     Raises OSError if this process has no descriptor or memory left to look with.
     """
     found: dict[int, Seen] = {}
-    try:
-        names = os.listdir("/proc") if proc_is_ours() else []
-    except OSError as e:
-        if e.errno in NO_ROOM:
-            raise
-        names = []
-    for name in names:
+    for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
         try:
@@ -117,35 +110,23 @@ def send(process: Seen, number: int) -> None:
     """Signal a process that was seen, unless another process has its pid by now."""
     try:
         pidfd = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return  # gone
-    except OSError:  # pidfds are missing or refused here, or no descriptor is left
-        _send_by_number(process, number)
-        return
+    except OSError:  # it is gone; or pidfds are refused here, or no descriptor is left
+        pidfd = -1
     try:
         now = look_at(process.pid)
-        if now is not None and now.start == process.start:
-            signal.pidfd_send_signal(pidfd, number)
-            if number != signal.SIGKILL:
-                signal.pidfd_send_signal(pidfd, signal.SIGCONT)  # a stopped process could not obey
-    except ProcessLookupError:
-        pass  # gone
-    except OSError:  # another user's, or the call is refused
-        _send_by_number(process, number)
-    finally:
-        os.close(pidfd)
-
-
-def _send_by_number(process: Seen, number: int) -> None:
-    now = look_at(process.pid)
-    if now is None or now.start != process.start:
-        return
-    try:
-        os.kill(process.pid, number)
-        if number != signal.SIGKILL:
-            os.kill(process.pid, signal.SIGCONT)
+        same = now is not None and now.start == process.start
+        # A stopped process could not obey.
+        numbers = (number,) if number == signal.SIGKILL else (number, signal.SIGCONT)
+        for each in numbers if same else ():
+            if pidfd >= 0:
+                signal.pidfd_send_signal(pidfd, each)
+            else:
+                os.kill(process.pid, each)
     except OSError:
         pass  # gone, or another user's
+    finally:
+        if pidfd >= 0:
+            os.close(pidfd)
 
 
 def is_dying(pid: int) -> bool:
@@ -163,8 +144,6 @@ def caught_alive(pid: int) -> int:
     Of the first 31 signals. A process that is in a handler of `faulthandler` has taken away the
     handler of that signal. See `is_dying`.
     """
-    if not proc_is_ours():
-        return -1
     try:
         fields = process_fields(pid)
         # See proc_pid_stat(5). An exit and a deadly signal give SIGKILL to every thread.
@@ -179,8 +158,6 @@ def status_of_zombie(pid: int) -> tuple[int, float] | None:
 
     None if it is no zombie, or if the kernel does not show the status to this user.
     """
-    if not proc_is_ours():
-        return None
     try:
         fields = process_fields(pid)
         if fields[0] != b"Z":
@@ -228,20 +205,9 @@ class ProcState(Value):
         return bool(self.pending >> (number - 1) & 1)
 
 
-def _read(pid: int, name: str, root: str) -> str | None:
-    """Read a file of a process in /proc, unless /proc shows another namespace of pids."""
-    return read(f"/proc/{pid}/{name}", root) if root != "/" or proc_is_ours() else None
-
-
-def state_of(pid: int, root: str = "/") -> ProcState | None:
+def state_of(pid: int) -> ProcState | None:
     """Look at a process, None if there is none."""
-    text = _read(pid, "status", root)
-    if not text:
-        return None
-    fields: dict[str, str] = {}
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        fields[name] = value.strip()
+    fields = pairs(f"/proc/{pid}/status", ":")
     try:
         return ProcState(
             letter=fields["State"][0],
@@ -254,9 +220,9 @@ def state_of(pid: int, root: str = "/") -> ProcState | None:
         return None
 
 
-def wait_channel(pid: int, root: str = "/") -> str:
+def wait_channel(pid: int) -> str:
     """Give the kernel's function that its main thread sleeps in, "" if it does not, or unknown."""
-    said = _read(pid, "wchan", root) or ""
+    said = read(f"/proc/{pid}/wchan") or ""
     return "" if said == "0" else said
 
 
@@ -265,14 +231,12 @@ def waits_for_signal(channel: str) -> bool:
     return any(word in channel for word in WAITS_FOR_SIGNAL)
 
 
-def describe(pid: int, root: str = "/") -> str:
+def describe(pid: int) -> str:
     """Say what a process does, as the verb of a sentence: "sleeps (in ep_poll)"."""
-    state = state_of(pid, root)
-    if root == "/" and not proc_is_ours():
-        return "cannot be seen: /proc is not there, or shows another namespace of pids"
+    state = state_of(pid)
     if state is None or state.letter in ENDED:
         return "is gone"
-    channel = wait_channel(pid, root)
+    channel = wait_channel(pid)
     where = f" (in {channel})" if channel else ""
     if state.letter in STOPPED:
         return "is stopped (as by SIGSTOP, or by a debugger)"

@@ -7,8 +7,8 @@ inherits the mark, and keeps it after its parents have gone. Other groups of the
 the same mark: what is below their forkservers is left alone.
 
 A fork of the launcher (start method "fork") shows the launcher's own environment in /proc, without
-a mark. Instead it has a page of memory that all its forks share, and that /proc shows by its
-number. What these forks start by exec has the mark.
+a mark. Instead it has a page of memory that all its forks share, and that /proc shows by its name.
+What these forks start by exec has the mark.
 
 A look at /proc is no snapshot. What it misses must not be taken for gone:
 
@@ -16,8 +16,8 @@ A look at /proc is no snapshot. What it misses must not be taken for gone:
   busy machine may delay it. Such a process has neither environment nor pages, but still its files,
   ports and devices. So a process that was found once counts until it is gone.
 - A process that was never found may be in that state, or in the middle of an exec, where it has no
-  environment yet. If it is an orphan and younger than the forkserver, it may belong to the group:
-  it is looked at again, for DOUBT_SECONDS at most.
+  environment yet. If it is younger than the forkserver, it may belong to the group: it is looked at
+  again, for DOUBT_SECONDS at most.
 - A process that forks and ends during the look is gone when it is looked at, and its child is not
   on the list. So nothing is left only when two looks in a row have found nothing.
 - A parent may end between the look at its child and the look at itself. So a process that has the
@@ -32,12 +32,12 @@ import signal
 import time
 from collections.abc import Collection, Iterable
 
-from procession.system.files import process_fields
-from procession.system.identity import FILE_NAME, mark_in_file, marked_file
+from procession.system.files import named, process_fields
 from procession.system.processes import NO_ROOM, Seen, below, parents, processes, seen_in, send
 
 VARIABLE = b"PROCESSION_LAUNCHER="
 QUIET_LOOKS = 2  # looks in a row that must find nothing
+KTHREADD = 2  # the parent of the threads of the kernel, which show nothing either
 DOUBT_SECONDS = 2.0  # that a process has to end, or to get its environment
 
 
@@ -50,121 +50,77 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def page_file() -> tuple[int, int]:
-    """Make the file of a page that forks are to share: its descriptor and its number.
+def page_file() -> tuple[int, str]:
+    """Make the file of a page that forks are to share: its descriptor and its name.
 
-    Its name has this process's mark, for who looks when it is gone. Raises OSError.
+    Raises OSError.
     """
-    fd = marked_file()
+    name = f"procession-group-{os.urandom(8).hex()}"
     try:
-        os.ftruncate(fd, mmap.PAGESIZE)
-        return fd, os.fstat(fd).st_ino
-    except BaseException:
-        os.close(fd)
-        raise
+        fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    except OSError as e:
+        raise named("memfd_create", e) from None
+    os.ftruncate(fd, mmap.PAGESIZE)
+    return fd, name
 
 
-def carries(pid: int, mark: str, page: int) -> bool | None:
+def carries(pid: int, mark: str, page: str) -> bool | None:
     """Whether a process has this mark of a launcher, or this page; None if it shows nothing now.
 
     Raises OSError if this process has no descriptor or memory left to look with.
     """
-    shown = _carries(f"/proc/{pid}", mark, page)
-    if shown is not None:
-        return shown
     try:
-        fields = process_fields(pid)
-        if seen_in(pid, fields) is None or fields[47] == fields[48] != b"0":
-            return False  # it is gone; its environment is empty
-        # Its first thread may have ended before the others.
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            shown = _carries(f"/proc/{pid}/task/{thread}", mark, page)
-            if shown is not None:
-                return shown
+        shown = _carries(f"/proc/{pid}", mark, page)
+        if shown is None:
+            fields = process_fields(pid)
+            if seen_in(pid, fields) is None or fields[47] == fields[48] != b"0":
+                return False  # it is gone; its environment is empty
+            # Its first thread may have ended before the others.
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                shown = shown or _carries(f"/proc/{pid}/task/{thread}", mark, page)
     except OSError as e:
         if e.errno in NO_ROOM:
             raise
-    return None
+        return False  # another user's, or gone
+    return shown
 
 
-def _carries(place: str, mark: str, page: int) -> bool | None:
-    try:
-        # The page first: a process that execs between the two looks has the mark afterwards.
-        if page and _has_page(_read(f"{place}/maps"), page):
-            return True
-        environment = _read(f"{place}/environ")
-    except OSError as e:
-        if e.errno in NO_ROOM:
-            raise
-        return False  # another user's
+def _carries(place: str, mark: str, page: str) -> bool | None:
+    # The page first: a process that execs between the two looks has the mark afterwards.
+    if page and page.encode() in _read(f"{place}/maps"):
+        return True
+    environment = _read(f"{place}/environ")
     if not environment:
         return None
     return bool(mark) and VARIABLE + mark.encode() in environment.split(b"\0")
-
-
-def mark_in_page(pid: int) -> str:
-    """Give the mark of the launcher whose fork a process is, "" if it is none, or not shown.
-
-    One that is stopped may not have mapped its page yet, or not have reached its exec. It has the
-    file that its launcher has made for that. So have, for their whole lives, processes that another
-    thread of the launcher has forked just then: that is why only what is stopped counts.
-    """
-    try:
-        mark = mark_in_file(_read(f"/proc/{pid}/maps").decode(errors="replace"))
-        if mark or process_fields(pid)[:1] not in ([b"T"], [b"t"]):
-            return mark
-        place = f"/proc/{pid}/fd"
-        marks = (mark_in_file(os.readlink(f"{place}/{fd}")) for fd in os.listdir(place))
-        return next(filter(None, marks), "")
-    except OSError:
-        return ""  # it is gone, or another user's
-
-
-def _has_page(maps: bytes, number: int) -> bool:
-    name, wanted = f"/memfd:{FILE_NAME}".encode(), str(number).encode()
-    return name in maps and any(
-        name in line and line.split()[4] == wanted for line in maps.splitlines()
-    )
 
 
 class Remains:
     """What is left of one group.
 
     server: the pid of its forkserver. start: when that began, in clock ticks since the machine
-    started, 0 if not known. mark: of its launcher. page: the number of the page of its forks, 0 for
-    none. spared: process groups that got the stop signal already. above: the ancestors of the
-    forkserver, if they are not this process and its own.
+    started, 0 if not known. mark: of its launcher. page: the name of the page of its forks, "" for
+    none.
     """
 
-    def __init__(
-        self,
-        server: int,
-        start: int,
-        mark: str,
-        page: int = 0,
-        spared: Iterable[int] = (),
-        above: Iterable[int] = (),
-    ) -> None:
+    def __init__(self, server: int, start: int, mark: str, page: str) -> None:
         self._pid = server
         self._start = start
         self._mark = mark
         self._page = page
-        self._above = frozenset(above)
-        self._spared = set[int](spared)
+        self._spared = frozenset[int]()
         self._signalled: set[tuple[int, int]] = set()  # pid, start
         self._found: set[tuple[int, int]] = set()  # by the last look
         self._doubted: dict[tuple[int, int], float] = {}  # since when
         self._quiet = 0  # looks in a row that have found nothing
 
-    def spare(self, groups: Iterable[int]) -> None:
-        """Take note of more process groups that got the stop signal."""
-        self._spared.update(groups)
+    def begin(self, spared: Iterable[int]) -> None:
+        """Begin a round of signals, in which every process gets one.
 
-    def begin(self, *, hurry: bool) -> None:
-        """Begin a round of signals, in which every process gets one. hurry: spared groups, too."""
+        spared: process groups that got the stop signal already.
+        """
         self._signalled = set()
-        if hurry:
-            self._spared = set[int]()
+        self._spared = frozenset(spared)
 
     @property
     def over(self) -> bool:
@@ -204,7 +160,7 @@ class Remains:
         if each.start < self._start:
             return False
         carried = carries(each.pid, self._mark, self._page)
-        if carried is False:
+        if carried is False or (carried is None and each.parent == KTHREADD):
             return False
         above = parents(each.pid)
         if above is None:
@@ -214,9 +170,8 @@ class Remains:
             return False
         if carried:
             return True
-        reapers = {1, os.getpid(), *(parents(os.getpid()) or ()), *self._above}
         since = self._doubted.setdefault((each.pid, each.start), time.monotonic())
-        if above[:1] and above[0] in reapers and time.monotonic() - since < DOUBT_SECONDS:
+        if time.monotonic() - since < DOUBT_SECONDS:
             self._quiet = 0
         return False
 

@@ -10,7 +10,6 @@ where it is called for each rank.
 
 from __future__ import annotations
 
-import _socket as socket  # the module `socket` around it takes 2 ms to import
 import fcntl
 import os
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 else:
     import _signal as plain
 
-__all__ = ["Bell", "Held", "plain", "signal_group", "signal_groups", "wake", "wake_no_more"]
+__all__ = ["Held", "plain", "signal_group", "signal_groups", "wake", "wake_no_more"]
 
 
 class Held:
@@ -89,41 +88,6 @@ def wake(fd: int, pid: int, number: int = plain.SIGCONT) -> None:
     fcntl.fcntl(fd, fcntl.F_SETOWN, pid)
     fcntl.fcntl(fd, _F_SETSIG, int(number))
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-
-
-class Bell:
-    """Kills a process when this one ends, until it is closed here.
-
-    For a fork of this process that has not begun to work: a hook of the program may hold it, or it
-    is stopped. The fork has copies of all descriptors that were open before. So these two sockets
-    are made after it: at the end of this process one of them is closed first, which the other one
-    tells.
-    """
-
-    def __init__(self, pid: int = 0) -> None:
-        """pid: 0 for nobody. Where no descriptor is left, it rings for nobody either."""
-        self._owner = os.getpid()
-        self._sockets: tuple[socket.socket, ...] = ()
-        try:
-            self._sockets = socket.socketpair() if pid else ()
-            for each in self._sockets:
-                wake(each.fileno(), pid, plain.SIGKILL)
-        except OSError:
-            self.close()
-
-    def close(self) -> None:
-        """Close it; nobody is killed. A fork of this process only closes its own copies."""
-        for each in self._sockets if os.getpid() == self._owner else ():
-            wake_no_more(each.fileno())
-        for each in self._sockets:
-            each.close()
-        self._sockets = ()
-
-    def forget_descriptors(self) -> None:
-        """Close nothing: something else may have these numbers now."""
-        for each in self._sockets:
-            each.detach()
-        self._sockets = ()
 
 
 def wake_no_more(fd: int) -> None:

@@ -1,16 +1,12 @@
 """The children of this process, and ending them. Standard library only.
 
-Only this process can reap its children, so their pids and groups are not reused meanwhile. Where
-/proc shows a namespace of pids around ours, its numbers are translated first: the same number may
-be another process here.
+Only this process can reap its children, so their pids and groups are not reused meanwhile.
 """
 
 from __future__ import annotations
 
 import os
 
-from procession.system.files import process_fields
-from procession.system.identity import pids_of, proc_is_ours
 from procession.system.signals import plain as signal
 
 CHILDREN = "/proc/thread-self/children"  # of a process with one thread: all of them
@@ -21,27 +17,8 @@ def children() -> list[int]:
 
     Raises OSError where there is no /proc.
     """
-    try:
-        with open(CHILDREN, "rb", buffering=0) as f:
-            found = [int(word) for word in f.read().split()]
-    except OSError:  # a kernel without CONFIG_PROC_CHILDREN
-        own = (pids_of("self") or [0])[0]
-        found = [p for p in _processes() if _parent(p) == own]
-    if proc_is_ours():
-        return found
-    depth = len(pids_of("self")) - 1
-    return [pids[depth] for pids in map(pids_of, found) if len(pids) > depth]
-
-
-def _processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(process_fields(pid)[1])
-    except (OSError, IndexError, ValueError):
-        return 0
+    with open(CHILDREN, "rb", buffering=0) as f:
+        return [int(word) for word in f.read().split()]
 
 
 def kill_sessions(sessions: set[int]) -> set[int]:
@@ -71,17 +48,15 @@ def signal_children(number: int, already: set[int], groups: set[int]) -> None:
         already.add(pid)
         try:
             group = os.getpgid(pid)
-            if group in groups:
-                continue
             if group == own_group:
                 os.kill(pid, number)
-                continue
-            groups.add(group)
-            try:
-                os.killpg(group, number)  # the child is in it
-            except ProcessLookupError:  # it left the group meanwhile
-                os.kill(pid, number)
-            if number != signal.SIGKILL:
-                os.killpg(group, signal.SIGCONT)  # a stopped process could not obey
+            elif group not in groups:
+                groups.add(group)
+                try:
+                    os.killpg(group, number)  # the child is in it
+                except ProcessLookupError:  # it left the group meanwhile
+                    os.kill(pid, number)
+                if number != signal.SIGKILL:
+                    os.killpg(group, signal.SIGCONT)  # a stopped process could not obey
         except OSError:
             pass  # gone, or another user's: the caller has a deadline

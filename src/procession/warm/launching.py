@@ -273,7 +273,7 @@ def key_text(key: tuple[Any, ...], env: Mapping[str, str]) -> str:
     key: of the pool. env: the variables with which it is started. What is among the facts (limits,
     affinity, rights, ...) is left out: it is compared separately.
     """
-    executable, flags, _, _, _, blocked, ignored, *_ = key
+    executable, flags, _, blocked, ignored, *_ = key
     words = [
         executable,
         *flags,

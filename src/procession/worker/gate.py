@@ -18,6 +18,7 @@ from procession.worker.streams import identity
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -48,6 +49,12 @@ class Gate:
 
 
 _entered: Gate | None = None
+
+
+def call(function: Callable[..., Any], gate: Gate, *args: Any) -> Any:
+    """Call a rank's function, after which the rank waits for the others."""
+    gate.enter()
+    return function(*args)
 
 
 def _arrived(fd: Any) -> Gate:

@@ -84,7 +84,7 @@ ROOM_BYTES = 48
 # A variable that a forkserver starts with, unless its user has set it: the C library asks for huge
 # pages where it takes memory from the kernel (glibc 2.35; "Memory Allocation Tunables" in its
 # manual). A fork of a process that has torch then takes much less time. It is the last one:
-# when it is taken away, no other one moves. For the memory that Python takes: `system.hugepages`.
+# when it is taken away, no other one moves.
 TUNABLES, HUGE_PAGES = "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"
 _ENV_START, _ENV_END = 47, 48  # among `process_fields`
 

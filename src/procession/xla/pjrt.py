@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from procession import devices
-from procession.devices.seat import Variables, read_count
+from procession.devices.kinds import KINDS
+from procession.devices.seat import Seat, Variables, read_count
 from procession.devices.topology import Topology
 from procession.devices.tpu import ranks_per_host
 from procession.values.errors import SpecError
 
+RANK = "PJRT_LOCAL_PROCESS_RANK"
 COUNTS = {"CUDA": "GPU_NUM_DEVICES", "NEURON": "NEURONCORE_NUM_DEVICES"}
 
 
@@ -56,7 +57,9 @@ def refuse_count(nprocs: int | None) -> None:
 
 def single(kind: str, env: Mapping[str, str]) -> Variables:
     """Give the variables for running in one process, on one device. Raises SpecError."""
-    return _variables(kind, 0, 1, env, None, "") | _default(env, "PJRT_LOCAL_PROCESS_COUNT", 1)
+    variables = _variables(kind, Seat(0, 1, 0, 1, env))
+    variables.pop(RANK, None)
+    return variables
 
 
 def ranks(kind: str, env: Mapping[str, str], topology: Topology | None, endpoint: str) -> Ranks:
@@ -72,39 +75,22 @@ def ranks(kind: str, env: Mapping[str, str], topology: Topology | None, endpoint
             first, hosts = topology.worker * count, len(topology.hosts)
     elif kind in COUNTS:
         count = read_count(COUNTS[kind], env.get(COUNTS[kind], "1"))
-    found: list[Variables] = []
-    for rank in range(count):
-        variables = _variables(kind, rank, count, env, topology, endpoint)
-        for name, value in (("RANK", rank), ("COUNT", count)):
-            variables |= _default(env, f"PJRT_LOCAL_PROCESS_{name}", value)
-        found.append(variables)
-    return Ranks(found, first, count * hosts)
+    seats = [
+        Seat(rank, count, rank, count, env, endpoint=endpoint, topology=topology)
+        for rank in range(count)
+    ]
+    return Ranks([_variables(kind, seat) for seat in seats], first, count * hosts)
 
 
-def _variables(
-    kind: str,
-    rank: int,
-    count: int,
-    env: Mapping[str, str],
-    topology: Topology | None,
-    endpoint: str,
-) -> Variables:
-    variables: Variables = {"PJRT_DEVICE": kind} if "PJRT_DEVICE" not in env else {}
+def _variables(kind: str, seat: Seat) -> Variables:
+    count = str(seat.local_world_size)
+    variables = seat.defaults(
+        {"PJRT_DEVICE": kind, RANK: str(seat.local_rank), "PJRT_LOCAL_PROCESS_COUNT": count}
+    )
     if kind in ("TPU", "NEURON"):
-        variables |= devices.environment(
-            kind.lower(),
-            local_rank=rank,
-            local_world_size=count,
-            inherited=env,
-            endpoint=endpoint,
-            topology=topology,
-        )
+        variables |= KINDS[kind.lower()].environment(seat)
         for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):  # only for code that looks for torchrun
             variables.pop(name, None)
-    elif kind == "CUDA" and count > 1:
-        variables["LOCAL_WORLD_SIZE"] = str(count)  # read by torch_xla's client for CUDA
+    elif kind == "CUDA" and seat.local_world_size > 1:
+        variables["LOCAL_WORLD_SIZE"] = count  # read by torch_xla's client for CUDA
     return variables
-
-
-def _default(env: Mapping[str, str], name: str, value: int) -> Variables:
-    return {} if name in env else {name: str(value)}

@@ -43,7 +43,7 @@ class OnXrt(_Call):
 
 
 class OnPjrt(_Call):
-    """A function on PJRT: called with its ordinal, once for each device of the process.
+    """A function on PJRT: called with its ordinal.
 
     first: the ordinal of the first rank of this host where torch_xla cannot be asked. world_size:
     how many ranks all hosts have.
@@ -61,45 +61,18 @@ class OnPjrt(_Call):
             return
         xla, model, runtime = _torch_xla()
         found: list[str] = [str(d) for d in model.get_xla_supported_devices()]
-        if self.world_size * len(found) > 1:
-            model.set_replication(xla.device(), found)
         if len(found) > 1:
-            _on_each(found, lambda: self.fn(runtime.global_ordinal(), *args), xla)
-            return
+            raise RuntimeError(
+                f"this rank has {len(found)} XLA devices, as on a TPU v2 or v3: "
+                "on PJRT, procession.xla runs ranks with one device each"
+            )
+        if self.world_size > 1:
+            model.set_replication(xla.device(), found)
         # Remembers rank and world size, so that torch.compile need not break its graphs for them.
         remember = getattr(runtime, "_init_world_size_ordinal", None)
         if remember is not None:
             remember()
         self.fn(runtime.global_ordinal(), *args)
-
-
-def _on_each(found: list[str], call: Callable[[], Any], xla: Any) -> None:
-    """Call a function in a thread per device, and end with the first failure.
-
-    A TPU v2 or v3 has two devices per chip, and a chip belongs to one process.
-    """
-    import queue
-    import threading
-
-    ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-
-    def one(device: str) -> None:
-        try:
-            xla._XLAC._xla_set_default_device(device)
-            call()
-            ends.put(None)
-        except SystemExit as e:
-            ends.put(e if e.code else None)
-        except BaseException as e:
-            ends.put(e)
-
-    for device in found:
-        # The others may wait for one that failed: they must not keep the process.
-        threading.Thread(target=one, args=(device,), daemon=True).start()
-    for _ in found:
-        failure = ends.get()
-        if failure is not None:
-            raise failure
 
 
 def _print(error: Exception, device: str) -> None:
@@ -123,18 +96,17 @@ def _installed() -> bool:
 
 
 def _torch_xla() -> tuple[Any, Any, Any]:
+    return _module("torch_xla"), _module("torch_xla.core.xla_model"), _module("torch_xla.runtime")
+
+
+def _module(name: str) -> Any:
     import importlib
 
-    names = ("torch_xla", "torch_xla.core.xla_model", "torch_xla.runtime")
-    xla, model, runtime = (importlib.import_module(name) for name in names)
-    return xla, model, runtime
+    return importlib.import_module(name)
 
 
 def _replicate_xrt() -> None:
-    if not _installed():
-        return
-    import importlib
-
-    model: Any = importlib.import_module("torch_xla.core.xla_model")
-    device = str(model.xla_device())
-    model.set_replication(device, [device])
+    if _installed():
+        model = _module("torch_xla.core.xla_model")
+        device = str(model.xla_device())
+        model.set_replication(device, [device])

@@ -9,11 +9,6 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def _lock() -> Any:
-    # One that forks share, and that can be an argument of ranks that are started afresh.
-    return multiprocessing.get_context("spawn").Lock()
-
-
 class MpModelWrapper:
     """A model that ranks move to their devices one after the other.
 
@@ -23,7 +18,8 @@ class MpModelWrapper:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self._lock = _lock()
+        # Forks share it, and it can be an argument of ranks that are started afresh.
+        self._lock = multiprocessing.get_context("spawn").Lock()
 
     def to(self, device: Any) -> Any:
         """Move the model to a device; gives the model."""
@@ -36,7 +32,8 @@ class MpSerialExecutor:
     """Runs a function in one rank at a time; to be made as a `MpModelWrapper`."""
 
     def __init__(self) -> None:
-        self._lock = _lock()
+        # Forks share it, and it can be an argument of ranks that are started afresh.
+        self._lock = multiprocessing.get_context("spawn").Lock()
 
     def run(self, fn: Callable[[], T]) -> T:
         """Call a function while no other rank is in here; gives its value."""

@@ -145,7 +145,7 @@ def record(
                 return None
             raise
         except Exception as e:
-            if not hand_on(e, handler):
+            if not _hand_on(e, handler):
                 handler.record_exception(e)
             raise
         handler.record_success()
@@ -154,7 +154,7 @@ def record(
     return recorded
 
 
-def hand_on(e: Any, error_handler: ErrorHandler | None = None) -> bool:
+def _hand_on(e: Any, handler: ErrorHandler) -> bool:
     """Make the error file of the first failure this process's own, if `e` is a `ChildFailedError`.
 
     Ours, or torch's where that is imported. False if it is something else.
@@ -164,7 +164,6 @@ def hand_on(e: Any, error_handler: ErrorHandler | None = None) -> bool:
         return False
     rank, failure = cast("ChildFailedError", e).get_first_failure()
     if failure.error_file != NOT_AVAILABLE:
-        handler = error_handler or get_error_handler()
         handler.dump_error_file(failure.error_file, failure.exitcode)
     else:
         logger.info("rank %s failed without an error file: there is none to hand on", rank)

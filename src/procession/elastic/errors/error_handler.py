@@ -106,9 +106,6 @@ class ErrorHandler:
                 "%s cannot be handed on: this process has no error file", rootcause_error_file
             )
             return
-        if os.path.isfile(path):
-            with open(path, errors="replace") as f:
-                logger.warning("%s is replaced; it held:\n%s", path, f.read())
         try:
             with open(path, "w") as f:
                 json.dump(data, f)

@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterable
 
 from procession.system.eventloop import EventLoop
-from procession.system.identity import pids_of, proc_is_ours
 from procession.system.processes import (
     ENDED,
     STOPPED,
@@ -216,12 +215,7 @@ def _most_written(pid: int) -> float:
 
 def _memory_file(pid: int) -> int:
     """Open the memory file of a rank, -1 if it has none any more, or it cannot be had."""
-    if not proc_is_ours():
-        return -1
-    inside = pids_of(pid)[-1:]  # what it calls itself, if it has its own namespace of pids
-    if not inside:
-        return -1
-    name, place = f"/memfd:{name_of(*inside)} (deleted)", f"/proc/{pid}/fd"
+    name, place = f"/memfd:{name_of(pid)} (deleted)", f"/proc/{pid}/fd"
     try:
         fds = sorted(map(int, os.listdir(place)), key=lambda fd: (fd < FIRST_FD, fd))
         for fd in fds:  # it is the first one, as a rule

@@ -5,11 +5,9 @@ Each call is a line of JSON in the file XLA_CALLS. XLA_DEVICES is how many devic
 
 import json
 import os
-import threading
 from types import SimpleNamespace
 
 PREFIXES = ("XRT_", "PJRT_", "TPU_", "CLOUD_TPU", "NEURON_")
-_of_thread = threading.local()
 
 
 def write_down(call, *args):
@@ -25,17 +23,9 @@ def device():
     return "xla:0"
 
 
-def _set_default_device(name):
-    write_down("set_default_device", name)
-    _of_thread.device = name
-
-
 def _is_initialized():
     return bool(os.environ.get("XLA_IS_OPEN"))
 
 
-_XLAC = SimpleNamespace(
-    _xla_set_default_device=_set_default_device,
-    _xla_runtime_is_initialized=_is_initialized,
-)
+_XLAC = SimpleNamespace(_xla_runtime_is_initialized=_is_initialized)
 write_down("import")

@@ -1,14 +1,13 @@
 import os
 
-from torch_xla import _of_thread, write_down
+from torch_xla import write_down
 
 
 def global_ordinal():
-    """Number the devices of all processes, in the order of processes."""
+    """Number the processes."""
     write_down("global_ordinal")
-    own = int(getattr(_of_thread, "device", "xla:0").removeprefix("xla:"))
     task = os.environ.get("CLOUD_TPU_TASK_ID") or os.environ.get("PJRT_LOCAL_PROCESS_RANK", "0")
-    return int(task) * int(os.environ.get("XLA_DEVICES", "1")) + own
+    return int(task)
 
 
 def _init_world_size_ordinal():

@@ -1,1 +1,0 @@
-"""The clusters of the tests are what they claim to be."""

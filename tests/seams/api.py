@@ -1,9 +1,0 @@
-"""What tests use below `run` and `start`."""
-
-from seams import lazily
-
-__getattr__ = lazily(
-    {
-        "procession.group.making": "start_spec",
-    }
-)
