@@ -10,9 +10,9 @@ __getattr__ = lazily(
         "procession.control.foreign": "group_foreign",
         "procession.control.leftover": "dead_sockets left_behind",
         "procession.control.processes": "Process below parse_environment read_processes",
-        "procession.control.protocol": "Lines MOST_LINE REQUESTS decode encode read_request",
+        "procession.control.protocol": "Lines decode",
         "procession.control.runs": "NotFound Run choose find_run",
-        "procession.control.serve": "CLIENTS",
+        "procession.control.reach": "CLIENTS",
         "procession.system.directories": "Refused open_runtime runtime_directory",
     }
 )

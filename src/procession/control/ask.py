@@ -37,10 +37,10 @@ class Connection:
 
     def __init__(self, directory: int, name: str, patience: float = PATIENCE) -> None:
         self.end: dict[str, Any] | None = None
+        self.closed = False
         self._patience = patience
         self._lines = Lines(MOST_LINE)
         self._heard: list[dict[str, Any]] = []
-        self.closed = False
         self.socket = socket.socket(socket.AF_UNIX)
         try:
             self.socket.settimeout(patience)
@@ -58,36 +58,27 @@ class Connection:
             raise Ended(f"the run does not listen any more ({e.strerror}) [P313]") from None
 
     def ask(self, ask: str, **given: Any) -> Any:
-        """Ask, and give the answer; events that come before it are kept. Raises NotAnswered."""
+        """Ask, and give the answer; events that come before it are lost. Raises NotAnswered."""
         self.send(ask, **given)
         return self.answer(ask)
 
     def answer(self, ask: str) -> Any:
         """Wait for the answer to what was asked. Raises NotAnswered, soon if it is suspended."""
         until = time.monotonic() + self._patience
-        kept: list[dict[str, Any]] = []
-        try:
-            while True:
-                said = self._next(min(until, time.monotonic() + MOMENT))
-                if said is None:
-                    if _is_stopped(self.peer):
-                        raise NotAnswered(
-                            "the run is suspended (by Ctrl-Z, or SIGSTOP); type fg there, or "
-                            f"kill -CONT {self.peer} [P313]"
-                        )
-                    if time.monotonic() < until:
-                        continue
+        while True:
+            said = self._next(min(until, time.monotonic() + MOMENT))
+            if said is None:
+                if _is_stopped(self.peer):
+                    raise NotAnswered(
+                        "the run is suspended (by Ctrl-Z, or SIGSTOP); type fg there, or "
+                        f"kill -CONT {self.peer} [P313]"
+                    )
+                if time.monotonic() >= until:
                     raise NotAnswered(f"the run did not answer within {self._patience:g} s [P313]")
-                if "error" in said:
-                    raise NotAnswered(str(said["error"]))
-                if said.get("to") == ask:
-                    return said.get("value")
-                if said.get("event") == "end":
-                    self.end = said
-                    raise Ended("the run has just ended [P313]")
-                kept.append(said)
-        finally:
-            self._heard[:0] = kept
+            elif "error" in said:
+                raise NotAnswered(str(said["error"]))
+            elif said.get("to") == ask:
+                return said.get("value")
 
     def events(self, timeout: float | None = None) -> Generator[dict[str, Any]]:
         """Give what comes, until the run ends; `end` is then set, unless its launcher was killed.
@@ -95,17 +86,11 @@ class Connection:
         timeout: seconds after which this generator ends, too.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            try:
-                said = self._next(until)
-            except NotAnswered:
-                return
-            if said is None:
-                return
-            if said.get("event") == "end":
-                self.end = said
-                return
-            yield said
+        try:
+            while (said := self._next(until)) is not None:
+                yield said
+        except NotAnswered:
+            return
 
     def _next(self, until: float | None) -> dict[str, Any] | None:
         """Give the next line, None if none comes in time. Raises NotAnswered at the end."""
@@ -125,7 +110,11 @@ class Connection:
                 self._heard += [decode(line) for line in self._lines.feed(data)]
             except ValueError as e:
                 raise NotAnswered(f"it is of another version of procession ({e}) [P313]") from None
-        return self._heard.pop(0)
+        said = self._heard.pop(0)
+        if said.get("event") == "end":
+            self.end = said
+            raise Ended("the run has just ended [P313]")
+        return said
 
     def fileno(self) -> int:
         """Give its descriptor, which is readable when something comes."""

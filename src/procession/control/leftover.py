@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from procession.control.ask import Connection
 from procession.control.processes import Process, ancestors, below, read_processes
-from procession.control.runs import remove_hidden, remove_socket
+from procession.control.runs import remove_socket
 from procession.system.directories import Refused, inside, open_runtime
 from procession.system.identity import lives, pid_of, start_of
 from procession.system.processes import Seen, send
@@ -96,10 +96,6 @@ def dead_sockets(*, remove: bool) -> list[str]:
     try:
         for name in sorted(os.listdir(directory)):
             if not stat.S_ISSOCK(os.lstat(inside(directory, name)).st_mode):
-                continue
-            if name.startswith("."):
-                if remove and remove_hidden(directory, name):
-                    found.append(name)
                 continue
             try:
                 Connection(directory, name, 1.0).close()

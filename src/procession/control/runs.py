@@ -12,7 +12,7 @@ from procession.control.index import read_index
 from procession.output.rankfiles import open_regular
 from procession.output.rundir import run_of
 from procession.system.directories import Refused, inside, open_runtime, socket_name
-from procession.system.identity import lives, pid_of, start_of
+from procession.system.identity import lives, pid_of
 from procession.system.origin import directory_of, origin, same_session, session_of
 from procession.values.base import Value
 
@@ -78,8 +78,7 @@ def _ask_all(directory: int) -> list[Run]:
     asked: list[tuple[str, Connection | None]] = []
     for name in sorted(os.listdir(directory)):
         if name.startswith("."):
-            remove_hidden(directory, name)
-            continue
+            continue  # it gets its name just now, or is the keeper's
         try:
             connection = Connection(directory, name, PATIENCE)
         except ConnectionRefusedError:
@@ -155,21 +154,11 @@ def _here() -> str:
 
 
 def remove_socket(directory: int, name: str) -> None:
-    """Remove a socket at which nobody listens; and the directory, if it was the last."""
+    """Remove a socket at which nobody listens."""
     try:
         os.unlink(inside(directory, name))
-        os.rmdir(os.readlink(f"/proc/self/fd/{directory}"))
     except OSError:
-        pass  # somebody else did; others are in it
-
-
-def remove_hidden(directory: int, name: str) -> bool:
-    """Remove a socket that was never given its name, if its process is gone."""
-    pid = name.split(".")[1]
-    if not pid.isdecimal() or start_of(int(pid)):
-        return False
-    remove_socket(directory, name)
-    return True
+        pass  # somebody else did
 
 
 def ended(running: Sequence[Run]) -> list[Run]:
