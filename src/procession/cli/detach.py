@@ -18,7 +18,6 @@ from typing import Any
 from procession.cli.process import TOLD
 from procession.cli.say import say
 from procession.forkserver.boot import interpreter_flags, own_python
-from procession.system.origin import own_session
 
 
 def detach(words: Sequence[str]) -> int:
@@ -30,7 +29,7 @@ def detach(words: Sequence[str]) -> int:
         launcher = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, TOLD: f"{write_end} {own_session()}"},
+            env={**os.environ, TOLD: str(write_end)},
             pass_fds=(write_end,),
             start_new_session=True,
         )

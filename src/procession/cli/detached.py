@@ -17,7 +17,6 @@ from procession.explain.report import format_report
 from procession.group.group import Group
 from procession.output.wiring import Output
 from procession.prepare.resources import planned_output
-from procession.system.origin import come_from
 from procession.values.events import Event
 from procession.values.spec import Spec
 
@@ -85,8 +84,5 @@ class Waiter:
 
 def take_waiter() -> Waiter | None:
     """Give who waits for this launcher, and take it out of the environment; None if nobody does."""
-    fd, _, session = os.environ.pop(TOLD, "").partition(" ")
-    if not fd.isdecimal():
-        return None
-    come_from(session)
-    return Waiter(int(fd))
+    fd = os.environ.pop(TOLD, "")
+    return Waiter(int(fd)) if fd.isdecimal() else None

@@ -1,4 +1,4 @@
-"""The socket at which a run can be reached.
+"""The socket at which a run can be reached, and what the threads behind it share.
 
 This and `reach` are the only parts of control that each launch pays for. The socket listens before
 it gets its name. So when a socket refuses connections, its launcher is gone.
@@ -11,10 +11,15 @@ import errno
 import os
 
 from procession.system.directories import Refused, inside, open_runtime, socket_name
+from procession.values.exit import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
+
+    from procession.control.reachable import Shown
+    from procession.output.recent import Recent
 
 BACKLOG = 64
 
@@ -90,3 +95,32 @@ def open_door(run: str) -> Door | None:
             "procession: this run cannot be seen from other terminals: %s [P303]", said
         )
         return None
+
+
+class Shared:
+    """What the threads of clients share with that of the run.
+
+    ending: how the run ended, for the last line to clients; None until then. stopped_by: the signal
+    by which a client stopped the run, 0: none did. stopper: who that was, in words.
+    """
+
+    def __init__(self, screen: Shown) -> None:
+        self.ending: dict[str, Any] | None = None
+        self.stopped_by = 0
+        self.stopper = ""
+        self._screen = screen
+
+    @property
+    def prefixes(self) -> Sequence[str]:
+        """What stands before the lines of each rank."""
+        return self._screen.prefixes
+
+    @property
+    def recent(self) -> Recent | None:
+        """What the console has shown last, None if ranks write past this process."""
+        return self._screen.recent
+
+    def note_stop(self, number: int, who: str) -> None:
+        """Take note that a client stops the run."""
+        self.stopped_by = self.stopped_by or number
+        self.stopper = self.stopper or f"{signal_name(number)} from another terminal ({who})"

@@ -6,60 +6,37 @@ import _socket
 import threading
 import time
 
-from procession.control.door import open_door
-from procession.values.exit import signal_name
+from procession.control.door import Shared, open_door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from procession.control.door import Door
     from procession.control.reachable import Reachable, Shown, Watcher
-    from procession.output.recent import Recent
 
 CLIENTS = 32  # at a time
 FULL = b'{"procession": 1, "error": "%d others are looking at this run already"}\n' % CLIENTS
 LAST_WORDS = 0.3  # seconds that clients have for the last line, when the run has ended
 
 
-class Reach:
+class Reach(Shared):
     """The socket of a run, and the threads that serve its clients. Made in the loop's thread.
 
     name: by which the run is found, "" if it cannot be. visited: whether anybody has ever looked.
-    ending: how the run ended, for the last line to clients; None until then. stopped_by: the signal
-    by which a client stopped the run, 0: none did. stopper: who that was, in words.
     """
 
     def __init__(self, run: Reachable, loop: Watcher, screen: Shown, run_id: str) -> None:
+        super().__init__(screen)
         self.visited = False
-        self.ending: dict[str, Any] | None = None
-        self.stopped_by = 0
-        self.stopper = ""
         self._run = run
         self._loop = loop
-        self._screen = screen
         self._guests: dict[threading.Thread, _socket.socket] = {}
         self._door = open_door(run_id)
         self.name = self._door.name if self._door is not None else ""
         if self._door is not None:
             screen.tap()
             loop.watch(self._door.fileno(), self._knocked)
-
-    @property
-    def prefixes(self) -> Sequence[str]:
-        """What stands before the lines of each rank."""
-        return self._screen.prefixes
-
-    @property
-    def recent(self) -> Recent | None:
-        """What the console has shown last, None if ranks write past this process."""
-        return self._screen.recent
-
-    def note_stop(self, number: int, who: str) -> None:
-        """Take note that a client stops the run."""
-        self.stopped_by = self.stopped_by or number
-        self.stopper = self.stopper or f"{signal_name(number)} from another terminal ({who})"
 
     def _knocked(self) -> None:
         assert self._door is not None

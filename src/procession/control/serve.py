@@ -25,7 +25,7 @@ from procession.values.errors import SpecError
 if TYPE_CHECKING:
     import _socket
 
-    from procession.control.reach import Reach
+    from procession.control.door import Shared
     from procession.control.reachable import Reachable
 
 MOST_LINE = 64 << 10  # bytes of a request
@@ -37,10 +37,10 @@ STACK_SECONDS, NATIVE_SECONDS = 1.0, 15.0  # for ranks to show where they are
 class Visit:
     """The visit of one client. Its public methods but `serve` are the requests."""
 
-    def __init__(self, guest: _socket.socket, run: Reachable, reach: Reach) -> None:
+    def __init__(self, guest: _socket.socket, run: Reachable, shared: Shared) -> None:
         self._guest = guest
         self._run = run
-        self._reach = reach
+        self._shared = shared
         self._who = ""
         self._place: tuple[int, int] | None = None  # in the log, if it is followed
 
@@ -55,8 +55,8 @@ class Visit:
             self._who = f"pid {pid}, user {uid}"
             for line in self._lines():
                 self._answer(line)
-            if self._reach.ending is not None:
-                self._tell_end(self._reach.ending)
+            if self._shared.ending is not None:
+                self._tell_end(self._shared.ending)
         except ValueError as e:
             self._say(error=str(e))
         except OSError:
@@ -109,8 +109,8 @@ class Visit:
 
     def log(self, lines: int | None = None, follow: bool | None = None) -> None:
         """Give the last lines, and with `follow` those that come."""
-        recent = self._reach.recent
-        self._say(to="log", value={"prefixes": self._reach.prefixes, "seen": recent is not None})
+        recent = self._shared.recent
+        self._say(to="log", value={"prefixes": self._shared.prefixes, "seen": recent is not None})
         if recent is not None:
             place, blocks = recent.last(lines or 0)
             self._say_blocks(blocks)
@@ -121,13 +121,13 @@ class Visit:
     def stop(self, signal: int | None = None, grace: float | None = None) -> str:
         """End the run; see `Handle.stop`."""
         self._run.stop(signal=signal, grace=grace, wait=False)
-        self._reach.note_stop(self._run.stop_signal if signal is None else signal, self._who)
+        self._shared.note_stop(self._run.stop_signal if signal is None else signal, self._who)
         return "asked"
 
     def kill(self) -> str:
         """End the run by SIGKILL."""
         self._run.kill(wait=False)
-        self._reach.note_stop(9, self._who)
+        self._shared.note_stop(9, self._who)
         return "asked"
 
     def signal(self, rank: int, signal: int) -> str:
@@ -143,7 +143,7 @@ class Visit:
 
     def _give_log(self) -> bool:
         """Give some more of the log; tells whether there was any."""
-        recent = self._reach.recent
+        recent = self._shared.recent
         if recent is None or self._place is None:
             return False
         self._place, missed, blocks = recent.read(self._place)

@@ -95,7 +95,7 @@ class Handle(Waiting):
             if self.run_dir:
                 from procession.control.index import note_run
 
-                note_run(self._own_id, self.run_dir, self.spec.name)
+                note_run(self._own_id, self.run_dir)
         except (OSError, ImportError):
             pass  # no descriptor is left: the start will fail, and say so
 
