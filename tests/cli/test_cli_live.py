@@ -210,12 +210,6 @@ def test_attach_brings_the_view_back_and_leaves_it_again(tmp_path, work):
     with Screen("attach", run) as terminal:
         terminal.until_shown(*rows, r"^\[3\] line 5 of 3$")
         terminal.type(b"\x03")
-        terminal.until_shown(r"d = detach, s = stop the run, c = go on")
-        terminal.type(b"c")
-        terminal.until_shown(*rows)
-        terminal.type(b"\x03")
-        until(lambda: sum("d = detach" in line for line in terminal.everything()) == 2)
-        terminal.type(b"d")
         assert terminal.end() == 0
         terminal.until_shown(rf"procession: {run} goes on")
         terminal.is_clean()

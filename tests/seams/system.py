@@ -17,7 +17,6 @@ __getattr__ = lazily(
         "procession.system.numa": "read_cpus",
         "procession.system.origin": "slurm_ids",
         "procession.system.ports": "free_port",
-        "procession.system.probe": "TRIALS why_not",
         "procession.system.processes": "state_of",
         "procession.system.vfork": "Chain",
     }

@@ -7,9 +7,9 @@ start (see `adoption/children.py`): so it is run by its own interpreter, as it w
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-from contextlib import suppress
 from importlib.machinery import PathFinder
 from typing import NoReturn
 
@@ -48,6 +48,8 @@ PARSER = Parser(
 )
 ELF = b"\x7fELF"
 NAMES_PYTHON = (b"python", b"pypy", b"pyenv")
+# Options of Python, among them -I, -E or -S; what follows -W and -X is their value.
+IGNORING = re.compile(r"(?:-[^-WXcm\s]*(?:[WX]\s*\S+)?\s)*(-[^-WXcm\s]*[IES]\S*)")
 
 
 def main(words: list[str]) -> NoReturn:
@@ -103,34 +105,24 @@ def _ignoring(command: list[str]) -> str:
     """Give the option by which an interpreter ignores its environment, "" if there is none."""
     words = command[1:]
     if not os.path.basename(command[0]).encode().startswith(NAMES_PYTHON):
-        with suppress(OSError, UnicodeDecodeError), open(command[0]) as f:
-            first = f.readline(512)
-            words = first.split()[1:] if first.startswith("#!") else []
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("-") or word.startswith("--"):
-            break
-        letters = word[1:].partition("c")[0].partition("m")[0]
-        for letter in letters:
-            if letter in "IES":
-                return word
-            if letter in "WX":
-                if word.endswith(letter):
-                    next(rest, None)  # its value
-                break
-        if letters != word[1:]:
-            break
-    return ""
+        first = _head(command[0]).partition(b"\n")[0].decode(errors="replace")
+        words = first.removeprefix("#!/usr/bin/env -S").split()[1:] if first[:2] == "#!" else []
+    found = IGNORING.match(" ".join(words))
+    return found[1] if found else ""
 
 
 def _is_python(path: str) -> bool:
     """Tell whether this is an interpreter, or a script for one."""
-    name = os.path.basename(os.path.realpath(path)).encode()
+    head = _head(path)
+    if head.startswith(ELF):
+        return os.path.basename(os.path.realpath(path)).encode().startswith(NAMES_PYTHON)
+    return not head or any(word in head.lower() for word in NAMES_PYTHON)
+
+
+def _head(path: str) -> bytes:
+    """Give the beginning of a file, b"" if it cannot be read: its exec will say why."""
     try:
         with open(path, "rb") as f:
-            head = f.read(512)
+            return f.read(512)
     except OSError:
-        return True  # its exec will say what is wrong
-    if head.startswith(ELF):
-        return name.startswith(NAMES_PYTHON)
-    return any(word in head.lower() for word in NAMES_PYTHON)
+        return b""
