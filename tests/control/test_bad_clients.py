@@ -12,7 +12,7 @@ import pytest
 from clients import TALK, connected, raw, read_all, sockets, start
 
 import procession
-from seams.control import CLIENTS, serve
+from seams.control import CLIENTS
 from support import QUICK, until
 
 
@@ -85,12 +85,6 @@ def test_a_slow_reader_finds_a_gap_and_the_ranks_do_not_wait(capfd):
         while (said := json.loads(read.readline()))["event"] != "left_out":
             assert said["event"] == "log"
         assert said["lines"] > 0  # how many is a matter of who ran when
-
-
-def test_clients_that_say_nothing_have_to_go(group, monkeypatch):
-    monkeypatch.setattr(serve, "FIRST_WORDS", 0.05)
-    with raw() as client:
-        assert read_all(client) == b""
 
 
 KILLED = """

@@ -42,7 +42,7 @@ def test_it_is_the_users_alone_and_tells_of_the_run_to_its_end():
     place = runtime_directory()
     assert stat.S_IMODE(os.stat(place).st_mode) == 0o700
     assert stat.S_IMODE(os.stat(os.path.join(place, group.run_id)).st_mode) == 0o600
-    with connected() as connection:
+    with connected() as connection, connected() as silent:
         look = connection.ask("look")
         assert {r["rank"]: r["pid"] for r in look["ranks"]} == group.pids()
         assert look["state"] == "RUNNING"
@@ -54,6 +54,8 @@ def test_it_is_the_users_alone_and_tells_of_the_run_to_its_end():
         assert connection.end["state"] == "STOPPED"
         assert connection.end["code"] == 128 + signal.SIGTERM
         assert "was stopped" in connection.end["report"]
+        assert [e["event"] for e in silent.events(20)] == ["over"]
+        assert silent.end == connection.end
     assert group.wait().state is procession.Phase.STOPPED
     assert group.stopped_by == signal.SIGTERM
     assert not sockets()

@@ -4,12 +4,11 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.control": "index runs serve",
+        "procession.control": "index runs",
         "procession.control.ask": "Connection Ended NotAnswered",
         "procession.control.door": "Door",
-        "procession.control.foreign": "group_foreign",
         "procession.control.leftover": "dead_sockets left_behind",
-        "procession.control.processes": "Process below parse_environment read_processes",
+        "procession.control.processes": "Process below read_processes",
         "procession.control.protocol": "Lines decode",
         "procession.control.runs": "NotFound Run choose find_run",
         "procession.control.reach": "CLIENTS",

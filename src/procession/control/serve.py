@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from procession.control.reachable import Reachable
 
 MOST_LINE = 64 << 10  # bytes of a request
-FIRST_WORDS = 10.0  # seconds until a client that says nothing has to go
-MOMENT = 0.1  # seconds between two looks for more of the log
+MOMENT = 100  # milliseconds between two looks for more of the log
 STACK_SECONDS, NATIVE_SECONDS = 1.0, 15.0  # for ranks to show where they are
 
 
@@ -66,15 +65,13 @@ class Visit:
         lines = Lines(MOST_LINE)
         incoming = select.poll()
         incoming.register(self._guest, select.POLLIN)
-        patience: float | None = FIRST_WORDS
+        patience: int | None = None  # for ever
         while True:
-            if incoming.poll(None if patience is None else 1e3 * patience):
+            if incoming.poll(patience):
                 data = self._guest.recv(MOST_LINE)
                 if not data:
                     return
                 yield from lines.feed(data)
-            elif self._place is None:
-                return
             more = self._give_log()
             patience = None if self._place is None else 0 if more else MOMENT
 

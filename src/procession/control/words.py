@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from procession.output.escape import shown
-from procession.values.figures import duration, size
+from procession.values.figures import duration
 from procession.values.ranks import format_ranks
 
 GONE = ("EXITED", "LOST")
@@ -89,11 +89,3 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)) for row in rows]
     return "".join(f"{line.rstrip()}\n" for line in lines)
-
-
-def used(cpu: float | None, memory: int | None) -> tuple[str, str]:
-    """Write CPU (in cores) and memory for a table."""
-    return (
-        "" if cpu is None else f"{100 * cpu:.0f}%",
-        "" if memory is None else size(memory),
-    )
