@@ -24,7 +24,7 @@ def line(**fields):
 def group():
     with start(stop=QUICK) as running:
         yield running
-        assert running.state is procession.Phase.RUNNING
+        assert not running.state.final, running.wait()  # which raises its report
         with connected() as connection:
             assert [r["state"] for r in connection.ask("look")["ranks"]] == ["RUNNING", "RUNNING"]
 

@@ -15,11 +15,9 @@ from procession.values.exit import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from procession.control.reachable import Shown
-    from procession.output.recent import Recent
 
 BACKLOG = 64
 
@@ -101,24 +99,15 @@ class Shared:
     """What the threads of clients share with that of the run.
 
     ending: how the run ended, for the last line to clients; None until then. stopped_by: the signal
-    by which a client stopped the run, 0: none did. stopper: who that was, in words.
+    by which a client stopped the run, 0: none did. stopper: who that was, in words. screen: of the
+    run.
     """
 
     def __init__(self, screen: Shown) -> None:
         self.ending: dict[str, Any] | None = None
         self.stopped_by = 0
         self.stopper = ""
-        self._screen = screen
-
-    @property
-    def prefixes(self) -> Sequence[str]:
-        """What stands before the lines of each rank."""
-        return self._screen.prefixes
-
-    @property
-    def recent(self) -> Recent | None:
-        """What the console has shown last, None if ranks write past this process."""
-        return self._screen.recent
+        self.screen = screen
 
     def note_stop(self, number: int, who: str) -> None:
         """Take note that a client stops the run."""

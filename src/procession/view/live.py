@@ -102,7 +102,7 @@ class View:
                     self._gone = True
                 else:
                     whole, size = self._sight.see(), self._pane.size()
-                    self._pane.show(drawing.lines(whole, size, size[1] // 2), size)
+                    self._pane.show(drawing.lines(whole, size[0], size[1] // 2), size)
                 with suppress(queue.Empty):
                     self._wake.get(timeout=EVERY)
             self._pane.clear()
@@ -119,7 +119,7 @@ class View:
     def _leave(self, drawing: Drawing, whole: Whole) -> None:
         """Leave the last state behind, as text."""
         size = self._pane.size()
-        lines = drawing.lines(whole, size, max(4, size[1] // 2))
+        lines = drawing.lines(whole, size[0], max(4, size[1] // 2))
         # The console does not know what the terminal itself has written (^C).
         start = "\r\n" if self._console.midline else START_OF_LINE
         text = start + "".join(f"{line.rstrip()}\r\n" for line in lines)
