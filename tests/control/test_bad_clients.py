@@ -11,7 +11,6 @@ import sys
 import pytest
 from clients import TALK, connected, raw, read_all, sockets, start
 
-import procession
 from seams.control import CLIENTS
 from support import QUICK, until
 

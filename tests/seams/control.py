@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.control": "index runs",
-        "procession.control.ask": "Connection Ended NotAnswered",
+        "procession.control.ask": "Connection Ended NotAnswered sockets",
         "procession.control.door": "Door",
         "procession.control.leftover": "dead_sockets left_behind",
         "procession.control.processes": "Process below read_processes",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import time
 from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from procession.control.protocol import Lines, decode, encode
-from procession.system.directories import inside
+from procession.system.directories import Refused, inside, open_runtime
 from procession.system.files import process_fields
 from procession.system.identity import proc_is_ours
 
@@ -27,15 +29,18 @@ class Ended(NotAnswered):
     """The run has ended, or its launcher was killed."""
 
 
-class Connection:
-    """A connection to a run. Raises OSError: ConnectionRefusedError if its launcher is gone.
+class Dead(Ended):
+    """Nobody listens at the run's socket: its launcher was killed."""
 
-    directory: the open directory of sockets. name: of the socket there.
-    end: what the run's last line said, None until it came. closed: the run has hung up. peer: the
-    process that listens, 0 if it is in a namespace of pids around ours.
+
+class Connection:
+    """A connection to a run. Raises NotAnswered.
+
+    name: of its socket. end: what the run's last line said, None until it came. closed: the run has
+    hung up. peer: the process that listens, 0 if it is in a namespace of pids around ours.
     """
 
-    def __init__(self, directory: int, name: str, patience: float = PATIENCE) -> None:
+    def __init__(self, name: str, patience: float = PATIENCE) -> None:
         self.end: dict[str, Any] | None = None
         self.closed = False
         self._patience = patience
@@ -44,11 +49,23 @@ class Connection:
         self.socket = socket.socket(socket.AF_UNIX)
         try:
             self.socket.settimeout(patience)
-            self.socket.connect(inside(directory, name))
-            self.peer: int = struct.unpack("3i", self.socket.getsockopt(*PEER, 12))[0]
+            self._connect(name)
         except BaseException:
             self.socket.close()
             raise
+
+    def _connect(self, name: str) -> None:
+        try:
+            with runtime() as directory:
+                self.socket.connect(inside(directory, name))
+            self.peer: int = struct.unpack("3i", self.socket.getsockopt(*PEER, 12))[0]
+        except ConnectionRefusedError:
+            raise Dead(f"the launcher of {name} was killed [P313]") from None
+        except FileNotFoundError:
+            raise Ended(f"{name} has just ended [P313]") from None
+        except (OSError, Refused) as e:
+            said = str(e) if isinstance(e, Refused) else e.strerror or str(e)
+            raise NotAnswered(f"{name} cannot be reached ({said}) [P313]") from None
 
     def send(self, ask: str, **given: Any) -> None:
         """Ask, and do not wait. Raises NotAnswered."""
@@ -116,10 +133,6 @@ class Connection:
             raise Ended("the run has just ended [P313]")
         return said
 
-    def fileno(self) -> int:
-        """Give its descriptor, which is readable when something comes."""
-        return self.socket.fileno()
-
     def close(self) -> None:
         """Close it; the run goes on."""
         self.socket.close()
@@ -137,3 +150,26 @@ def _is_stopped(pid: int) -> bool:
         return proc_is_ours() and process_fields(pid)[0] == b"T"
     except (OSError, IndexError):
         return False
+
+
+@contextmanager
+def runtime() -> Generator[int]:
+    """Open the directory of sockets while the block runs. Raises Refused, and OSError."""
+    directory = open_runtime(make=False)
+    try:
+        yield directory
+    finally:
+        os.close(directory)
+
+
+def sockets() -> list[str]:
+    """Name the sockets that there are."""
+    with suppress(OSError, Refused), runtime() as directory:
+        return sorted(os.listdir(directory))
+    return []
+
+
+def remove(name: str) -> None:
+    """Remove a socket at which nobody listens."""
+    with suppress(OSError, Refused), runtime() as directory:  # or somebody else did
+        os.unlink(inside(directory, name))

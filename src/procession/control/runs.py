@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
-from procession.control.ask import Connection, NotAnswered
+from procession.control.ask import Connection, Dead, Ended, NotAnswered, remove, sockets
 from procession.control.index import past_runs
 from procession.output.rankfiles import open_regular
 from procession.output.rundir import run_of
-from procession.system.directories import Refused, inside, open_runtime
 from procession.system.identity import lives, pid_of
 from procession.system.origin import directory_of, origin
 from procession.values.base import Value
@@ -63,78 +63,53 @@ class NotFound(Exception):
 
 def living() -> list[Run]:
     """Give the runs that can be asked, the oldest first; sockets of dead launchers are removed."""
-    try:
-        directory = open_runtime(make=False)
-    except (OSError, Refused):
-        return []
-    try:
-        return _ask_all(directory)
-    finally:
-        os.close(directory)
-
-
-def _ask_all(directory: int) -> list[Run]:
     asked: list[tuple[str, Connection | None]] = []
-    for name in sorted(os.listdir(directory)):
+    for name in sockets():
         if name.startswith("."):
             continue  # it gets its name just now, or is the keeper's
         try:
-            connection = Connection(directory, name, PATIENCE)
-        except ConnectionRefusedError:
-            remove_socket(directory, name)
-            continue
-        except FileNotFoundError:
-            continue  # it has just ended
-        except OSError:
-            asked.append((name, None))
-            continue
-        try:
+            connection = Connection(name, PATIENCE)
+            asked.append((name, connection))
             connection.send("look")
-        except NotAnswered:
-            connection.close()
+        except Dead:
+            remove(name)
+        except Ended:
             continue
-        asked.append((name, connection))
+        except NotAnswered:
+            asked.append((name, None))
     found: list[Run] = []
     for name, connection in asked:
         look: Any = None
         if connection is not None:
-            with connection:
-                try:
-                    look = connection.answer("look")
-                except NotAnswered:
-                    if connection.end is not None:
-                        continue
-        found.append(_silent(directory, name, connection) if look is None else _living(name, look))
+            with suppress(NotAnswered), connection:
+                look = connection.answer("look")
+            if connection.end is not None:
+                continue
+        found.append(_silent(name, connection) if look is None else _living(name, look))
     return sorted(found, key=lambda run: run.began)
 
 
-def _silent(directory: int, name: str, connection: Connection | None) -> Run:
+def _silent(name: str, connection: Connection | None) -> Run:
     """Describe a run that does not answer, by its files and by who listens at its socket."""
     launcher = 0 if connection is None else connection.peer
-    run = _of_files(name, past_runs().get(name, ""))
-    try:
-        began = os.stat(inside(directory, name)).st_mtime
-    except OSError:
-        began = 0.0  # it has just ended
-    return run.__replace__(
-        state="SILENT",
-        launcher=launcher,
-        began=run.began or began,
-        socket=name,
-        cwd=run.cwd or directory_of(launcher),
-    )
+    directory = past_runs().get(name)
+    run = Run(name, name.rpartition("_")[0] or name, "")
+    if directory is not None:
+        run = _of_files(name, directory)
+    cwd = run.cwd or directory_of(launcher)
+    return run.__replace__(state="SILENT", launcher=launcher, socket=name, cwd=cwd)
 
 
 def _living(name: str, look: Mapping[str, Any]) -> Run:
-    host = look.get("host", _here())
+    here = look["host"] == _here()
     return Run(
         id=name,
         name=look["name"],
         state=look["state"],
         directory=look["run_dir"],
-        launcher=look["launcher"] if host == _here() else 0,
-        host="" if host == _here() else host,
-        slurm_job=look.get("slurm_job", ""),
+        launcher=look["launcher"] if here else 0,
+        host="" if here else look["host"],
+        slurm_job=look["slurm_job"],
         began=look["began"],
         socket=name,
         look=look,
@@ -144,14 +119,6 @@ def _living(name: str, look: Mapping[str, Any]) -> Run:
 
 def _here() -> str:
     return os.uname().nodename
-
-
-def remove_socket(directory: int, name: str) -> None:
-    """Remove a socket at which nobody listens."""
-    try:
-        os.unlink(inside(directory, name))
-    except OSError:
-        pass  # somebody else did
 
 
 def ended(running: Sequence[Run]) -> list[Run]:
@@ -263,13 +230,4 @@ def _same(one: str, other: str) -> bool:
 
 def connect(run: Run) -> Connection:
     """Connect to a run that has a socket. Raises NotAnswered."""
-    try:
-        directory = open_runtime(make=False)
-    except (OSError, Refused) as e:
-        raise NotAnswered(str(e)) from None
-    try:
-        return Connection(directory, run.socket)
-    except OSError as e:
-        raise NotAnswered(f"{run.id} cannot be reached ({e.strerror or e}) [P313]") from None
-    finally:
-        os.close(directory)
+    return Connection(run.socket)
