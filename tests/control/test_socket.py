@@ -47,7 +47,6 @@ def test_it_is_the_users_alone_and_tells_of_the_run_to_its_end():
         look = connection.ask("look")
         assert {r["rank"]: r["pid"] for r in look["ranks"]} == group.pids()
         assert look["state"] == "RUNNING"
-        assert "2 of 2 ranks alive" in connection.ask("report")
         assert connection.ask("stop", grace=5) == "asked"
         (over,) = [e for e in connection.events(20) if e["event"] == "over"]
         assert [rank["state"] for rank in over["look"]["ranks"]] == ["EXITED", "EXITED"]

@@ -25,7 +25,7 @@ def check_control(given):
 
 
 REQUESTS = fields("procession", "ask", "lines", "follow", "signal", "grace", "rank", "native")
-ASKED = st.sampled_from(["look", "log", "stop", "kill", "signal", "report", "stacks"])
+ASKED = st.sampled_from(["look", "log", "stop", "kill", "signal", "stacks"])
 CONTROL = st.lists(
     damaged(
         st.builds(lambda r, a, v: json.dumps({**r, "ask": a, "procession": v}).encode(),

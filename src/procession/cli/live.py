@@ -70,7 +70,7 @@ def find_terminal() -> tuple[Console | None, str]:
 
 @contextmanager
 def _status(group: Group, every: float) -> Generator[None]:
-    from procession.view.status import Status
+    from procession.view.live import Status
 
     status = Status(group.look, group.say, every)
     status.start()

@@ -213,19 +213,12 @@ def _listed(runs: Sequence[Run], between: str) -> str:
 def _of_directory(path: str, running: Sequence[Run]) -> Run:
     path = os.path.abspath(path)
     for run in running:
-        if run.directory and _same(run.directory, path):
+        if run.directory and os.path.realpath(run.directory) == os.path.realpath(path):
             return run
     asked = read_json(os.path.join(path, "run.json"))
     if asked is None:
         raise NotFound(f"{path} is not the directory of a run: it holds no run.json")
     return _of_files(asked.get("run") or run_of(path), path)
-
-
-def _same(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False
 
 
 def connect(run: Run) -> Connection:

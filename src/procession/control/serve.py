@@ -14,12 +14,10 @@ import os
 import select
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from procession.control.protocol import Lines, decode, encode
-from procession.control.words import describe
 from procession.values.errors import SpecError
 
 if TYPE_CHECKING:
@@ -82,7 +80,7 @@ class Visit:
         given = decode(line)
         del given["procession"]
         name = given.pop("ask", None)
-        if name not in ("look", "report", "log", "stop", "kill", "signal", "stacks"):
+        if name not in ("look", "log", "stop", "kill", "signal", "stacks"):
             raise ValueError(f"there is no request {str(name)[:40]!r}")
         try:
             value = getattr(self, name)(**given)
@@ -99,10 +97,6 @@ class Visit:
     def look(self) -> Any:
         """Give what is known of the run; see `group.looking.look_at`."""
         return self._run.look()
-
-    def report(self) -> str:
-        """Describe the run in words."""
-        return describe(self._run.look(), time.time())
 
     def log(self, lines: int | None = None, follow: bool | None = None) -> None:
         """Give the last lines, and with `follow` those that come."""

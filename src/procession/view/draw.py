@@ -101,7 +101,9 @@ def _cells(row: Row, names: Sequence[str]) -> dict[str, Text]:
         "RATE": _known([r.rate for r in ranks], lambda v: figures.between(v, figures.rate)),
         "LEFT": _known([r.left for r in ranks], lambda v: figures.clock(max(v))),
         **{plain(name)[:LONGEST_FIELD]: _field(row, name) for name in names},
-        "CPU": _known([r.usage.cpu for r in ranks], _percents),
+        "CPU": _known(
+            [r.usage.cpu for r in ranks], lambda v: f"{figures.between(v, '{:.0f}'.format)} %"
+        ),
         "MEMORY": _known([r.usage.memory for r in ranks], figures.sizes),
         "GPU": _known([r.usage.gpu for r in ranks], figures.sizes),
         LAST: plain(lines.pop()) if len(lines) == 1 else "",
@@ -116,10 +118,6 @@ def _cells(row: Row, names: Sequence[str]) -> dict[str, Text]:
 def _known(values: Iterable[T | None], write: Callable[[list[T]], str]) -> str:
     found = [v for v in values if v is not None]
     return write(found) if found else ""
-
-
-def _percents(found: list[float]) -> str:
-    return f"{figures.between(found, lambda v: f'{v:.0f}')} %"
 
 
 def _field(row: Row, name: str) -> str:
