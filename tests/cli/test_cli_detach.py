@@ -136,7 +136,7 @@ LEAVE = """
             os._exit(0)
         pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()} {os.getppid()}\\n")
         time.sleep(3600)
-    print("forkserver", os.getppid())
+    print(f"forkserver {os.getppid()}")
     time.sleep(3600)
 """
 

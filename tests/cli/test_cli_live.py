@@ -108,9 +108,9 @@ def test_four_ranks(tmp_path, work):
     go = tmp_path / "go"
     with Screen("run", "-n", 4, "--live", work, go, 200) as terminal:
         rows = (rf"^{r} +RUNNING +200/400 .*0\.5 .*MB.*line 200 of {r}$" for r in range(4))
-        shown = terminal.until_shown(*rows, r"^work\.py: 4 RUNNING .*200/400")
+        shown = terminal.until_shown(*rows, r"^work\.py: 4 RUNNING, 200/400")
         assert len(rows_of(shown)) == 4
-        assert shown[-1].startswith("work.py: 4 RUNNING ")
+        assert shown[-1].startswith("work.py: 4 RUNNING, ")
         go.touch()
         assert terminal.end() == 0
         text = terminal.everything()

@@ -41,7 +41,7 @@ def shown(group: Group, request: Request, note: Callable[[str], None]) -> Genera
             open_.callback(console.close)
         group.resources.streams.lead_through(console)
         if every is not None:
-            from procession.view.status import Status
+            from procession.view.live import Status
 
             status = Status(group.look, group.say, every)
             open_.callback(status.close)

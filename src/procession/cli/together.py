@@ -198,7 +198,7 @@ def _host(
     signals = job_signals(job, request)
     with ExitStack() as open_:
         if request.status is not None:
-            from procession.view.status import Status
+            from procession.view.live import Status
 
             status = Status(job.look, job.say, request.status)
             open_.callback(status.close)

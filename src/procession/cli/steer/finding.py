@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WHICH = """\
 RUN is the id of a run, the beginning of one, a name, a launcher's pid, the number of the Slurm job
 in which it runs (also from another machine of the cluster), the directory of a run, or `last`: the
-newest run of this terminal; if there is none, the newest of this directory."""
+newest run that was started in this directory."""
 
 
 def parser_of(command: str, usage: str, epilog: str, options: Sequence[Option] = ()) -> Parser:
