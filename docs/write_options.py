@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from procession.cli.options import TABLE
-from procession.cli.words import ANY_RUN, BY_MACHINE, NUMBERED_MACHINES, ONE_MACHINE, Option
+from procession.cli.words import ENGINES, NOT_WITH_ENGINES, Option
 
 FILE = Path(__file__).with_name("options.md")
 HEAD = """\
@@ -51,11 +51,12 @@ def _row(option: Option) -> str:
 
 def _applies(option: Option) -> str:
     found: list[str] = []
-    if option.scope in (ONE_MACHINE, BY_MACHINE, NUMBERED_MACHINES):
+    if option.scope in NOT_WITH_ENGINES:
         found.append("runs without `--engine`")
-    elif option.scope != ANY_RUN:
-        engines = " or ".join(f"`--engine {name}`" for name in option.scope.engines)
-        found.append(engines or "runs with `--engine`")
+    elif option.scope:
+        found.append(
+            "runs with `--engine`" if option.scope == ENGINES else f"`--engine {option.scope}`"
+        )
     if option.needs:
         found.append(f"runs with `--{option.needs.replace('_', '-')}`")
     if option.torchrun:

@@ -100,7 +100,7 @@ def test_an_interpreter_without_procession(place):
         ([], "PROGRAM is missing"),
         (["--", "missing.py"], "there is no script 'missing.py'"),
         (["-m", "missing_module"], "there is no module 'missing_module'"),
-        (["no-such-program"], "there is no program 'no-such-program'"),
+        (["no-such-program"], "there is no script or program 'no-such-program'"),
         (["sh", "-c", "true"], "sh is no Python program"),
         (["--child", "main.py"], "--child"),
         (["--", sys.executable, "-I", "main.py"], "python -I does not look at PYTHONPATH"),

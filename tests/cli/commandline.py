@@ -57,47 +57,32 @@ def only(directory):
     return path
 
 
-class Watched:
-    """A command whose output is read while it runs.
+class _Seen:
+    """A command of which threads read all that it shows.
 
-    program: what the words belong to. out, err: what was read so far, bytes.
+    process: it. text: gives what was read so far, bytes.
     """
 
-    def __init__(self, *words, program=PROCESSION, stdin=subprocess.DEVNULL, **options):
-        self.process = subprocess.Popen(
-            [*program, *map(str, words)],
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            **options,
-        )
-        self.pid = self.process.pid
-        self.out, self.err = bytearray(), bytearray()
-        self._threads = [
-            threading.Thread(target=self._read, args=(stream, into))
-            for stream, into in ((self.process.stdout, self.out), (self.process.stderr, self.err))
-        ]
+    def _begin(self, process, *readers):
+        self.process, self.pid = process, process.pid
+        self._threads = [threading.Thread(target=reader) for reader in readers]
         for thread in self._threads:
             thread.start()
 
-    def _read(self, stream, into):
-        while block := os.read(stream.fileno(), 1 << 16):
-            into += block
-
     def shows(self, *parts, patience=START_PATIENCE):
-        """Wait until all of these stand on the console."""
+        """Wait until all of these have been shown."""
 
         def look():
             reading = any(t.is_alive() for t in self._threads)
             ended = self.process.poll() is not None and not reading
-            text = bytes(self.out) + b"\0" + bytes(self.err)  # after that: all, if it has ended
+            text = self.text()  # after that: all, if it has ended
             if all(part in text for part in parts):
                 return True
             if ended:
-                pytest.fail(f"it ended ({self.process.returncode}) and said {text!r}")
+                pytest.fail(f"it ended ({self.process.returncode}) and showed {text!r}")
             return False
 
-        until(look, f"{parts} on the console", patience)
+        until(look, f"{parts} to be shown", patience)
 
     def signal(self, number):
         os.kill(self.pid, number)
@@ -112,6 +97,30 @@ class Watched:
     def __enter__(self):
         return self
 
+
+class Watched(_Seen):
+    """A command whose output is read while it runs.
+
+    program: what the words belong to. out, err: what was read so far, bytes.
+    """
+
+    def __init__(self, *words, program=PROCESSION, stdin=subprocess.DEVNULL, **options):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen([*program, *map(str, words)], stdin=stdin, **pipes, **options)
+        self.out, self.err = bytearray(), bytearray()
+        self._begin(
+            process,
+            lambda: self._read(process.stdout, self.out),
+            lambda: self._read(process.stderr, self.err),
+        )
+
+    def _read(self, stream, into):
+        while block := os.read(stream.fileno(), 1 << 16):
+            into += block
+
+    def text(self):
+        return bytes(self.out) + b"\0" + bytes(self.err)
+
     def __exit__(self, *_):
         _end(self.process)
         for thread in self._threads:
@@ -122,7 +131,7 @@ class Watched:
                     stream.close()
 
 
-class Terminal:
+class Terminal(_Seen):
     """A command on a pseudo-terminal of its own.
 
     program: what the words belong to. screen: what came from it so far, bytes.
@@ -133,7 +142,7 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.screen = bytearray()
         self._stop, self._stopped = os.pipe()
-        self.process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", ON_TERMINAL, *map(str, (*program, *words))],
             stdin=theirs,
             stdout=theirs,
@@ -141,10 +150,8 @@ class Terminal:
             start_new_session=True,
             **options,
         )
-        self.pid = self.process.pid
         os.close(theirs)
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
+        self._begin(process, self._read)
 
     def _read(self):
         while True:
@@ -159,39 +166,21 @@ class Terminal:
                 return
             self.screen += block
 
-    def shows(self, *parts, patience=START_PATIENCE):
-        """Wait until all of these have come to the screen."""
-
-        def look():
-            ended = self.process.poll() is not None and not self._thread.is_alive()
-            if all(part in self.screen for part in parts):
-                return True
-            if ended:
-                pytest.fail(f"it ended ({self.process.returncode}), on screen {self.screen!r}")
-            return False
-
-        until(look, f"{parts} on the terminal ({bytes(self.screen)!r})", patience)
+    def text(self):
+        return bytes(self.screen)
 
     def type(self, text):
         os.write(self._ours, text)
 
-    def end(self, timeout=20):
-        """Wait for the end; gives the exit code."""
-        code = self.process.wait(timeout)
-        self._thread.join(timeout)
-        return code
-
     @property
     def lines(self):
-        return bytes(self.screen).replace(b"\r\n", b"\n").decode().splitlines()
-
-    def __enter__(self):
-        return self
+        return self.text().replace(b"\r\n", b"\n").decode().splitlines()
 
     def __exit__(self, *_):
         _end(self.process)
         os.close(self._stopped)
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         os.close(self._stop)
         os.close(self._ours)
 

@@ -53,40 +53,37 @@ def offered(bash, tmp_path):
     return ask
 
 
-def test_commands(offered):
-    assert {"run", "doctor", "completion", "--version"} <= set(offered(""))
-    assert offered("do") == ["doctor"]
-
-
-def test_options(offered):
-    assert offered("run", "--nproc") == ["--nproc-per-node"]
-    logs = ["--log-dir", "--log-line-prefix-template", "--logs-specs"]
-    assert offered("run", "-n", "2", "--log") == logs
-    assert offered("doctor", "--") == ["--help", "--json"]
-    assert offered("doctor", "--nproc") == []
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("do", "doctor"),
+        ("run --nproc", "--nproc-per-node"),
+        ("run -n 2 --log", "--log-dir --log-line-prefix-template --logs-specs"),
+        ("doctor --", "--help --json"),
+        ("doctor --nproc", ""),
+        ("run --rdzv-backend ", "static c10d"),
+        ("run -t ", "0 1 2 3"),
+        ("run --devices = cu", "cuda"),
+        ("run --rdzv-backend =", "static c10d"),
+        ("run --log-dir ", "logs"),
+        ("run --config tr", "train.py"),
+        ("run --role ", ""),
+        ("completion ", "bash zsh tcsh"),
+        # The program and its arguments.
+        ("run -n 2 train.py --lo", ""),
+        ("run --log-dir = logs x tr", "train.py"),
+        ("run -- x lo", "logs"),
+    ],
+)
+def test_what_bash_offers(offered, words, expected):
+    assert offered(*words.split(" ")) == expected.split()
 
 
 def test_every_option_is_offered(offered):
     known = {name for option in parsers()["run"].options.values() for name in option.names}
     assert set(offered("run", "-")) == known
-
-
-def test_values(offered):
-    assert offered("run", "--rdzv-backend", "") == ["static", "c10d"]
-    assert offered("run", "-t", "") == ["0", "1", "2", "3"]
-    assert offered("run", "--devices", "=", "cu") == ["cuda"]
-    assert offered("run", "--rdzv-backend", "=") == ["static", "c10d"]
-    assert offered("run", "--log-dir", "") == ["logs"]
-    assert offered("run", "--config", "tr") == ["train.py"]
-    assert offered("run", "--role", "") == []
-    assert offered("completion", "") == ["bash", "zsh", "tcsh"]
-
-
-def test_the_program_and_its_arguments(offered):
     assert "train.py" in offered("run", "-n", "2", "tr")
-    assert offered("run", "-n", "2", "train.py", "--lo") == []
-    assert offered("run", "--log-dir", "=", "logs", "x", "tr") == ["train.py"]
-    assert offered("run", "--", "x", "lo") == ["logs"]
+    assert {"run", "doctor", "completion", "--version"} <= set(offered(""))
 
 
 def test_torchruns_way_to_ask():

@@ -80,7 +80,7 @@ def test_a_start_that_fails_is_told(tmp_path):
     nowhere = {n: v for n, v in os.environ.items() if n != "XDG_STATE_HOME"}
     done = command("run", "--detach", "true", env={**nowhere, "HOME": "/proc/none"})
     assert done.returncode == 2
-    assert "--detach without --log-dir '/proc/none" in done.stderr
+    assert "--detach '/proc/none" in done.stderr
 
 
 def test_control_c_while_it_starts(tmp_path):
@@ -98,24 +98,12 @@ def test_control_c_while_it_starts(tmp_path):
     assert "s.py" not in [row["name"] for row in json.loads(command("ps", "--json").stdout)]
 
 
-@pytest.mark.parametrize("key", [b"d", b"s", b"c", b"\x03"])
-def test_attached_on_a_terminal(key, waiting):
+def test_control_c_in_attach_leaves_the_run_alone(waiting):
     run = detached("-n", 2, *waiting)
     launcher = look(run)["launcher"]
     with Terminal("attach", run) as terminal:
         terminal.shows(b"[0] ready 0", b"[1] ready 1")
         terminal.type(b"\x03")
-        terminal.shows(b"d = detach, s = stop the run, c = go on")
-        terminal.type(key)
-        if key == b"s":
-            assert terminal.end() == 143
-            gone([launcher])
-            return
-        if key == b"c":
-            (waiting[1] / "go").touch()
-            assert terminal.end() == 0
-            terminal.shows(b"[0] went")
-            return
         assert terminal.end() == 0
         assert b"goes on" in terminal.screen
     assert alive(launcher)
@@ -148,7 +136,7 @@ LEAVE = """
             os._exit(0)
         pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()} {os.getppid()}\\n")
         time.sleep(3600)
-    print("forkserver", os.getppid())
+    print(f"forkserver {os.getppid()}")
     time.sleep(3600)
 """
 

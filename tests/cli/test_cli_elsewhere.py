@@ -45,7 +45,6 @@ def test_there_it_goes_no_further(ask):
     [
         ("JobId=77 JobState=PENDING", "job 77 of Slurm is pending: nothing runs there"),
         ("JobId=77 JobState=COMPLETED", "job 77 of Slurm is completed"),
-        ("JobId=77 JobState=RUNNING", "Slurm does not say where job 77 was started"),
     ],
 )
 def test_what_cannot_be_reached_is_said_in_a_line(ask, facts, words):

@@ -1,6 +1,5 @@
 """What the command exits with, and how signals end it."""
 
-import os
 import re
 import signal
 
@@ -99,46 +98,6 @@ def test_rank_that_failed_and_does_not_leave(tmp_path):
     assert done.returncode == 3, done.stderr
 
 
-def test_the_first_failure_gives_the_code(tmp_path):
-    script = write(
-        tmp_path / "two.py",
-        """
-        import os, signal, sys
-        def late(*_):
-            os._exit(9)
-        signal.signal(signal.SIGTERM, late)
-        if os.environ["RANK"] == "1":
-            while True:
-                signal.pause()
-        elif os.environ["RANK"] == "0":
-            open(sys.argv[1], "wb").close()  # a FIFO: rank 2 has opened it, too
-            os._exit(5)
-        else:
-            open(sys.argv[1], "rb").close()
-            while True:
-                signal.pause()
-        """,
-    )
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    done = run("-n", 3, script, fifo)
-    assert done.returncode == 5
-    assert "rank 0 of 3" in done.stderr.splitlines()[0]
-
-
-@pytest.mark.parametrize("nproc", [1, 3])
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT], ids=lambda n: n.name)
-def test_signal_to_the_command(waiting, nproc, number):
-    with Watched("run", "-n", nproc, *waiting) as watched:
-        ranks = pids(waiting[1], nproc)
-        watched.signal(number)
-        assert watched.end() == 128 + number
-        gone(ranks)
-    assert watched.err.decode().splitlines()[-1] == (
-        f"procession: wait.py was stopped by {number.name} [P412]"
-    )
-
-
 def test_ranks_get_the_signal_that_the_command_got(tmp_path):
     script = write(
         tmp_path / "tell.py",
@@ -147,19 +106,21 @@ def test_ranks_get_the_signal_that_the_command_got(tmp_path):
         def tell(number, frame):
             print("got", signal.Signals(number).name)
             sys.exit(0)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, tell)
         print("ready")
         while True:
             signal.pause()
         """,
     )
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         with Watched("run", "-n", 2, script) as watched:
             watched.shows(b"[0] ready", b"[1] ready")
             watched.signal(number)
             assert watched.end() == 128 + number
         assert watched.out.count(b"got %s" % number.name.encode()) == 2
+        said = f"procession: tell.py was stopped by {number.name} [P412]"
+        assert watched.err.decode().splitlines()[-1] == said
 
 
 STUBBORN = """

@@ -1,7 +1,5 @@
 """`procession run` with ranks that hang: options, exit code, report and files."""
 
-import json
-
 import pytest
 from commandline import only, run
 
@@ -33,16 +31,6 @@ def test_hang(script, tmp_path):
     path = only(tmp_path / "runs") / "attempt_0" / "stacks.txt"
     assert f"all stacks: {path}" in report
     assert "in load_batch" in path.read_text()
-
-
-def test_hang_as_json(script):
-    done = run("-n", 2, "--hang-timeout", 0.5, "--json", script)
-    said = json.loads(done.stdout)
-    assert said["exit_code"] == done.returncode == 124
-    assert said["cause"]["outcome"] == "HUNG"
-    assert said["cause"]["message"].startswith("no beat for 0.")
-    assert said["stacks"][0].startswith("rank 0 is ")
-    assert said["stacks_file"] == ""
 
 
 def test_silence(tmp_path):

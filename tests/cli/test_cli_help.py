@@ -18,20 +18,6 @@ def test_help_of_run_is_a_screen_of_options_that_there_are():
     assert named - set(make_parser()._named) == set()
 
 
-def test_help_of_all_options():
-    done = command("run", "--help-all")
-    assert (done.returncode, done.stderr) == (0, "")
-    text = " ".join(done.stdout.split())
-    for word in (
-        *("-n", "--nproc-per-node", "-m", "--module", "--no-python", "--log-dir", "-r", "-t"),
-        *("--redirects", "--tee", "--local-ranks-filter", "--prefix", "--stdin", "--start-method"),
-        *("--shutdown-timeout", "PROGRAM", "ARGS", "STREAMS", "MASTER_PORT", "130", "141"),
-        *("143", "exit codes", "examples:", "default: 1", "default: 30", "TMPDIR, which stays"),
-        *("the other ranks read end-of-file", "lines of different ranks may then mix"),
-    ):
-        assert word in text, word
-
-
 @pytest.mark.parametrize(
     "words", [["--help"], ["run", "--help-all"], ["run", "-h"], ["doctor", "--help"]]
 )

@@ -69,18 +69,6 @@ def test_permissions(hello, logs):
         assert stat.S_IMODE(found.stat().st_mode) == wanted, found
 
 
-def test_events_say_what_happened(hello, logs):
-    good("-n", 2, "--log-dir", logs, "-r", 3, hello)
-    text = (only(logs) / "events.jsonl").read_text()
-    events = [json.loads(line) for line in text.splitlines()]
-    assert text.endswith("\n")
-    kinds = [e["kind"] for e in events]
-    assert kinds[0] == "starting"
-    assert kinds[-1] == "succeeded"
-    for kind in ("spawned", "ready", "exited"):
-        assert sorted(e["rank"] for e in events if e["kind"] == kind) == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("words", "to_file", "to_console"),
     [

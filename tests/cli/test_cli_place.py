@@ -46,14 +46,6 @@ def test_cpus_of_their_own():
     assert all(line.endswith("] 1") and "," not in line for line in shown)
 
 
-def test_numa_binding_says_once_that_ranks_are_dealt(tmp_path):
-    done = run("-n", 2, "--numa-binding", "node", "true")
-    assert done.returncode == 0
-    said = [line for line in done.stderr.splitlines() if "OMP_NUM_THREADS" not in line]
-    assert len(said) <= 1
-    assert all("ranks are dealt in turn" in line for line in said)
-
-
 def test_a_niceness():
     assert good("--nice", "1", "nice") == f"{min(19, OWN + 1)}\n"
 

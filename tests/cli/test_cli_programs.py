@@ -145,13 +145,9 @@ def test_a_relative_path_holds_after_a_change_of_the_directory(here, program):
 
 
 def test_modules_that_are_found_by_others(here, monkeypatch):
-    """In a package without `__init__`, spread over two places, or found as by editable installs."""
+    """In a package without `__init__`, or found as by editable installs."""
     write(here / "bare" / "deep" / "part.py", "print('deep down')")
     assert good("-m", "bare.deep.part") == "deep down\n"
-    extend = "__path__ = __import__('pkgutil').extend_path(__path__, __name__)"
-    for place in ("one", "two"):
-        write(here / place / "spread" / "__init__.py", extend)
-    write(here / "two" / "spread" / "part.py", "print('a part')")
     finder = """
         import importlib.util, sys
 
@@ -164,13 +160,8 @@ def test_modules_that_are_found_by_others(here, monkeypatch):
         sys.meta_path.append(Finder)
     """
     write(here / "sitecustomize.py", finder)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here), "one", "two"]))
-    assert good("-m", "spread.part") == "a part\n"
+    monkeypatch.setenv("PYTHONPATH", str(here))
     assert good("-m", "made.up") == "__main__.py 0 1 0 - -\n"
-
-
-def test_every_run_gets_a_port_of_its_own():
-    assert len({good("printenv", "MASTER_PORT") for _ in range(4)}) > 1
 
 
 # -- several programs
@@ -216,16 +207,6 @@ def test_dry_run_tells_each_rank(here):
 # -- what cannot be started
 
 
-def test_no_descriptors_left(here):
-    # A start that fails half-way is no wrong command line: there is a report, and a code of 1.
-    few = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12));"
-    few += "os.execv(sys.executable, [sys.executable, '-m', 'procession', *sys.argv[1:]])"
-    done = run_python("-c", few, "run", "-n", "30", "ps.py")
-    assert done.returncode == 1, done.stderr
-    assert "Too many open files" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_interpreter_line_that_leads_nowhere(here):
     write(here / "lost", "#!/no/such/interpreter\n").chmod(0o755)
     done = run("-n", "2", "./lost")
@@ -260,8 +241,11 @@ def test_torchrun_by_path_takes_torchruns_words_only(here):
     done = torchrun("--nproc_per_node", "1", "--log_dir=", "false.py", ":", "-n", "2")
     assert (done.stdout, done.returncode) == ("ran\n", 0), done.stderr
     for words, said in (
-        (["--devices", "cuda", "ps.py"], "torchrun has no option --devices"),
-        (["--hang-timeout", "1", "ps.py"], "torchrun has no option --hang-timeout"),
+        (
+            ["--devices", "cuda", "ps.py"],
+            "there is no option '--devices'; see procession-torchrun --help",
+        ),
+        (["--hang-timeout", "1", "ps.py"], "there is no option '--hang-timeout'"),
         (["missing"], "there is no script 'missing'"),
         ([], "PROGRAM is missing"),
     ):

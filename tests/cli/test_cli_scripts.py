@@ -70,22 +70,6 @@ def test_syntax_error(tmp_path, method):
     assert "<frozen" not in done.stderr
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_own_exception_hook_is_called(tmp_path, method):
-    script = write(
-        tmp_path / "hook.py",
-        """
-        import sys
-        sys.excepthook = lambda kind, e, tb: print("my hook:", e, file=sys.stderr)
-        raise ValueError("oh no")
-        """,
-    )
-    done = run("--start-method", method, script)
-    shown, report = parts(done.stderr, "hook.py")
-    assert shown == "my hook: oh no\n"
-    assert "ValueError: oh no" in report
-
-
 def test_script_that_runs_the_command_itself(tmp_path):
     write(tmp_path / "inner.py", 'import os; print("inner", os.environ["RANK"])')
     outer = write(
@@ -101,32 +85,3 @@ def test_script_that_runs_the_command_itself(tmp_path):
     assert sorted(done.stdout.splitlines()) == [
         f"[{outer_rank}] [{rank}] inner {rank}" for outer_rank in (0, 1) for rank in (0, 1)
     ]
-
-
-def test_other_ranks_are_told_apart_in_the_report(tmp_path):
-    script = write(
-        tmp_path / "three.py",
-        """
-        import os, signal, sys
-        rank, place = os.environ["RANK"], sys.argv[1]
-        if rank == "0":
-            sys.exit(0)
-        if rank == "1":
-            open(place, "wb").close()  # waits for rank 2
-            os.kill(os.getpid(), signal.SIGKILL)
-        open(place, "rb").close()
-        while True:
-            signal.pause()
-        """,
-    )
-    fifo = tmp_path / "fifo"
-    write(tmp_path / "make.py", "import os, sys; os.mkfifo(sys.argv[1])")
-    assert run(tmp_path / "make.py", fifo).returncode == 0
-    done = run("-n", 3, script, fifo)
-    assert done.returncode == 137
-    report = done.stderr
-    assert re.search(r"three\.py failed: rank 1 of 3 \(pid \d+\) was killed by SIGKILL", report)
-    assert re.search(
-        r"ended by the group:\n  rank 2 \(pid \d+\) was ended by SIGTERM, .+ later\n", report
-    )
-    assert re.search(r"finished:\n  rank 0 \(pid \d+\) exited with code 0", report)

@@ -30,30 +30,23 @@ def work(tmp_path):
     )
 
 
-def test_status_on_stderr(tmp_path, work):
-    go = tmp_path / "go"
-    with Watched("run", "-n", 2, "--status", 0.1, work, go) as command:
-        command.shows(b": 2 RUNNING, 3/10, ", b"first half of 1")
-        go.touch()
-        assert command.end() == 0
-    said = command.err.decode().splitlines()
-    assert all(line.startswith("procession: ") for line in said)
-    assert any(LINE.fullmatch(line) for line in said), said
-    out = command.out.decode()
-    assert "procession" not in out
-    assert out.count("first half of ") == out.count("second half of ") == 2
+ONE_PLACE = ("sh", "-c", 'exec "$@" 2>&1', "sh", *PROCESSION)
 
 
-def test_status_is_never_in_the_middle_of_a_line(tmp_path, work):
+@pytest.mark.parametrize("program", [PROCESSION, ONE_PLACE], ids=["stderr", "one place"])
+def test_status_is_never_in_the_middle_of_a_line(tmp_path, work, program):
     go = tmp_path / "go"
-    one_place = ("sh", "-c", 'exec "$@" 2>&1', "sh", *PROCESSION)
-    with Watched("run", "-n", 2, "--status", 0.1, work, go, program=one_place) as command:
+    with Watched("run", "-n", 2, "--status", 0.1, work, go, program=program) as command:
         command.shows(b"first half of 0", b"first half of 1", b": 2 RUNNING, 3/10, ")
         go.touch()
         assert command.end() == 0
-    for line in command.out.decode().splitlines():
+    out, err = command.out.decode().splitlines(), command.err.decode().splitlines()
+    assert any(map(LINE.fullmatch, err if program is PROCESSION else out)), (out, err)
+    assert all(line.startswith("procession: ") for line in err)
+    for line in out:
         assert line.count("procession:") == line.startswith("procession:"), line
-        assert line.startswith(("procession: ", "[0] ", "[1] ")), line
+        wanted = ("[0] ", "[1] ") if program is PROCESSION else ("procession: ", "[0] ", "[1] ")
+        assert line.startswith(wanted), line
 
 
 def test_live_without_a_terminal_is_a_line_of_status(tmp_path, work):

@@ -50,7 +50,6 @@ def test_ps(waiting):
         assert (row["name"], row["state"]) == ("wait.py", "RUNNING")
         assert (row["alive"], row["nproc"], row["launcher"]) == (2, 2, launcher.pid)
         assert row["memory"] > 1 << 20
-        assert row["cpu"] is not None
         assert row["step"] == "7/100"
         assert [r["rank"] for r in row["ranks"]] == [0, 1]
         done = command("ps")
@@ -62,16 +61,13 @@ def test_ps(waiting):
     assert not rows("--all")[1]  # it had no directory
 
 
-@pytest.mark.parametrize("way", ["name", "pid", "prefix", "directory"])
+@pytest.mark.parametrize("way", ["name", "directory"])
 def test_stop(way, waiting, tmp_path):
     logs = tmp_path / "logs"
     with Watched("run", "-n", 2, "--log-dir", logs, waiting) as launcher:
         launcher.shows(b"[0] ready", b"[1] ready")
         (row,) = rows()[1]
-        word = {
-            "id": row["id"], "name": "wait.py", "pid": launcher.pid, "prefix": row["id"][:-5],
-            "last": "last", "directory": only(logs),
-        }[way]  # fmt: skip
+        word = "wait.py" if way == "name" else only(logs)
         pids = [r["pid"] for r in row["ranks"]]
         done = command("stop", word)
         assert (done.returncode, done.stderr) == (0, "")
@@ -131,11 +127,12 @@ def test_logs_over_the_socket(ticks):
         done = command("logs", "last", "--stdout")
         assert "keeps no files" in done.stderr
         assert {"[0] ready 0", "[1] ready 1"} <= set(done.stdout.splitlines())
-        with Watched("logs", "last", "-f", "--rank", 1, "-n", 0) as follower:
+        assert "there are no files of rank 1" in command("logs", "last", "--rank", 1).stderr
+        with Watched("logs", "last", "-f", "-n", 0) as follower:
             until(lambda: follower.out.count(b"\n") > 5, "more lines")
             assert command("stop", "last").returncode == 0
             assert follower.end() == 0
-        assert all(x.startswith(b"[1] tick") for x in bytes(follower.out).splitlines())
+        assert all(b"] tick" in x for x in bytes(follower.out).splitlines())
         launcher.end()
 
 

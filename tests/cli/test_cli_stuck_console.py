@@ -5,7 +5,6 @@ And one that goes away, as `head` does: the group is stopped, unless files keep 
 
 import os
 import select
-import shlex
 import signal
 import subprocess
 import threading
@@ -231,13 +230,6 @@ def test_failure_counts_more_than_the_reader(left, tmp_path, place):
     assert code == 7
     assert "rank 1 of 2" in said
     assert UNREAD not in said
-
-
-def test_pipeline_of_a_shell():
-    words = shlex.join([*PROCESSION, "run", "-n", "2", "yes"])
-    script = f'{words} | head -2 | wc -l; echo "${{PIPESTATUS[0]}}"'
-    said = subprocess.check_output(["bash", "-c", script], text=True, timeout=30)
-    assert said.split() == ["2", "141"]
 
 
 @pytest.mark.parametrize("option", [("-t", "3"), ("-r", "2")], ids=" ".join)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 
 import pytest
 from commandline import Terminal
@@ -70,19 +69,3 @@ def test_control_c_is_130(tmp_path, nproc):
         terminal.type(b"\x03")
         assert terminal.end() == 130
         gone(ranks)
-
-
-def test_terminal_that_goes_away_ends_the_group(tmp_path):
-    script = write(
-        tmp_path / "wait.py",
-        """
-        import os, pathlib, sys, time
-        pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()}\\n")
-        time.sleep(3600)
-        """,
-    )
-    with Terminal("run", script, tmp_path / "pid") as terminal:
-        (rank,) = until(reader_of(tmp_path / "pid"), "the rank", patience=20)
-        os.kill(terminal.pid, signal.SIGHUP)
-        assert terminal.end() == 128 + signal.SIGHUP
-        gone([rank])

@@ -1,23 +1,15 @@
 """Clients of a run's socket, good and bad, and groups to look at."""
 
-import contextlib
 import os
 import socket
 import time
 
 import procession
 from procession import Logs
-from seams.control import Connection, open_runtime, runtime_directory
+from seams.control import Connection, runtime_directory, sockets
 
 WAIT = "import signal\nwhile True: signal.pause()"
 TALK = "import sys\nwhile True: print('x' * 200)"
-
-
-def sockets():
-    try:
-        return sorted(os.listdir(runtime_directory()))
-    except FileNotFoundError:
-        return []
 
 
 def start(code=WAIT, nproc=2, **options):
@@ -26,29 +18,18 @@ def start(code=WAIT, nproc=2, **options):
     return procession.start(["python3", "-uc", code], nproc=nproc, **options)
 
 
-@contextlib.contextmanager
-def directory():
-    fd = open_runtime(make=False)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def connected(patience=10.0):
+def connected():
     """Connect to the only run there is."""
     (name,) = sockets()
-    with directory() as fd:
-        return Connection(fd, name, patience)
+    return Connection(name)
 
 
-def raw(patience=10.0):
+def raw():
     """Give a plain socket that is connected to the only run there is."""
     (name,) = sockets()
     found = socket.socket(socket.AF_UNIX)
-    found.settimeout(patience)
-    with directory() as fd:
-        found.connect(f"/proc/self/fd/{fd}/{name}")
+    found.settimeout(10)
+    found.connect(os.path.join(runtime_directory(), name))
     return found
 
 

@@ -6,7 +6,7 @@ ALIVE = {"1-1-1": False, "500-5-1": True, "9-9-2": None}
 
 
 def process(pid, parent, mark=""):
-    return Process(pid, parent, 1, 0.0, 0, (), {"PROCESSION_LAUNCHER": mark} if mark else {})
+    return Process(pid, parent, 1, 0, (), {"PROCESSION_LAUNCHER": mark} if mark else {})
 
 
 def chosen(*processes, own=99):

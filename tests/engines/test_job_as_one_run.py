@@ -91,10 +91,8 @@ def test_its_output_comes_over_its_socket():
             return set("".join(texts).splitlines()) == {"[0:0] out 0", "[1:1] out 1"}
 
         until(shown, "the lines of both ranks")
-        until(
-            lambda: run_procession("logs", job.run_id, "--rank", "1").stdout == "[1:1] out 1\n",
-            "the lines of rank 1",
-        )
+        said = run_procession("logs", job.run_id).stdout
+        assert set(said.splitlines()) == {"[0:0] out 0", "[1:1] out 1"}
     finally:
         job.kill()
 

@@ -2,13 +2,13 @@
 
 import contextlib
 import json
-import math
 import socket
 
 from hypothesis import strategies as st
 from inputs import CUTS, JSON, NUMBERS, TEXTS, cut, damaged, fields, lines_of
 
-from seams.control import MOST_LINE, Lines, read_request
+from seams.control import Lines
+from seams.control import decode as decode_control
 from seams.jobs import EngineError, Heir, Will, read_heir, read_will, take_invitation
 from seams.prepare import OF_COMMAND, OF_SCRIPT, ResultReader
 from seams.warm import Broken, decode
@@ -17,21 +17,15 @@ from seams.wire import Wire, WireError
 
 def check_control(given):
     data, cuts = given
-    lines = Lines(MOST_LINE)
+    lines = Lines(1 << 16)
     for piece in cut(data, cuts):
-        try:
-            found = lines.feed(piece)
-        except ValueError:
-            return
-        for line in found:
-            with contextlib.suppress(ValueError):
-                name, said = read_request(line)
-                assert isinstance(name, str)
-                assert all(math.isfinite(v) for v in said.values() if isinstance(v, float))
+        with contextlib.suppress(ValueError):
+            for line in lines.feed(piece):
+                assert isinstance(decode_control(line), dict)
 
 
 REQUESTS = fields("procession", "ask", "lines", "follow", "signal", "grace", "rank", "native")
-ASKED = st.sampled_from(["look", "log", "stop", "kill", "signal", "report", "stacks"])
+ASKED = st.sampled_from(["look", "log", "stop", "kill", "signal", "stacks"])
 CONTROL = st.lists(
     damaged(
         st.builds(lambda r, a, v: json.dumps({**r, "ask": a, "procession": v}).encode(),

@@ -45,27 +45,6 @@ def test_process_group_by_the_environment(tmp_path):
     assert sorted(done.stdout.splitlines()) == ["[0] sum 3.0 of 2", "[1] sum 3.0 of 2"]
 
 
-@pytest.mark.long
-def test_rank_that_fails_in_a_collective_ends_the_others(tmp_path):
-    script = write(
-        tmp_path / "fail.py",
-        """
-        import torch
-        import torch.distributed as dist
-
-        dist.init_process_group("gloo")
-        if dist.get_rank() == 1:
-            raise ValueError("no more data")
-        dist.all_reduce(torch.zeros(1))
-        """,
-    )
-    done = run("-n", 2, script)
-    assert done.returncode == 1
-    report = done.stderr[done.stderr.index("fail.py failed: ") :]
-    assert "rank 1 of 2" in report.splitlines()[0]
-    assert "raised ValueError: no more data" in report.splitlines()[0]
-
-
 # A launcher of functions, as a user writes it.
 FUNCTIONS = """
     import os

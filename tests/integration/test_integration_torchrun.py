@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 PAGE = Path(__file__).parents[2] / "docs" / "migrating.md"
-OURS = {name: o for o in make_parser(torchrun=True).shown for name in o.names}
+OURS = {name: o for o in make_parser(torchrun=True).options.values() for name in o.names}
 # What torch's launchers read or set, by what becomes of it.
 VARIABLES = {
     "as an option": ["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"],

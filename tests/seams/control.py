@@ -4,15 +4,14 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.control": "runs serve",
-        "procession.control.ask": "Connection NotAnswered",
+        "procession.control": "index runs",
+        "procession.control.ask": "Connection Ended NotAnswered sockets",
         "procession.control.door": "Door",
-        "procession.control.foreign": "group_foreign",
         "procession.control.leftover": "dead_sockets left_behind",
-        "procession.control.processes": "Process below parse_environment read_processes",
-        "procession.control.protocol": "Lines MOST_LINE read_request",
+        "procession.control.processes": "Process below read_processes",
+        "procession.control.protocol": "Lines decode",
         "procession.control.runs": "NotFound Run choose find_run",
-        "procession.control.serve": "CLIENTS",
+        "procession.control.reach": "CLIENTS",
         "procession.system.directories": "Refused open_runtime runtime_directory",
     }
 )

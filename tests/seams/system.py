@@ -11,9 +11,8 @@ __getattr__ = lazily(
         "procession.system.identity": "own_mark",
         "procession.system.memory_groups": "MemoryGroups obstacle",
         "procession.system.numa": "read_cpus",
-        "procession.system.origin": "same_session slurm_ids",
+        "procession.system.origin": "slurm_ids",
         "procession.system.ports": "free_port",
-        "procession.system.probe": "TRIALS why_not",
         "procession.system.processes": "state_of",
         "procession.system.vfork": "Chain",
     }

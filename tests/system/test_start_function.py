@@ -5,7 +5,7 @@ import pytest
 from rankwork import Scale, double, environment, give
 
 import procession
-from support import METHODS, failure_of
+from support import METHODS, failure_of, write
 
 
 def outer(by):

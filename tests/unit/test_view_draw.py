@@ -24,7 +24,7 @@ def rank(number, **more):
 
 
 def drawn(*ranks, width=101, most=12, drawing=PLAIN, **more):
-    return drawing.lines(whole(*ranks, **more), (width, 24), most)
+    return drawing.lines(whole(*ranks, **more), width, most)
 
 
 @given(groups(), st.integers(2, 250))
@@ -72,10 +72,7 @@ def test_states(seen, text):
 
 def test_summary():
     line = drawn(rank(0), rank(1, step=250))[-1]
-    assert line.startswith("train.py: 2 RUNNING ")
-    assert line.endswith(" 250/1000, 2/s, 6:15 left, 1:15, 2.4 GB, 198 % CPU")
-    bar = re.search("━+─+", line)[0]
-    assert bar.count("━") == round(len(bar) / 4), "that of the slowest rank"
+    assert line == "train.py: 2 RUNNING, 250/1000, 2/s, 6:15 left, 1:15, 2.4 GB, 198 % CPU"
 
 
 @pytest.mark.parametrize(
@@ -93,8 +90,8 @@ def test_summary():
 )  # fmt: skip
 def test_ending(group, text):
     assert ending(group) == text
-    for rows in (24, 4):  # a terminal of few lines has one for the view
-        lines = PLAIN.lines(group, (101, rows), 12)
+    for most in (12, 1):  # a terminal of few lines has one for the view
+        lines = PLAIN.lines(group, 101, most)
         assert lines[-1].startswith(text)
     assert len(lines) == 1
 

@@ -1,5 +1,6 @@
 """Figures, rates, and the line of status."""
 
+import os
 import time
 
 import pytest
@@ -72,4 +73,8 @@ def test_what_is_seen_of_a_look(monkeypatch):
     assert (found.seconds, found.to_kill, found.cause) == (50.0, 30.0, "")
     (seen,) = found.ranks
     assert (seen.rank, seen.step, seen.total, seen.quiet) == (9, None, 10, 10.0)
-    assert (seen.left, seen.share) == (None, None)
+    assert seen.left is None
+    for host, own in (("elsewhere", False), (os.uname().nodename, True)):
+        here = {**look, "ranks": [{**rank, "pid": os.getpid(), "host": host}]}
+        (seen,) = Sight(lambda here=here: here).see().ranks
+        assert bool(seen.usage.memory) == own

@@ -26,7 +26,6 @@ PMI_FD = "PMI_FD"  # see `request`
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from threading import Thread
     from typing import Any, NoReturn
 
 DESCRIPTION = """\
@@ -99,11 +98,10 @@ def leave_after(main: Callable[[], int], *, launches: bool) -> NoReturn:
         code = e.code
     import threading
 
-    watched = sys.gettrace() or sys.getprofile() or sys.flags.inspect
-    if not isinstance(code, int) or watched or any(map(_is_waited_for, threading.enumerate())):
+    waits = any(not t.daemon for t in threading.enumerate() if t is not threading.main_thread())
+    if not isinstance(code, int) or waits or sys.flags.inspect:
         sys.exit(code)
     import atexit
-    import os
 
     # Exit handlers: ours, and those of tools that watch this interpreter, such as coverage.
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
@@ -113,12 +111,6 @@ def leave_after(main: Callable[[], int], *, launches: bool) -> NoReturn:
         except (OSError, ValueError, AttributeError):
             pass  # closed, or not there
     os._exit(code)
-
-
-def _is_waited_for(thread: Thread) -> bool:
-    import threading
-
-    return not thread.daemon and thread is not threading.main_thread()
 
 
 def _command(words: list[str]) -> int:
@@ -138,7 +130,7 @@ def _command(words: list[str]) -> int:
         epilog=EPILOG,
     )
     options, rest = parser.read(words)
-    if options.version:
+    if options.get("version"):
         from procession.cli.say import say
         from procession.values.version import __version__
 
@@ -163,9 +155,7 @@ def _unknown(command: str) -> NoReturn:
     from procession.cli.words import near
 
     meant = near(command, COMMANDS, 0.6)
-    hint = f"to run a program, write `procession run {command}`"
-    if command == "help":
-        hint = "write `procession --help`, or `procession COMMAND --help`"
-    elif meant:
+    hint = f"to run a program, write `procession run {command}`; see `procession --help`"
+    if meant:
         hint = f"did you mean `procession {meant}`?"
     refuse("procession", f"there is no command {command!r}; {hint}")

@@ -7,17 +7,18 @@ start (see `adoption/children.py`): so it is run by its own interpreter, as it w
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-from contextlib import suppress
-from importlib.machinery import PathFinder
 from typing import NoReturn
 
 from procession.adoption import children
 from procession.cli.commands import COMMANDS
+from procession.cli.programs import choose_program
 from procession.cli.say import refuse
 from procession.cli.words import Option, Parser
-from procession.values.program import hides_nothing, program_problem
+from procession.values.errors import SpecError
+from procession.values.program import Command, Module
 
 PROG = "procession adopt"
 OPTIONS = (
@@ -48,6 +49,8 @@ PARSER = Parser(
 )
 ELF = b"\x7fELF"
 NAMES_PYTHON = (b"python", b"pypy", b"pyenv")
+# Options of Python, among them -I, -E or -S; what follows -W and -X is their value.
+IGNORING = re.compile(r"(?:-[^-WXcm\s]*(?:[WX]\s*\S+)?\s)*(-[^-WXcm\s]*[IES]\S*)")
 
 
 def main(words: list[str]) -> NoReturn:
@@ -57,21 +60,21 @@ def main(words: list[str]) -> NoReturn:
         PARSER.error(
             f"PROGRAM is missing: say what to run, as in: {PROG} -- accelerate launch train.py"
         )
-    command = _command(rest, module=bool(options.module))
-    if not options.children and not _is_python(command[0]):
+    command = _command(rest, module=bool(options.get("module")))
+    if not options.get("children") and not _is_python(command[0]):
         refuse(
             PROG,
             f"{rest[0]} is no Python program: nothing would be adopted in it; write --children "
             "to adopt the Python programs that it starts",
         )
     ignored = _ignoring(command)
-    if ignored and not options.children:
+    if ignored and not options.get("children"):
         refuse(
             PROG,
             f"python {ignored} does not look at PYTHONPATH, by which a program adopts: leave that "
             "option out, or call procession.adopt() in the program",
         )
-    whom = children.EVERYBODY if options.children else str(os.getpid())
+    whom = children.EVERYBODY if options.get("children") else str(os.getpid())
     env = {**os.environ, **children.variables(os.environ, whom)}
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -83,54 +86,37 @@ def main(words: list[str]) -> NoReturn:
 
 def _command(words: list[str], *, module: bool) -> list[str]:
     """Give the command line of a program, its first word a path."""
-    word = words[0]
-    if module:
-        if PathFinder.find_spec(word.partition(".")[0], ["", *sys.path]) is None:
-            refuse(PROG, f"there is no module {word!r}")
-        return [sys.executable, "-m", *words]
-    is_directory = os.path.isdir(word) and not hides_nothing(word)
-    if word.endswith((".py", ".pyc", ".pyz", ".pyw")) or is_directory:
-        if not os.path.exists(word):
-            refuse(PROG, f"there is no script {word!r}")
-        return [sys.executable, *words]
-    problem = program_problem(word)
-    if problem:
-        refuse(PROG, problem)
-    return [word if "/" in word else shutil.which(word) or word, *words[1:]]
+    try:
+        program = choose_program(words[0], "module" if module else "")
+    except SpecError as e:
+        refuse(PROG, str(e))
+    if isinstance(program, Command):
+        return [words[0] if "/" in words[0] else shutil.which(words[0]) or words[0], *words[1:]]
+    return [sys.executable, *["-m"] * isinstance(program, Module), *words]
 
 
 def _ignoring(command: list[str]) -> str:
     """Give the option by which an interpreter ignores its environment, "" if there is none."""
     words = command[1:]
     if not os.path.basename(command[0]).encode().startswith(NAMES_PYTHON):
-        with suppress(OSError, UnicodeDecodeError), open(command[0]) as f:
-            first = f.readline(512)
-            words = first.split()[1:] if first.startswith("#!") else []
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("-") or word.startswith("--"):
-            break
-        letters = word[1:].partition("c")[0].partition("m")[0]
-        for letter in letters:
-            if letter in "IES":
-                return word
-            if letter in "WX":
-                if word.endswith(letter):
-                    next(rest, None)  # its value
-                break
-        if letters != word[1:]:
-            break
-    return ""
+        first = _head(command[0]).partition(b"\n")[0].decode(errors="replace")
+        words = first.removeprefix("#!/usr/bin/env -S").split()[1:] if first[:2] == "#!" else []
+    found = IGNORING.match(" ".join(words))
+    return found[1] if found else ""
 
 
 def _is_python(path: str) -> bool:
     """Tell whether this is an interpreter, or a script for one."""
-    name = os.path.basename(os.path.realpath(path)).encode()
+    head = _head(path)
+    if head.startswith(ELF):
+        return os.path.basename(os.path.realpath(path)).encode().startswith(NAMES_PYTHON)
+    return not head or any(word in head.lower() for word in NAMES_PYTHON)
+
+
+def _head(path: str) -> bytes:
+    """Give the beginning of a file, b"" if it cannot be read: its exec will say why."""
     try:
         with open(path, "rb") as f:
-            head = f.read(512)
+            return f.read(512)
     except OSError:
-        return True  # its exec will say what is wrong
-    if head.startswith(ELF):
-        return name.startswith(NAMES_PYTHON)
-    return any(word in head.lower() for word in NAMES_PYTHON)
+        return b""

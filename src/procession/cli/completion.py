@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from shlex import quote
 
 from procession.cli import adopt, doctor, explain
 from procession.cli.commands import COMMANDS, STEERING
@@ -94,7 +95,7 @@ def main(words: list[str]) -> int:
 
 def script(shell: str) -> str:
     """Write the script for a shell."""
-    options = {name: each.shown for name, each in parsers().items()}
+    options = {name: [*each.options.values()] for name, each in parsers().items()}
     if shell == "tcsh":
         return _tcsh(COMMANDS, options)
     return ZSH * (shell == "zsh") + _bash(COMMANDS, options)
@@ -108,16 +109,12 @@ def parsers() -> dict[str, Parser]:
     return {**runs, "adopt": adopt.PARSER, **steer, **others}
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
 def _bash(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
     takes: list[str] = []
     values: list[str] = []
     lines: list[str] = []
     for command, each in options.items():
-        names = _quoted(" ".join(name for option in each for name in option.names))
+        names = quote(" ".join(name for option in each for name in option.names))
         lines.append(f'        {command}:-*) COMPREPLY=($(compgen -W {names} -- "$word")) ;;')
         for option in each:
             if not option.metavar or option.bare:
@@ -126,16 +123,16 @@ def _bash(commands: dict[str, str], options: dict[str, list[Option]]) -> str:
             takes.append(pattern)
             what = '-W "" --'
             if option.words:
-                what = f"-W {_quoted(' '.join(option.words))} --"
+                what = f"-W {quote(' '.join(option.words))} --"
             elif option.metavar in (FILES, DIRECTORIES):
                 what = "-f --" if option.metavar == FILES else "-d --"
             values.append(f'        {pattern}) COMPREPLY=($(compgen {what} "$word")); return ;;')
     return BASH.format(
-        commands=_quoted(" ".join((*commands, "-h", "--help", "--version"))),
+        commands=quote(" ".join((*commands, "-h", "--help", "--version"))),
         takes_value="|".join(takes),
         values="\n".join(values),
         options="\n".join(lines),
-        shells=_quoted(" ".join(SHELLS)),
+        shells=quote(" ".join(SHELLS)),
     )
 
 

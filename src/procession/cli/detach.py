@@ -20,7 +20,6 @@ from procession.forkserver.boot import end_early
 from procession.group.group import Group
 from procession.output.wiring import Output
 from procession.prepare.resources import planned_output
-from procession.system.origin import come_from, own_session
 from procession.values.events import Event
 from procession.values.spec import Spec
 
@@ -38,7 +37,6 @@ def detach() -> Waiter | int:
     To be called before anything is started for the run.
     """
     end_early()
-    session = own_session()
     read_end, write_end = os.pipe()
     launcher = os.fork()
     if launcher:
@@ -46,7 +44,6 @@ def detach() -> Waiter | int:
         return _wait(launcher, read_end)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.setsid()
-    come_from(session)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd > 2 and fd != write_end:  # others may wait until those of the shell are closed

@@ -13,10 +13,11 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import resource
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import suppress
 
 from procession.cli.commands import COMMANDS
 from procession.cli.say import say
@@ -25,19 +26,27 @@ from procession.cli.words import Option, Parser
 from procession.devices.kinds import KINDS
 from procession.system import accelerators, files, memory_groups
 from procession.system.cgroups import OomWatch, cgroups
-from procession.system.probe import TRIALS, why_not
+from procession.system.directories import (
+    Refused,
+    open_runtime,
+    runtime_directory,
+    state_directory,
+)
+from procession.system.inotify import Inotify
+from procession.system.prctl import become_subreaper, die_with_parent
+from procession.values.base import Value
 from procession.values.cpusets import format_cpus
+from procession.values.figures import size
 
 FDS_PER_RANK = 6  # with prefixed output: two streams, result, pidfd, and the other ends meanwhile
 FDS_BESIDE = 32
-MIB, GIB = 1 << 20, 1 << 30
+MB, GB = 10**6, 10**9
 UNABLE = "cannot launch anything"
 DEVICES = "the device files' group (render, video) for this user, or a container's --device, --gpus"
-LINUX = "Linux {} or newer; in a container, a seccomp profile that allows it"
+LINUX = "Linux 5.4 or newer; in a container, a seccomp profile that allows it"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Value):
     """One thing: what is there, in words.
 
     instead: what procession does without it. advice: what the user may do. needed: nothing works
@@ -69,40 +78,74 @@ def judged(
     return Finding(key, thing, mark, why, instead or UNABLE, advice, needed)
 
 
-def size(number: int | None) -> str:
-    """Write a number of bytes."""
-    if number is None:
-        return "unknown"
-    return f"{number / GIB:.1f} GiB" if number >= GIB else f"{number / MIB:.0f} MiB"
+# -- features: each is really used, for a container's seccomp filter may refuse what the kernel has
 
 
-# key, thing, what procession does without it ("" for what it needs), what to do about it
-FEATURES = (
-    ("pidfd", "pidfd_open, pidfd_send_signal, waitid(P_PIDFD)",
-     "hears of deaths from the forkserver alone, and signals by number", LINUX.format("5.4")),
-    ("subreaper", "prctl(PR_SET_CHILD_SUBREAPER)", "", LINUX.format("3.4")),
-    ("parent_death_signal", "prctl(PR_SET_PDEATHSIG)", "", LINUX.format("2.6")),
-    ("memfd_create", "memfd_create", "", LINUX.format("3.17")),
-    ("eventfd", "eventfd", "", LINUX.format("2.6.27")),
-    ("close_range", "close_range", "closes descriptors one by one", "Linux 5.9, a newer Python"),
-    ("inotify", "inotify", "looks at files every 0.1 s", "raise fs.inotify.max_user_* by sysctl"),
-    ("proc_children", "/proc/<pid>/task/<tid>/children", "",
+def _pidfd() -> None:
+    fd = os.pidfd_open(os.getpid())
+    signal.pidfd_send_signal(fd, 0)
+    with suppress(ChildProcessError):  # it is no child of its own
+        os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG)
+
+
+def _control() -> None:
+    """Make the user's directory for sockets of runs, as a launch does."""
+    open_runtime(make=True)
+    with suppress(OSError):  # runs are in it
+        os.rmdir(runtime_directory())
+
+
+def _state() -> None:
+    """Make a directory in that of records, as a run that is detached does."""
+    place = state_directory()
+    if not place:
+        raise Refused("this user has no home directory")
+    os.makedirs(place, 0o700, exist_ok=True)
+    os.rmdir(tempfile.mkdtemp(prefix=".doctor-", dir=place))
+
+
+# key, thing, what uses it, what procession does without it ("" where it is needed), what helps
+FEATURES: tuple[tuple[str, str, Callable[[], object], str, str], ...] = (
+    ("pidfd", "pidfd_open, pidfd_send_signal, waitid(P_PIDFD)", _pidfd,
+     "hears of deaths from the forkserver alone, and signals by number", LINUX),
+    ("subreaper", "prctl(PR_SET_CHILD_SUBREAPER)", become_subreaper, "", LINUX),
+    ("parent_death_signal", "prctl(PR_SET_PDEATHSIG)", lambda: die_with_parent(0), "", LINUX),
+    ("memfd_create", "memfd_create", lambda: os.memfd_create("procession-doctor"), "", LINUX),
+    ("eventfd", "eventfd", lambda: os.eventfd(0), "", LINUX),
+    ("inotify", "inotify", lambda: Inotify().add("/"),  # every user may read this directory
+     "looks at files every 0.1 s", "raise fs.inotify.max_user_* by sysctl"),
+    ("proc_children", "/proc/<pid>/task/<tid>/children",
+     lambda: os.open("/proc/thread-self/children", os.O_RDONLY), "",
      "a kernel with CONFIG_PROC_CHILDREN"),
-    ("proc", "/proc", "", "mount -t proc proc /proc"),
-    ("control", "directory for sockets of runs",
+    ("proc", "/proc", lambda: os.open("/proc/self/status", os.O_RDONLY), "",
+     "mount -t proc proc /proc"),
+    ("control", "directory for sockets of runs", _control,
      "runs all the same, but `procession ps`, `stacks`, `attach` and `stop` do not see it",
      "set XDG_RUNTIME_DIR, or TMPDIR, to a directory of this user's own"),
-    ("state", "directory for records of runs",
+    ("state", "directory for records of runs", _state,
      "keeps no list of runs that are over, and needs --log-dir for --detach",
      "set HOME, or XDG_STATE_HOME, to a directory that this user may write to"),
 )  # fmt: skip
 
 
+def why_not(trial: Callable[[], object]) -> str:
+    """Use a feature; gives why it does not work, "" if it does."""
+    try:
+        trial()
+    except OSError as e:
+        return e.strerror or str(e)
+    except AttributeError:
+        return "this Python was built without it"
+    except Refused as e:
+        return str(e)
+    return ""
+
+
 def kernel() -> list[Finding]:
     """Try the features of the kernel, and the user's directories."""
     found = [fact("kernel", "kernel", os.uname().release)]
-    for key, thing, instead, advice in FEATURES:
-        found.append(judged(key, thing, why_not(TRIALS[key]), instead, advice))
+    for key, thing, trial, instead, advice in FEATURES:
+        found.append(judged(key, thing, why_not(trial), instead, advice))
     watch = OomWatch()
     why = "of the whole machine" if watch.whole_machine else "" if watch.source else "none"
     instead = "may not tell, or tell wrongly, that a rank was killed because memory ran out"
@@ -121,7 +164,7 @@ def limits() -> list[Finding]:
     cores, groups = sorted(os.sched_getaffinity(0)), cgroups()
     files_, quota, most = f"{soft}, for about {ranks} ranks", groups.cores(), groups.memory()
     cpus = f"{quota:g}" if quota else "no limit"
-    found = [
+    return [
         judged("open_files", "open files", files_ if ranks < len(cores) else "",
                "ends a group that it cannot open descriptors for, and says so",
                f"ulimit -n {hard}" if hard != soft else "ask for a higher hard limit", files_),
@@ -129,29 +172,24 @@ def limits() -> list[Finding]:
         judged("quota", "CPU quota (cgroup)", cpus if quota and quota < len(cores) else "",
                f"counts {len(cores)} cores for OMP_NUM_THREADS: too many threads",
                "set OMP_NUM_THREADS to the quota divided by the number of ranks", cpus),
-        fact("memory", "memory", size(files.field("/proc/meminfo", "MemTotal"))),
+        fact("memory", "memory", size(files.field("/proc/meminfo", "MemTotal") or 0)),
         fact("cgroup_memory", "memory (cgroup)", size(most) if most else "no limit"),
+        _space("shm", "/dev/shm", GB,  # noqa: S108 - only looked at
+               "does not notice: ranks that share tensors may die of SIGBUS",
+               "docker run --shm-size=8g, or --ipc=host"),
+        _space("tmp", os.environ.get("TMPDIR", "/tmp"), 100 * MB,  # noqa: S108 - only looked at
+               "cannot keep what ranks write there", "make room, or set TMPDIR"),
     ]  # fmt: skip
-    instead = "does not notice: ranks that share tensors may die of SIGBUS"
-    advice = "docker run --shm-size=8g, or --ipc=host"
-    found += _space("shm", "/dev/shm", GIB, instead, advice)  # noqa: S108 - only looked at
-    try:
-        place = tempfile.gettempdir()
-    except OSError as e:
-        advice = "set TMPDIR to a directory that this user may write to"
-        return [*found, judged("tmp", "TMPDIR", str(e.strerror), "", advice)]
-    instead, advice = "cannot keep what ranks write there", "make room, or set TMPDIR"
-    return [*found, *_space("tmp", place, 100 * MIB, instead, advice)]
 
 
-def _space(key: str, place: str, least: int, instead: str, advice: str) -> list[Finding]:
+def _space(key: str, place: str, least: int, instead: str, advice: str) -> Finding:
     try:
         found = os.statvfs(place)
     except OSError as e:
-        return [fact(key, place, e.strerror)]
+        return judged(key, place, str(e.strerror), instead, advice)
     free = found.f_bavail * found.f_frsize
     value = f"{size(free)} free of {size(found.f_blocks * found.f_frsize)}"
-    return [judged(key, place, value if free < least else "", instead, advice, value)]
+    return judged(key, place, value if free < least else "", instead, advice, value)
 
 
 def devices() -> list[Finding]:
@@ -170,30 +208,16 @@ def devices() -> list[Finding]:
 
 def python() -> list[Finding]:
     """Look at the interpreter and the packages."""
-    why = "" if sys.executable else "sys.executable is empty"
-    advice = "set sys.executable to the interpreter that ranks shall run in"
     found = [
         fact("python", "Python", sys.version.split()[0]),
-        judged("executable", "interpreter", why, "", advice, sys.executable),
+        fact("executable", "interpreter", sys.executable),
     ]
     for name in ("procession", "cloudpickle", "tblib", "numpy", "torch", "jax", "ray"):
         try:
             found.append(fact(name, name, importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
-            none = "not installed"
-            if name in ("cloudpickle", "tblib"):
-                found.append(judged(name, name, none, "", f"python -m pip install {name}"))
-            else:
-                found.append(fact(name, name, none))
+            found.append(fact(name, name, "not installed"))
     return found
-
-
-def looked(name: str) -> list[Finding]:
-    """Give a group of findings, whatever happens."""
-    try:
-        return GROUPS[name]()
-    except Exception as e:
-        return [judged(name, name, f"{type(e).__name__}: {e}", "", "tell its authors")]
 
 
 GROUPS: dict[str, Callable[[], list[Finding]]] = {
@@ -209,13 +233,13 @@ PARSER = Parser(
 def main(words: list[str]) -> int:
     """Print what was found; gives 0 if everything that procession needs is there, otherwise 1."""
     options = read_alone(PARSER, words)
-    groups = {name: looked(name) for name in GROUPS}
+    groups = {name: look() for name, look in GROUPS.items()}
     everything = [f for found in groups.values() for f in found]
     missing = [f.thing for f in everything if f.needed and f.mark != "ok"]
-    if options.json:
+    if options.get("json"):
         import json
 
-        told = {name: {f.key: asdict(f) for f in found} for name, found in groups.items()}
+        told = {name: {f.key: vars(f) for f in found} for name, found in groups.items()}
         text = json.dumps({"ok": not missing, "missing": missing, "groups": told}, indent=2)
     else:
         width, lines = max(len(f.thing) for f in everything), [""]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import sys
@@ -32,22 +31,31 @@ def shown(group: Group, request: Request, note: Callable[[str], None]) -> Genera
 
     note: called with a line that says why there is no view, if one was asked for.
     """
+    console, why = find_terminal() if request.live else (None, "")
     every = request.status
+    if why:
+        every = every or EVERY
+        note(f"no live view: {why}; a line of status comes every {every:g} s [P413]")
     with ExitStack() as open_:
-        console: Console | None = None
-        if request.live:
-            console, why = find_terminal()
-            if console is None:
-                every = every or EVERY
-                said = f"no live view: {why}; a line of status comes every {every:g} s [P413]"
-                note(f"procession: {said}")
-            else:
-                open_.callback(console.close)
+        if console is not None:
+            open_.callback(console.close)
         group.resources.streams.lead_through(console)
         if every is not None:
-            open_.enter_context(_status(group, every))
+            from procession.view.live import Status
+
+            status = Status(group.look, group.say, every)
+            open_.callback(status.close)
+            status.start()
         if console is not None:
-            open_.enter_context(_view(group, console))
+            view = open_.enter_context(
+                viewing(group.look, console, group.say, group.supervisor.request_suspension)
+            )
+
+            def hear(event: Event) -> None:
+                if event.rank is None and event.kind in END:
+                    view.remember()
+
+            group.hear(hear)
         yield console is not None
 
 
@@ -58,38 +66,7 @@ def find_terminal() -> tuple[Console | None, str]:
             return None, f"the standard {name} is no terminal"
     if os.environ.get("TERM", "dumb") == "dumb":
         return None, "the terminal cannot move its cursor (TERM=dumb)"
-    if importlib.util.find_spec("rich") is None:
-        return None, "rich is not installed (pip install rich)"
-    console, other = Console(sys.stdout), Console(sys.stderr)
-    other.close()
-    if console.place == other.place:
-        return console, ""
-    console.close()
-    return None, "the standard output and error are two terminals"
-
-
-@contextmanager
-def _status(group: Group, every: float) -> Generator[None]:
-    from procession.view.status import Status
-
-    status = Status(group.look, group.say, every)
-    status.start()
-    try:
-        yield
-    finally:
-        status.close()
-
-
-@contextmanager
-def _view(group: Group, console: Console) -> Generator[None]:
-    with viewing(group.look, console, group.say, group.supervisor.request_suspension) as view:
-
-        def hear(event: Event) -> None:
-            if event.rank is None and event.kind in END:
-                view.remember()
-
-        group.hear(hear)
-        yield
+    return Console(sys.stdout), ""
 
 
 @contextmanager
@@ -97,13 +74,13 @@ def viewing(
     look: Callable[[], Mapping[str, Any]],
     console: Console,
     say: Callable[[str], None],
-    suspend: Callable[[], None] | None = None,
+    suspend: Callable[[], None],
 ) -> Generator[View]:
     """Show a group on a terminal while the block runs; in the main thread, for its signals.
 
     look: see `View`. console: from `find_terminal`; all that is written to the terminal meanwhile
     should go through it. say: takes a line, without its newline, if the view fails. suspend: has
-    this process stopped, with what belongs to it (Ctrl-Z); None: it stops at once, alone.
+    this process stopped, with what belongs to it (Ctrl-Z).
     """
     from procession.view.live import View
 
@@ -113,24 +90,10 @@ def viewing(
         say(f"procession: {failed}; the group goes on [P413]")
 
     view = View(look, console, on_crash=crashed)
-    with _terminals_signals(view, suspend):
-        try:
-            view.start()
-            yield view
-        finally:
-            view.close()
-
-
-@contextmanager
-def _terminals_signals(view: View, suspend: Callable[[], None] | None) -> Generator[None]:
-    """Follow changes of the terminal's size, and hide the view while we are stopped (Ctrl-Z)."""
 
     def stop(*_: object) -> None:
         view.hide()
-        if suspend is None:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        else:
-            suspend()
+        suspend()
 
     handlers: dict[int, Callable[..., None]] = {
         signal.SIGWINCH: lambda *_: view.wake(),
@@ -138,4 +101,8 @@ def _terminals_signals(view: View, suspend: Callable[[], None] | None) -> Genera
         signal.SIGCONT: lambda *_: view.unhide(),
     }
     with handled(handlers, ignored=False):
-        yield
+        try:
+            view.start()
+            yield view
+        finally:
+            view.close()

@@ -14,10 +14,10 @@ from __future__ import annotations
 from procession.cli import readers
 from procession.cli.words import (
     BY_MACHINE,
+    ENGINES,
     NUMBERED_MACHINES,
     ONE_MACHINE,
     Option,
-    for_engines,
 )
 from procession.values.placement import MODES
 from procession.values.policy import DEFAULT_STOP
@@ -111,8 +111,16 @@ examples:
 SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 STREAMS = ("0", "1", "2", "3")
 SHELLS = ("bash", "zsh", "tcsh")
-ENGINES = for_engines()
-SSH = for_engines("ssh")
+# Of two options that exclude each other, that of the earlier source counts.
+APART = (
+    ("json", "detach", "see result.json in the run's directory"),
+    ("logs_specs", "detach", "the run's own directory has its logs"),
+    ("pass_fds", "detach", "a detached run has none of this command's descriptors"),
+    ("live", "json", "what reads JSON has no terminal; --status tells of the group on stderr"),
+    ("numa_binding", "cpus_per_rank", "both say where ranks run"),
+    ("virtual_local_rank", "devices", "--devices gives each rank one device as number 0, too"),
+)
+SSH = "ssh"
 
 RANKS = (
     Option(("-n", "--nproc-per-node"), "N",
@@ -132,13 +140,13 @@ RANKS = (
     Option(("--numa-binding",), "MODE",
         "run each rank on the CPUs of its GPU's NUMA node (node), of its socket (socket), on "
         "a share of the node's cores (exclusive), or of one cache (core-complex)",
-        read=readers.choice(*MODES), target="placement.numa", torchrun=True, words=MODES),
+        target="placement.numa", torchrun=True, words=MODES),
     Option(("--cpus-per-rank",), "COUNT", "give each rank so many CPUs that no other rank has",
-        read=readers.COUNT_FROM_1, target="placement.cpus_per_rank"),
+        read=readers.whole, target="placement.cpus_per_rank"),
     Option(("--nice",), "NUMBER", "what is added to the niceness of ranks (default: 0)",
-        read=readers.whole_number("a number from -20 to 19"), target="placement.nice"),
+        read=readers.whole, target="placement.nice"),
     Option(("--memory-limit",), "SIZE", "the most memory of each rank, for example 4G or 512M",
-        read=readers.size, target="placement.memory_limit"),
+        target="placement.memory_limit"),
     Option(("--virtual-local-rank",), "",
         "LOCAL_RANK is 0 in each rank, and CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES, if it is "
         "set) names one GPU",
@@ -181,7 +189,7 @@ OUTPUT = (
         "{node}, {host} are filled in; "
         "'' for nothing: lines of different ranks may then mix (default: '[{rank}] ', or nothing "
         "with one rank)",
-        default="auto", empty="a value", target="logs.prefix"),
+        default="auto", target="logs.prefix"),
     Option(("--log-line-prefix-template",), "TEMPLATE",
         "the same as torchrun has it: ${role_name}, ${rank}, ${local_rank} and ${hostname} are "
         "filled in",
@@ -214,48 +222,48 @@ OUTPUT = (
 LIFE = (
     Option(("--max-restarts",), "COUNT",
         "how many times a failed group starts again (default: 0)",
-        default="0", read=readers.COUNT, target="restart.max", torchrun=True),
+        default="0", read=readers.whole, target="restart.max", torchrun=True),
     Option(("--restart-backoff",), "SECONDS[:MOST]",
         "wait so long before a restart, and twice as long before each further one, up to MOST "
         "(default: 0:300)",
         read=readers.backoff, target="restart.*", needs="max_restarts"),
     Option(("--restart-window",), "SECONDS",
         "only restarts of the last so many seconds count for --max-restarts",
-        read=readers.SECONDS, target="restart.window", needs="max_restarts"),
+        read=readers.number, target="restart.window", needs="max_restarts"),
     Option(("--min-uptime",), "SECONDS",
         "an attempt that fails earlier, in the same place as the one before it, is the last "
         "one (default: 0)",
-        read=readers.SECONDS, target="restart.min_uptime", needs="max_restarts"),
+        read=readers.number, target="restart.min_uptime", needs="max_restarts"),
     Option(("--restart-scope",), "SCOPE",
         "what starts again: group (all ranks, the default), or rank (the one that failed)",
         target="restart.scope", needs="max_restarts", words=("group", "rank")),
     Option(("--no-restart-codes",), "CODES",
         "exit codes by which a rank says that it is of no use to start again (default: 78)",
-        read=readers.EXIT_CODES, target="restart.never", needs="max_restarts"),
+        read=readers.numbers, target="restart.never", needs="max_restarts"),
     Option(("--shutdown-timeout",), "SECONDS",
         f"from the stop signal to SIGKILL (default: {DEFAULT_STOP.grace:g})",
-        read=readers.SECONDS, empty="refused", target="stop.grace", torchrun=True,
+        read=readers.number, target="stop.grace", torchrun=True,
         variable="TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
     Option(("--patience",), "SECONDS",
         "from the first failure to the stop signal, in which other ranks may end by themselves "
         "(default: 0)",
-        read=readers.SECONDS, empty="refused", target="stop.patience", scope=ONE_MACHINE),
+        read=readers.number, target="stop.patience", scope=ONE_MACHINE),
     Option(("--stop-signal",), "SIGNAL",
         "the signal by which ranks are asked to end (default: SIGTERM)",
-        read=readers.any_signal, empty="refused", target="stop.signal"),
+        read=readers.any_signal, target="stop.signal"),
     Option(("--signals-to-handle",), "SIGNALS",
         f"signals to this command that end the group by the same signal (default: {SIGNALS})",
         default=SIGNALS, read=readers.ending_signals, target="run.signals", torchrun=True),
     Option(("--hang-timeout",), "SECONDS",
         "a rank that gave no procession.beat() for so long, after its first one, has hung: "
         "the group has failed",
-        read=readers.TIME_LIMIT, empty="refused", target="hang.timeout"),
+        read=readers.number, target="hang.timeout"),
     Option(("--silence-timeout",), "SECONDS",
         "a group of which no rank has written anything for so long has hung",
-        read=readers.TIME_LIMIT, empty="refused", target="hang.silence"),
+        read=readers.number, target="hang.silence"),
     Option(("--start-timeout",), "SECONDS",
         "for all ranks to reach their program (default: 300)",
-        read=readers.TIME_LIMIT, empty="refused", target="hang.start"),
+        read=readers.number, target="hang.start"),
     Option(("--no-stacks",), "", "when a rank has failed, do not look where the others are",
         target="hang.stacks", sets=False),
     Option(("--forward",), "SIGNALS",
@@ -273,7 +281,7 @@ LIFE = (
     Option(("--pass-fds",), "NUMBERS",
         "descriptors of this command that ranks inherit under the same numbers: numbers with "
         "commas between them",
-        read=readers.DESCRIPTORS, target="spec.pass_fds", scope=BY_MACHINE),
+        read=readers.numbers, target="spec.pass_fds", scope=BY_MACHINE),
     Option(("--preload",), "MODULES",
         "what is imported once for all ranks: names with commas between them, none, or auto: "
         "the imports at the beginning of PROGRAM (default: auto)",
@@ -288,8 +296,7 @@ LIFE = (
         read=readers.WARM, bare="on", target="spec.warm", scope=ONE_MACHINE),
     Option(("--dry-run",), "", "say what would be run and preloaded, and run nothing",
         target="run.dry"),
-    Option(("--monitor-interval",), "SECONDS", "no effect: nothing is polled here",
-        read=readers.ANY_SECONDS, torchrun=True),
+    Option(("--monitor-interval",), "SECONDS", "no effect: nothing is polled here", torchrun=True),
     Option(("--event-log-handler",), "NAME", "no effect: see events.jsonl in --log-dir",
         torchrun=True),
 )  # fmt: skip
@@ -354,16 +361,16 @@ OF_ENGINES = (
     Option(("--link-encryption",), "HOW",
         "auto: links to machines are encrypted where Python is 3.13 or later at both ends, "
         "else authenticated only; required: who cannot encrypt is refused (default: auto)",
-        read=readers.encryption, target="engine.link_encryption", scope=ENGINES,
+        target="engine.link_encryption", scope=ENGINES,
         words=("auto", "required")),
     Option(("--spare-nodes",), "COUNT",
         "with --engine ray or ssh, hold so many machines more ready, for those that are lost; "
         "in an allocation of Slurm, they are what it has beyond --nnodes",
-        read=readers.COUNT, target="engine.spares", scope=ENGINES),
+        read=readers.count, target="engine.spares", scope=ENGINES),
     Option(("--max-node-losses",), "COUNT",
         "how many times a group starts again because a machine was lost, apart from "
         "--max-restarts (default: 0)",
-        read=readers.COUNT, target="restart.node_losses", scope=ENGINES),
+        read=readers.whole, target="restart.node_losses", scope=ENGINES),
     Option(("--engine-options",), "WORDS",
         "further options for ssh, in one word: '-p 2222'",
         target="options.engine_options", scope=SSH),

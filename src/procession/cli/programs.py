@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from itertools import combinations
 
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
-from procession.cli.words import Parser, near
+from procession.cli.words import Parser
 from procession.values.base import Value
 from procession.values.errors import SpecError
 from procession.values.program import (
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 BEGINS_A_PART = ("-n", "-x", "--nproc-per-node", "--env")
 SCRIPT_ENDINGS = (".py", ".pyw", ".pyc", ".pyz")
 MACRO = "local_rank"
+KINDS = ("run_path", "module", "no_python")  # options that say what PROGRAM is
 OF_RANKS = frozenset(
     ["RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
      "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"]
@@ -43,21 +44,23 @@ OF_RANKS = frozenset(
 
 
 class Part(Value):
-    """A program and its ranks. words: its name and its arguments. only_python: as for torchrun."""
+    """A program and its ranks.
+
+    words: its name and its arguments. kind: what it is said to be, one of `KINDS`, or "script" for
+    torchrun; "" where its name decides. torchrun: its arguments are read as torchrun reads them.
+    """
 
     nproc: int
     words: tuple[str, ...]
     env: dict[str, str | None]
-    module: bool
-    no_python: bool
-    run_path: bool
-    only_python: bool
+    kind: str
+    torchrun: bool
 
     def program(self, rank: int) -> Program:
         """Give what a rank runs, its arguments left out. Raises SpecError."""
         program = self._chosen(rank)
         interpreter = os.environ.get("PYTHON_EXEC")  # torchrun's
-        if not interpreter or self.run_path or isinstance(program, Command):
+        if not interpreter or self.kind == "run_path" or isinstance(program, Command):
             return program
         if isinstance(program, Module):
             return Command((interpreter, "-u", "-m", program.name))
@@ -66,14 +69,9 @@ class Part(Value):
 
     def _chosen(self, rank: int) -> Program:
         word = self.words[0]
-        if self.no_python and not self.run_path:
-            return choose_program(word, module=False, no_python=True)
-        word = _substituted(word, rank)
-        if self.run_path or (self.only_python and not self.module):
-            if not os.path.exists(word):
-                raise SpecError(f"there is no script {word!r}")
-            return Script(word)
-        return choose_program(word, module=self.module, no_python=False)
+        return choose_program(
+            word if self.kind == "no_python" else _substituted(word, rank), self.kind
+        )
 
     def arguments(self, rank: int) -> tuple[str, ...]:
         """Give the arguments of a rank.
@@ -85,12 +83,9 @@ class Part(Value):
         words = self.words[1:]
         if words[:1] != ("--",) and not any("$" in word for word in words):
             return words
-        if not (self.only_python or self._is_python(rank)):
+        if not self.torchrun and isinstance(self._chosen(rank), Command):
             return tuple(word.replace(f"${{{MACRO}}}", str(rank)) for word in words)
         return tuple(_substituted(word, rank) for word in words[words[0] == "--" :])
-
-    def _is_python(self, rank: int) -> bool:
-        return bool(self.run_path or not isinstance(self._chosen(rank), Command))
 
 
 def read_parts(
@@ -98,11 +93,11 @@ def read_parts(
 ) -> list[Part]:
     """Read the programs and their own options. rest: words from PROGRAM on. Raises SpecError."""
     pieces = [rest] if torchrun else _split(rest)
-    found = [_part(s, pieces[0], only_python=torchrun)]
+    found = [_part(s, pieces[0], torchrun=torchrun)]
     for words in pieces[1:]:
         given, program = parser.read(words)
         own = Settings(parser.options)
-        for key, value in vars(given).items():
+        for key, value in given.items():
             option = parser.options[key]
             if not option.target.startswith("program."):
                 why = "is for all programs: write it before the first one"
@@ -129,46 +124,23 @@ def _begins_part(word: str) -> bool:
     return name[:2] in BEGINS_A_PART
 
 
-def _part(s: Settings, words: list[str], *, only_python: bool = False) -> Part:
-    nproc = _count(s.text("nproc_per_node"), s.where("nproc_per_node"))
+def _part(s: Settings, words: list[str], *, torchrun: bool = False) -> Part:
+    text, where = s.text("nproc_per_node"), s.where("nproc_per_node")
+    if is_number(text) and int(text):
+        nproc = int(text)
+    else:
+        from procession.cli.counts import count_ranks
+
+        nproc = count_ranks(text, where)
     if not words:
         raise SpecError(
             "PROGRAM is missing: say what to run, as in: procession run -n 4 train.py (or it was "
             "taken for the value of the option before it)"
         )
-    _check_kind(s, words[0], only_python=only_python)
-    return Part(
-        nproc=nproc,
-        words=tuple(words),
-        env=_variables(s),
-        module=s.flag("module"),
-        no_python=s.flag("no_python"),
-        run_path=s.flag("run_path"),
-        only_python=only_python,
-    )
-
-
-def _check_kind(s: Settings, word: str, *, only_python: bool) -> None:
-    """Deal with options that say different things of what PROGRAM is. Raises SpecError."""
-    if not only_python:
-        s.not_together("no_python", "run_path")
-        s.not_together("module", "run_path")
-        script = _substituted(word, 0)
-        if s.flag("run_path") and not s.on_command_line("run_path"):
-            if not os.path.exists(script):
-                s.does_not_apply("run_path", f"is for scripts, and there is none at {script!r}")
-            elif os.path.isfile(script) and _first_line(script).startswith(b"\x7fELF"):
-                s.does_not_apply("run_path", f"is for scripts, and {script!r} is a binary program")
-    if not s.flag("run_path"):
-        s.not_together("module", "no_python")
-
-
-def _count(text: str, where: str) -> int:
-    if is_number(text) and int(text):
-        return int(text)
-    from procession.cli.counts import count_ranks
-
-    return count_ranks(text, where)
+    for one, other in combinations(KINDS, 2):
+        s.not_together(one, other)
+    kind = next(filter(s.flag, KINDS), "script" if torchrun else "")
+    return Part(nproc, tuple(words), _variables(s), kind, torchrun)
 
 
 def _variables(s: Settings) -> dict[str, str | None]:
@@ -226,23 +198,25 @@ def by_rank(parts: Sequence[Part], common: Mapping[str, str], local: int = 0) ->
 # -- what PROGRAM is
 
 
-def choose_program(word: str, *, module: bool, no_python: bool) -> Program:
+def choose_program(word: str, kind: str) -> Program:
     """Decide what PROGRAM is. Raises SpecError for what cannot be run.
 
     A path that exists is a script if it ends in .py, or is not executable, or is a directory or an
     archive with a `__main__.py`; everything else is a program. Another directory does not hide a
     program of its name on the PATH.
     """
-    if module:
-        problem = module_problem(word)
-        if problem:
-            hint = f"; to run the file {word}, leave out -m" if os.path.isfile(word) else ""
-            raise SpecError(problem + hint)
+    if kind in ("run_path", "script"):
+        if not os.path.exists(word):
+            raise SpecError(f"there is no script {word!r}")
+        return Script(word)
+    if kind == "module":
+        if word.endswith(".py") and os.path.isfile(word):
+            raise SpecError(f"-m is for modules; to run the file {word}, leave out -m")
+        if not is_module(word):
+            raise SpecError(f"there is no module {word!r} on the path")
         return Module(word)
-    if not no_python and not hides_nothing(word):
+    if not kind and not hides_nothing(word):
         if os.path.isdir(word):
-            if not may_run(word):
-                raise SpecError(f"the directory {word!r} cannot be read (permission denied)")
             if not os.path.exists(os.path.join(word, "__main__.py")):
                 raise SpecError(f"{word!r} is a directory without a __main__.py")
             return Script(word)
@@ -254,10 +228,10 @@ def choose_program(word: str, *, module: bool, no_python: bool) -> Program:
         if os.path.exists(word) and (ends or not may_run(word)):
             return Script(word)
         if ends:
-            raise SpecError(f"there is no script {word!r}{_similar(word)}")
+            raise SpecError(f"there is no script {word!r}")
     if word and "/" not in word and not is_on_path(word):
-        kind = "program" if no_python else "script or program"
-        raise SpecError(f"there is no {kind} {word!r} on the PATH{_nearby(word)}")
+        what = "program" if kind else "script or program"
+        raise SpecError(f"there is no {what} {word!r} on the PATH{_nearby(word)}")
     problem = program_problem(word)
     if problem:
         raise SpecError(problem)
@@ -268,26 +242,12 @@ def _is_foreign(path: str) -> bool:
     """Whether a file that is not executable names an interpreter other than Python."""
     if not os.path.isfile(path) or may_run(path):
         return False
-    first = _first_line(path)
-    return first.startswith(b"#!") and b"python" not in first
-
-
-def _first_line(path: str) -> bytes:
     try:
         with open(path, "rb") as f:
-            return f.readline(200)
+            first = f.readline(200)
     except OSError:
-        return b""  # opening it to run it will say why
-
-
-def _similar(word: str) -> str:
-    """Name the script in the same directory that was probably meant."""
-    place, name = os.path.split(word)
-    found: list[str] = []
-    with suppress(OSError):
-        found = [each for each in os.listdir(place or ".") if each.endswith(SCRIPT_ENDINGS)]
-    meant = near(name, found)
-    return f"; did you mean {os.path.join(place, meant)}?" if meant else ""
+        return False  # opening it to run it will say why
+    return first.startswith(b"#!") and b"python" not in first
 
 
 def _nearby(word: str) -> str:
@@ -299,28 +259,12 @@ def _nearby(word: str) -> str:
     return "; write a program and its arguments as words of their own" if " " in word else ""
 
 
-# -- modules
-
-
-def module_problem(name: str) -> str:
-    """Say why `python -m NAME` would fail, "" if nothing is known against it.
-
-    Packages are not imported, so what is in them is not known: the rank says what is missing.
-    """
+def is_module(name: str) -> bool:
+    """Tell whether there is the module, or the package that it is in; nothing is imported."""
     from importlib.machinery import PathFinder
 
-    if name in sys.builtin_module_names:
-        return f"{name!r} is built into Python, and no program"
-    top, dot, _ = name.partition(".")
+    top = name.partition(".")[0]
     isolated = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
-    found = PathFinder.find_spec(top, sys.path if isolated else ["", *sys.path]) if top else None
-    if found is None:
-        finders = [finder for finder in sys.meta_path if finder is not PathFinder] if top else []
-        known = any(finder.find_spec(top, None) for finder in finders)
-        return "" if known else f"there is no module {name!r} on the path"
-    places = found.submodule_search_locations
-    if dot and places is None:
-        return f"there is no module {name!r}: {top!r} is no package"
-    if not dot and places is not None and PathFinder.find_spec("__main__", places) is None:
-        return f"{name!r} is a package without a __main__.py"
-    return ""
+    path = sys.path if isolated else ["", *sys.path]
+    finders = [(f, path if f is PathFinder else None) for f in sys.meta_path]
+    return bool(top) and any(finder.find_spec(top, where) for finder, where in finders)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from procession.cli.options import (
+    APART,
     BRIEF,
     DESCRIPTION,
     EPILOG,
@@ -26,7 +27,7 @@ from procession.cli.programs import by_rank, read_parts
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
 from procession.cli.sources import gather
-from procession.cli.words import HELP, Parser
+from procession.cli.words import Parser
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError
@@ -56,54 +57,46 @@ class Line(Value):
 class Request(Value):
     """What a command line asks for.
 
-    spec: the group; with an engine, what each node runs. dry: only say what would be run. json:
-    print the result on stdout. signals: those that end the group. forward: those that each rank
-    gets. notices: those that announce the end, with the seconds that are left then. notes: lines to
-    print before it runs. elsewhere: the options that variables and files set, in words. logs_specs:
-    the entry point that lays out logs. otel: trace the run. live: show a view of the group while it
-    runs. status: seconds between two lines about it, or None. detach: give the terminal back.
-    sources: where options are set that variables and files set, by their keys.
-    logs_from: what chose the directory of logs, for a message.
-    engine: what is asked of an engine, None on this machine.
+    spec: the group; with an engine, what each node runs. settings: what was said, and where. dry:
+    only say what would be run. json: print the result on stdout. signals: those that end the group.
+    forward: those that each rank gets. notices: those that announce the end, with the seconds that
+    are left then. notes: lines to print before it runs. logs_specs: the entry point that lays out
+    logs. otel: trace the run. live: show a view of the group while it runs. status: seconds between
+    two lines about it, or None. detach: give the terminal back. engine: what is asked of an engine,
+    None on this machine.
     """
 
     spec: Spec
+    settings: Settings
     dry: bool = False
     json: bool = False
     signals: Sequence[int] = ()
     forward: Sequence[int] = ()
     notices: Mapping[int, float] = MappingProxyType({})
     notes: Sequence[str] = ()
-    elsewhere: Sequence[str] = ()
     logs_specs: str = ""
     otel: bool = False
     live: bool = False
     status: float | None = None
     detach: bool = False
-    sources: Mapping[str, str] = MappingProxyType({})
-    logs_from: str = ""
     engine: EngineRequest | None = None
-
-    def where(self, key: str) -> str:
-        """Name an option as it was written, for a message."""
-        return self.sources.get(key, OPTIONS[key].written)
 
 
 def make_parser(*, torchrun: bool = False) -> Parser:
-    """Make what reads the command line.
-
-    torchrun: for the command whose help shows torchrun's options only.
-    """
-    prog, usage = (TORCHRUN, TORCHRUN_USAGE) if torchrun else (RUN, USAGE)
+    """Make what reads the command line; with `torchrun`, of torchrun's options only."""
+    prog, usage, table = RUN, USAGE, TABLE
+    if torchrun:
+        prog, usage = TORCHRUN, TORCHRUN_USAGE
+        table = {heading: [o for o in rows if o.torchrun] for heading, rows in TABLE.items()}
     return Parser(
         prog,
-        TABLE,
+        table,
         hint=f"; see {prog} --help",
         usage=usage,
         description=DESCRIPTION,
         epilog=EPILOG,
         brief="" if torchrun else BRIEF,
-        shown=(lambda option: option.torchrun or option is HELP) if torchrun else None,
+        abbreviated=torchrun,
     )
 
 
@@ -116,27 +109,15 @@ def read_line(words: Sequence[str], *, torchrun: bool = False) -> Line:
     """
     parser = make_parser(torchrun=torchrun)
     given, rest = parser.read(words)
-    if torchrun:
-        for key in sorted(vars(given)):
-            if not OPTIONS[key].torchrun:
-                option = OPTIONS[key].written
-                parser.error(f"torchrun has no option {option}; write `{RUN}` to use it")
-    return Line(parser, gather(parser.options, given, torchrun=torchrun), rest, torchrun)
+    known = OPTIONS if torchrun else parser.options
+    return Line(parser, gather(known, given, torchrun=torchrun), rest, torchrun)
 
 
 def make_request(line: Line) -> Request:
-    """Put together what is asked for.
-
-    Raises SpecError, which names the settings of variables and files: they may be the reason.
-    """
-    try:
-        return _made(line)
-    except SpecError as e:
-        raise SpecError(line.settings.explained(str(e))) from None
-
-
-def _made(line: Line) -> Request:
+    """Put together what is asked for. Raises SpecError."""
     s, torchrun = line.settings, line.torchrun
+    for one, other, why in APART:
+        s.not_together(one, other, why)
     notes: list[str] = []
     node, engine = _located(s, torchrun)
     parts = read_parts(line.parser, s, line.rest, torchrun=torchrun)
@@ -149,7 +130,8 @@ def _made(line: Line) -> Request:
     if engine is None:
         logs = _detached(s, logs)
     signals, forward, notices = _signals(s)
-    notes += _without_effect(s)
+    if s.text("event_log_handler") not in ("", "null"):
+        notes.append(f"{s.where('event_log_handler')} has no effect: see events.jsonl in --log-dir")
     stdin = _stdin(s, nproc) if engine is None else None
     if s.said("silence_timeout") and not is_seen(logs, nproc):
         s.does_not_apply(
@@ -157,9 +139,6 @@ def _made(line: Line) -> Request:
             "notices nothing here: output that goes straight to the console, or nowhere, is not "
             "seen; let it have a prefix (--prefix), or tee it to files (-t 3)",
         )
-    s.not_together("numa_binding", "cpus_per_rank", "both say where ranks run")
-    hang, restart, stop = s.fields("hang"), s.fields("restart"), s.fields("stop")
-    placement = s.fields("placement")
     fields = s.fields("spec")
     if nproc == 1 and PMI_FD in os.environ:
         from procession.cli.starters import pass_pmi
@@ -170,34 +149,20 @@ def _made(line: Line) -> Request:
         nproc=nproc,
         stdin=stdin,
         logs=logs,
-        stop=Stop(**stop) if stop else None,
-        restart=Restart(**restart) if restart else None,
-        hang=Hang(**hang) if hang else None,
+        stop=s.policy("stop", Stop),
+        restart=s.policy("restart", Restart),
+        hang=s.policy("hang", Hang),
         node=node,
-        placement=Placement(**placement) if placement else None,
-        numbered=not parts[0].only_python,
+        placement=s.policy("placement", Placement, nproc),
+        numbered=not torchrun,
         **fields,
         **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}, node.local),
     )
-    spec = _dealt(spec, s) if engine is None or engine.terms is not None else spec
-    s.not_together(
-        "live",
-        "json",
-        "what reads JSON has no terminal; --status SECONDS tells of the group on stderr",
-    )
+    if engine is None or engine.terms is not None:
+        spec = _dealt(spec, s)
     given = s.fields("run") | {"signals": signals, "forward": forward, "notices": notices}
     notes = [*s.notes, *notes, *_other_environment(spec)]
-    return Request(
-        spec,
-        notes=notes,
-        elsewhere=s.elsewhere(),
-        sources=s.sources(),
-        logs_from=s.where("log_dir")
-        if s.said("log_dir")
-        else f"{s.where('detach')} without --log-dir",
-        engine=engine,
-        **given,
-    )
+    return Request(spec, s, notes=notes, engine=engine, **given)
 
 
 def _other_environment(spec: Spec) -> list[str]:
@@ -237,9 +202,6 @@ def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:
 
 def _detached(s: Settings, logs: Logs) -> Logs:
     """Check that a run that is to be detached can be; its logs then always have a directory."""
-    s.not_together("json", "detach", "see result.json in the run's directory")
-    s.not_together("logs_specs", "detach", "the run's own directory has its logs")
-    s.not_together("pass_fds", "detach", "a detached run has none of this command's descriptors")
     if s.text("stdin") != "none":
         s.not_together("stdin", "detach", "there is no terminal to read")
     if not s.flag("detach") or logs.dir is not None:
@@ -258,31 +220,15 @@ def _signals(s: Settings) -> tuple[Sequence[int], Sequence[int], Mapping[int, fl
     ending: Sequence[int] = s.value("signals_to_handle")
     forward: Sequence[int] = s.value("forward") if s.said("forward") else ()
     notices: Mapping[int, float] = s.value("preempt") if s.said("preempt") else {}
-    if signal.SIGINT in forward:
-        raise SpecError(f"{s.where('forward')}: SIGINT ends the group, and is not forwarded")
-    both = [signal.Signals(n).name for n in forward if n in notices]
-    if both:
-        s.not_together("forward", "preempt", f"{both[0]} ends the group, and is not forwarded")
-        forward = forward if s.said("forward") else ()
-        notices = notices if s.said("preempt") else {}
+    for number in forward:
+        if number == signal.SIGINT or number in notices:
+            name = signal.Signals(number).name
+            raise SpecError(f"{s.where('forward')}: {name} ends the group, and is not forwarded")
     return tuple(n for n in ending if n not in forward), forward, notices
-
-
-def _without_effect(s: Settings) -> list[str]:
-    """Check options of torchrun that have no effect; gives what is to be said about them."""
-    if s.said("monitor_interval"):
-        s.value("monitor_interval")
-    if s.text("event_log_handler") not in ("", "null"):
-        where = s.where("event_log_handler")
-        return [f"{where} has no effect: see events.jsonl in --log-dir"]
-    return []
 
 
 def _stdin(s: Settings, nproc: int) -> int | None:
     text = s.text("stdin")
-    if is_number(text) and int(text) >= nproc and not s.on_command_line("stdin"):
-        s.does_not_apply("stdin", f"names rank {text}, and there are only {nproc}")
-        text = s.text("stdin")
     if text == "none":
         return None
     if not is_number(text) or int(text) >= nproc:
@@ -294,9 +240,6 @@ def _stdin(s: Settings, nproc: int) -> int | None:
 
 def _dealt(spec: Spec, s: Settings) -> Spec:
     """Give each rank its devices, if that is asked for."""
-    s.not_together(
-        "virtual_local_rank", "devices", "--devices gives each rank one device as number 0, too"
-    )
     if s.flag("virtual_local_rank"):
         from procession.devices import deal_virtual
 

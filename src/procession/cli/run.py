@@ -40,12 +40,14 @@ def run_group(
 
     waiter: the process that waits until a detached run has started.
     """
-    spec, output = request.spec, None
+    spec, output, where = request.spec, None, request.settings.where
     try:
         if request.logs_specs:
             from procession.cli.logs_specs import plan_output
 
-            spec, output = plan_output(spec, request.logs_specs, request.where("logs_specs"))
+            spec, output = plan_output(
+                spec, request.logs_specs, request.settings.where("logs_specs")
+            )
         control = os.environ.get(CONTROL) != "0"
         if waiter is None:
             group = Group(spec, output, on_event=on_event, control=control)
@@ -58,8 +60,9 @@ def run_group(
         say_line(str(e))
         return e.exit_code, None
     except OSError as e:
-        where = f"{request.logs_from} {spec.logs.dir!r}: " if spec.logs.dir else ""
-        refuse(prog, f"{where}cannot prepare the run: {e} [P305]")
+        said = where("log_dir" if request.settings.said("log_dir") else "detach")
+        of_logs = f"{said} {spec.logs.dir!r}: " if spec.logs.dir else ""
+        refuse(prog, f"{of_logs}cannot prepare the run: {e} [P305]")
     if threads := _threads(spec, group.placed) if not request.json else "":
         say_line(f"procession: {threads}")
     for note in (*group.notes, *([] if request.json else _advice(spec, group.plan))):
@@ -81,7 +84,7 @@ def run_group(
             if request.live or request.status is not None:
                 from procession.cli.live import shown
 
-                viewed = watching.enter_context(shown(group, request, say_line))
+                viewed = watching.enter_context(shown(group, request, say_note))
             if not viewed:
                 watching.enter_context(suspended(group))
             signals = RunSignals(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from procession.cli.words import Option
 from procession.values.errors import SpecError
@@ -46,9 +46,7 @@ class Settings:
         """Give an option's text, its default where it is not said; "" if it has none."""
         option = self._options[key]
         value, source, _ = self._found.get(key, (option.default, "", 0))
-        if value == "" and source and option.empty != "a value":
-            return option.default
-        return str(value)
+        return option.default if value == "" and source else str(value)
 
     def flag(self, key: str) -> bool:
         """Tell whether a flag is set."""
@@ -60,16 +58,10 @@ class Settings:
         return value if isinstance(value, list) else [str(value)]
 
     def value(self, key: str) -> Any:
-        """Give the value of an option: of several texts a tuple, of a flag what it sets.
-
-        Raises SpecError.
-        """
+        """Give the value of an option, of a flag what it sets. Raises SpecError."""
         option = self._options[key]
         if not option.metavar:
             return option.sets
-        if option.several:
-            words, read = self.list(key), option.read
-            return tuple(read(word, self.where(key)) if read else word for word in words)
         return option.read(self.text(key), self.where(key)) if option.read else self.text(key)
 
     def fields(self, of: str) -> dict[str, Any]:
@@ -78,23 +70,37 @@ class Settings:
         Only those that are said. Raises SpecError.
         """
         found: dict[str, Any] = {}
-        for key in self._found:
-            target, _, field = self._options[key].target.partition(".")
-            if target != of or not self._counts(key):
-                continue
-            if field == "*":
-                found.update(self.value(key))
-            else:
-                found[field] = self.value(key)
+        for _, fields in self._set(of):
+            found |= fields
         return found
 
-    def _counts(self, key: str) -> bool:
-        """Tell whether it is set, or empty where an empty value is read, to be refused."""
-        option = self._options[key]
-        if option.empty == "a value" or self.said(key):
-            return True
-        refused = option.empty == "refused" or option.default
-        return bool(option.metavar and refused and self.on_command_line(key))
+    def policy(self, of: str, kind: Any, *checked: Any) -> Any:
+        """Make a policy of what options set of it, None if none does.
+
+        checked: what the check of `kind` takes. Each refusal names its option. Raises SpecError.
+        """
+        found: dict[str, Any] = {}
+        for key, fields in self._set(of):
+            try:
+                kind(**fields).check(*checked)
+            except ValueError as e:
+                said = str(e).removeprefix(f"{of}: ").removeprefix(next(iter(fields))).lstrip(": ")
+                between = " " if said.startswith("must") else ": "
+                raise SpecError(f"{self.where(key)}{between}{said}") from None
+            found |= fields
+        return kind(**found) if found else None
+
+    def _set(self, of: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Give the options that are said, each with its fields.
+
+        An empty text is a value on the command line, and elsewhere as if nothing were said.
+        """
+        for key in self._found:
+            target, _, field = self._options[key].target.partition(".")
+            empty = self._options[key].metavar and self.on_command_line(key)
+            if target == of and (empty or self.said(key)):
+                value = self.value(key)
+                yield key, value if field == "*" else {field: value}
 
     def sets(self, of: str) -> bool:
         """Tell whether any option whose target is `of` is set, also with an empty value."""
@@ -144,7 +150,7 @@ class Settings:
         """
         for key in [*self._found]:
             option = self._options[key]
-            obstacle = option.scope.obstacle(engine, chosen)
+            obstacle = option.obstacle(engine, chosen)
             if obstacle:
                 self.does_not_apply(key, obstacle)
             elif option.needs and not self.value(option.needs):
@@ -159,17 +165,6 @@ class Settings:
             for key, (value, source, _) in self._found.items()
             if source and self.said(key) and not isinstance(value, list)
         ]
-
-    def explained(self, refusal: str) -> str:
-        """Add to a refusal what is set elsewhere, unless it names the place itself."""
-        elsewhere = self.elsewhere()
-        if not elsewhere or any(source in refusal for source in self.sources().values()):
-            return refusal
-        return f"{refusal} (set elsewhere: {', '.join(elsewhere)})"
-
-    def sources(self) -> dict[str, str]:
-        """Say where options are set that are set elsewhere than on the command line."""
-        return {key: source for key, (_, source, _) in self._found.items() if source}
 
     def where(self, key: str) -> str:
         """Name an option as it was written, for a message."""

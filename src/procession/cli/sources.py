@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from procession.cli.settings import Settings
-from procession.cli.words import HELP, HELP_ALL, Given, Option, near
+from procession.cli.words import HELP, HELP_ALL, Option, near
 from procession.values.base import cast, is_count
 from procession.values.errors import SpecError
 
@@ -28,21 +28,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.cli.words import Said
+    from procession.cli.words import Given, Said
 
     Options = Mapping[str, Option]
 
 OURS, TORCHRUNS = "PROCESSION_", "PET_"
 NOT_ELSEWHERE = (HELP.key, HELP_ALL.key, "config", "print_completion")  # what a file cannot say
 TABLE = "tool.procession"
-# The ranks of sources, see `Settings.add`.
+# What counts more comes first: the ranks of sources, see `Settings.add`.
 RANKS = {OURS: 1, TORCHRUNS: 2}
 CONFIG, PYPROJECT = 3, 4
-# Values that may be a number in TOML, by what stands for them in the help.
-NUMBERS = frozenset(
-    ["N", "COUNT", "NUMBER", "SECONDS", "SECONDS[:MOST]", "PORT", "SIZE", "STREAMS", "RANK",
-     "RANKS", "CODES", "LIMIT", "ID"]
-)  # fmt: skip
 
 
 def gather(options: Options, given: Given, *, torchrun: bool = False) -> Settings:
@@ -51,9 +46,10 @@ def gather(options: Options, given: Given, *, torchrun: bool = False) -> Setting
     torchrun: only what torchrun reads itself: its own variables, no file. Raises SpecError.
     """
     settings = Settings(options)
-    for key, value in vars(given).items():
+    for key, value in given.items():
         settings.add(key, value)
-    _from_variables(settings, options, (TORCHRUNS,) if torchrun else (OURS, TORCHRUNS))
+    for prefix in (TORCHRUNS,) if torchrun else (OURS, TORCHRUNS):
+        _from_variables(prefix, settings, options)
     if not torchrun:
         path = settings.text("config")
         if path:
@@ -68,22 +64,17 @@ def gather(options: Options, given: Given, *, torchrun: bool = False) -> Setting
 # -- variables
 
 
-def _from_variables(settings: Settings, options: Options, prefixes: tuple[str, ...]) -> None:
-    said = {name: text for name, text in os.environ.items() if name.startswith(prefixes)}
-    for prefix in prefixes if said else ():
-        for key, option in options.items():
-            variable = prefix + key.upper()
-            if variable not in said or (prefix == TORCHRUNS and not option.torchrun):
-                continue
-            text = said[variable]
-            if option.several:
-                continue  # ranks inherit variables anyway
-            if option.metavar:
-                settings.add(key, text, variable, RANKS[prefix])
-                continue
-            if not is_count(text.removeprefix("-")):
-                raise SpecError(f"{variable} must be 0 or 1, not {text!r}")
-            settings.add(key, int(text) != 0, variable, RANKS[prefix])
+def _from_variables(prefix: str, settings: Settings, options: Options) -> None:
+    for key, option in options.items():
+        variable = prefix + key.upper()
+        text = os.environ.get(variable)
+        if text is None or (prefix == TORCHRUNS and not option.torchrun):
+            continue
+        if option.several:
+            continue  # ranks inherit variables anyway
+        if not option.metavar and not is_count(text.removeprefix("-")):
+            raise SpecError(f"{variable} must be 0 or 1, not {text!r}")
+        settings.add(key, text if option.metavar else int(text) != 0, variable, RANKS[prefix])
 
 
 # -- files
@@ -105,16 +96,13 @@ def _from_pyproject(settings: Settings, options: Options) -> None:
         directory = os.getcwd()
     except OSError:
         return  # it was removed, which is said elsewhere
-    while True:
-        path = os.path.join(directory, "pyproject.toml")
+    names = directory.split("/")
+    for count in range(len(names), 0, -1):
+        path = "/".join([*names[:count], "pyproject.toml"])
         with suppress(OSError):
             if _is_trusted(path) and (table := _table(_parsed(path, ours=True), path)) is not None:
                 _take(table, path, settings, options, PYPROJECT)
                 return
-        above = os.path.dirname(directory)
-        if above == directory:
-            return
-        directory = above
 
 
 def _is_trusted(path: str) -> bool:
@@ -178,8 +166,6 @@ def _value(value: Any, option: Option, said: str) -> Said:
         return value
     if option.bare and isinstance(value, bool):
         return option.bare if value else "off"
-    if option.metavar not in NUMBERS and isinstance(value, (int, float)):
-        raise SpecError(f"{said} must be a text ({option.metavar}), not {value!r}")
     if isinstance(value, list):
         texts = [_text(each, said) for each in cast("list[Any]", value)]
         return ",".join(text.replace(",", ",,") for text in texts)

@@ -87,7 +87,7 @@ def run_together(
         if request.logs_specs:
             from procession.cli.logs_specs import make_specs, planned_by
 
-            specs = make_specs(own, request.logs_specs, request.where("logs_specs"))
+            specs = make_specs(own, request.logs_specs, request.settings.where("logs_specs"))
 
             plan = partial(planned_by, specs)
         door = open_door(terms)
@@ -198,7 +198,7 @@ def _host(
     signals = job_signals(job, request)
     with ExitStack() as open_:
         if request.status is not None:
-            from procession.view.status import Status
+            from procession.view.live import Status
 
             status = Status(job.look, job.say, request.status)
             open_.callback(status.close)

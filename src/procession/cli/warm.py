@@ -36,7 +36,7 @@ exit codes: 0; 1 if it does not answer; 2 for a wrong command line.
 
 def main(words: list[str]) -> int:
     """List what is kept, or end it; returns the exit code."""
-    options, rest = PARSER.read_mixed(words)
+    options, rest = PARSER.read(words, mixed=True)
     if len(rest) > 1 or (rest and rest[0] not in WAYS):
         PARSER.error(f"it takes one of {', '.join(WAYS)}, not {' '.join(rest)!r}")
     stop, keeper = rest == ["stop"], 0
@@ -57,7 +57,7 @@ def main(words: list[str]) -> int:
         pid = f"; what it keeps goes with it: kill -9 {keeper}" if keeper else ""
         say(f"procession warm: error: the keeper cannot be used: {e}{pid} [P314]\n", sys.stderr)
         return 1
-    if options.json:
+    if options.get("json"):
         say(json.dumps(kept, indent=2) + "\n", sys.stdout)
     elif kept:
         rows = [("PID", "AGE", "LEFT", "RUNS", "MEMORY", "IMPORTS"), *map(_row, kept)]

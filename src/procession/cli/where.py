@@ -65,9 +65,9 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
 
                 trace, finish = set_up()
             except ImportError:
-                refuse(prog, f"{request.where('otel')}: {NO_OTEL}")
+                refuse(prog, f"{request.settings.where('otel')}: {NO_OTEL}")
             except SpecError as e:
-                refuse(prog, f"{request.where('otel')}: {e}")
+                refuse(prog, f"{request.settings.where('otel')}: {e}")
             open_.callback(finish)
         return _run(prog, request, trace, waiter)
 
@@ -84,7 +84,7 @@ def _describe(request: Request) -> int:
         spec = spec.__replace__(node=spec.node.__replace__(count=engine.nodes or 1))
     for note in request.notes:
         say_note(note)
-    say(describe(spec, request.elsewhere), sys.stdout)
+    say(describe(spec, request.settings.elsewhere()), sys.stdout)
     return 0
 
 

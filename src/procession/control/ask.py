@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import time
 from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from procession.control.protocol import Lines, decode, encode
-from procession.system.directories import inside
+from procession.system.directories import Refused, inside, open_runtime
 from procession.system.files import process_fields
 
 PEER = socket.SOL_SOCKET, socket.SO_PEERCRED
@@ -26,28 +28,43 @@ class Ended(NotAnswered):
     """The run has ended, or its launcher was killed."""
 
 
-class Connection:
-    """A connection to a run. Raises OSError: ConnectionRefusedError if its launcher is gone.
+class Dead(Ended):
+    """Nobody listens at the run's socket: its launcher was killed."""
 
-    directory: the open directory of sockets. name: of the socket there.
-    end: what the run's last line said, None until it came. closed: the run has hung up. peer: the
-    process that listens, 0 if it is in a namespace of pids around ours.
+
+class Connection:
+    """A connection to a run. Raises NotAnswered.
+
+    name: of its socket. end: what the run's last line said, None until it came. closed: the run has
+    hung up. peer: the process that listens, 0 if it is in a namespace of pids around ours.
     """
 
-    def __init__(self, directory: int, name: str, patience: float = PATIENCE) -> None:
+    def __init__(self, name: str, patience: float = PATIENCE) -> None:
         self.end: dict[str, Any] | None = None
+        self.closed = False
         self._patience = patience
         self._lines = Lines(MOST_LINE)
         self._heard: list[dict[str, Any]] = []
-        self.closed = False
         self.socket = socket.socket(socket.AF_UNIX)
         try:
             self.socket.settimeout(patience)
-            self.socket.connect(inside(directory, name))
-            self.peer: int = struct.unpack("3i", self.socket.getsockopt(*PEER, 12))[0]
+            self._connect(name)
         except BaseException:
             self.socket.close()
             raise
+
+    def _connect(self, name: str) -> None:
+        try:
+            with runtime() as directory:
+                self.socket.connect(inside(directory, name))
+            self.peer: int = struct.unpack("3i", self.socket.getsockopt(*PEER, 12))[0]
+        except ConnectionRefusedError:
+            raise Dead(f"the launcher of {name} was killed [P313]") from None
+        except FileNotFoundError:
+            raise Ended(f"{name} has just ended [P313]") from None
+        except (OSError, Refused) as e:
+            said = str(e) if isinstance(e, Refused) else e.strerror or str(e)
+            raise NotAnswered(f"{name} cannot be reached ({said}) [P313]") from None
 
     def send(self, ask: str, **given: Any) -> None:
         """Ask, and do not wait. Raises NotAnswered."""
@@ -57,36 +74,27 @@ class Connection:
             raise Ended(f"the run does not listen any more ({e.strerror}) [P313]") from None
 
     def ask(self, ask: str, **given: Any) -> Any:
-        """Ask, and give the answer; events that come before it are kept. Raises NotAnswered."""
+        """Ask, and give the answer; events that come before it are lost. Raises NotAnswered."""
         self.send(ask, **given)
         return self.answer(ask)
 
     def answer(self, ask: str) -> Any:
         """Wait for the answer to what was asked. Raises NotAnswered, soon if it is suspended."""
         until = time.monotonic() + self._patience
-        kept: list[dict[str, Any]] = []
-        try:
-            while True:
-                said = self._next(min(until, time.monotonic() + MOMENT))
-                if said is None:
-                    if _is_stopped(self.peer):
-                        raise NotAnswered(
-                            "the run is suspended (by Ctrl-Z, or SIGSTOP); type fg there, or "
-                            f"kill -CONT {self.peer} [P313]"
-                        )
-                    if time.monotonic() < until:
-                        continue
+        while True:
+            said = self._next(min(until, time.monotonic() + MOMENT))
+            if said is None:
+                if _is_stopped(self.peer):
+                    raise NotAnswered(
+                        "the run is suspended (by Ctrl-Z, or SIGSTOP); type fg there, or "
+                        f"kill -CONT {self.peer} [P313]"
+                    )
+                if time.monotonic() >= until:
                     raise NotAnswered(f"the run did not answer within {self._patience:g} s [P313]")
-                if "error" in said:
-                    raise NotAnswered(str(said["error"]))
-                if said.get("to") == ask:
-                    return said.get("value")
-                if said.get("event") == "end":
-                    self.end = said
-                    raise Ended("the run has just ended [P313]")
-                kept.append(said)
-        finally:
-            self._heard[:0] = kept
+            elif "error" in said:
+                raise NotAnswered(str(said["error"]))
+            elif said.get("to") == ask:
+                return said.get("value")
 
     def events(self, timeout: float | None = None) -> Generator[dict[str, Any]]:
         """Give what comes, until the run ends; `end` is then set, unless its launcher was killed.
@@ -94,17 +102,11 @@ class Connection:
         timeout: seconds after which this generator ends, too.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            try:
-                said = self._next(until)
-            except NotAnswered:
-                return
-            if said is None:
-                return
-            if said.get("event") == "end":
-                self.end = said
-                return
-            yield said
+        try:
+            while (said := self._next(until)) is not None:
+                yield said
+        except NotAnswered:
+            return
 
     def _next(self, until: float | None) -> dict[str, Any] | None:
         """Give the next line, None if none comes in time. Raises NotAnswered at the end."""
@@ -124,11 +126,11 @@ class Connection:
                 self._heard += [decode(line) for line in self._lines.feed(data)]
             except ValueError as e:
                 raise NotAnswered(f"it is of another version of procession ({e}) [P313]") from None
-        return self._heard.pop(0)
-
-    def fileno(self) -> int:
-        """Give its descriptor, which is readable when something comes."""
-        return self.socket.fileno()
+        said = self._heard.pop(0)
+        if said.get("event") == "end":
+            self.end = said
+            raise Ended("the run has just ended [P313]")
+        return said
 
     def close(self) -> None:
         """Close it; the run goes on."""
@@ -147,3 +149,26 @@ def _is_stopped(pid: int) -> bool:
         return process_fields(pid)[0] == b"T"
     except (OSError, IndexError):
         return False
+
+
+@contextmanager
+def runtime() -> Generator[int]:
+    """Open the directory of sockets while the block runs. Raises Refused, and OSError."""
+    directory = open_runtime(make=False)
+    try:
+        yield directory
+    finally:
+        os.close(directory)
+
+
+def sockets() -> list[str]:
+    """Name the sockets that there are."""
+    with suppress(OSError, Refused), runtime() as directory:
+        return sorted(os.listdir(directory))
+    return []
+
+
+def remove(name: str) -> None:
+    """Remove a socket at which nobody listens."""
+    with suppress(OSError, Refused), runtime() as directory:  # or somebody else did
+        os.unlink(inside(directory, name))

@@ -1,4 +1,4 @@
-"""The socket at which a run can be reached, and what its loop and the thread behind it share.
+"""The socket at which a run can be reached, and what the threads behind it share.
 
 This and `reach` are the only parts of control that each launch pays for. The socket listens before
 it gets its name. So when a socket refuses connections, its launcher is gone.
@@ -9,21 +9,17 @@ from __future__ import annotations
 import _socket
 import errno
 import os
-import threading
 
 from procession.system.directories import Refused, inside, open_runtime, socket_name
 from procession.values.exit import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from procession.control.reachable import Shown
-    from procession.output.recent import Recent
 
 BACKLOG = 64
-_NAMES = 100  # runs of one name, at most
 
 
 class Door:
@@ -33,56 +29,33 @@ class Door:
     """
 
     def __init__(self, run: str) -> None:
-        self.name = ""
+        self.name = socket_name(run)
         self._directory = -1
         self._owner = os.getpid()
         kind = _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
         self.socket = _socket.socket(_socket.AF_UNIX, kind)
         try:
-            for _ in range(3):  # the last run to end removes the directory, maybe just now
-                try:
-                    self._enter(run)
-                    return
-                except FileNotFoundError:
-                    self._leave()
-            raise OSError(errno.ENOENT, "the directory for sockets vanishes again and again")
-        except BaseException:
-            self.close()
-            raise
-
-    def _enter(self, run: str) -> None:
-        self._directory = open_runtime(make=True)
-        wanted = socket_name(run)
-        hidden = inside(self._directory, f".{os.getpid()}.{os.urandom(4).hex()}")
-        os.fchmod(self.socket.fileno(), 0o600)
-        self.socket.bind(hidden)
-        try:
+            self._directory = open_runtime(make=True)
+            hidden = inside(self._directory, f".{os.getpid()}.{os.urandom(4).hex()}")
+            os.fchmod(self.socket.fileno(), 0o600)
+            self.socket.bind(hidden)
             self.socket.listen(BACKLOG)
-            for number in range(1, _NAMES):
-                name = wanted if number == 1 else f"{wanted}~{number}"
-                try:  # not a rename, which would replace another run's
-                    os.link(hidden, inside(self._directory, name))
-                except FileExistsError:
-                    continue
-                self.name = name
-                return
-            raise OSError(errno.EEXIST, f"there are too many runs {run!r}")
-        finally:
-            os.unlink(hidden)
+            os.rename(hidden, inside(self._directory, self.name))
+        except BaseException:
+            self.forget()
+            raise
 
     def fileno(self) -> int:
         """Give the descriptor that is readable when a client connects."""
         return self.socket.fileno()
 
-    def accept(self) -> int:
-        """Give the descriptor of the next connection. Raises OSError."""
+    def accept(self) -> _socket.socket | None:
+        """Give the next connection; None if there is none, or no descriptor for it."""
         raw: Any = self.socket  # no object but this one may own the descriptor, see `forget`
-        return raw._accept()[0]
-
-    def _leave(self) -> None:
-        directory, self._directory = self._directory, -1
-        if directory >= 0:
-            os.close(directory)
+        try:
+            return _socket.socket(fileno=raw._accept()[0])
+        except OSError:
+            return None
 
     def hide(self) -> None:
         """Remove the socket's name: no other client will come."""
@@ -94,22 +67,16 @@ class Door:
         self.name = ""
 
     def close(self) -> None:
-        """Remove the socket, and its directory if it was the last; may be called again."""
-        self.socket.close()
-        if self._directory < 0:
-            return
+        """Remove the socket; may be called again."""
         self.hide()
-        if self._owner == os.getpid():
-            try:
-                os.rmdir(os.readlink(f"/proc/self/fd/{self._directory}"))
-            except OSError:
-                pass  # others are in it
-        self._leave()
+        self.forget()
 
     def forget(self) -> None:
-        """Let go of it in a fork of its process."""
+        """Let go of it, as in a fork of its process."""
         self.socket.close()
-        self._leave()
+        directory, self._directory = self._directory, -1
+        if directory >= 0:
+            os.close(directory)
 
 
 def open_door(run: str) -> Door | None:
@@ -129,35 +96,18 @@ def open_door(run: str) -> Door | None:
 
 
 class Shared:
-    """Used by both threads.
+    """What the threads of clients share with that of the run.
 
     ending: how the run ended, for the last line to clients; None until then. stopped_by: the signal
-    by which a client stopped the run, 0: none did. stopper: who that was, in words.
+    by which a client stopped the run, 0: none did. stopper: who that was, in words. screen: of the
+    run.
     """
 
     def __init__(self, screen: Shown) -> None:
         self.ending: dict[str, Any] | None = None
         self.stopped_by = 0
         self.stopper = ""
-        self._screen = screen
-        self._wake = -1
-        self._lock = threading.Lock()  # of `_wake`
-
-    @property
-    def prefixes(self) -> Sequence[str]:
-        """What stands before the lines of each rank."""
-        return self._screen.prefixes
-
-    @property
-    def recent(self) -> Recent | None:
-        """What the console has shown last, None if ranks write past this process."""
-        return self._screen.recent
-
-    def wake(self) -> None:
-        """Have the thread look for news; from any thread."""
-        with self._lock:
-            if self._wake >= 0:
-                os.eventfd_write(self._wake, 1)
+        self.screen = screen
 
     def note_stop(self, number: int, who: str) -> None:
         """Take note that a client stops the run."""

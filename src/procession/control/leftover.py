@@ -16,10 +16,8 @@ import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from procession.control.ask import Connection
+from procession.control import ask
 from procession.control.processes import Process, ancestors, below, read_processes
-from procession.control.runs import remove_hidden, remove_socket
-from procession.system.directories import Refused, inside, open_runtime
 from procession.system.identity import lives, pid_of, start_of
 from procession.system.processes import Seen, send
 
@@ -78,29 +76,16 @@ def _await(processes: list[Process], seconds: float) -> list[Process]:
 
 def dead_sockets(*, remove: bool) -> list[str]:
     """Find the sockets at which nobody listens, and maybe remove them."""
-    try:
-        directory = open_runtime(make=False)
-    except (OSError, Refused):
-        return []
     found: list[str] = []
-    try:
-        for name in sorted(os.listdir(directory)):
-            if not stat.S_ISSOCK(os.lstat(inside(directory, name)).st_mode):
-                continue
-            if name.startswith("."):
-                if remove and remove_hidden(directory, name):
-                    found.append(name)
-                continue
-            try:
-                Connection(directory, name, 1.0).close()
-            except ConnectionRefusedError:
-                found.append(name)
-                if remove:
-                    remove_socket(directory, name)
-            except OSError:
-                continue
-    finally:
-        os.close(directory)
+    for name in ask.sockets():
+        try:
+            ask.Connection(name, 1.0).close()
+        except ask.Dead:
+            found.append(name)
+            if remove:
+                ask.remove(name)
+        except ask.NotAnswered:
+            continue
     return found
 
 

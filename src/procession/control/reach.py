@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import _socket
 import threading
+import time
 
 from procession.control.door import Shared, open_door
 
@@ -11,22 +12,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from procession.control.door import Door
     from procession.control.reachable import Reachable, Shown, Watcher
 
-_JOIN = 1.0  # seconds for the thread to send last lines; it takes a third of that at most
+CLIENTS = 32  # at a time
+FULL = b'{"procession": 1, "error": "%d others are looking at this run already"}\n' % CLIENTS
+LAST_WORDS = 0.3  # seconds that clients have for the last line, when the run has ended
 
 
 class Reach(Shared):
-    """The socket of a run, and the thread that serves it. Made in the thread of the run's loop.
+    """The socket of a run, and the threads that serve its clients. Made in the loop's thread.
 
-    name: by which the run is found, "" if it cannot be.
+    name: by which the run is found, "" if it cannot be. visited: whether anybody has ever looked.
     """
 
     def __init__(self, run: Reachable, loop: Watcher, screen: Shown, run_id: str) -> None:
         super().__init__(screen)
+        self.visited = False
         self._run = run
         self._loop = loop
-        self._thread: threading.Thread | None = None
+        self._guests: dict[threading.Thread, _socket.socket] = {}
         self._door = open_door(run_id)
         self.name = self._door.name if self._door is not None else ""
         if self._door is not None:
@@ -34,51 +39,67 @@ class Reach(Shared):
             loop.watch(self._door.fileno(), self._knocked)
 
     def _knocked(self) -> None:
-        """Let a thread serve the first client, and all that come later."""
         assert self._door is not None
-        self._loop.unwatch(self._door.fileno())
+        if not self._welcome(self._door):  # no descriptor is left: the run goes on
+            self._loop.unwatch(self._door.fileno())
+            self._door.hide()
+
+    def _welcome(self, door: Door) -> bool:
+        """Let a thread serve the next client; tells whether there was one."""
+        guest = door.accept()
+        if guest is None:
+            return False
+        self.visited = True
+        self._guests = {t: g for t, g in self._guests.items() if t.is_alive()}
         try:
-            wake = self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-            if self.recent is not None:
-                self.recent.wake_by(self.wake)
-            self._thread = threading.Thread(
-                target=self._serve, args=(wake,), name="procession-control", daemon=True
+            if len(self._guests) >= CLIENTS:
+                guest.send(FULL)
+                guest.close()
+                return True
+            thread = threading.Thread(
+                target=self._serve, args=(guest,), name="procession-control", daemon=True
             )
-            self._thread.start()
-        except (OSError, RuntimeError):  # descriptors or threads are short: the run goes on
-            self._thread = None
-            self._door.close()
+            thread.start()
+            self._guests[thread] = guest
+        except (OSError, RuntimeError):  # it has gone; threads are short: the run goes on
+            guest.close()
+        return True
 
-    def _serve(self, wake: int) -> None:
-        from procession.control.serve import Server
+    def _serve(self, guest: _socket.socket) -> None:
+        try:
+            from procession.control.serve import Visit
 
-        assert self._door is not None
-        Server(self._run, self, self._door, wake).run()
-
-    @property
-    def visited(self) -> bool:
-        """Whether anybody has ever looked."""
-        return self._thread is not None
+            Visit(guest, self._run, self).serve()
+        except (OSError, ImportError):
+            pass  # descriptors are short
+        finally:
+            guest.close()
 
     def close(self, ending: dict[str, Any] | None = None) -> None:
         """Tell clients how the run ended, and remove the socket; may be called again."""
         self.ending = self.ending or ending or {}
-        if self._door is not None:
-            self._door.hide()
-        self.wake()
-        if self._thread is not None:
-            self._thread.join(_JOIN)
-        if self.recent is not None:
-            self.recent.wake_by(None)
-        with self._lock:
-            wake, self._wake = self._wake, -1
-            # A thread that is late still waits for it, so it stays.
-            if wake >= 0 and not (self._thread is not None and self._thread.is_alive()):
-                os.close(wake)
-        if self._door is not None:
-            self._door.close()
+        if self._door is None:
+            return
+        self._door.hide()
+        while self._welcome(self._door):
+            pass
+        self._shut(_socket.SHUT_RD)  # nothing more will be asked
+        until = time.monotonic() + LAST_WORDS
+        for thread in self._guests:
+            thread.join(max(0.0, until - time.monotonic()))
+        self._shut(_socket.SHUT_RDWR)  # who does not read is not waited for
+        self._door.close()
+
+    def _shut(self, how: int) -> None:
+        for guest in self._guests.values():
+            try:
+                guest.shutdown(how)
+            except OSError:
+                pass  # it has gone
 
     def forget(self) -> None:
         """Let go of everything in a fork of the launcher."""
         if self._door is not None:
             self._door.forget()
+        for guest in self._guests.values():
+            guest.close()

@@ -7,18 +7,14 @@ from typing import Any, Protocol
 
 from procession.output.recent import Recent
 from procession.rules.tables import Phase
-from procession.values.spec import Spec
 
 
 class Reachable(Protocol):
     """A run that can be seen and steered from elsewhere; all may be called from any thread.
 
-    distant: whether answers may have to come from other machines, which takes time.
-    stopped_by: the signal by which somebody elsewhere had it stopped, 0 if nobody did.
-    who_stopped: who stopped it, in words, "" if nobody did.
+    distant: whether its ranks may be on other machines, which must be asked.
     """
 
-    spec: Spec
     distant: bool
 
     @property
@@ -27,28 +23,8 @@ class Reachable(Protocol):
         ...
 
     @property
-    def began(self) -> float:
-        """When it began, in seconds of the monotonic clock."""
-        ...
-
-    @property
-    def run_dir(self) -> str:
-        """The run's directory, "" where there is none."""
-        ...
-
-    @property
     def stop_signal(self) -> int:
         """The signal by which its ranks are asked to end."""
-        ...
-
-    @property
-    def stopped_by(self) -> int:
-        """The signal by which somebody elsewhere had it stopped."""
-        ...
-
-    @property
-    def who_stopped(self) -> str:
-        """Who stopped it, in words, "" if nobody did."""
         ...
 
     def look(self) -> dict[str, Any]:
@@ -69,10 +45,6 @@ class Reachable(Protocol):
 
     def send_signal(self, rank: int, signal: int) -> None:
         """Send a signal to one rank. Raises SpecError for one that does not exist."""
-        ...
-
-    def write_end(self, result: dict[str, Any], report: str) -> None:
-        """Write into the run's directory how it ended."""
         ...
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
-from procession.control.ask import Connection, NotAnswered
-from procession.control.index import read_index
+from procession.control.ask import Connection, Dead, Ended, NotAnswered, remove, sockets
+from procession.control.index import past_runs
 from procession.output.rankfiles import open_regular
 from procession.output.rundir import run_of
-from procession.system.directories import Refused, inside, open_runtime, socket_name
-from procession.system.identity import lives, pid_of, start_of
-from procession.system.origin import directory_of, origin, same_session, session_of
+from procession.system.identity import lives, pid_of
+from procession.system.origin import directory_of, origin
 from procession.values.base import Value
 
 PATIENCE = 2.0  # seconds for each launcher to answer, when runs are listed
@@ -28,7 +28,7 @@ class Run(Value):
     0 if it is unknown, or on another machine. host: the machine of its launcher, "" for this
     one. slurm_job: Slurm's number of the job in which its launcher runs, or "". began: seconds
     since 1970. socket: the name of its socket, "" if it has none. look: its own description.
-    result: how it ended. session, cwd: where it was started, see `system.origin`.
+    result: how it ended. cwd: where it was started.
     """
 
     id: str
@@ -42,7 +42,6 @@ class Run(Value):
     socket: str = ""
     look: Mapping[str, Any] | None = None
     result: Mapping[str, Any] | None = None
-    session: str = ""
     cwd: str = ""
 
     @property
@@ -64,89 +63,57 @@ class NotFound(Exception):
 
 def living() -> list[Run]:
     """Give the runs that can be asked, the oldest first; sockets of dead launchers are removed."""
-    try:
-        directory = open_runtime(make=False)
-    except (OSError, Refused):
-        return []
-    try:
-        return _ask_all(directory)
-    finally:
-        os.close(directory)
-
-
-def _ask_all(directory: int) -> list[Run]:
     asked: list[tuple[str, Connection | None]] = []
-    for name in sorted(os.listdir(directory)):
+    for name in sockets():
         if name.startswith("."):
-            remove_hidden(directory, name)
-            continue
+            continue  # it gets its name just now, or is the keeper's
         try:
-            connection = Connection(directory, name, PATIENCE)
-        except ConnectionRefusedError:
-            remove_socket(directory, name)
-            continue
-        except FileNotFoundError:
-            continue  # it has just ended
-        except OSError:
-            asked.append((name, None))
-            continue
-        try:
+            connection = Connection(name, PATIENCE)
+            asked.append((name, connection))
             connection.send("look")
-        except NotAnswered:
-            connection.close()
+        except Dead:
+            remove(name)
+        except Ended:
             continue
-        asked.append((name, connection))
+        except NotAnswered:
+            asked.append((name, None))
     found: list[Run] = []
     for name, connection in asked:
         look: Any = None
         if connection is not None:
-            with connection:
-                try:
-                    look = connection.answer("look")
-                except NotAnswered:
-                    if connection.end is not None:
-                        continue
-        found.append(_silent(directory, name, connection) if look is None else _living(name, look))
+            with suppress(NotAnswered), connection:
+                look = connection.answer("look")
+            if connection.end is not None:
+                continue
+        found.append(_silent(name, connection) if look is None else _living(name, look))
     return sorted(found, key=lambda run: run.began)
 
 
-def _silent(directory: int, name: str, connection: Connection | None) -> Run:
-    """Describe a run that does not answer, by the index and by who listens at its socket."""
-    nothing: dict[str, Any] = {}
-    noted = next((e for e in reversed(read_index()) if socket_name(e["run"]) == name), nothing)
+def _silent(name: str, connection: Connection | None) -> Run:
+    """Describe a run that does not answer, by its files and by who listens at its socket."""
     launcher = 0 if connection is None else connection.peer
-    try:
-        began = os.stat(inside(directory, name)).st_mtime
-    except OSError:
-        began = 0.0  # it has just ended
-    return Run(
-        id=name,
-        name=name.rpartition("_")[0] or name,
-        state="SILENT",
-        directory=noted.get("dir", ""),
-        launcher=launcher,
-        began=began,
-        socket=name,
-        session=noted.get("session") or session_of(launcher),
-        cwd=noted.get("cwd") or directory_of(launcher),
-    )
+    directory = past_runs().get(name)
+    run = Run(name, name.rpartition("_")[0] or name, "")
+    if directory is not None:
+        run = _of_files(name, directory)
+    cwd = run.cwd or directory_of(launcher)
+    return run.__replace__(state="SILENT", launcher=launcher, socket=name, cwd=cwd)
 
 
 def _living(name: str, look: Mapping[str, Any]) -> Run:
-    host = look.get("host", _here())
+    here = look["host"] == _here()
     return Run(
         id=name,
         name=look["name"],
         state=look["state"],
         directory=look["run_dir"],
-        launcher=look["launcher"] if host == _here() else 0,
-        host="" if host == _here() else host,
-        slurm_job=look.get("slurm_job", ""),
+        launcher=look["launcher"] if here else 0,
+        host="" if here else look["host"],
+        slurm_job=look["slurm_job"],
         began=look["began"],
         socket=name,
         look=look,
-        session=str(look.get("session", "")),  # an older launcher does not say so
-        cwd=str(look.get("cwd", "")),
+        cwd=look["cwd"],
     )
 
 
@@ -154,55 +121,41 @@ def _here() -> str:
     return os.uname().nodename
 
 
-def remove_socket(directory: int, name: str) -> None:
-    """Remove a socket at which nobody listens; and the directory, if it was the last."""
-    try:
-        os.unlink(inside(directory, name))
-        os.rmdir(os.readlink(f"/proc/self/fd/{directory}"))
-    except OSError:
-        pass  # somebody else did; others are in it
-
-
-def remove_hidden(directory: int, name: str) -> bool:
-    """Remove a socket that was never given its name, if its process is gone."""
-    pid = name.split(".")[1]
-    if not pid.isdecimal() or start_of(int(pid)):
-        return False
-    remove_socket(directory, name)
-    return True
-
-
 def ended(running: Sequence[Run]) -> list[Run]:
     """Give the other runs that have a directory, the oldest first. running: those to leave out."""
-    known = {run.directory for run in running if run.directory}
-    entries = [e for e in read_index(shorten=True) if e["dir"] not in known]
-    return [_ended(e["dir"], e) for e in entries]
+    known = {run.id for run in running}
+    return [_of_files(run, path) for run, path in past_runs().items() if run not in known]
 
 
-def _ended(directory: str, entry: Mapping[str, Any]) -> Run:
+def _of_files(run: str, directory: str) -> Run:
+    """Describe a run by what is in its directory."""
+    asked = read_json(os.path.join(directory, "run.json")) or {}
     result = read_json(os.path.join(directory, "result.json"))
-    mark = str(entry.get("launcher", ""))
-    host = str(entry.get("host", ""))
+    mark, origin = asked.get("mark", ""), asked.get("origin", {})
+    host = origin.get("host", "")
     away = bool(host) and host != _here()
     state = "LOST"
     if result is not None:
         state = str(result.get("state", ""))
     elif away:
         state = "AWAY"  # in a directory that machines share
-    elif lives(mark) is not False:
+    elif mark and lives(mark) is not False:
         state = "UNSEEN"
+    try:
+        began = os.stat(os.path.join(directory, "run.json")).st_mtime
+    except OSError:
+        began = 0.0
     return Run(
-        id=str(entry["run"]),
-        name=str(entry.get("name", "")),
+        id=run,
+        name=asked.get("name") or run.rpartition("_")[0] or run,
         state=state,
         directory=directory,
         launcher=pid_of(mark) if state == "UNSEEN" else 0,
         host=host if away else "",
-        slurm_job=str(entry.get("slurm_job", "")),
-        began=float(entry.get("began") or 0.0),
+        slurm_job=origin.get("slurm_job", ""),
+        began=began,
         result=result,
-        session=str(entry.get("session", "")),
-        cwd=str(entry.get("cwd", "")),
+        cwd=origin.get("cwd", ""),
     )
 
 
@@ -221,28 +174,26 @@ def find_run(word: str) -> Run:
     running = living()
     if "/" in word or os.path.isdir(word):
         return _of_directory(word, running)
-    return choose(word, running + ended(running), origin())
+    return choose(word, running + ended(running), origin()["cwd"])
 
 
-def choose(word: str, runs: Sequence[Run], here: Mapping[str, str]) -> Run:
+def choose(word: str, runs: Sequence[Run], cwd: str) -> Run:
     """Choose by an id, a name, its beginning, a launcher's pid, Slurm's number, or `last`.
 
-    Living runs are preferred to past ones. `last` is the newest run of this terminal; if there is
-    none, the newest of this directory. here: see `origin`. Raises NotFound.
+    Living runs are preferred to past ones. `last` is the newest run that was started in the
+    directory `cwd`. Raises NotFound.
     """
     there = f"; there is {_listed(runs, ', ')}" if runs else "; there is none at all"
     if word == "last":
-        own = [run for run in runs if same_session(run.session, here["session"])]
-        own = own or [run for run in runs if run.cwd and run.cwd == here["cwd"]]
+        own = [run for run in runs if run.cwd and run.cwd == cwd]
         if not own:
-            raise NotFound(f"there is no run of this terminal or of this directory{there}")
+            raise NotFound(f"no run was started in this directory{there}")
         return max(own, key=lambda run: run.began)
     ways = (
         [run for run in runs if run.id == word],
         [r for r in runs if word.isdecimal() and word in (str(r.launcher), r.slurm_job)],
         [run for run in runs if run.name == word],
         [run for run in runs if run.id.startswith(word)],
-        [run for run in runs if run.id.rpartition("_")[2].startswith(word)],
     )
     for found in ways:
         alive = [run for run in found if run.runs]
@@ -262,39 +213,14 @@ def _listed(runs: Sequence[Run], between: str) -> str:
 def _of_directory(path: str, running: Sequence[Run]) -> Run:
     path = os.path.abspath(path)
     for run in running:
-        if run.directory and _same(run.directory, path):
+        if run.directory and os.path.realpath(run.directory) == os.path.realpath(path):
             return run
     asked = read_json(os.path.join(path, "run.json"))
     if asked is None:
         raise NotFound(f"{path} is not the directory of a run: it holds no run.json")
-    entry = {"run": asked.get("run") or run_of(path), "name": asked.get("name", "")}
-    entry |= {name: asked[name] for name in ("host", "slurm_job") if name in asked}
-    return _ended(path, entry | {"launcher": asked.get("mark", ""), "began": _time(path)})
-
-
-def _same(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False
-
-
-def _time(path: str) -> float:
-    try:
-        return os.stat(os.path.join(path, "run.json")).st_mtime
-    except OSError:
-        return 0.0
+    return _of_files(asked.get("run") or run_of(path), path)
 
 
 def connect(run: Run) -> Connection:
     """Connect to a run that has a socket. Raises NotAnswered."""
-    try:
-        directory = open_runtime(make=False)
-    except (OSError, Refused) as e:
-        raise NotAnswered(str(e)) from None
-    try:
-        return Connection(directory, run.socket)
-    except OSError as e:
-        raise NotAnswered(f"{run.id} cannot be reached ({e.strerror or e}) [P313]") from None
-    finally:
-        os.close(directory)
+    return Connection(run.socket)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from procession.output.escape import shown
-from procession.values.figures import duration, size
+from procession.values.figures import duration
 from procession.values.ranks import format_ranks
 
 GONE = ("EXITED", "LOST")
@@ -15,13 +15,15 @@ GONE = ("EXITED", "LOST")
 
 def describe(look: Mapping[str, Any], now: float) -> str:
     """Describe in words what `Group.look` gave. now: seconds since 1970."""
-    ranks: Sequence[Mapping[str, Any]] = look["ranks"]
+    attempt = f", attempt {look['attempt']} of {look['restarts']}" if look["restarts"] else ""
     lines = [
         f"{look['name']}: {look['state'].lower()} for {duration(max(0, now - look['began']))}"
-        f", {alive(look)} of {look['nproc']} ranks alive{_attempt(look)}",
+        f", {alive(look)} of {look['nproc']} ranks alive{attempt}",
         f"  command: {shown(shlex.join(look['words']))}",
-        f"  launcher: pid {look['launcher']}{_where(look)}",
+        f"  launcher: pid {look['launcher']} on {look['host']}",
     ]
+    if look["slurm_job"]:
+        lines[-1] += f", in job {look['slurm_job']} of Slurm"
     if look.get("hosts"):
         lines.append(f"  machines, by node rank: {shown(', '.join(look['hosts']))}")
         lines.append(f"  links to their agents: {', '.join(look['links'])}")
@@ -30,38 +32,21 @@ def describe(look: Mapping[str, Any], now: float) -> str:
     if look["run_dir"]:
         lines.append(f"  run directory: {shown(look['run_dir'])}")
     alike: dict[str, list[int]] = {}
-    for rank in ranks:
+    for rank in look["ranks"]:
         alike.setdefault(_rank(rank, now), []).append(rank["rank"])
     lines += [f"  {format_ranks(numbers)}: {said}" for said, numbers in alike.items()]
     return "\n".join(lines)
 
 
-def _where(look: Mapping[str, Any]) -> str:
-    """Say where the launcher of a job is."""
-    if "hosts" not in look:
-        return ""
-    slurm = f", in job {look['slurm_job']} of Slurm" if look["slurm_job"] else ""
-    return f" on {look['host']}{slurm}"
-
-
-def _attempt(look: Mapping[str, Any]) -> str:
-    return f", attempt {look['attempt']} of {look['restarts']}" if look["restarts"] else ""
-
-
 def _rank(rank: Mapping[str, Any], now: float) -> str:
-    said = rank["exit"] or rank["state"].lower()
+    said = [rank["exit"] or rank["state"].lower()]
     if rank["beats"] and not rank["exit"]:
-        said += f", at {_progress(rank)}" if rank["step"] is not None else ""
-        fields = "".join(
-            f", {shown(name)} {_value(value)}" for name, value in rank["fields"].items()
-        )
-        said += f"{fields}, last heard {duration(max(0, now - rank['beat_at']))} ago"
-    return said
-
-
-def _progress(rank: Mapping[str, Any]) -> str:
-    total = f" of {_value(rank['total'])}" if rank["total"] is not None else ""
-    return f"step {_value(rank['step'])}{total}"
+        if rank["step"] is not None:
+            total = f" of {_value(rank['total'])}" if rank["total"] is not None else ""
+            said.append(f"at step {_value(rank['step'])}{total}")
+        said += [f"{shown(name)} {_value(value)}" for name, value in rank["fields"].items()]
+        said.append(f"last heard {duration(max(0, now - rank['beat_at']))} ago")
+    return ", ".join(said)
 
 
 def _value(value: object) -> str:
@@ -89,11 +74,3 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)) for row in rows]
     return "".join(f"{line.rstrip()}\n" for line in lines)
-
-
-def used(cpu: float | None, memory: int | None) -> tuple[str, str]:
-    """Write CPU (in cores) and memory for a table."""
-    return (
-        "" if cpu is None else f"{100 * cpu:.0f}%",
-        "" if memory is None else size(memory),
-    )

@@ -21,7 +21,6 @@ from procession.group.result import MARGIN, failed_by
 from procession.output.rundir import RunDir, directory_name, run_of
 from procession.prepare.asked import asked_of
 from procession.rules.tables import Phase
-from procession.system.origin import origin
 from procession.system.threads import Latch
 from procession.values.errors import GroupEnd, GroupFailed, SpecError
 from procession.values.events import Event
@@ -107,7 +106,7 @@ class Job(Handle):
         self._take(self._driver, self._driver.printer, directory, run_id)
         of_job = {"engine": engine.name, "nodes": work.nodes, "restart": repr(work.restart)}
         asked = asked_of(work.spec, run_id)
-        directory.write_run({**asked, **of_job, **origin()})
+        directory.write_run({**asked, **of_job})
         if on_event is not None:
             self._driver.subscribe(on_event)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from procession.group.result import Waiting
 from procession.rules.tables import Phase
-from procession.values.errors import GroupStopped, SpecError
+from procession.values.errors import GroupStopped, SpecError, exit_code_after
 from procession.values.events import Event
 from procession.values.exit import is_signal
 from procession.values.policy import Stop, StopRequest
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from procession.control.reach import Reach
     from procession.group.runner import Runner, Screen
     from procession.output.wiring import Files
+    from procession.values.errors import GroupEnd
 
 CONTROL = "PROCESSION_CONTROL"
 
@@ -97,7 +98,7 @@ class Handle(Waiting):
             if self.run_dir:
                 from procession.control.index import note_run
 
-                note_run(self._own_id, self.run_dir, self.spec.name)
+                note_run(self._own_id, self.run_dir)
         except (OSError, ImportError):
             pass  # no descriptor is left: the start will fail, and say so
 
@@ -146,9 +147,7 @@ class Handle(Waiting):
             return
         try:
             if (reach is not None and reach.visited) or (self.end and self.run_dir):
-                from procession.control.ending import conclude
-
-                conclude(self, reach, self.end, code)
+                self._write_down(reach, self.end, code)
         except (OSError, ImportError):
             pass  # no descriptor is left
         finally:
@@ -156,7 +155,27 @@ class Handle(Waiting):
                 reach.close()
             self._runner.journal.let_threads_go()
 
-    def write_end(self, result: dict[str, Any], report: str) -> None:
+    def _write_down(self, reach: Reach | None, end: GroupEnd | None, code: int | None) -> None:
+        from procession.explain.summary import report_of, summary
+
+        report = f"the supervisor of {self.spec.name} failed; its ranks were ended"
+        if code is None:  # what a command should exit with that did nothing but run it
+            if end is None:
+                code = 1
+            elif end.failures:
+                code = exit_code_after(end.failures[0])
+            else:
+                stopped = self.state is Phase.STOPPED
+                code = 128 + (self.stopped_by or self.stop_signal) if stopped else 0
+        if end is not None:
+            report = report_of(self.state, end, self.who_stopped)
+            if self.run_dir:
+                result = summary(self.spec, self.state, end, code, self.began)
+                self._write_end(result, report)
+        if reach is not None:
+            reach.close({"state": self.state.name, "code": code, "report": report})
+
+    def _write_end(self, result: dict[str, Any], report: str) -> None:
         """Write into the run's directory how it ended.
 
         A directory that does not answer is not waited for; the files are written later, if ever.
@@ -169,8 +188,7 @@ class Handle(Waiting):
 
                 directory.write_end({**result, **slurm_ids(os.environ)}, report)
 
-        if directory.kept:
-            self._runner.journal.on_disk("writing the report to", write)
+        self._runner.journal.on_disk("writing the report to", write)
 
     def stop_when_unread(self) -> None:
         """Have it stopped when nobody reads our standard output any more; see `unread`.

@@ -26,7 +26,7 @@ def look_at(spec: Spec, supervisor: Supervisor, resources: Resources) -> dict[st
     """Describe a group as it is now; from any thread.
 
     Keys: name, run (its id), run_dir ("" for none), words (its command line, or its function),
-    launcher (pid), session, cwd, host and slurm_job (see `system.origin`), nproc, node, nodes,
+    launcher (pid), cwd, host and slurm_job (see `system.origin`), nproc, node, nodes,
     first (the number that rank 0 has in the whole job), state (of `Phase`), attempt, restarts (the
     most), began (seconds since 1970), cause (what failed first, in words, or None), kill_at
     (seconds since 1970, by when ranks that are being ended get SIGKILL, or None), and ranks: a

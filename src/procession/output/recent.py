@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 
 TYPE_CHECKING = False
@@ -22,14 +21,12 @@ class Recent:
     """The last bytes of a console, in blocks as they were written. Used by any threads."""
 
     def __init__(self, kept: int = KEPT) -> None:
-        self._wake: Callable[[], None] | None = None
         self._kept = kept
         self._lock = threading.Lock()
         self._blocks: deque[tuple[bytes, str]] = deque()
         self._first = 0  # the number of the first block that is kept
         self._bytes = 0
         self._lines_gone = 0
-        self._asked = False
 
     def add(self, data: bytes, stream: str) -> None:
         """Take what is written to a stream, "out" or "err"."""
@@ -41,22 +38,11 @@ class Recent:
                 self._first += 1
                 self._bytes -= len(gone)
                 self._lines_gone += gone.count(b"\n")
-            asked, self._asked = self._asked, False
-            if asked and self._wake is not None:
-                self._wake()
 
     def listen(self, stdout: Console, stderr: Console) -> None:
         """Take what is written to these consoles, from now on; they may be one."""
         stderr.seen_by = partial(self.add, stream="err")
         stdout.seen_by = partial(self.add, stream="out")
-
-    def wake_by(self, call: Callable[[], None] | None) -> None:
-        """Have `call` called when there is something new, once after each `read`; None: no more.
-
-        In the thread that writes; it must be quick, and when this returns no other is called.
-        """
-        with self._lock:
-            self._wake = call
 
     def last(self, lines: int) -> tuple[tuple[int, int], list[tuple[bytes, str]]]:
         """Give the last lines, and the position behind them."""
@@ -80,8 +66,7 @@ class Recent:
     ) -> tuple[tuple[int, int], int, list[tuple[bytes, str]]]:
         """Read on from a position; gives the new one, how many lines were missed, and blocks.
 
-        most: bytes, which the last block may exceed. If there is no more, there will be a wake-up
-        when there is; see `wake_by`.
+        most: bytes, which the last block may exceed.
         """
         number, lines = position
         with self._lock:
@@ -97,5 +82,4 @@ class Recent:
                 size += len(data)
                 lines += data.count(b"\n")
                 at += 1
-            self._asked = self._asked or at == len(self._blocks)
             return (self._first + at, lines), missed, found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from procession.system.identity import own_mark
-from procession.system.origin import slurm_ids
+from procession.system.origin import origin, slurm_ids
 from procession.values.masking import masked, masked_words
 from procession.values.program import Function, words_of
 from procession.values.spec import Spec
@@ -35,6 +35,7 @@ def asked_of(spec: Spec, run_id: str) -> dict[str, Any]:
         "placement": repr(spec.placement),
         "launcher": os.getpid(),
         "mark": own_mark(),
+        "origin": origin(),
         **slurm_ids(os.environ),
     }
 

@@ -1,6 +1,6 @@
-"""The live view of a group on a terminal: a thread that looks, and draws what has changed.
+"""Threads that look at a group and show it: on a terminal, or by a line now and then, for logs.
 
-An error in it ends the view, never the group.
+An error in one ends it, never the group.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import suppress
 from procession.output.console import Console
 from procession.view.pane import Pane
 from procession.view.seen import Look, Sight, Whole
+from procession.view.words import status_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class View:
                     self._gone = True
                 else:
                     whole, size = self._sight.see(), self._pane.size()
-                    self._pane.show(drawing.lines(whole, size, size[1] // 2), size)
+                    self._pane.show(drawing.lines(whole, size[0], size[1] // 2), size)
                 with suppress(queue.Empty):
                     self._wake.get(timeout=EVERY)
             self._pane.clear()
@@ -119,8 +120,45 @@ class View:
     def _leave(self, drawing: Drawing, whole: Whole) -> None:
         """Leave the last state behind, as text."""
         size = self._pane.size()
-        lines = drawing.lines(whole, size, max(4, size[1] // 2))
+        lines = drawing.lines(whole, size[0], max(4, size[1] // 2))
         # The console does not know what the terminal itself has written (^C).
         start = "\r\n" if self._console.midline else START_OF_LINE
         text = start + "".join(f"{line.rstrip()}\r\n" for line in lines)
         self._console.write(text.encode(errors="replace"), timeout=1.0)
+
+
+class Status:
+    """Says a line every so many seconds, from a thread of its own, until `close`.
+
+    look: as for `View`. say: takes the line, without its newline.
+    """
+
+    def __init__(self, look: Callable[[], Look], say: Callable[[str], None], every: float) -> None:
+        self._sight = Sight(look)
+        self._say = say
+        self._every = every
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="procession-status", daemon=True)
+
+    @property
+    def started(self) -> bool:
+        """Whether it has begun."""
+        return self._thread.ident is not None
+
+    def start(self) -> None:
+        """Begin; the first line comes after the first interval."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Say no more."""
+        self._closing.set()
+        if self.started:
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        try:
+            self._sight.see()  # the beginning of rates
+            while not self._closing.wait(self._every):
+                self._say(status_line(self._sight.see()))
+        except Exception as e:
+            self._say(f"procession: the status line failed ({type(e).__name__}: {e}) [P413]")

@@ -1,13 +1,13 @@
 """Ranks that are alike share a row; an odd rank has a row of its own, and stands first. Pure.
 
 Where each rank has room for a row, it has one. Else odd ranks come first, the worst alone, as many
-as there is room for; the other odd ones share a row for each oddity, and all others one for each
-state. An odd rank shares a row with one that is not only where there is room for one row.
+as there is room for; the other odd ones share a row, and all others one for each state. An odd rank
+shares a row with one that is not only where there is room for one row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 from procession.values.base import Value
@@ -59,30 +59,20 @@ def fold(seen: Sequence[Seen], room: int) -> list[Row]:
     why = oddities(seen)
     if len(seen) <= room:
         return [Row((r,), why.get(r.rank, "")) for r in seen]
-    odd = sorted((r for r in seen if r.rank in why), key=lambda r: _worst_first(r, why))
+    odd = [r for r in seen if r.rank in why]
+    odd.sort(key=lambda r: (ODDITIES.index(why[r.rank]), r.step or 0.0))
     usual = [r for r in seen if r.rank not in why]
-    alone = [Row((r,), why[r.rank]) for r in odd]
-    others = [Row(ranks) for ranks in _grouped(usual, lambda r: (r.state, r.ended, r.exit))]
-    if len(others) > room // 2:
-        others = [Row(tuple(usual))] if usual else []
-    for worst in range(len(odd), -1, -1):
-        rest = _grouped(odd[worst:], lambda r: why[r.rank])
-        rows = [*alone[:worst], *(Row(ranks, why[ranks[0].rank]) for ranks in rest), *others]
-        if len(rows) <= room:
-            return rows
-    if room > 1 and others:
-        return [Row(tuple(odd), why[odd[0].rank]), *others]
-    return [Row((*odd, *usual), why[odd[0].rank] if odd else "")]
-
-
-def _worst_first(r: Seen, why: dict[int, str]) -> tuple[float, ...]:
-    kind = why[r.rank]
-    by_kind = {"silent": -(r.quiet or 0), "slow": r.step or 0, ODDITIES[-1]: -(r.usage.memory or 0)}
-    return (ODDITIES.index(kind), by_kind.get(kind, 0), r.rank)
-
-
-def _grouped(ranks: Iterable[Seen], key: Callable[[Seen], object]) -> list[tuple[Seen, ...]]:
+    if room < 2:
+        return [Row(tuple(seen), why[odd[0].rank] if odd else "")]
     groups: dict[object, list[Seen]] = {}
-    for r in ranks:
-        groups.setdefault(key(r), []).append(r)
-    return [tuple(group) for group in groups.values()]
+    for r in usual:
+        groups.setdefault((r.state, r.ended, r.exit), []).append(r)
+    if len(groups) > room // 2:
+        groups = {"": usual}
+    free = room - len(groups)
+    alone = odd if len(odd) <= free else odd[: free - 1]
+    rows = [Row((r,), why[r.rank]) for r in alone]
+    if rest := odd[len(alone) :]:
+        kinds = {why[r.rank] for r in rest}
+        rows.append(Row(tuple(rest), kinds.pop() if len(kinds) == 1 else "odd"))
+    return rows + [Row(tuple(group)) for group in groups.values()]

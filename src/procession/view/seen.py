@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -46,13 +47,6 @@ class Seen(Value):
             return None
         return max(0.0, (self.total - self.step) / self.rate)
 
-    @property
-    def share(self) -> float | None:
-        """How much of its steps it has done, from 0 to 1."""
-        if self.step is None or not self.total or self.total < 0:
-            return None
-        return min(1.0, max(0.0, self.step / self.total))
-
 
 class Whole(Value):
     """The group. seconds: since it began. to_kill: seconds to SIGKILL, None: not ending."""
@@ -65,17 +59,6 @@ class Whole(Value):
     ranks: tuple[Seen, ...]
     cause: str = ""
     to_kill: float | None = None
-
-    @property
-    def slowest(self) -> Seen | None:
-        """Of the ranks that work, the one furthest behind; None if no rank reports steps."""
-        stepping = [r for r in self.ranks if r.step is not None]
-        working = [r for r in stepping if not r.gone]
-        return min(
-            working or stepping,
-            key=lambda r: (1.0 if r.share is None else r.share, r.step or 0.0, r.rank),
-            default=None,
-        )
 
 
 class Sight:
@@ -91,7 +74,9 @@ class Sight:
         usage: Mapping[int, Usage] = {}
         if look is None:
             look = self.look()
-            pids = {r["rank"]: r["pid"] for r in look["ranks"] if r["pid"] and r["exit"] is None}
+            here = os.uname().nodename
+            ranks = [r for r in look["ranks"] if r.get("host", here) == here]
+            pids = {r["rank"]: r["pid"] for r in ranks if r["pid"] and r["exit"] is None}
             usage = self._sampler.usage(pids) if pids else {}
         now, kill_at = time.time(), look.get("kill_at")
         return Whole(

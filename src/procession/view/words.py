@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 from procession.output.escape import shown
@@ -34,37 +35,36 @@ def step_of(ranks: Sequence[Seen]) -> str:
     return figures.between(steps) + of if steps else ""
 
 
-def counted(whole: Whole) -> str:
-    """Say how many ranks are in which state, the failed ones first: `x: 1 failed, 63 RUNNING`."""
-    states: dict[str, int] = {}
-    for r in sorted(whole.ranks, key=lambda r: not r.failed):
-        states[state_of(r)] = states.get(state_of(r), 0) + 1
+def summary(whole: Whole) -> str:
+    """Say in one line how a group is doing: the failed ranks first, then how far the slowest is.
+
+    As in `x: 1 failed, 63 RUNNING, 508/1000, 1.94/s, 4:13 left, 5:12, 12.3 GB, 790 % CPU`.
+    """
+    states = Counter(state_of(r) for r in sorted(whole.ranks, key=lambda r: not r.failed))
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
-    return f"{plain(whole.name)}: {counts or whole.state}"
-
-
-def progress(whole: Whole) -> list[str]:
-    """Say how far the slowest rank is, and for how long the group has run."""
-    said: list[str] = []
-    slowest = whole.slowest
-    if slowest is not None:
+    said = [f"{plain(whole.name)}: {counts or whole.state}"]
+    stepping = [r for r in whole.ranks if r.step is not None]
+    if stepping:
+        working = [r for r in stepping if not r.gone]
+        slowest = min(working or stepping, key=lambda r: r.step or 0.0)
         said.append(step_of([slowest]))
-        said += [figures.rate(slowest.rate)] if slowest.rate is not None else []
-        said += [f"{figures.clock(slowest.left)} left"] if slowest.left is not None else []
+        if slowest.rate is not None:
+            said.append(figures.rate(slowest.rate))
+        if slowest.left is not None:
+            said.append(f"{figures.clock(slowest.left)} left")
     if whole.restarts or whole.attempt:
         said.append(f"attempt {whole.attempt} of 0-{whole.restarts}")
-    return [*said, figures.clock(whole.seconds)]
-
-
-def used(whole: Whole) -> list[str]:
-    """Say what all ranks use together: `12.3 GB`, `790 % CPU`."""
-    all_ = [r.usage for r in whole.ranks]
-    memory = [u.memory for u in all_ if u.memory is not None]
-    cpu = [u.cpu for u in all_ if u.cpu is not None]
-    gpu = [u.gpu for u in all_ if u.gpu is not None]
-    said = [figures.sizes([sum(memory)])] if memory else []
-    said += [f"{figures.sizes([sum(gpu)])} GPU"] if gpu else []
-    return [*said, *([f"{sum(cpu):.0f} % CPU"] if cpu else [])]
+    said.append(figures.clock(whole.seconds))
+    memory = [r.usage.memory for r in whole.ranks if r.usage.memory is not None]
+    gpu = [r.usage.gpu for r in whole.ranks if r.usage.gpu is not None]
+    cpu = [r.usage.cpu for r in whole.ranks if r.usage.cpu is not None]
+    if memory:
+        said.append(figures.sizes([sum(memory)]))
+    if gpu:
+        said.append(f"{figures.sizes([sum(gpu)])} GPU")
+    if cpu:
+        said.append(f"{sum(cpu):.0f} % CPU")
+    return ", ".join(said)
 
 
 def ending(whole: Whole) -> str:
@@ -90,7 +90,7 @@ def status_line(whole: Whole) -> str:
     odd: dict[str, list[int]] = {kind: [] for kind in ODDITIES}
     for rank, kind in oddities(whole.ranks).items():
         odd[kind].append(rank)
-    said = [", ".join([counted(whole), *progress(whole), *used(whole)])]
+    said = [summary(whole)]
     said += [f"{kind}: {short_ranks(ranks)}" for kind, ranks in odd.items() if ranks]
     said += [end] if (end := ending(whole)) else []
     return f"procession: {time.strftime('%H:%M')} {'; '.join(said)}"

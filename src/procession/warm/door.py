@@ -10,7 +10,6 @@ be reached any more: it exits, and does not touch the other socket.
 from __future__ import annotations
 
 import _socket as socket
-import errno
 import fcntl
 import os
 import time
@@ -52,36 +51,30 @@ class Door:
             return False
 
     def leave(self) -> None:
-        """Remove the socket, if it is ours, and the directory if nothing else is in it."""
+        """Remove the socket, if it is ours."""
         try:
             _lock(self._directory)
             if self.is_ours:
                 os.unlink(inside(self._directory, NAME))
-            os.rmdir(os.readlink(f"/proc/self/fd/{self._directory}"))
         except OSError:
-            pass  # somebody else did; runs are in it
+            pass  # somebody else did
 
 
 def open_door() -> Door | None:
     """Take the name; None if another keeper has it. Raises Refused, and OSError."""
-    for _ in range(3):  # the last run to end removes the directory, maybe just now
-        directory = open_runtime(make=True)
-        try:
-            _lock(directory)
-            found = _listen(directory)
-            door = None if found is None else Door(found, directory)
-        except FileNotFoundError:
-            os.close(directory)
-            continue
-        except BaseException:
-            os.close(directory)
-            raise
-        if door is None:
-            os.close(directory)
-            return None
+    directory = open_runtime(make=True)
+    try:
+        _lock(directory)
+        found = _listen(directory)
+        door = None if found is None else Door(found, directory)
+    except BaseException:
+        os.close(directory)
+        raise
+    if door is None:
+        os.close(directory)
+    else:
         fcntl.flock(directory, fcntl.LOCK_UN)
-        return door
-    raise OSError(errno.ENOENT, "the directory for sockets vanishes again and again")
+    return door
 
 
 def _lock(directory: int) -> None:

@@ -32,7 +32,7 @@ PARSER = parser_of("clean", "[--dry-run]", EPILOG, OPTIONS)
 def main(words: list[str]) -> int:
     """Clean up; returns the exit code."""
     options = read_alone(PARSER, words)
-    dry = options.dry_run
+    dry = options.get("dry_run")
     ended, removed = ("would end", "would remove") if dry else ("ended", "removed")
     processes = find_left()
     left = [] if dry else end_processes(processes)

@@ -55,8 +55,6 @@ def _go_by_slurm(parser: Parser, words: Sequence[str], job: str) -> None:
         return
     if state != "RUNNING":
         parser.error(f"job {job} of Slurm is {state.lower().replace('_', ' ')}: nothing runs there")
-    if not host:
-        parser.error(f"Slurm does not say where job {job} was started: type this on its first node")
     command = parser.prog.rpartition(" ")[2]
     pty = ["--pty"] if command == "attach" and os.isatty(0) and os.isatty(1) else []
     line = [

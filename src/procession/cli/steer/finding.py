@@ -8,15 +8,19 @@ from collections.abc import Sequence
 from procession.cli.commands import COMMANDS
 from procession.cli.say import say_line
 from procession.cli.steer.elsewhere import go_elsewhere, look_elsewhere
-from procession.cli.words import Given, Option, Parser
+from procession.cli.words import Option, Parser
 from procession.control.processes import read_processes
 from procession.control.runs import NotFound, Run, find_run
 from procession.values.masking import masked_words
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.cli.words import Given
+
 WHICH = """\
 RUN is the id of a run, the beginning of one, a name, a launcher's pid, the number of the Slurm job
 in which it runs (also from another machine of the cluster), the directory of a run, or `last`: the
-newest run of this terminal; if there is none, the newest of this directory."""
+newest run that was started in this directory."""
 
 
 def parser_of(command: str, usage: str, epilog: str, options: Sequence[Option] = ()) -> Parser:
@@ -33,11 +37,10 @@ def parser_of(command: str, usage: str, epilog: str, options: Sequence[Option] =
 
 
 def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:
-    """Read the options, and find the run that RUN names; RUN becomes the option `run`."""
-    options, rest = parser.read_mixed(words)
+    """Read the options, and find the run that RUN names."""
+    options, rest = parser.read(words, mixed=True)
     if len(rest) != 1:
         parser.error("say which run: see `procession ps`" if not rest else f"one RUN, not {rest}")
-    options.run = rest[0]
     try:
         run = find_run(rest[0])
     except NotFound as e:
@@ -55,7 +58,7 @@ def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:
 
 def read_alone(parser: Parser, words: Sequence[str]) -> Given:
     """Read the options of a command that takes nothing else."""
-    options, rest = parser.read_mixed(words)
+    options, rest = parser.read(words, mixed=True)
     if rest:
         parser.error(f"it takes no words beside its options, such as {rest[0]!r}")
     return options

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-import time
+from collections.abc import Sequence
+from contextlib import suppress
 
 from procession.cli import readers
 from procession.cli.say import say
 from procession.cli.steer.finding import failed, parser_of, read_run
-from procession.cli.steer.showing import STREAMS, Files, Live
+from procession.cli.steer.showing import CONSOLE, STREAMS, Consoles, Files, Live, consoles
 from procession.cli.words import Option
 from procession.control.ask import NotAnswered
 from procession.control.runs import Run, connect
-from procession.system.identity import start_of
 
 LOOK_EVERY = 0.5  # seconds, for files of a new attempt
 ALL = 1 << 30  # lines
 EPILOG = """\
 The files of the run are read if it has some (--log-dir with -r or -t, or --detach); of a run
 without files, what its console has shown last comes over its socket, as far as it passes the
-launcher: a single rank without a prefix writes straight to the terminal.
+launcher: a single rank without a prefix writes straight to the terminal. --rank needs files.
 
 exit codes: 0; 1 if there is no output to be had; 2 for a wrong command line, or where there is no
 such run.
@@ -33,11 +33,11 @@ PARSER = parser_of(
     "logs", "RUN [--rank R] [-f] [--stdout | --stderr] [-n LINES]", EPILOG,
     (
         Option(("--rank",), "R", "only of this rank, by its number in the run",
-            read=readers.NUMBER),
+            read=readers.count),
         Option(("--stdout",), "", "only the standard output"),
         Option(("--stderr",), "", "only the standard error"),
         Option(("-n", "--lines"), "LINES", "begin with the last lines (default: all)",
-            read=readers.NUMBER),
+            read=readers.count),
         Option(("-f", "--follow"), "", "go on with what comes, until the run ends"),
     ),
 )  # fmt: skip
@@ -46,74 +46,60 @@ PARSER = parser_of(
 def main(words: list[str]) -> int:
     """Show the output; returns the exit code."""
     options, run = read_run(PARSER, words)
-    rank, lines = options.rank, options.lines
-    streams = [s for s in STREAMS if getattr(options, s)] or STREAMS
-    files = Files(run.directory, rank, streams, lines) if run.directory else None
-    if files is not None and files.there:
-        if options.follow and run.runs:
-            _follow(run, files)
-        else:
-            files.show()
-        files.close()
-        return 0
-    if not run.socket:
-        where = f"in {run.directory} on this machine" if run.directory else "of it"
-        of_rank = "" if rank is None else f"of rank {rank} "
-        why = f"there are no files {of_rank}{where}: -t 3 or -r 3 keeps them, with --log-dir"
-        console = os.path.join(run.directory, "console.log") if run.directory else ""
-        if console and os.path.exists(console):
-            why = (
-                f"{run.id} has no files by rank: all of its output is in {console}, which is shown "
-                "without --rank, --stdout and --stderr"
-            )
-        return failed("logs", why)
-    try:
-        return _live(run, rank, streams, lines, options.follow)
-    except NotAnswered as e:
-        return failed("logs", str(e))
+    rank, lines, follow = options.get("rank"), options.get("lines"), "follow" in options
+    streams = [s for s in STREAMS if options.get(s)] or STREAMS
+    with consoles() as shown_on:
+        files = Files(run.directory, rank, streams, lines, shown_on)
+        if run.directory and files.there:
+            _show(run, files, follow=follow)
+            return 0
+        if not run.socket or rank is not None:
+            return failed("logs", _no_files(run, rank))
+        try:
+            return _live(run, streams, ALL if lines is None else lines, follow, shown_on)
+        except NotAnswered as e:
+            return failed("logs", str(e))
 
 
-def _follow(run: Run, files: Files) -> None:
-    """Show the files until the run has ended."""
-    files.follow()
-    if not run.socket:
-        began = start_of(run.launcher)
-        while began and start_of(run.launcher) == began:
-            time.sleep(LOOK_EVERY)
-            files.follow()
+def _no_files(run: Run, rank: int | None) -> str:
+    console = os.path.join(run.directory, CONSOLE)
+    if run.directory and os.path.exists(console):
+        return (
+            f"{run.id} has no files by rank: all of its output is in {console}, which is shown "
+            "without --rank, --stdout and --stderr"
+        )
+    where = f"in {run.directory} on this machine" if run.directory else "of it"
+    of_rank = "" if rank is None else f"of rank {rank} "
+    return f"there are no files {of_rank}{where}: -t 3 or -r 3 keeps them, with --log-dir"
+
+
+def _show(run: Run, files: Files, *, follow: bool) -> None:
+    """Show the files; with `follow` until the run has ended."""
+    if not (follow and run.socket):
+        files.show()
         return
-    try:
-        with connect(run) as connection:
-            while connection.end is None and not connection.closed:
-                for _ in connection.events(LOOK_EVERY):
-                    pass
-                files.follow()
-    except NotAnswered:
-        pass  # it has just ended
+    files.follow()
+    with suppress(NotAnswered), connect(run) as connection:
+        while connection.end is None and not connection.closed:
+            for _ in connection.events(LOOK_EVERY):
+                pass
+            files.follow()
+    files.close()
 
 
 def _live(
-    run: Run, rank: int | None, streams: list[str] | tuple[str, ...],
-    lines: int | None, follow: bool,
+    run: Run, streams: Sequence[str], lines: int, follow: bool, shown_on: Consoles
 ) -> int:  # fmt: skip
     with connect(run) as connection:
-        told = connection.ask("log", lines=ALL if lines is None else lines, follow=follow)
-        if not told["seen"]:
+        if not connection.ask("log", lines=lines, follow=follow)["seen"]:
             raise NotAnswered(
                 f"the output of {run.id} goes straight to its own terminal: start it with "
                 "--detach, or with --log-dir and -t 3"
             )
-        if rank is not None and rank >= len(told["prefixes"]):
-            PARSER.error(f"there is no rank {rank} in {run.id}")
-        if rank is not None and not told["prefixes"][rank]:
-            PARSER.error(
-                f"{run.id} keeps no files, and its lines do not say of which rank they are"
-            )
         say(f"procession: {run.id} keeps no files: this is what it shows now\n", sys.stderr)
-        live = Live(rank, streams, told["prefixes"])
+        live = Live(streams, shown_on)
         for said in connection.events():
             if said.get("event") == "log_end":
                 break
             live.take(said)
-        live.close()
     return 0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from procession.cli.say import say
 from procession.cli.steer.finding import failed, parser_of, read_run
 from procession.control.ask import NotAnswered
 from procession.control.runs import Run, connect
+from procession.control.words import describe
 from procession.output.rankfiles import open_regular
 from procession.system.files import disk_is_full
 
@@ -29,7 +31,7 @@ def main(words: list[str]) -> int:
     if run.socket:
         try:
             with connect(run) as connection:
-                say(connection.ask("report") + "\n", sys.stdout)
+                say(describe(connection.ask("look"), time.time()) + "\n", sys.stdout)
             return 0
         except NotAnswered as e:
             fault = str(e)

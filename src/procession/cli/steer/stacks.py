@@ -34,10 +34,10 @@ def main(words: list[str]) -> int:
     try:
         with connect(run) as connection:
             group = connection.ask("look")
-            found = connection.ask("stacks", native=bool(options.native))
+            found = connection.ask("stacks", native=bool(options.get("native")))
     except NotAnswered as e:
         return failed("stacks", str(e))
-    if options.json:
+    if options.get("json"):
         text = json.dumps(found, indent=2)
     else:
         text = merge.format(found, first=int(group["first"])) or NOBODY

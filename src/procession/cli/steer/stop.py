@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 from procession.cli import readers
 from procession.cli.say import say
@@ -14,7 +13,6 @@ from procession.control.runs import connect
 
 MARGIN = 30.0  # seconds beyond the grace period
 DEFAULT_GRACE = 30.0
-LAST_WORDS = 5.0  # seconds that the launcher has to go when all ranks are gone
 EPILOG = """\
 The ranks get the stop signal, time to obey, then SIGKILL, as after Ctrl-C in the run's own
 terminal; the command there exits with 128 + the number of the signal.
@@ -41,8 +39,8 @@ PARSER = parser_of(
 def main(words: list[str]) -> int:
     """Stop a run; returns the exit code."""
     options, run = read_run(PARSER, words)
-    number, grace = options.signal, options.grace
-    if options.kill and (number is not None or grace is not None):
+    number, grace = options.get("signal"), options.get("grace")
+    if options.get("kill") and (number is not None or grace is not None):
         PARSER.error("--kill goes with neither --signal nor --grace")
     if not run.socket:
         if run.runs:
@@ -51,19 +49,14 @@ def main(words: list[str]) -> int:
         return 0
     try:
         with connect(run) as connection:
-            if options.kill:
+            if options.get("kill"):
                 connection.ask("kill")
             else:
                 connection.ask("stop", signal=number, grace=grace)
             patience = (DEFAULT_GRACE if grace is None else grace) + MARGIN
             state = ""
-            until = time.monotonic() + patience
             for said in connection.events(patience):
-                if said.get("event") == "over":
-                    state = said["state"]
-                    break
-            for _ in connection.events(max(LAST_WORDS, until - time.monotonic()) if state else 0):
-                pass
+                state = said["state"] if said.get("event") == "over" else state
             end = connection.end
     except Ended:
         say(f"procession: {run.id} has ended\n", sys.stdout)
