@@ -100,14 +100,14 @@ def test_what_cannot_be_done_is_said_and_the_connection_stays():
     with start(stop=QUICK), connected() as connection:
         for name, given, said in (
             ("signal", {"rank": 7, "signal": 9}, "there is no rank 7"),
-            ("stop", {"signal": 12345}, "there is no signal"),
+            ("stop", {"signal": 12345}, "must be a signal that ends a program"),
         ):
             with pytest.raises(NotAnswered, match=said):
                 connection.ask(name, **given)
         connection.send("stop", signal=12345)
         answer = next(connection.events(20))
         assert answer["to"] == "stop"
-        assert "there is no signal" in answer["error"]
+        assert "must be a signal that ends a program" in answer["error"]
         assert connection.ask("look")["state"] == "RUNNING"
 
 
