@@ -92,7 +92,7 @@ def test_what_cannot_be_done_is_said_and_the_connection_stays():
         for name, given, said in (
             ("signal", {"rank": 7, "signal": 9}, "there is no rank 7"),
             ("signal", {"rank": 0}, "missing 1 required"),
-            ("stop", {"signal": 12345}, "there is no signal"),
+            ("stop", {"signal": 12345}, "must be a signal that ends a program"),
             ("stop", {"grace": "long"}, "grace must be seconds"),
             ("look", {"hard": True}, "unexpected keyword argument 'hard'"),
         ):
