@@ -102,4 +102,4 @@ def test_options(block):
         if command in ("run", "adopt"):  # what follows is the program's
             known[command].read([word for word in words if word != "..."])
         elif command in known:
-            known[command].read_mixed(words)
+            known[command].read(words, mixed=True)
