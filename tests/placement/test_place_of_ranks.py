@@ -170,7 +170,8 @@ def test_the_forkserver_removes_cgroups_when_the_launcher_is_killed(tmp_path):
     where = tmp_path / "where"
     where.mkdir()
     here = os.path.dirname(__file__)
-    path = os.pathsep.join([here, os.path.dirname(here)])
+    tests = os.path.dirname(here)
+    path = os.pathsep.join([os.path.dirname(tests), here, tests])  # `chaos` is that of the root
     with Launcher(script, where, env={**os.environ, "PYTHONPATH": path}) as launcher:
         until(lambda: (where / "0").exists() and (where / "1").exists(), "the ranks", 30)
         launcher.signal(signal.SIGKILL)

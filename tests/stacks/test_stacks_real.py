@@ -251,7 +251,7 @@ def test_a_stop_ends_the_wait_for_stacks(tmp_path, monkeypatch, kill):
     group = procession.start(
         stackwork.do, args=(["handle", "fail"], str(tmp_path)), nproc=2, stop=QUICK
     )
-    until(lambda: any(e.kind == "reported" for e in group._supervisor.journal.events))
+    until(lambda: any(e.kind == "reported" for e in group.supervisor.journal.events))
     assert group.exit_of(0) is None
     (group.kill if kill else group.stop)()
     with pytest.raises(procession.GroupFailed) as caught:
@@ -279,7 +279,7 @@ def test_who_waits_for_stacks_does_not_hold_up_the_end(tmp_path):
         asked = [threading.Thread(target=lambda: group.stacks(60.0)) for _ in range(2)]
         for each in asked:
             each.start()
-        look = group._supervisor.last_look
+        look = group.supervisor.last_look
         until(lambda: look._taking is not None and look._queue)
         (tmp_path / "fail").touch()
         with pytest.raises(procession.GroupFailed):

@@ -72,7 +72,7 @@ def test_the_stop_signal_does_not_wait_for_a_disk(tmp_path):
     group = procession.start(one_dies, logs=Logs(tmp_path / "runs"), **options)
     read, write = os.pipe()
     os.write(write, bytes(fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)))
-    os.dup2(write, group._resources.run_dir._events)
+    os.dup2(write, group.resources.run_dir._events)
     os.close(write)
     others_are_stopped(tmp_path)
     with pytest.raises(GroupFailed, match=r"did not answer for 0\.5 s") as caught:

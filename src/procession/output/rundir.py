@@ -101,6 +101,7 @@ class RunDir(Files):
         self.fault = ""
         self._events = -1
         self._writing = threading.Lock()  # of `_events`; its holder may wait for the disk
+        self._closed = False
         self._made = False
         self._first_attempt = attempt
         flags = LOG_FLAGS
@@ -202,6 +203,8 @@ class RunDir(Files):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError as e:
                 self._note(e)
+        if self._closed:
+            self._close_events()
 
     def write_stacks(self, attempt: int, text: str) -> str:
         """Write where ranks were when an attempt failed; gives the path, "" if it is not whole."""
@@ -231,13 +234,18 @@ class RunDir(Files):
 
     def close(self) -> None:
         """Close its files; a scratch directory is removed."""
-        if self._writing.acquire(blocking=False):  # or a thread hangs in writing to it
+        self._closed = True
+        self._close_events()
+        if self._made:
+            _remove(self.path)
+
+    def _close_events(self) -> None:
+        """Close `events.jsonl`, unless a thread hangs in writing to it: it does so afterwards."""
+        if self._writing.acquire(blocking=False):
             if self._events >= 0:
                 os.close(self._events)
                 self._events = -1
             self._writing.release()
-        if self._made:
-            _remove(self.path)
 
 
 def directory_name(name: str, env: Mapping[str, str]) -> str:
