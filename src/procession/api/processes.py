@@ -20,6 +20,7 @@ from typing import Any
 from procession.group.group import Group
 from procession.group.making import begin
 from procession.output.wiring import Output
+from procession.preload.source import is_guarded
 from procession.values.errors import SpecError
 from procession.values.program import Function, Module, Script
 from procession.values.spec import Spec, make_spec
@@ -72,7 +73,7 @@ def begin_processes(
         )
 
     path = getattr(sys.modules.get("__main__"), "__file__", None)
-    if not fork and _is_guarded(path or ""):
+    if not fork and is_guarded(path or ""):
         again = {i: (worker.Again(me, how, fn, args[i]),) for i, me in enumerate(identities)}
         try:
             return begin(spec(Function(worker.call, _main_of(identities[0])), again), output)
@@ -83,19 +84,6 @@ def begin_processes(
             me["preparation"].pop(f"init_main_from_{main}", None)
     who = {i: {"identity": me} for i, me in enumerate(identities)}
     return begin(spec(Function(worker.ByValue(how, fn)), dict(enumerate(args)), who), output)
-
-
-def _is_guarded(path: str) -> bool:
-    """Whether a main program can be imported: its start stands under a `__name__`."""
-    import ast
-
-    try:
-        with open(path, "rb") as f:
-            tree = ast.parse(f.read())
-    except (OSError, ValueError, SyntaxError):
-        return False
-    tests = [ast.walk(node.test) for node in tree.body if isinstance(node, ast.If)]
-    return any(isinstance(n, ast.Name) and n.id == "__name__" for test in tests for n in test)
 
 
 def _identity(process: Process, fork: bool) -> worker.Identity:

@@ -61,6 +61,16 @@ def _parsed(source: bytes, path: str) -> ast.Module:
         raise Unreadable(f"it cannot be parsed: {e}") from None
 
 
+def is_guarded(path: str) -> bool:
+    """Whether a main program can be imported: its start stands under a `__name__`."""
+    try:
+        tree = _parsed(_read(path), path)
+    except Unreadable:
+        return False
+    tests = [ast.walk(node.test) for node in tree.body if isinstance(node, ast.If)]
+    return any(isinstance(n, ast.Name) and n.id == "__name__" for test in tests for n in test)
+
+
 def imported(node: ast.AST, package: str) -> list[str]:
     """Give what an import statement imports, or may: a name that it takes may be a submodule.
 
