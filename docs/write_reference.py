@@ -1,7 +1,7 @@
 """The pages of the reference that follow from the code.
 
-reference/commands.md, variables.md, exit-codes.md and files.md, and troubleshooting.md. Words for
-people stand here, facts come from the code; where the two differ, this fails.
+reference/commands.md, variables.md and files.md, and troubleshooting.md. Words for people
+stand here, facts come from the code; where the two differ, this fails.
 """
 
 import re
@@ -11,6 +11,7 @@ from pathlib import Path
 from procession.cli import INTERRUPTED
 from procession.cli.commands import COMMANDS
 from procession.cli.completion import parsers
+from procession.cli.options import SHELLS
 from procession.cli.say import LOST
 from procession.engines.addresses import ADDRESS
 from procession.engines.contract import DRIVER, JOB
@@ -112,7 +113,7 @@ def commands() -> str:
         parts.append(f"\n## procession {name}\n\n{what[0].upper()}{what[1:]}.\n")
         parser = known.get(name)
         if name == "completion":
-            parts.append("\n```text\nprocession completion bash|zsh|fish|tcsh\n```\n")
+            parts.append(f"\n```text\nprocession completion {'|'.join(SHELLS)}\n```\n")
         if parser is None or name == "run":
             continue
         usage, epilog = parser._usage, parser._epilog

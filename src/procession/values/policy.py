@@ -299,4 +299,3 @@ def _are_exit_codes(given: Any) -> bool:
 NO_RESTART = Restart()
 DEFAULT_STOP = Stop()
 DEFAULT_LOGS = Logs()
-DEFAULT_HANG = Hang()
