@@ -131,7 +131,7 @@ def commands() -> str:
 def variables() -> str:
     """Write the page of environment variables."""
     place = Place("127.0.0.1", 1, "run", 0, 0, 2, launcher="mark")
-    known = rank_environment(place, 0, 2, "", "error.json", {})
+    known = rank_environment(place, 0, 2, "", {})
     differing = known.keys() ^ OF_RANKS.keys()
     if differing:
         raise SystemExit(f"write_reference: variables of ranks: {sorted(differing)} differ")
