@@ -70,7 +70,7 @@ READ = {
     "PROCESSION_WARM_MOST, PROCESSION_WARM_MEMORY": "how much may be kept [warm](../warm.md)",
     "XDG_RUNTIME_DIR": "where the sockets of runs are",
     "XDG_STATE_HOME": "where the directories of detached runs are (`~/.local/state`)",
-    "XDG_CACHE_HOME": "where it is kept what programs import (`~/.cache`)",
+    "XDG_CACHE_HOME": "where the packages are noted that are not imported early (`~/.cache`)",
     "TMPDIR": "where scratch directories are, and run directories without `--log-dir`",
     "NO_COLOR, FORCE_COLOR": "whether the live view and reports have colours",
     "MASTER_ADDR, MASTER_PORT": "where ranks meet, under mpirun, srun and Kubernetes",
@@ -183,8 +183,8 @@ def rundirs() -> str:
         "`<rank>` is the number on its machine. Jobs on several machines put `node_<n>/` before "
         "`attempt_<k>`. Files are readable by their owner only.\n\n"
         "Elsewhere there are: the sockets of runs in `$XDG_RUNTIME_DIR/procession`; detached runs and "
-        "the list of the last 200 runs in `~/.local/state/procession`; what programs import in "
-        "`~/.cache/procession`. All of them may be deleted when no run is going on.\n"
+        "the list of the last 200 runs in `~/.local/state/procession`; the packages that are "
+        "not imported early in `~/.cache/procession`. All of them may be deleted when no run is going on.\n"
     )
 
 
