@@ -13,6 +13,7 @@ from procession.cli.commands import COMMANDS
 from procession.cli.completion import parsers
 from procession.cli.options import SHELLS
 from procession.cli.say import LOST
+from procession.cli.steer.finding import WHICH
 from procession.engines.addresses import ADDRESS
 from procession.engines.contract import DRIVER, JOB
 from procession.forkserver.boot import LAUNCHER
@@ -107,7 +108,7 @@ def commands() -> str:
     parts = [
         f"# Commands\n\n{MARK}\nEvery command has `--help`; that of `procession run` is one screen, and "
         "`--help-all` shows all its options. It has a page of "
-        "[options](../options.md) of its own.\n"
+        f"[options](../options.md) of its own.\n\n{WHICH}\n"
     ]
     for name, what in COMMANDS.items():
         parts.append(f"\n## procession {name}\n\n{what[0].upper()}{what[1:]}.\n")
@@ -116,7 +117,7 @@ def commands() -> str:
             parts.append(f"\n```text\nprocession completion {'|'.join(SHELLS)}\n```\n")
         if parser is None or name == "run":
             continue
-        usage, epilog = parser._usage, parser._epilog
+        usage, epilog = parser._usage, parser._epilog.replace(WHICH, "")
         parts.append(f"\n```text\n{usage}\n```\n" if usage else "")
         rows = {
             ", ".join(f"{n} {o.metavar}".strip() for n in o.names): o.help.replace("|", "\\|")
