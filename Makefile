@@ -24,7 +24,7 @@ FRAMEWORKS_VENV ?= .venv-frameworks
 FRAMEWORKS := 'accelerate>=1.15,<2' 'transformers>=5.23,<6' 'lightning>=2.6,<3' 'torchx>=0.7,<0.8'
 # What depends on Python itself: processes, signals, pickles, interpreters that start and end.
 SYSTEM := by_value end_launcher inherited interposed rank_environment rank_title result_pipe results ends \
-	start_command start_function start_multiprocessing start_script tree
+	start_command start_function start_multiprocessing start_script
 FAST := tests/unit tests/control tests/faults tests/multiprocessing_face \
 	$(SYSTEM:%=tests/system/test_%.py)
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from procession.cli.options import TABLE
-from procession.cli.words import ENGINES, NOT_WITH_ENGINES, Option
+from procession.cli.words import ENGINES, NOT_WITH_ENGINES, ONE_MACHINE, Option
 
 FILE = Path(__file__).with_name("options.md")
 HEAD = """\
@@ -51,12 +51,13 @@ def _row(option: Option) -> str:
 
 def _applies(option: Option) -> str:
     found: list[str] = []
-    if option.scope in NOT_WITH_ENGINES:
+    if option.scope == ONE_MACHINE:
+        found.append("ranks of one machine")
+    elif option.scope in NOT_WITH_ENGINES:
         found.append("runs without `--engine`")
     elif option.scope:
-        found.append(
-            "runs with `--engine`" if option.scope == ENGINES else f"`--engine {option.scope}`"
-        )
+        several = option.scope == ENGINES
+        found.append("jobs over several machines" if several else f"`--engine {option.scope}`")
     if option.needs:
         found.append(f"runs with `--{option.needs.replace('_', '-')}`")
     if option.torchrun:

@@ -1,7 +1,7 @@
 """The pages of the reference that follow from the code.
 
-reference/commands.md, variables.md, exit-codes.md and files.md, and troubleshooting.md. Words for
-people stand here, facts come from the code; where the two differ, this fails.
+reference/commands.md, variables.md and files.md, and troubleshooting.md. Words for people
+stand here, facts come from the code; where the two differ, this fails.
 """
 
 import re
@@ -11,7 +11,9 @@ from pathlib import Path
 from procession.cli import INTERRUPTED
 from procession.cli.commands import COMMANDS
 from procession.cli.completion import parsers
+from procession.cli.options import SHELLS
 from procession.cli.say import LOST
+from procession.cli.steer.finding import WHICH
 from procession.engines.addresses import ADDRESS
 from procession.engines.contract import DRIVER, JOB
 from procession.forkserver.boot import LAUNCHER
@@ -69,7 +71,7 @@ READ = {
     "PROCESSION_WARM_MOST, PROCESSION_WARM_MEMORY": "how much may be kept [warm](../warm.md)",
     "XDG_RUNTIME_DIR": "where the sockets of runs are",
     "XDG_STATE_HOME": "where the directories of detached runs are (`~/.local/state`)",
-    "XDG_CACHE_HOME": "where it is kept what programs import (`~/.cache`)",
+    "XDG_CACHE_HOME": "where the packages are noted that are not imported early (`~/.cache`)",
     "TMPDIR": "where scratch directories are, and run directories without `--log-dir`",
     "NO_COLOR, FORCE_COLOR": "whether the live view and reports have colours",
     "MASTER_ADDR, MASTER_PORT": "where ranks meet, under mpirun, srun and Kubernetes",
@@ -106,16 +108,16 @@ def commands() -> str:
     parts = [
         f"# Commands\n\n{MARK}\nEvery command has `--help`; that of `procession run` is one screen, and "
         "`--help-all` shows all its options. It has a page of "
-        "[options](../options.md) of its own.\n"
+        f"[options](../options.md) of its own.\n\n{WHICH}\n"
     ]
     for name, what in COMMANDS.items():
         parts.append(f"\n## procession {name}\n\n{what[0].upper()}{what[1:]}.\n")
         parser = known.get(name)
         if name == "completion":
-            parts.append("\n```text\nprocession completion bash|zsh|fish|tcsh\n```\n")
+            parts.append(f"\n```text\nprocession completion {'|'.join(SHELLS)}\n```\n")
         if parser is None or name == "run":
             continue
-        usage, epilog = parser._usage, parser._epilog
+        usage, epilog = parser._usage, parser._epilog.replace(WHICH, "")
         parts.append(f"\n```text\n{usage}\n```\n" if usage else "")
         rows = {
             ", ".join(f"{n} {o.metavar}".strip() for n in o.names): o.help.replace("|", "\\|")
@@ -130,7 +132,7 @@ def commands() -> str:
 def variables() -> str:
     """Write the page of environment variables."""
     place = Place("127.0.0.1", 1, "run", 0, 0, 2, launcher="mark")
-    known = rank_environment(place, 0, 2, "", "error.json", {})
+    known = rank_environment(place, 0, 2, "", {})
     differing = known.keys() ^ OF_RANKS.keys()
     if differing:
         raise SystemExit(f"write_reference: variables of ranks: {sorted(differing)} differ")
@@ -182,8 +184,8 @@ def rundirs() -> str:
         "`<rank>` is the number on its machine. Jobs on several machines put `node_<n>/` before "
         "`attempt_<k>`. Files are readable by their owner only.\n\n"
         "Elsewhere there are: the sockets of runs in `$XDG_RUNTIME_DIR/procession`; detached runs and "
-        "the list of the last 200 runs in `~/.local/state/procession`; what programs import in "
-        "`~/.cache/procession`. All of them may be deleted when no run is going on.\n"
+        "the list of the last 200 runs in `~/.local/state/procession`; the packages that are "
+        "not imported early in `~/.cache/procession`. All of them may be deleted when no run is going on.\n"
     )
 
 

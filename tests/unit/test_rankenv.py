@@ -13,12 +13,12 @@ PLACE = Place(address="127.0.0.1", port=29500, run_id="job_1", attempt=2, restar
 )
 def test_cores_are_shared_out(cores, nproc, threads):
     place = dataclasses.replace(PLACE, cores=cores)
-    env = rank_environment(place, 0, nproc, "default", "", {})
+    env = rank_environment(place, 0, nproc, "default", {})
     assert env.get("OMP_NUM_THREADS") == threads
 
 
 def test_a_group_within_a_rank_has_a_name_of_its_own():
-    outer = rank_environment(PLACE, 0, 2, "default", "", {})
+    outer = rank_environment(PLACE, 0, 2, "default", {})
     assert given_run_id(outer) == ""
     assert given_run_id({"TORCHELASTIC_RUN_ID": "mine"}) == "mine"
     assert given_run_id({**outer, "TORCHELASTIC_RUN_ID": "mine"}) == "mine"
@@ -26,7 +26,7 @@ def test_a_group_within_a_rank_has_a_name_of_its_own():
 
 def test_a_node_among_others():
     node = Node(rank=2, count=3, address="host", port=1234, role="actor", run_id="big")
-    env = rank_environment(PLACE, 1, 4, "default", "", {"TORCHELASTIC_RUN_ID": "around"}, node)
+    env = rank_environment(PLACE, 1, 4, "default", {"TORCHELASTIC_RUN_ID": "around"}, node)
     told = {name: env[name] for name in env if name.startswith(("RANK", "ROLE", "GROUP", "WORLD"))}
     assert told == {
         "RANK": "9",
@@ -43,9 +43,9 @@ def test_a_node_among_others():
 
 def test_ranks_that_have_launchers_of_their_own():
     node = Node(1, 2, "head", 29500, number=5, world=7, local=1, local_world=3)
-    env = rank_environment(PLACE, 0, 1, "default", "", {}, node)
+    env = rank_environment(PLACE, 0, 1, "default", {}, node)
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK")
     assert [env[name] for name in names] == ["5", "7", "1", "3", "1", "5"]
     assert env["OMP_NUM_THREADS"] == "5"  # 16 cores, of which three ranks have a share each
     known = dataclasses.replace(node, threads=9)
-    assert rank_environment(PLACE, 0, 1, "", "", {}, known)["OMP_NUM_THREADS"] == "9"
+    assert rank_environment(PLACE, 0, 1, "", {}, known)["OMP_NUM_THREADS"] == "9"

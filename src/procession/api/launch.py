@@ -79,8 +79,8 @@ def start(
         `Hang`.
     preload: modules that are imported once, before the ranks are forked (start method
         "forkserver", Python programs): "auto", those that the program is going to import anyway
-        (of a function: that this process has imported), as far as the program cannot tell the
-        difference; or a list of names, whatever the difference; or None. With
+        (of a function: those that it and its arguments name), as far as the program cannot tell
+        the difference; or a list of names, whatever the difference; or None. With
         PROCESSION_PRELOAD=none in the environment, "auto" is None.
     shared: a function without parameters (also a lambda or a closure) that loads what all ranks
         need: it is called once, before the ranks are forked, and its value is the first argument
@@ -191,8 +191,8 @@ def start_on(
 ) -> Job:
     """Start `nproc` copies of a program on each of `nnodes` nodes as one group.
 
-    engine: who gives the nodes: "slurm" (in an allocation), "ray", or the name or object of an
-        engine that is installed; see docs/clusters.md.
+    engine: who gives the nodes: "slurm" (in an allocation), "ray", or an engine as an object, such
+        as `procession.engines.ssh.SshEngine(["h1", "h2"])`; see docs/clusters.md.
     nnodes: how many nodes; None: all that the engine has.
     lease: seconds without a word after which a node counts as lost, and ends its ranks.
     link_encryption: "auto": the links to nodes are encrypted (TLS 1.3) where Python is 3.13 or

@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from shlex import quote
 
-from procession.cli import adopt, doctor, explain
+from procession.cli import adopt, doctor, explain, warm
 from procession.cli.commands import COMMANDS, STEERING
 from procession.cli.options import SHELLS
 from procession.cli.request import make_parser
@@ -104,7 +104,7 @@ def script(shell: str) -> str:
 def parsers() -> dict[str, Parser]:
     """Make the parsers of the commands that have options."""
     steer = {n: import_module(f"procession.cli.steer.{n}").PARSER for n in STEERING}
-    others = {"doctor": doctor.PARSER, "explain": explain.PARSER}
+    others = {"doctor": doctor.PARSER, "explain": explain.PARSER, "warm": warm.PARSER}
     runs = {"run": make_parser(), TORCHRUNS: make_parser(torchrun=True)}
     return {**runs, "adopt": adopt.PARSER, **steer, **others}
 

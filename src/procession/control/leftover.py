@@ -1,10 +1,11 @@
 """What launchers that were killed have left behind, and its removal.
 
 When a launcher is gone, its forkserver ends all processes below it. Only where both are killed,
-processes stay (see "Limits" in the design), and a socket and a scratch directory with them. A
-process belongs to the launcher whose mark is in its environment. Not touched are: processes with
-the mark of a dead launcher that are launchers themselves or serve a living run, and processes in
-another namespace of pids, where marks mean nothing.
+processes stay (docs/reliability.md, "Where it ends"), and a socket and a scratch directory with
+them. A process belongs to the launcher whose mark is in its environment. Forks of the launcher
+(start method "fork") show the launcher's own environment, which has no mark: they are not found.
+Not touched are: processes with the mark of a dead launcher that are launchers themselves or serve a
+living run, and processes in another namespace of pids, where marks mean nothing.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def _make_context(
 def _variables(place: Place, rank: int, nproc: int, role: str) -> dict[str, str]:
     """Give torch's variables of a rank, whose store is there already."""
     node = Node(role=role, run_id=place.run_id)
-    env = rank_environment(place, rank, nproc, role, "", os.environ, node)
+    env = rank_environment(place, rank, nproc, role, os.environ, node)
     left_out = NOT_TORCHS if THREADS in os.environ else (*NOT_TORCHS, THREADS)
     env["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     return {name: value for name, value in env.items() if name not in left_out}

@@ -92,8 +92,7 @@ class Driver:
 
     directory: of its files, None for none. run_id: what the job is called. say: shows people a
     line. reception: where nodes come by themselves. state: what is known of the job. printer: shows
-    the output of ranks. questions: for agents. agent_events: hears agents. shared: which machines
-    share that directory.
+    the output of ranks. questions: for agents. agent_events: hears agents.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 Theory of operation. A forkserver that is kept makes the imports of its first launch, and those that
 later launches need beside them. Of each time there is a record. If one of them is no longer true,
 what the process holds is useless. Only imports of installed packages are kept
-(`preload.choose.why_not_kept`): they read little, and change by an installation.
+(`preload.choose`): they read little, and change by an installation.
 
 Rejected: to load changed modules again in place (`importlib.reload`). Other modules and objects
 would still refer to the old ones.

@@ -1,5 +1,5 @@
 """The output of ranks: to files, through pipes, in whole lines with prefixes, to the console.
 
-May import system and values. Start reading at `wiring` (what goes where) and `loop` (who follows
+May import system and values. Start reading at `wiring` (what goes where) and `follow` (who follows
 it).
 """

@@ -22,7 +22,7 @@ def read_error_file(path: str) -> tuple[str, str]:
     Gives "" for nothing; and why the file was ignored, "" if it was not.
     """
     try:
-        text = read_regular(path, LARGEST)
+        text = read_regular(path)
         import json  # most ranks leave none, and it takes longer to import than to look
 
         data: object = json.loads(text)
@@ -36,12 +36,12 @@ def read_error_file(path: str) -> tuple[str, str]:
     return message, "" if message else "it holds no message"
 
 
-def read_regular(path: str, most: int) -> bytes:
-    """Read such a file whole (see `open_regular`). Raises OSError, also if it is larger."""
+def read_regular(path: str) -> bytes:
+    """Read such a file whole (see `open_regular`). Raises OSError, also if it is too large."""
     with open_regular(path) as f:
-        if os.fstat(f.fileno()).st_size > most:
-            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", path)
-        return f.read(most)
+        if os.fstat(f.fileno()).st_size > LARGEST:
+            raise OSError(errno.EFBIG, f"it is larger than {LARGEST >> 20} MiB", path)
+        return f.read(LARGEST)
 
 
 def _text(data: object) -> str:

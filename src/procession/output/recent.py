@@ -20,8 +20,7 @@ KEPT = 1 << 20  # bytes
 class Recent:
     """The last bytes of a console, in blocks as they were written. Used by any threads."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._blocks: deque[tuple[bytes, str]] = deque()
         self._first = 0  # the number of the first block that is kept
@@ -33,7 +32,7 @@ class Recent:
         with self._lock:
             self._blocks.append((data, stream))
             self._bytes += len(data)
-            while self._bytes > self._kept and len(self._blocks) > 1:
+            while self._bytes > KEPT and len(self._blocks) > 1:
                 gone, _ = self._blocks.popleft()
                 self._first += 1
                 self._bytes -= len(gone)

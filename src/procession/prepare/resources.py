@@ -113,7 +113,7 @@ def variables_of(spec: Spec, env: Mapping[str, str], placed: Placed) -> list[dic
     where = Place(spec.node.address, spec.node.port, "", 0, spec.restart.max, placed.cores)
     found: list[dict[str, str]] = []
     for rank, own in enumerate(spec.env):
-        given = rank_environment(where, rank, spec.nproc, role_of(env), "", env, spec.node)
+        given = rank_environment(where, rank, spec.nproc, role_of(env), env, spec.node)
         both = {**env, **given, **placed.variables(rank, env), **own}
         found.append({name: value for name, value in both.items() if value is not None})
     return found

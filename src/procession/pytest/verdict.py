@@ -63,7 +63,7 @@ def merged(came: Told, limit: float) -> Verdict:
         first = min(failed, key=lambda rank: (_failed_at(ranks[rank]), rank))
         verdict = _of_failure(ranks, own, first)
     elif came["timeout"]:
-        verdict = _failure(f"the test had not ended after {limit:g} s", when="call")
+        verdict = _failure(f"the test had not ended after {limit:g} s")
         verdict = verdict.__replace__(
             others=_lines(ranks, own, None), sections=_output(ranks, None)
         )
@@ -88,8 +88,8 @@ def merged(came: Told, limit: float) -> Verdict:
     return verdict.__replace__(stacks=came.get("stacks", ""), seconds=seconds)
 
 
-def _failure(headline: str, when: str = "call") -> Verdict:
-    return Verdict("failed", when=when, headline=headline, certain=True)
+def _failure(headline: str) -> Verdict:
+    return Verdict("failed", when="call", headline=headline, certain=True)
 
 
 def phases_of(told: Told) -> list[Told]:

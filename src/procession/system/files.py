@@ -67,14 +67,14 @@ def descriptors() -> set[int]:
     return found
 
 
-def process_fields(pid: int | str, root: str = "/proc") -> list[bytes]:
+def process_fields(pid: int | str) -> list[bytes]:
     """Give the fields of /proc/<pid>/stat from the state on; [] if the process is gone.
 
     Raises OSError, so that a caller can tell a hidden process from one that is gone.
     """
     try:
         # Not `open`, which asks the kernel four times more: this is read of many, while they die.
-        fd = os.open(f"{root}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.read(fd, STAT_BYTES).rpartition(b")")[2].split()
         finally:

@@ -95,14 +95,13 @@ def rank_environment(
     rank: int,
     nproc: int,
     role: str,
-    error_file: str,
     inherited: Mapping[str, str],
     node: Node = ALONE,
 ) -> dict[str, str]:
-    """Give the variables of one rank; `rank` and `nproc` are those of this group."""
+    """Give the variables of one rank without an error file; `rank` and `nproc` are this group's."""
     return {
         **common_environment(place, nproc, role, inherited, node),
-        **own_environment(node.local + rank, node.first(nproc) + rank, error_file),
+        **own_environment(node.local + rank, node.first(nproc) + rank, ""),
     }
 
 
@@ -158,7 +157,7 @@ def callers_environment(env: Mapping[str, str]) -> dict[str, str | None]:
     env: what ranks are to find instead, the caller's own variables.
     """
     nowhere = Place(address="", port=0, run_id="", attempt=0, restarts=0, cores=1)
-    added = rank_environment(nowhere, 0, 2, "", "", {}).keys() - {"PROCESSION_RUN"}
+    added = rank_environment(nowhere, 0, 2, "", {}).keys() - {"PROCESSION_RUN"}
     return {name: env.get(name) for name in added}
 
 

@@ -16,7 +16,7 @@ class Event(Value):
     """Something that happened to a rank or to the whole group.
 
     kind: a rank's `spawned`, `spawn_failed`, `cancelled`, `ready`, `reported`, `stop_sent`,
-        `kill_sent`, `exited`, `restarting` or `lost`; or the group's new state: `starting`,
+        `kill_sent`, `exited`, `restarting`, `hung` or `lost`; or the group's new state: `starting`,
         `running`, `stopping`, `sweeping`, `backoff`, `succeeded`, `failed`, `stopped`.
     rank: the rank, None for the group. attempt: which life of the group, from 0.
     at: when it happened, in nanoseconds of the machine's monotonic clock.

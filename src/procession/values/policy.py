@@ -67,9 +67,7 @@ class Logs(Value):
         made if missing. None: no files, unless `redirect` or `tee` need some; then a new directory
         in the temporary directory.
     redirect: streams that go to their file and not to the console; one value or a mapping by rank.
-    tee: streams that go to their file and, by following it, to the console. Of a Python rank, and
-        of any where the disk has less than 1 GiB of room when it starts, the console shows also
-        what a full disk did not take.
+    tee: streams that go to their file and, by following it, to the console.
     prefix: what stands before each line on the console; a template with the fields `{rank}`,
         `{local_rank}`, `{width}`, `{name}`, `{node}` (its rank) and `{host}` (its name); `""` or
         None: nothing, and a stream that is neither redirected nor teed is then the launcher's own
@@ -299,4 +297,3 @@ def _are_exit_codes(given: Any) -> bool:
 NO_RESTART = Restart()
 DEFAULT_STOP = Stop()
 DEFAULT_LOGS = Logs()
-DEFAULT_HANG = Hang()

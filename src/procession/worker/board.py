@@ -3,10 +3,10 @@
 Theory of operation. The launcher owns a memory file and names it in each rank's environment:
 `PROCESSION_BOARD=<path>:<rank>`, with a path below /proc that lasts as long as the launcher. Page 0
 is the group's: the launcher writes there that the group is being ended, or that all ranks have
-returned, and ranks read it. Page
-1 + rank is the rank's: the rank writes its progress there (`beat`), and the launcher reads it. No
-process is woken, no lock is shared and no system call is made: a beat costs next to nothing, and a
-rank that is stopped, or dies while it writes, blocks nobody.
+returned, and ranks read it. Page 1 + rank is the rank's: the rank writes its progress there
+(`beat`), and the launcher reads it. No process is woken, no lock is shared and no system call is
+made: a beat costs next to nothing, and a rank that is stopped, or dies while it writes, blocks
+nobody.
 
 A rank's page holds how many beats there were, when the last one was, and what it said. A
 page begins with a counter, which is odd while the page is being written (a sequence lock): a

@@ -17,9 +17,10 @@ from procession.control.processes import Process
 from procession.output.escape import shown
 
 EPILOG = """\
-A run's processes are known by their environment, which names the launcher. Only what belongs to a
-launcher that is gone is touched: its processes get SIGTERM, and SIGKILL three seconds later; its
-socket and its scratch directory are removed. What runs is left alone. Nothing is asked.
+A run's processes are known by their environment, which names the launcher; those of the start
+method fork are not known. Only what belongs to a launcher that is gone is touched: its processes
+get SIGTERM, and SIGKILL three seconds later; its socket and its scratch directory are removed. What
+runs is left alone. Nothing is asked.
 
 exit codes: 0; 1 if something did not go; 2 for a wrong command line.
 """

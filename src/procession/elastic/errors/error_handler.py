@@ -16,7 +16,7 @@ import traceback
 import warnings
 from typing import Any
 
-from procession.output.rankfiles import LARGEST, read_regular
+from procession.output.rankfiles import read_regular
 from procession.worker.description import error_file_data
 
 __all__ = ["ErrorHandler"]
@@ -97,7 +97,7 @@ class ErrorHandler:
         process has no error file, an error is logged. Raises OSError if the child's file cannot be
         read, ValueError if it is not JSON.
         """
-        data: Any = json.loads(read_regular(rootcause_error_file, LARGEST))
+        data: Any = json.loads(read_regular(rootcause_error_file))
         if error_code:
             self.override_error_code_in_rootcause_data(rootcause_error_file, data, error_code)
         path = self._get_error_file_path()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
-from procession.output.rankfiles import LARGEST, read_regular
+from procession.output.rankfiles import read_regular
 
 JSON = dict[str, Any]
 
@@ -83,7 +83,7 @@ def _read(path: str) -> tuple[JSON, Any, int] | None:
     if not os.path.lexists(path):
         return None
     try:
-        data = cast("JSON", json.loads(read_regular(path, LARGEST)))
+        data = cast("JSON", json.loads(read_regular(path)))
         message: Any = data["message"]
         if isinstance(message, str):
             return data, message, _moment(data.get("timestamp", 0))

@@ -31,13 +31,12 @@ MOST_RANKS = 1 << 16  # of a machine
 
 class Verdict(Value):
     """How the job ended, for one launcher. said: a report or a line, "" for nothing. code: to exit
-    with. found: whether there was a job at all. spare: whether this machine was not needed.
+    with. found: whether there was a job at all.
     """
 
     said: str
     code: int
     found: bool = True
-    spare: bool = False
 
 
 class Waiting:
@@ -172,9 +171,8 @@ def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
         said = f"this machine left {name} after {how}; the others go on [P419]"
         return Verdict(f"procession: {said}", 128 + agent.signalled)
     if words:
-        spare = say_spare(agent, name)
-        said = [text for text in (spare, str(words.get("said", ""))) if text]
-        return Verdict("\n".join(said), int(words.get("code", 0)), spare=bool(spare))
+        said = filter(None, (say_spare(agent, name), str(words.get("said", ""))))
+        return Verdict("\n".join(said), int(words.get("code", 0)))
     if agent.signalled and not agent.joined:
         how = signal.Signals(agent.signalled).name
         said = f"{name} was not started: {how} came while it waited for {terms.places} [P412]"
