@@ -8,11 +8,11 @@ import functools
 import http.server
 import json
 import os
-import re
+import queue
 import shutil
 import subprocess
 import threading
-from html import unescape
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -33,7 +33,7 @@ SHOWN = ("index.html", "migrating/index.html", "troubleshooting/index.html", "ad
 LEAST = 20_000  # bytes of a picture; one of an empty page has a few thousand
 # Opens each page in a frame of a given width, and says what does not fit.
 LOOKER = """
-<!doctype html><title>looking</title><body><pre id="found"></pre>
+<!doctype html><title>looking</title><body>
 <script>
 async function look(page, width) {
   const frame = document.createElement("iframe");
@@ -57,69 +57,111 @@ async function look(page, width) {
 async function all(asked) {
   const found = [];
   for (const [page, width] of asked) found.push(await look(page, width));
-  document.getElementById("found").innerText = JSON.stringify(found);
+  await fetch("/found", {method: "POST", body: JSON.stringify(found)});
 }
 all(ASKED);
 </script>
 """
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
+class Server:
+    """The site at an address of this machine; `looker` is a page of ours beside it.
+
+    found: what that page has sent, once it has.
+    """
+
+    looker = ""
+
+    def __init__(self):
+        self.found = queue.SimpleQueue()
+        server = self
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def do_GET(self):
+                if self.path != "/looker":
+                    return super().do_GET()
+                body = server.looker.encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                return self.wfile.write(body)
+
+            def do_POST(self):
+                sent = self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(204)
+                self.end_headers()
+                server.found.put(json.loads(sent))
+
+            def log_message(self, *_):
+                pass
+
+        made = functools.partial(Handler, directory=SITE)
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), made)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self):
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
 
 @pytest.fixture
-def address(tmp_path):
-    """Give the address at which `tmp_path/served` is, with the site in `site`."""
-    (tmp_path / "served").mkdir()
-    (tmp_path / "served" / "site").symlink_to(SITE)
-    handler = functools.partial(Quiet, directory=tmp_path / "served")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+def server():
+    made = Server()
+    yield made
+    made.close()
 
 
-def browse(tmp_path, *words):
-    """Have a browser do something, and end; gives what it prints."""
+@contextmanager
+def browser(tmp_path, *words):
+    """Have a browser, with all of its processes, for the time of the block."""
     common = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
               "--disable-background-networking", "--disable-breakpad", "--hide-scrollbars",
               f"--user-data-dir={tmp_path / 'profile'}")  # fmt: skip
-    home = dict.fromkeys(("HOME", "TMPDIR", "XDG_RUNTIME_DIR"), str(tmp_path))
-    done = subprocess.run(
-        # Which leaves nothing of it.
-        [*PROCESSION, "run", "--prefix", "", BROWSER, *common, *words], env={**os.environ, **home},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    home = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+        "XDG_RUNTIME_DIR": str(tmp_path),
+    }
+    with open(tmp_path / "browser.log", "wb") as log:
+        process = subprocess.Popen(
+            [*PROCESSION, "run", BROWSER, *common, *words],  # which leaves nothing of it
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=home,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(20)
 
 
-def test_every_page_fits(tmp_path, address):
+def test_every_page_fits(tmp_path, server):
     """Nothing is wider than the window, no picture is missing, and each page has its heading."""
     pages = sorted(str(p.relative_to(SITE)) for p in Path(SITE).rglob("index.html"))
     assert len(pages) > 30
-    asked = [(f"/site/{quote(page)}", width) for page in pages for width in WIDTHS.values()]
-    looker = LOOKER.replace("ASKED", json.dumps(asked))
-    (tmp_path / "served" / "looker.html").write_text(looker)
-    shown = browse(tmp_path, "--virtual-time-budget=60000", "--dump-dom", f"{address}/looker.html")
-    found = json.loads(unescape(re.search(r'<pre id="found">(.*?)</pre>', shown, re.DOTALL)[1]))
+    asked = [(f"/{quote(page)}", width) for page in pages for width in WIDTHS.values()]
+    server.looker = LOOKER.replace("ASKED", json.dumps(asked))
+    with browser(tmp_path, f"{server.address}/looker"):
+        found = server.found.get(timeout=90)
     assert len(found) == len(asked)
-    assert [each for each in found if each["over"] > 0 or each["broken"]] == []
+    wrong = [each for each in found if each["over"] > 0 or each["broken"]]
+    assert wrong == []
     assert [each for each in found if not each["heading"] or each["words"] < 30] == []
 
 
 @pytest.mark.parametrize("name", WIDTHS)
-def test_pictures(tmp_path, address, name):
+def test_pictures(tmp_path, server, name):
     """Pages are drawn: a picture of each is more than an empty window."""
     kept = os.environ.get("PROCESSION_PICTURES")
     for page in SHOWN:
         file = tmp_path / f"{page.partition('/')[0].removesuffix('.html')}_{name}.png"
         words = (f"--screenshot={file}", f"--window-size={WIDTHS[name]},{HEIGHT}")
-        browse(tmp_path, *words, f"{address}/site/{page}")
+        with browser(tmp_path, *words, f"{server.address}/{page}") as process:
+            assert process.wait(60) == 0, (tmp_path / "browser.log").read_text()
         assert file.stat().st_size > LEAST, page
         if kept:
             os.makedirs(kept, exist_ok=True)
