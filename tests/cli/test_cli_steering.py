@@ -3,11 +3,12 @@
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 from commandline import Watched, command, only
 
-from support import alive, until, write
+from support import PROCESSION, alive, until, write
 
 TICKS = """
     import os, sys, time
@@ -168,11 +169,14 @@ def test_stacks_of_all_ranks(waiting):
         launcher.end()
 
 
-def test_last_and_ps_know_a_run_that_is_suspended(waiting, tmp_path):
-    """An older run of this terminal must not be stopped in place of a suspended one."""
-    with Watched("run", waiting, cwd=tmp_path, start_new_session=True) as older:
+@pytest.mark.parametrize("with_files", ["older", "newer"])
+def test_last_and_ps_know_a_run_that_is_suspended(waiting, tmp_path, with_files):
+    """An older run of this directory must not be stopped in place of a suspended one."""
+    logs = "--log-dir", "logs"
+    first, second = (logs, ()) if with_files == "older" else ((), logs)
+    with Watched("run", *first, waiting, cwd=tmp_path, start_new_session=True) as older:
         older.shows(b"ready")
-        with Watched("run", "--log-dir", "logs", waiting, cwd=tmp_path) as launcher:
+        with Watched("run", *second, waiting, cwd=tmp_path) as launcher:
             launcher.shows(b"ready")
             launcher.signal(signal.SIGSTOP)
             found = [row["launcher"] for row in rows()[1]]
@@ -188,6 +192,37 @@ def test_last_and_ps_know_a_run_that_is_suspended(waiting, tmp_path):
             launcher.signal(signal.SIGCONT)
             assert launcher.end() == 143
         assert alive(older.pid)
+
+
+@pytest.mark.parametrize("words", [("logs", "-f"), ("attach",)])
+@pytest.mark.parametrize("logs", [("--log-dir", "logs", "-t", 3), ()])
+def test_what_shows_a_run_goes_with_its_reader(tmp_path, words, logs):
+    script = write(
+        tmp_path / "speak.py",
+        "import time\nwhile True:\n    print('line', flush=True)\n    time.sleep(0.05)\n",
+    )
+    with Watched("run", "-n", 2, *logs, script, cwd=tmp_path) as launcher:
+        launcher.shows(b"[0] line", b"[1] line")
+        line = [*PROCESSION, *words, "last"]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, cwd=tmp_path) as showing:
+            assert showing.stdout.readline().endswith(b"line\n")
+            showing.stdout.close()
+            assert showing.wait(100) == 0
+        with open("/dev/full", "wb") as full:
+            lost = subprocess.run([*PROCESSION, "logs", "last"], stdout=full, cwd=tmp_path)
+        assert lost.returncode == 74
+        assert alive(launcher.pid)
+        launcher.signal(signal.SIGINT)
+        launcher.end()
+
+
+def test_an_empty_word_is_no_run(waiting, tmp_path):
+    with Watched("run", waiting, cwd=tmp_path) as launcher:
+        launcher.shows(b"ready")
+        done = command("stop", "", cwd=tmp_path)
+        assert (done.returncode, "say which run" in done.stderr) == (2, True)
+        launcher.signal(signal.SIGINT)
+        launcher.end()
 
 
 def test_stop_last_means_a_run_of_this_directory(waiting, tmp_path):

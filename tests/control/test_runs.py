@@ -54,6 +54,9 @@ def test_last_is_the_newest_of_this_directory():
         Run("c", "c", "RUNNING", began=3.0, socket="c", cwd="/there"),
     ]
     assert choose("last", runs, HERE).id == "b"
+    silent = Run("s", "s", "SILENT", began=4.0, socket="s")  # nobody knows where it was started
+    assert choose("last", [*runs, silent], HERE).id == "s"
+    assert choose("last", [*runs, silent.__replace__(cwd="/there")], HERE).id == "b"
     with pytest.raises(NotFound, match="no run was started in this directory; there is c"):
         choose("last", runs[2:], HERE)
     with pytest.raises(NotFound):

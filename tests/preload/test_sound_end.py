@@ -64,6 +64,13 @@ PROGRAMS = {
                 write(open("out", flags), b"gone")
         held = Last()
     """,
+    "a destructor in a script with a handler": """
+        import signal
+        def handle(*_):
+            pass
+        last = Last()
+        signal.signal(signal.SIGTERM, handle)
+    """,
     "a destructor in a cycle": """
         last = Last()
         last.self = last

@@ -32,6 +32,7 @@ from procession.system.directories import (
     runtime_directory,
     state_directory,
 )
+from procession.system.identity import proc_is_ours
 from procession.system.inotify import Inotify
 from procession.system.prctl import become_subreaper, die_with_parent
 from procession.values.base import Value
@@ -104,6 +105,11 @@ def _state() -> None:
     os.rmdir(tempfile.mkdtemp(prefix=".doctor-", dir=place))
 
 
+def _proc() -> None:
+    if not proc_is_ours():
+        raise Refused("it is not there, or shows the processes of another namespace")
+
+
 # key, thing, what uses it, what procession does without it ("" where it is needed), what helps
 FEATURES: tuple[tuple[str, str, Callable[[], object], str, str], ...] = (
     ("pidfd", "pidfd_open, pidfd_send_signal, waitid(P_PIDFD)", _pidfd,
@@ -117,8 +123,7 @@ FEATURES: tuple[tuple[str, str, Callable[[], object], str, str], ...] = (
     ("proc_children", "/proc/<pid>/task/<tid>/children",
      lambda: os.open("/proc/thread-self/children", os.O_RDONLY), "",
      "a kernel with CONFIG_PROC_CHILDREN"),
-    ("proc", "/proc", lambda: os.open("/proc/self/status", os.O_RDONLY), "",
-     "mount -t proc proc /proc"),
+    ("proc", "/proc of this namespace of pids", _proc, "", "mount -t proc proc /proc"),
     ("control", "directory for sockets of runs", _control,
      "runs all the same, but `procession ps`, `stacks`, `attach` and `stop` do not see it",
      "set XDG_RUNTIME_DIR, or TMPDIR, to a directory of this user's own"),

@@ -168,6 +168,13 @@ def sockets() -> list[str]:
     return []
 
 
+def made_at(name: str) -> float:
+    """Tell when a socket was made, in seconds since 1970; 0 if it is gone."""
+    with suppress(OSError, Refused), runtime() as directory:
+        return os.stat(inside(directory, name)).st_mtime
+    return 0.0
+
+
 def remove(name: str) -> None:
     """Remove a socket at which nobody listens."""
     with suppress(OSError, Refused), runtime() as directory:  # or somebody else did

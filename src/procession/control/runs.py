@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from procession.control.ask import Connection, Dead, Ended, NotAnswered, remove, sockets
+from procession.control.ask import (
+    Connection,
+    Dead,
+    Ended,
+    NotAnswered,
+    made_at,
+    remove,
+    sockets,
+)
 from procession.control.index import past_runs
 from procession.output.rankfiles import open_regular
 from procession.output.rundir import run_of
@@ -93,7 +101,7 @@ def _silent(name: str, connection: Connection | None) -> Run:
     """Describe a run that does not answer, by its files and by who listens at its socket."""
     launcher = 0 if connection is None else connection.peer
     directory = past_runs().get(name)
-    run = Run(name, name.rpartition("_")[0] or name, "")
+    run = Run(name, name.rpartition("_")[0] or name, "", began=made_at(name))
     if directory is not None:
         run = _of_files(name, directory)
     cwd = run.cwd or directory_of(launcher)
@@ -172,20 +180,26 @@ def read_json(path: str) -> dict[str, Any] | None:
 def find_run(word: str) -> Run:
     """Find the run that a word of the command line means. Raises NotFound."""
     running = living()
-    if "/" in word or os.path.isdir(word):
+    every = running + ended(running)
+    if ("/" in word or os.path.isdir(word)) and word not in [run.name for run in every]:
         return _of_directory(word, running)
-    return choose(word, running + ended(running), origin()["cwd"])
+    return choose(word, every, origin()["cwd"])
 
 
 def choose(word: str, runs: Sequence[Run], cwd: str) -> Run:
     """Choose by an id, a name, its beginning, a launcher's pid, Slurm's number, or `last`.
 
     Living runs are preferred to past ones. `last` is the newest run that was started in the
-    directory `cwd`. Raises NotFound.
+    directory `cwd`, or may have been: where one that does not answer was started may be unknown.
+    Raises NotFound.
     """
     there = f"; there is {_listed(runs, ', ')}" if runs else "; there is none at all"
     if word == "last":
-        own = [run for run in runs if run.cwd and run.cwd == cwd]
+        own = [
+            run
+            for run in runs
+            if (run.cwd and run.cwd == cwd) or (run.state == "SILENT" and not run.cwd)
+        ]
         if not own:
             raise NotFound(f"no run was started in this directory{there}")
         return max(own, key=lambda run: run.began)

@@ -71,15 +71,23 @@ class Birth:
         return False
 
     def forget_later_modules(self) -> None:
-        """Destroy the modules that came since, and what only they hold.
+        """Destroy the modules that came since, with what they hold.
 
-        They stand at the end. To look at all modules would copy the pages of their names.
+        They stand at the end. To look at all modules would copy the pages of their names. What
+        something else still holds (a handler of a signal holds the names of its module) is emptied,
+        as by an interpreter.
         """
-        for name in list(takewhile(lambda name: name != LAST, reversed(sys.modules))):
-            del sys.modules[name]
+        later = {*takewhile(lambda name: name != LAST, reversed(sys.modules))}
         if sys.modules.get("__main__") is not self._main:
-            sys.modules.pop("__main__", None)
+            later.add("__main__")
+        for name in later:
+            sys.modules.pop(name, None)
         gc.collect()
+        for each in gc.get_objects():
+            if type(each) is dict and "__builtins__" in each and each.get("__name__") in later:
+                for name in [*each]:
+                    if name != "__builtins__":
+                        each[name] = None
 
 
 _birth: Birth | None = None

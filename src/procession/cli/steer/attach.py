@@ -14,7 +14,7 @@ from procession.cli.live import find_terminal, viewing
 from procession.cli.say import say, say_line, say_note
 from procession.cli.steer.finding import failed, parser_of, read_run
 from procession.cli.steer.report import report_in
-from procession.cli.steer.showing import CONSOLE, STREAMS, Files, Live, consoles
+from procession.cli.steer.showing import CONSOLE, LOOK_EVERY, STREAMS, Files, Live, consoles
 from procession.cli.words import Option
 from procession.control.ask import Connection, NotAnswered
 from procession.control.runs import Run, connect, read_json
@@ -76,10 +76,13 @@ def _attach(run: Run, connection: Connection, lines: int) -> int:
         view = open_.enter_context(_viewed(run, terminal, last))
         if console:
             files.follow()
-        for said in connection.events():
-            live.take(said)
-            if said.get("event") == "over":
-                last.update(said.get("look") or {})
+        while connection.end is None and not (connection.closed or live.unread):
+            for said in connection.events(LOOK_EVERY):
+                live.take(said)
+                if said.get("event") == "over":
+                    last.update(said.get("look") or {})
+        if live.unread:
+            return 0
         if view is not None:
             view.remember()
     return _tell_end(run, connection.end, console=console)

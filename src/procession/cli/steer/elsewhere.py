@@ -51,7 +51,7 @@ def _go_by_slurm(parser: Parser, words: Sequence[str], job: str) -> None:
 
     facts: dict[str, Any] = facts_of(job)
     state, host = facts.get("JobState", ""), facts.get("BatchHost", "")
-    if state in ("", "UNKNOWN"):
+    if "JobId" not in facts or state == "UNKNOWN":  # forgotten, or Slurm does not answer
         return
     if state != "RUNNING":
         parser.error(f"job {job} of Slurm is {state.lower().replace('_', ' ')}: nothing runs there")

@@ -39,7 +39,8 @@ def parser_of(command: str, usage: str, epilog: str, options: Sequence[Option] =
 def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:
     """Read the options, and find the run that RUN names."""
     options, rest = parser.read(words, mixed=True)
-    if len(rest) != 1:
+    if len(rest) != 1 or not rest[0]:
+        rest = [*filter(None, rest)]
         parser.error("say which run: see `procession ps`" if not rest else f"one RUN, not {rest}")
     try:
         run = find_run(rest[0])

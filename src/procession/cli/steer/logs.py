@@ -10,17 +10,25 @@ from contextlib import suppress
 from procession.cli import readers
 from procession.cli.say import say
 from procession.cli.steer.finding import failed, parser_of, read_run
-from procession.cli.steer.showing import CONSOLE, STREAMS, Consoles, Files, Live, consoles
+from procession.cli.steer.showing import (
+    CONSOLE,
+    LOOK_EVERY,
+    STREAMS,
+    Consoles,
+    Files,
+    Live,
+    consoles,
+)
 from procession.cli.words import Option
 from procession.control.ask import NotAnswered
 from procession.control.runs import Run, connect
 
-LOOK_EVERY = 0.5  # seconds, for files of a new attempt
 ALL = 1 << 30  # lines
 EPILOG = """\
 The files of the run are read if it has some (--log-dir with -r or -t, or --detach); of a run
 without files, what its console has shown last comes over its socket, as far as it passes the
-launcher: a single rank without a prefix writes straight to the terminal. --rank needs files.
+launcher: a single rank without a prefix writes straight to the terminal. --rank needs files of each
+rank: -t 3 or -r 3.
 
 exit codes: 0; 1 if there is no output to be had; 2 for a wrong command line, or where there is no
 such run.
@@ -66,7 +74,7 @@ def _no_files(run: Run, rank: int | None) -> str:
     if run.directory and os.path.exists(console):
         return (
             f"{run.id} has no files by rank: all of its output is in {console}, which is shown "
-            "without --rank, --stdout and --stderr"
+            "without --rank, --stdout and --stderr; -t 3 or -r 3 keeps files of each rank"
         )
     where = f"in {run.directory} on this machine" if run.directory else "of it"
     of_rank = "" if rank is None else f"of rank {rank} "
@@ -80,7 +88,7 @@ def _show(run: Run, files: Files, *, follow: bool) -> None:
         return
     files.follow()
     with suppress(NotAnswered), connect(run) as connection:
-        while connection.end is None and not connection.closed:
+        while connection.end is None and not (connection.closed or files.unread):
             for _ in connection.events(LOOK_EVERY):
                 pass
             files.follow()
@@ -102,4 +110,6 @@ def _live(
             if said.get("event") == "log_end":
                 break
             live.take(said)
+            if live.unread:
+                break
     return 0

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
 from typing import Any
 
+from procession.cli import say
 from procession.control.runs import read_json
 from procession.output.console import Console
 from procession.output.escape import uncoloured
@@ -20,6 +21,7 @@ from procession.values.base import Value
 STREAMS = ("stdout", "stderr")
 CONSOLE = "console.log"  # of a detached run: all of its output
 FOR_EVER = 1e6  # seconds
+LOOK_EVERY = 0.5  # seconds: for files of a new attempt, and whether anybody reads
 
 Consoles = tuple[Console, Console]
 
@@ -32,6 +34,7 @@ def consoles(terminal: Console | None = None) -> Generator[Consoles]:
         yield both
     finally:
         for console in {*both}:
+            say.fault = say.fault or console.fault
             console.close()
 
 
@@ -63,6 +66,11 @@ class Files:
     def there(self) -> bool:
         """Whether there is any such file."""
         return bool(self._wanted())
+
+    @property
+    def unread(self) -> bool:
+        """Whether the reader of our standard output has gone, as `head` does."""
+        return self._shown_on[0].quiet
 
     def show(self) -> None:
         """Show what there is, rank by rank."""
@@ -147,6 +155,11 @@ class Live:
     def __init__(self, streams: Sequence[str], shown_on: Consoles) -> None:
         self._consoles = dict(zip(("out", "err"), shown_on, strict=True))
         self._wanted = {"out" if stream == "stdout" else "err" for stream in streams}
+
+    @property
+    def unread(self) -> bool:
+        """Whether the reader of our standard output has gone, as `head` does."""
+        return self._consoles["out"].quiet
 
     def take(self, said: Mapping[str, Any]) -> None:
         """Show an event, if it is one to be shown."""
