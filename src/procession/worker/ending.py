@@ -83,11 +83,10 @@ class Birth:
         for name in later:
             sys.modules.pop(name, None)
         gc.collect()
-        for each in gc.get_objects():
+        every: list[Any] = gc.get_objects()
+        for each in every:
             if type(each) is dict and "__builtins__" in each and each.get("__name__") in later:
-                for name in [*each]:
-                    if name != "__builtins__":
-                        each[name] = None
+                each.update(dict.fromkeys(each.keys() - {"__builtins__"}))
 
 
 _birth: Birth | None = None
