@@ -84,9 +84,12 @@ class Birth:
             sys.modules.pop(name, None)
         gc.collect()
         every: list[Any] = gc.get_objects()
-        for each in every:
-            if type(each) is dict and "__builtins__" in each and each.get("__name__") in later:
-                each.update(dict.fromkeys(each.keys() - {"__builtins__"}))
+        names: dict[str, Any]
+        for names in filter(lambda each: type(each) is dict, every):
+            if "__builtins__" in names and names.get("__name__") in later:
+                for name in [*names]:
+                    if name != "__builtins__":
+                        names[name] = None
 
 
 _birth: Birth | None = None
