@@ -169,6 +169,7 @@ def test_std_from_str():
     assert from_str("0") == Std.NONE
     assert from_str("1") == Std.OUT
     assert from_str("0:3,1:0,2:1,3:2") == {0: Std.ALL, 1: Std.NONE, 2: Std.OUT, 3: Std.ERR}
+    assert from_str("0:3,12:2") == {0: Std.ALL, 12: Std.ERR}  # of torch, one digit only
     with pytest.raises(ValueError, match="any other input"):
         from_str("any other input")
 
