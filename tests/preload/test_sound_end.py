@@ -71,6 +71,30 @@ PROGRAMS = {
         last = Last()
         signal.signal(signal.SIGTERM, handle)
     """,
+    "a stream of the script in place of the standard output": """
+        import os, sys
+        class Tee:
+            closed = False
+            def write(self, text):
+                with open("out", "a") as f:
+                    f.write(text + str(os.path.exists("out")))
+            def flush(self):
+                os.path.exists("out")
+        sys.stdout = Tee()
+        print("text")
+    """,
+    "destructors in two modules": """
+        import sys, types
+        class Named:
+            def __init__(self, name):
+                self.name = name
+            def __del__(self, open=open):
+                with open("out", "a") as f:
+                    f.write(self.name)
+        for name in ("first", "second", "third"):
+            sys.modules[name] = types.ModuleType(name)
+            sys.modules[name].held = Named(name)
+    """,
     "a destructor in a cycle": """
         last = Last()
         last.self = last

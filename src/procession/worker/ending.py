@@ -77,16 +77,18 @@ class Birth:
         something else still holds (a handler of a signal holds the names of its module) is emptied,
         as by an interpreter.
         """
-        later = {*takewhile(lambda name: name != LAST, reversed(sys.modules))}
+        later = [*takewhile(lambda name: name != LAST, reversed(sys.modules))]
         if sys.modules.get("__main__") is not self._main:
-            later.add("__main__")
+            later.append("__main__")
+        later.reverse()  # in the order of the interpreter
         for name in later:
             sys.modules.pop(name, None)
         gc.collect()
+        gone = {*later}
         every: list[Any] = gc.get_objects()
         names: dict[str, Any]
         for names in filter(lambda each: type(each) is dict, every):
-            if "__builtins__" in names and names.get("__name__") in later:
+            if "__builtins__" in names and names.get("__name__") in gone:
                 for name in [*names]:
                     if name != "__builtins__":
                         names[name] = None
@@ -131,11 +133,12 @@ def leave(code: int) -> None:
         if code == 0:
             wait_for_peers()  # before anything is destroyed that holds a connection
         _flush_files()  # the collector may close a file before its buffer is flushed
+        _flush_standard()
+        # What the program has put in their place may need its modules.
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         birth.forget_later_modules()
         _flush_files()
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None and not stream.closed:  # pyright: ignore[reportUnnecessaryComparison]
-                stream.flush()
+        _flush_standard()
         ctypes: Any = sys.modules["ctypes"]
         ctypes.CDLL(None).fflush(None)
     except Exception:
@@ -149,6 +152,13 @@ def exit_at_once(code: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     os._exit(code & 0xFF)
+
+
+def _flush_standard() -> None:
+    """Flush the standard streams. Raises what they raise."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:  # pyright: ignore[reportUnnecessaryComparison]
+            stream.flush()
 
 
 def _flush_files() -> None:
