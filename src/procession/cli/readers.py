@@ -6,7 +6,6 @@ A reader takes the text, and the name of the option as it was written, for the m
 from __future__ import annotations
 
 import signal
-from importlib import import_module
 
 from procession.values.base import is_count
 from procession.values.errors import SpecError
@@ -140,6 +139,8 @@ def elsewhere(module: str, name: str) -> Reader:
     """Make a reader of what another module reads, which is imported only then."""
 
     def read(text: str, where: str) -> object:
+        from importlib import import_module  # it takes 2 ms, which every launch would pay
+
         return getattr(import_module(module), name)(text, where)
 
     return read
