@@ -27,6 +27,11 @@ def parts(stderr, name):
     return stderr[:at], stderr[at:]
 
 
+def without_marks(text):
+    """Give lines without those that mark a call in the one above, as newer Pythons do."""
+    return [line for line in text.splitlines() if not re.fullmatch(r"(\[\d+\] )? *[~^]+", line)]
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("nproc", [1, 3])
 def test_traceback_once_on_the_console_and_once_in_the_report(tmp_path, method, nproc):
@@ -43,8 +48,8 @@ def test_traceback_once_on_the_console_and_once_in_the_report(tmp_path, method, 
         '    raise ValueError(f"batch {number} is corrupt")',
         "ValueError: batch 7 is corrupt",
     ]
-    assert shown.splitlines() == [prefix + line for line in wanted]
-    lines = report.splitlines()
+    assert without_marks(shown) == [prefix + line for line in wanted]
+    lines = without_marks(report)
     assert re.fullmatch(
         rf"deep\.py failed: rank {nproc - 1}( of 3)? \(pid \d+\) raised "
         r"ValueError: batch 7 is corrupt after .+",
