@@ -7,10 +7,11 @@ import socket
 from hypothesis import strategies as st
 from inputs import CUTS, JSON, NUMBERS, TEXTS, cut, damaged, fields, lines_of
 
+from outcomes import Reader
 from seams.control import Lines
 from seams.control import decode as decode_control
 from seams.jobs import EngineError, Heir, Will, read_heir, read_will, take_invitation
-from seams.prepare import OF_COMMAND, OF_SCRIPT, ResultReader
+from seams.prepare import OF_COMMAND, OF_SCRIPT
 from seams.warm import Broken, decode
 from seams.wire import Wire, WireError
 
@@ -103,7 +104,7 @@ def check_results(given):
     """The outcome channel of a script: whatever a rank writes there."""
     data, command = given
     ours, theirs = socket.socketpair()
-    reader = ResultReader(ours, OF_COMMAND if command else OF_SCRIPT)
+    reader = Reader(ours, OF_COMMAND if command else OF_SCRIPT)
     try:
         theirs.sendall(data)
         theirs.close()

@@ -4,11 +4,15 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
+        "procession.forkserver": "run stacks",
+        "procession.forkserver.run": "Run",
         "procession.forkserver.observing": "Observer",
         "procession.forkserver.record": "record",
         "procession.forkserver.unchanged": "reason_against",
         "procession.forkserver.stamps": "clock",
+        "procession.forkserver.channels": "Channel",
         "procession.forkserver.forking": "Forking",
-        "procession.forkserver.protocol": "Receiver ancillary encode",
+        "procession.forkserver.limits": "Limits",
+        "procession.forkserver.protocol": "Receiver Sender ancillary encode",
     }
 )

@@ -7,6 +7,6 @@ __getattr__ = lazily(
         "procession.prepare": "results",
         "procession.prepare.resources": "Board",
         "procession.prepare.placing": "Places place",
-        "procession.prepare.results": "OF_COMMAND OF_FUNCTION OF_SCRIPT ResultReader",
+        "procession.prepare.results": "OF_COMMAND OF_FUNCTION OF_SCRIPT Frames",
     }
 )

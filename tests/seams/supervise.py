@@ -4,8 +4,6 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.supervise": "journal lastlook link",
-        "procession.explain.records": "Sources",
-        "procession.supervise.ranks": "Ranks",
+        "procession.supervise": "journal",
     }
 )

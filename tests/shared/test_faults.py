@@ -156,7 +156,7 @@ def test_one_that_hangs_is_named_by_the_deadline(tmp_path):
         hang=procession.Hang(start=1.5),
         stop=QUICK,
     )
-    said = "could not finish the shared set-up load(): it had not ended after 1.5 s"
+    said = "it was still in the shared set-up load() after 1.5 s"
     assert said in str(failed)
     assert len(failed.failures) == 1
     gone(noted(tmp_path / "calls"))

@@ -11,7 +11,7 @@ import stackwork
 
 import procession
 from seams.explain import merge, outside
-from seams.supervise import lastlook, link
+from seams.forkserver import run, stacks
 from support import QUICK, failure_of, until
 
 KINDS = {
@@ -119,26 +119,28 @@ def test_a_rank_that_closed_its_descriptors_has_no_harm_done(tmp_path, no_spy):
 
 def test_a_rank_that_becomes_another_program_as_it_is_asked(tmp_path, monkeypatch, no_spy):
     """The signal comes when nobody handles it any more: the program must not notice."""
-    go_on, send = tmp_path / "go on", signal.pidfd_send_signal
+    go_on, ask = tmp_path / "go on", stacks._send
 
     def work():
         while not go_on.exists():
             time.sleep(0.001)
         os.execvp("sleep", ["sleep", "1000"])
 
-    with procession.start(work, nproc=1) as group:
-        until(lambda: group.stacks(5.0)[0]["frames"])
-        pid = group.pids()[0]
-
-        def late(pidfd, number, *more):
+    def late(pidfd):  # in the agent: it is a fork of this process
+        if (tmp_path / "now").exists():
             go_on.touch()
+            with open(f"/proc/self/fdinfo/{pidfd}") as f:
+                pid = f.read().partition("Pid:")[2].split()[0]
             until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
-            send(pidfd, number, *more)
+        ask(pidfd)
 
-        monkeypatch.setattr(signal, "pidfd_send_signal", late)
+    monkeypatch.setattr(stacks, "_send", late)
+    with procession.start(work, nproc=1, start_method="fork") as group:
+        until(lambda: group.stacks(5.0)[0]["frames"])
+        (tmp_path / "now").touch()
         group.stacks(0.2)
-        monkeypatch.setattr(signal, "pidfd_send_signal", send)
-        os.kill(pid, signal.SIGKILL)
+        until(go_on.exists)
+        os.kill(group.pids()[0], signal.SIGKILL)
         with pytest.raises(procession.GroupFailed) as caught:
             group.wait()
     assert go_on.exists()
@@ -195,23 +197,6 @@ def test_the_others_are_told_of(tmp_path):
     assert all(end.exit.signal == signal.SIGTERM for end in e.ended)
 
 
-def test_the_news_that_a_rank_has_begun_may_come_later(tmp_path, monkeypatch):
-    """As on a busy machine: the failure comes by another way. Who shows no stack may not have."""
-    heard = link.Link._heard_of
-
-    def late(self, kind, rank, words):
-        if kind != "ready":
-            heard(self, kind, rank, words)
-
-    monkeypatch.setattr(link.Link, "_heard_of", late)
-    args = (["sleep", "wait", "handle", "fail"], str(tmp_path))
-    e = failure_of(stackwork.do, args=args, nproc=4, stop=QUICK)
-    assert [plain(line) for line in e.end.stacks] == [
-        "rank 0 is in sleep (stackwork.py:N)",
-        "rank 1 waits in wait (stackwork.py:N)",
-    ]
-
-
 def test_without_stacks(tmp_path):
     e = failure(["sleep"], tmp_path, hang=procession.Hang(stacks=False))
     assert "others were" not in str(e)
@@ -247,10 +232,9 @@ def test_whole_stacks_are_kept(tmp_path):
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_stop_ends_the_wait_for_stacks(tmp_path, monkeypatch, kill):
     """Also when nobody answers: it does not take the whole time that stacks may take."""
-    monkeypatch.setattr(lastlook, "MOST_SECONDS", 3600.0)
-    group = procession.start(
-        stackwork.do, args=(["handle", "fail"], str(tmp_path)), nproc=2, stop=QUICK
-    )
+    monkeypatch.setattr(run, "STACK_SECONDS", 3600.0)  # in the agent: it is a fork of this process
+    args = (["handle", "fail"], str(tmp_path))
+    group = procession.start(stackwork.do, args=args, nproc=2, stop=QUICK, start_method="fork")
     until(lambda: any(e.kind == "reported" for e in group.supervisor.journal.events))
     assert group.exit_of(0) is None
     (group.kill if kill else group.stop)()
@@ -279,8 +263,7 @@ def test_who_waits_for_stacks_does_not_hold_up_the_end(tmp_path):
         asked = [threading.Thread(target=lambda: group.stacks(60.0)) for _ in range(2)]
         for each in asked:
             each.start()
-        look = group.supervisor.last_look
-        until(lambda: look._taking is not None and look._queue)
+        until(lambda: len(group.supervisor.last_look._asked) == 2)
         (tmp_path / "fail").touch()
         with pytest.raises(procession.GroupFailed):
             group.wait(20)

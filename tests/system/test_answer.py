@@ -36,7 +36,7 @@ def work(place, answer_ms):
 
 def assert_one_failed(failed):
     assert [end.rank for end in failed.end.failures] == [0]
-    assert "2 ranks [1-2] are in work (test_answer.py:" in str(failed), str(failed)
+    assert " in work (test_answer.py:" in str(failed), str(failed)
 
 
 @pytest.mark.parametrize("method", METHODS)

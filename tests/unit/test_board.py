@@ -10,9 +10,21 @@ import time
 
 import pytest
 
+from seams.forkserver import Limits
 from seams.prepare import Board
+from seams.rules import DeadlineKind
 from seams.worker import PAGE, VARIABLE, Page, read_stopping
 from seams.worker import board as rank_side
+
+TIMES = {
+    "signal": signal.SIGTERM,
+    "grace": 30.0,
+    "patience": 0.0,
+    "notice": 10.0,
+    "linger": None,
+    "reap": 5.0,
+    "start": 5.0,
+}
 
 
 @pytest.fixture
@@ -24,7 +36,7 @@ def board():
 
 @pytest.fixture
 def memory(board):
-    made = mmap.mmap(board._fd, 4 * PAGE)
+    made = mmap.mmap(board.fd, 4 * PAGE)
     yield made
     made.close()
 
@@ -72,15 +84,18 @@ def test_nobody_reads_half_a_beat(board):
 def test_ranks_are_told_of_the_end(board, memory):
     assert not read_stopping(memory)
     assert read_stopping(memory).seconds_left is None
-    board.tell_stop(10.0, 40.0, signal.SIGTERM)
+    limits = Limits(TIMES, os.dup(board.fd))
+    limits.begin(DeadlineKind.NOTICE, 0.0)
     told = read_stopping(memory)
     assert told
-    assert told.signal == signal.SIGTERM
+    assert told.signal is None
     assert 30 < told.seconds_left <= 40
     assert 0 < told.seconds_to_signal <= 10
-    board.tell_stop(0.0, 0.0)
+    limits.change({"grace": 0.0}, waiting=True)
+    limits.begin(DeadlineKind.GRACE, 0.0)
+    limits.close()
     told = read_stopping(memory)
-    assert (told.seconds_left, told.seconds_to_signal, told.signal) == (0.0, 0.0, None)
+    assert (told.seconds_left, told.seconds_to_signal, told.signal) == (0.0, 0.0, signal.SIGTERM)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What a rank tells and what the launcher reads, over a channel within one process."""
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
@@ -9,7 +10,8 @@ import traceback
 
 import pytest
 
-from seams.prepare import OF_COMMAND, OF_FUNCTION, OF_SCRIPT, ResultReader, results
+from outcomes import Reader
+from seams.prepare import OF_COMMAND, OF_FUNCTION, OF_SCRIPT, results
 from seams.values import Function
 from seams.worker import (
     DONE,
@@ -39,7 +41,7 @@ def channel():
 def pipes():
     """Give the rank's end and the launcher's end of an outcome channel."""
     read_end, write_end = channel()
-    reader = ResultReader(read_end, OF_FUNCTION)
+    reader = Reader(read_end, OF_FUNCTION)
     pipe = OutcomeChannel(write_end)
     try:
         yield pipe, reader
@@ -158,7 +160,7 @@ def frame(kind, body, length=None):
 def read_after(written, may=OF_FUNCTION):
     """Read a channel on which this was written before it was closed."""
     read_end, write_end = channel()
-    reader = ResultReader(read_end, may)
+    reader = Reader(read_end, may)
     try:
         os.write(write_end, written)
         os.close(write_end)
@@ -200,6 +202,62 @@ def test_what_a_kind_of_program_may_not_tell(may, written):
     assert (torn, ended, refused) == (False, True, True)
     if read is not None:
         assert read.kind == FAILED
+
+
+BIG = os.urandom(200_000)
+
+
+def a_file(size, body=BIG, *, seals=True, kind=b"v"):
+    """Send the header of a frame whose body is in a memory file, and that file."""
+    fd = os.memfd_create("value", os.MFD_ALLOW_SEALING)
+    os.write(fd, body)
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, outcome.SEALS)
+    return HEADER.pack(kind, size, 123), fd
+
+
+def read_file(header, fd, may=OF_FUNCTION):
+    read_end, write_end = channel()
+    reader = Reader(read_end, may)
+    with socket.socket(fileno=write_end) as sock:
+        socket.send_fds(sock, [header], [] if fd < 0 else [fd])
+    if fd >= 0:
+        os.close(fd)
+    try:
+        reader.read()
+        return reader.report, reader.fault, reader.refused
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_large_value_is_the_same_in_a_file_and_behind_its_header(monkeypatch, limited):
+    """Where there may be no file of that size, it comes over the channel, a part at a time."""
+    if limited:
+        monkeypatch.setattr(outcome, "SEALS", -1)
+    value = os.urandom(3_000_000)
+    with pipes() as (pipe, reader):
+        thread = threading.Thread(target=pipe.value, args=(value,))
+        thread.start()
+        while reader.report is None:
+            reader.read()
+        thread.join(30)
+        assert results.value_of(FUNCTION, reader.report.body) == value
+
+
+def test_what_is_wrong_with_a_memory_file_is_said():
+    report, fault, refused = read_file(*a_file(len(BIG)))
+    assert bytes(report.body) == BIG
+    for wrong in (
+        a_file(len(BIG) + 1),
+        a_file(len(BIG), seals=False),
+        (HEADER.pack(b"v", 1, 1), os.open(os.devnull, os.O_RDONLY)),
+    ):
+        report, fault, refused = read_file(*wrong)
+        assert (report, refused) == (None, "")
+        assert fault.startswith("its memory file cannot be read")
+    assert "a file that did not come" in read_file(HEADER.pack(b"v", 9, 1), -1)[2]
+    assert "only functions may" in read_file(*a_file(len(BIG)), OF_SCRIPT)[2]
 
 
 @pytest.mark.parametrize("text", ["x" * 20_000_000, "\U0001f600" * 1_000_000])

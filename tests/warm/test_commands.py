@@ -86,6 +86,7 @@ def assert_holds_nothing(pid, keeper):
     counts = {kind: sum(lead.startswith(kind) for lead in leads) for kind in known[1:]}
     assert counts["socket:"] == 1 and counts["pipe:"] == 2, leads
     assert sorted(lead for lead in leads if lead.startswith("anon_inode:")) == [
+        "anon_inode:[eventfd]",
         "anon_inode:[eventpoll]",
         "anon_inode:[pidfd]",
     ]

@@ -64,7 +64,7 @@ def _message(end: RankEnd) -> str:
 
 def load_words(stacks: bool) -> None:
     """Import what says how a group failed, before it is needed. stacks: with where ranks were."""
-    names = ("report", "stacks.merge", "stacks.taking") if stacks else ("report",)
+    names = ("report", "stacks.merge", "stacks.text") if stacks else ("report",)
     try:
         for name in names:
             __import__(f"procession.explain.{name}")

@@ -1,7 +1,7 @@
-"""The processes below the forkserver: signalling them, reaping them, and ending what is left.
+"""The processes below the agent: signalling them, reaping them, and ending what is left.
 
-Theory of operation. Its children are the ranks, and whatever ranks have orphaned: the forkserver is
-a subreaper. An exit is taken by `waitpid` alone, and reported if it was a rank's. Before each round
+Theory of operation. Its children are the ranks, and whatever ranks have orphaned: the agent is
+a subreaper. An exit is taken by `waitpid` alone, and told of if it was a rank's. Before each round
 of signals everything that is dead is reaped and reported, so that a rank that died by itself is
 never taken for one that was signalled.
 
@@ -36,18 +36,27 @@ if TYPE_CHECKING:
 class Children:
     """The children of this process, which has one thread.
 
-    forking: knows what ranks say on their way to their program. report: takes the parts of a
-    message to the launcher.
+    forking: knows what ranks say on their way to their program. ready: takes a rank that has
+    reached its program, and when. exited: takes the rank, wait status, CPU seconds, peak memory in
+    bytes, and why it has not reached its program (stage, errno, text), or None. swept: called
+    when a sweep has left nothing.
     """
 
-    def __init__(self, forking: Forking, report: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        forking: Forking,
+        ready: Callable[[int, int], None],
+        exited: Callable[[int, int, float, int, tuple[str, int, str] | None], None],
+        swept: Callable[[], None],
+    ) -> None:
         self._forking = forking
-        self._report = report
+        self._ready = ready
+        self._exited = exited
+        self._swept_all = swept
         self._pids: dict[int, int] = {}  # rank -> pid, until it is reaped
-        self._ranks: dict[int, tuple[int, int]] = {}  # pid -> rank, and when it began, until then
+        self._ranks: dict[int, int] = {}  # pid -> rank, until then
         self._sessions: dict[int, int] = {}  # rank -> the session of the process it had last
         self._sweep = 0  # the signal of a sweep in progress
-        self._sweep_of = 0  # its number
         self._swept: set[int] = set()  # pids that got it
         self._groups: set[int] = set()  # process groups that got the stop signal as ranks
         # Sessions of ranks that start again, in which nothing may be left.
@@ -57,50 +66,54 @@ class Children:
         """Take note that another attempt begins."""
         self._groups = set()
 
-    def make_way(self, rank: int) -> None:
-        """Report the end of the process that a rank has had, if that was not noticed yet.
-
-        To be called before it is started again: its launcher may have seen that end before us.
-        """
-        if rank in self._pids:
-            self.reap()
-
-    def add(self, rank: int, pid: int, began: int) -> None:
-        """Take note of a rank that was started, and when: that tells its processes apart."""
-        self._pids[rank], self._ranks[pid] = pid, (rank, began)
+    def add(self, rank: int, pid: int) -> None:
+        """Take note of a rank that was started."""
+        self._pids[rank], self._ranks[pid] = pid, rank
         self._sessions[rank] = pid
 
-    def _began(self, rank: int) -> int:
-        """Tell when a rank's process began, 0 if it has none."""
-        return self._ranks.get(self._pids.get(rank, 0), (rank, 0))[1]
-
     def read_status(self, fd: int) -> None:
-        """Read what a rank says on its way; report it if it has reached its program."""
+        """Read what a rank says on its way; tell if it has reached its program."""
         rank = self._forking.read_status(fd)
         if rank is not None:
-            self._report("ready", rank, self._began(rank), time.monotonic_ns())
+            self._ready(rank, time.monotonic_ns())
 
-    def signal_ranks(self, number: int, ranks: list[int]) -> bool:
-        """Signal the process groups of ranks, and report which were there; False if none was."""
+    def signal_rank(self, rank: int, number: int) -> None:
+        """Signal the process of a rank alone, if it is there."""
+        pid = self._pids.get(rank)
+        try:
+            if pid is not None:
+                os.kill(pid, number)
+        except OSError:
+            pass  # it has become another user
+
+    def signal_ranks(self, number: int, ranks: list[int]) -> tuple[list[int], int]:
+        """Signal the process groups of ranks; gives which were there, and when."""
         self.reap()
         at = time.monotonic_ns()
-        pids = [self._pids[rank] for rank in ranks if rank in self._pids]
+        reached = [rank for rank in ranks if rank in self._pids]
+        pids = [self._pids[rank] for rank in reached]
         if number != signal.SIGKILL:
             self._groups.update(pids)
         signal_groups(pids, number)
-        if pids:
-            self._report("signalled", number, [self._ranks[pid] for pid in pids], at)
-        return bool(pids)
+        return reached, at
 
-    def sweep(self, number: int, which: int) -> None:
-        """Signal all children, those to come as well, and report when none is left.
+    def hold(self, number: int) -> None:
+        """Send SIGSTOP or SIGCONT to the process group of every rank."""
+        for pid in self._pids.values():
+            try:
+                os.killpg(pid, number)
+            except OSError:
+                pass  # gone, or not yet in its session
 
-        which: the number of this sweep, to be reported. Ranks that got the stop signal already do
-        not get another one; except from a second sweep that begins before the first has ended.
+    def sweep(self, number: int) -> None:
+        """Signal all children, those to come as well, and tell when none is left.
+
+        Ranks that got the stop signal already do not get another one; except from a second sweep
+        that begins before the first has ended.
         """
         if self._sweep:  # a second one, in a hurry: for all
             self._groups = set()
-        self._sweep, self._sweep_of, self._swept = number, which, set()
+        self._sweep, self._swept = number, set()
         self.reap()
 
     def clean(self, rank: int) -> None:
@@ -115,7 +128,7 @@ class Children:
             self.reap()
 
     def reap(self) -> None:
-        """Take all exits, report those of ranks, and go on with a sweep."""
+        """Take all exits, tell of those of ranks, and go on with a sweep."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -123,12 +136,13 @@ class Children:
                 self._cleaned.clear()
                 if self._sweep:
                     self._sweep = 0
-                    self._report("swept", self._sweep_of)
+                    self._swept_all()
                 return
             if not pid:
                 break
-            if pid in self._ranks:
-                self._report_exit(pid, status, usage, time.monotonic_ns())
+            rank = self._ranks.pop(pid, None)
+            if rank is not None:
+                self._end(rank, status, usage)
         if self._cleaned:
             self._cleaned = tree.kill_sessions(self._cleaned)
         if self._sweep == signal.SIGKILL:
@@ -137,18 +151,12 @@ class Children:
             # Not again to what got it with its rank: a second one may mean an order to hurry.
             tree.signal_children(self._sweep, self._swept, self._groups)
 
-    def _report_exit(self, pid: int, status: int, usage: Any, at: int) -> None:
-        rank, began = self._ranks[pid]
+    def _end(self, rank: int, status: int, usage: Any) -> None:
         for fd in self._forking.status_of(rank):
             self.read_status(fd)
-        del self._pids[rank], self._ranks[pid]
-        fault = self._forking.fault_of(rank)
-        if fault is not None:
-            self._report("failed", rank, began, *fault, at)
-        else:
-            seconds = usage.ru_utime + usage.ru_stime
-            peak = usage.ru_maxrss * 1024
-            self._report("exited", rank, began, status, seconds, peak, at)
+        del self._pids[rank]
+        seconds, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+        self._exited(rank, status, seconds, peak, self._forking.fault_of(rank))
 
 
 def kill_all() -> bool:

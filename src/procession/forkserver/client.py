@@ -1,8 +1,4 @@
-"""The launcher's end of a forkserver: starting it, messages to it and from it, and its end.
-
-Nothing here blocks on the forkserver: what cannot be sent at once waits in a queue until the socket
-takes it, so that launcher and forkserver cannot wait for each other.
-"""
+"""The launcher's end of an agent: starting it, messages to it and from it, and its end."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
 
 from procession.forkserver import boot, protocol
@@ -20,24 +15,13 @@ from procession.system.descriptors import fill_standard
 from procession.system.identity import start_of
 from procession.system.remains import page_file
 from procession.system.signals import Held, plain
-from procession.values.base import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# In one message: the forkserver begins with the first while others are sent.
 GOING_TIME = 10.0  # seconds that a forkserver may take to end what is below it, and go
 DYING_TIME = 1.0  # seconds that it may take to die of SIGKILL; one that is frozen dies later
-
-
-class _Waiting(Record):
-    """A frame, or the rest of one, that the socket has not taken yet."""
-
-    message: protocol.Message
-    parts: deque[tuple[bytes, list[int]]]
-    close: list[int]
-    begun: bool = False
 
 
 _dying: list[Child] = []  # that were killed, and are to be reaped when they die
@@ -46,14 +30,13 @@ _lock = threading.Lock()  # held while a forkserver is started; see `others_than
 
 
 class ForkServer:
-    """A running forkserver. `start` or `fork` make one.
+    """A running agent. `start` or `fork` make one.
 
     importing: the modules that it is to import, until it reports that it has. sharing: the name of
-    the shared set-up that it runs, "" if none. silent: it did not answer in time, and its launcher
-    does its work. stuck: something below it does not go at SIGKILL. began: in clock ticks since the
-    machine did. page: the name of the page of memory of one that is a fork, and of its forks, ""
-    where there is none; see `system.remains`. lasting: somebody uses it for one group
-    after the other, and ends it himself.
+    the shared set-up that it runs, "" if none. stuck: something below it does not go at SIGKILL.
+    began: in clock ticks since the machine did. page: the name of the page of memory of one that is
+    a fork, and of its forks, "" where there is none; see `system.remains`. lasting: somebody uses
+    it for one group after the other, and ends it himself.
     """
 
     def __init__(self, pid: int, sock: socket.socket, *, own: bool = True) -> None:
@@ -63,10 +46,10 @@ class ForkServer:
         self._sock = sock
         self._inode = os.fstat(sock.fileno()).st_ino
         self._receiver = protocol.Receiver(sock)
-        self._queue: deque[_Waiting] = deque()
+        self._sender = protocol.Sender(sock)
         self._process = Child(pid, own=own)  # the one to be reaped
         self.lost, self.crash = False, ""  # what it reported of its own failure
-        self.silent = self.stuck = False
+        self.stuck = False
         self.importing: tuple[str, ...] = ()
         self.sharing = ""
         self.page = ""
@@ -163,44 +146,18 @@ class ForkServer:
 
     def send(self, message: protocol.Message, fds: list[int], close: list[int]) -> None:
         """Send a message with descriptors, now or when the socket takes it; then close `close`."""
-        parts = deque(protocol.pieces(protocol.encode(message, fds), fds))
-        self._queue.append(_Waiting(message, parts, close))
-        self.flush()
+        self._sender.send(message, fds, close)
+        self.lost = self.lost or self._sender.lost
 
     @property
     def waiting(self) -> bool:
         """Whether something waits to be sent: call `flush` when the socket can be written."""
-        return bool(self._queue)
+        return self._sender.waiting
 
     def flush(self) -> None:
         """Send what the socket takes."""
-        while self._queue:
-            frame = self._queue[0]
-            data, fds = frame.parts[0]
-            try:
-                sent = self._sock.sendmsg([data], protocol.ancillary(fds), socket.MSG_NOSIGNAL)
-            except BlockingIOError:
-                return
-            except OSError:
-                self.lost = True
-                self.drop_unsent()
-                return
-            frame.begun = True
-            frame.parts.popleft()
-            if sent < len(data):
-                frame.parts.appendleft((data[sent:], []))
-            elif not frame.parts:
-                self._queue.popleft()
-                _close(frame.close)
-
-    def drop_unsent(self) -> list[protocol.Message]:
-        """Forget the messages of which nothing was sent yet, and return them."""
-        kept = [f for f in self._queue if f.begun and not self.lost]
-        dropped = [f for f in self._queue if f not in kept]
-        for frame in dropped:
-            _close(frame.close)
-        self._queue = deque(kept)
-        return [f.message for f in dropped]
+        self._sender.flush()
+        self.lost = self.lost or self._sender.lost
 
     def receive(self) -> list[tuple[list[protocol.Message], list[int]]]:
         """Read messages, and the descriptors that go with them; `lost` is set if it is gone."""
@@ -216,10 +173,14 @@ class ForkServer:
         """Let it go on if it was stopped (SIGSTOP): it has something to do."""
         self._process.signal(signal.SIGCONT)
 
+    def stop(self) -> None:
+        """Have it stand still, until `wake`."""
+        self._process.signal(signal.SIGSTOP)
+
     def kill(self) -> None:
-        """Kill one that does not answer; it is lost then. Its ranks must be gone by now."""
+        """Kill one that does not answer, and with it its ranks; it is lost then."""
         self.lost = True
-        self.drop_unsent()
+        self._sender.drop()
         self._process.signal(signal.SIGKILL)
 
     @property
@@ -233,7 +194,7 @@ class ForkServer:
     def _hang_up(self) -> None:
         """Close the socket, but not what has its number now if the program has closed it."""
         self.lost = True
-        self.drop_unsent()
+        self._sender.drop()
         self._receiver.close()
         if self.intact:
             self._sock.close()
@@ -266,12 +227,11 @@ class ForkServer:
     def close(self, timeout: float = GOING_TIME) -> bool:
         """Let it end everything below it and go; False if it is not gone within `timeout` seconds.
 
-        A forkserver that does not go is killed; its ranks then get their parent-death signal. One
-        that is silent is killed at once.
+        One that does not go is killed; its ranks then get their parent-death signal.
         """
         self._hang_up()
         self.wake()
-        gone = not self.silent and self._process.reaped(DYING_TIME if self.stuck else timeout)
+        gone = self._process.reaped(DYING_TIME if self.stuck else timeout)
         if not gone:
             self.kill()
         if not gone and not self._process.reaped(DYING_TIME):
@@ -314,11 +274,3 @@ def reap_dying() -> None:
             process.close()
         else:
             _dying.append(process)
-
-
-def _close(fds: list[int]) -> None:
-    for fd in fds:
-        try:
-            os.close(fd)
-        except OSError:
-            pass

@@ -19,12 +19,13 @@ Rejected: one status pipe for all (an exec shows only as the end of a pipe of it
 
 from __future__ import annotations
 
+import _socket as socket  # the module `socket` around it takes 2 ms to import
 import errno
 import os
-import select
 import time
 
 from procession.forkserver.programs import Programs
+from procession.forkserver.protocol import close_all
 from procession.system.prctl import die_with_parent
 from procession.system.signals import plain as signal
 from procession.worker import setup
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from procession.forkserver import protocol
     from procession.forkserver.preload import Preloaded
+    from procession.system.eventloop import EventLoop
+
+    Came = tuple[Any, ...]  # of a fork; see `Forking.fork`
 
     Job = dict[str, Any]
 else:
@@ -50,20 +53,22 @@ START_PROGRAM = "start its program"
 class Forking:
     """The queue of ranks to be forked, and the status pipes of those that were.
 
-    epoll: of the forkserver. mask: the signals that ranks shall have blocked. handlers: the
-    handlers that they shall have. leave: closes the forkserver's own descriptors, in a rank.
-    status: what was said, by status pipe.
+    mask: the signals that ranks shall have blocked. handlers: the handlers that they shall have.
+    told: called with a status pipe that has news. leave: closes the agent's own descriptors, in a
+    rank. status: what was said, by status pipe.
     """
 
     def __init__(
         self,
-        epoll: select.epoll,
+        loop: EventLoop,
         mask: Iterable[int],
         handlers: dict[Any, Any],
+        told: Callable[[int], None],
         leave: Callable[[], None],
     ) -> None:
         self.status: dict[int, tuple[int, bytearray]] = {}
-        self._epoll = epoll
+        self._loop = loop
+        self._told = told
         self._mask = {int(n) for n in mask}
         self._own_mask = self._mask - {int(signal.SIGCHLD)}
         # None: not set by Python. An integer may be a member of an enumeration, which is refused.
@@ -108,6 +113,9 @@ class Forking:
 
     def ask(self, jobs: list[Job], fds: list[int]) -> None:
         """Take jobs into the queue, and the descriptors that they share."""
+        if not jobs:
+            close_all(fds)
+            return
         self._asked.append((deque(jobs), fds))
         if any(job["rank"] == self._failed_set_up for job in jobs):
             self._failed_set_up = None  # it starts again
@@ -123,20 +131,17 @@ class Forking:
         jobs, fds = self._asked[0]
         return jobs[0], fds
 
-    def cancel(self) -> list[int]:
-        """Forget the jobs in the queue; gives their ranks."""
-        ranks: list[int] = []
+    def cancel(self) -> None:
+        """Forget the jobs in the queue."""
         while self._asked:
-            jobs, fds = self._asked.popleft()
-            ranks += [job["rank"] for job in jobs]
-            close_all(fds)
+            close_all(self._asked.popleft()[1])
         self._programs.done()
-        return ranks
 
-    def fork(self, common: Job, preloaded: Preloaded | None) -> Job | list[protocol.Message]:
-        """Fork the next rank. In the rank, gives its job; else the messages about it.
+    def fork(self, common: Job, preloaded: Preloaded | None) -> Job | Came:
+        """Fork the next rank. In the rank, gives its job; else what came of it.
 
-        In "spawned" stands the pidfd itself, which belongs to the caller.
+        That is "started", rank, pid, when, our end of its outcome channel or None, and whether it
+        is in its program; or "failed", rank, stage, errno, text, when.
         """
         jobs, fds = self._asked[0]
         job = jobs.popleft()
@@ -152,25 +157,18 @@ class Forking:
                 # The kernel dropped descriptors for which there was no room here.
                 no_room = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
                 return _failed(job["rank"], "make its pipes", no_room)
-            messages = self._started(common, job, fds) if job["kind"] == "exec" else None
-            messages = self._forked(common, job, fds) if messages is None else messages
+            came = self._started(common, job, fds) if job["kind"] == "exec" else None
+            came = self._forked(common, job, fds) if came is None else came
             if "shared" in common and _set_up_failed():
                 self._failed_set_up = job["rank"]
-            return messages
+            return came
         finally:
-            own = os.getpid() == self._pid
-            if own and "result" in job["fds"]:
-                # At once: its end shows when the rank died, and the ranks that are forked next are
-                # not to hold it either.
-                result: int = job["fds"]["result"]
-                close_all([fds[result]])
-                fds[result] = -1
-            if own and not jobs:
+            if not jobs and os.getpid() == self._pid:
                 close_all(fds)
                 if not self._asked:
                     self._programs.done()
 
-    def _started(self, common: Job, job: Job, fds: list[int]) -> list[protocol.Message] | None:
+    def _started(self, common: Job, job: Job, fds: list[int]) -> Came | None:
         """Start a program without a fork of this process; None if that cannot be done."""
         rank: int = job["rank"]
         try:
@@ -179,19 +177,20 @@ class Forking:
             return _failed(rank, "fork", e)
         if started is None:
             return None
-        pid = started.pid
-        messages: list[protocol.Message] = [("spawned", rank, pid, started.at, _pidfd_of(pid))]
         if started.fault:
             text = f"{os.strerror(started.fault)}: {started.path!r}"
             self._faults[rank] = _said(START_PROGRAM, started.fault, text)
-        else:
-            messages.append(("ready", rank, started.at, time.monotonic_ns()))
-        return messages
+        return ("started", rank, started.pid, started.at, None, not started.fault)
 
-    def _forked(self, common: Job, job: Job, fds: list[int]) -> Job | list[protocol.Message]:
+    def _forked(self, common: Job, job: Job, fds: list[int]) -> Job | Came:
         rank: int = job["rank"]
         stage = "make its pipes"
+        ours = theirs = None
         try:
+            if job["kind"] != "exec":
+                ours, theirs = socket.socketpair()
+                job["fds"]["result"] = len(fds)
+                fds = [*fds, theirs.fileno()]
             if job["kind"] == "python":
                 from procession.worker import bootstrap
 
@@ -211,15 +210,25 @@ class Forking:
                 raise
         except (OSError, ValueError) as e:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._own_mask)
+            for each in (ours, theirs):
+                if each is not None:
+                    each.close()
             return _failed(rank, stage, e)
         if not pid:
+            if ours is not None and theirs is not None:
+                ours.close()
+                theirs.detach()
             return self._become_rank(common, job, fds, write_end, read_end)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._own_mask)
         os.close(write_end)
+        if theirs is not None:
+            # At once: its end shows when the rank died, and the ranks that are forked next are not
+            # to hold it either.
+            theirs.close()
         self.status[read_end] = rank, bytearray()
         self._pipes[rank] = read_end
-        self._epoll.register(read_end, select.EPOLLIN)
-        return [("spawned", rank, pid, at, _pidfd_of(pid))]
+        self._loop.watch(read_end, lambda: self._told(read_end))
+        return ("started", rank, pid, at, ours, False)
 
     # -- in the rank
 
@@ -243,7 +252,7 @@ class Forking:
             if job["kind"] == "python":
                 self._leave()
                 self._programs.close()
-                others = [fd for _, each in self._asked if each is not fds for fd in each]
+                others = {fd for _, each in self._asked for fd in each} - {*fds}
                 close_all([read_end, *self.status, *others])
             if "place" in job:
                 stage = "take its place (CPUs, priority, memory)"
@@ -274,7 +283,7 @@ class Forking:
                 said += data
         except BlockingIOError:
             return None
-        self._epoll.unregister(fd)  # a rank that is on its way may have it, too
+        self._loop.forget(fd)  # before: a rank that is on its way may have it, too
         os.close(fd)
         del self.status[fd], self._pipes[rank]
         if said:
@@ -296,10 +305,10 @@ class Forking:
         return stage.decode(), int(number), text.decode(errors="replace")
 
 
-def _failed(rank: int, stage: str, e: OSError | ValueError) -> list[protocol.Message]:
+def _failed(rank: int, stage: str, e: OSError | ValueError) -> Came:
     number = e.errno if isinstance(e, OSError) else 0
     text = (e.strerror if isinstance(e, OSError) else None) or str(e)
-    return [("failed", rank, 0, stage, number or 0, text, time.monotonic_ns())]
+    return ("failed", rank, stage, number or 0, text, time.monotonic_ns())
 
 
 def _said(stage: str, number: int, text: str) -> bytes:
@@ -311,22 +320,6 @@ def _set_up_failed() -> bool:
     from procession.worker import shared
 
     return shared.failure is not None
-
-
-def _pidfd_of(pid: int) -> int:
-    try:
-        return os.pidfd_open(pid)
-    except OSError:  # no descriptor left
-        return -1
-
-
-def close_all(fds: list[int]) -> None:
-    """Close descriptors, whichever of them are open."""
-    for fd in fds:
-        try:
-            os.close(fd)
-        except OSError:
-            pass  # -1, or the listing's own
 
 
 def remove_traces(common: Job) -> None:

@@ -22,11 +22,11 @@ from procession.worker.shown import show_mark
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
     import _socket as socket
-    import select
     from typing import Any
 
     from procession.forkserver import protocol
     from procession.forkserver.preload import Preloaded
+    from procession.system.eventloop import EventLoop
 
 
 def keep(
@@ -34,7 +34,7 @@ def keep(
     fds: list[int],
     owner: Owner,
     sock: socket.socket,
-    epoll: select.epoll,
+    loop: EventLoop,
     preloaded: Preloaded | None,
     before: set[int],
 ) -> protocol.Message:
@@ -57,7 +57,7 @@ def keep(
         return ("kept", "it has a thread", {})
     if descriptors() - before - {pidfd}:
         return ("kept", "a descriptor of the run is left", {})
-    return _go_over(words["mark"], pidfd, owner, sock, epoll, "kept") or (
+    return _go_over(words["mark"], pidfd, owner, sock, loop, "kept") or (
         "kept",
         "",
         read_facts(),
@@ -69,7 +69,7 @@ def take(
     fds: list[int],
     owner: Owner,
     sock: socket.socket,
-    epoll: select.epoll,
+    loop: EventLoop,
     preloaded: Preloaded | None,
 ) -> protocol.Message:
     """Go over to a launcher; gives the answer ("taken", what is in the way or "", facts).
@@ -91,7 +91,7 @@ def take(
     if not sees(words["pid"]):
         return ("taken", "it may not look into the launcher", {})
     set_facts(words["facts"])
-    return _go_over(words["mark"], fds[0], owner, sock, epoll, "taken") or (
+    return _go_over(words["mark"], fds[0], owner, sock, loop, "taken") or (
         "taken",
         "",
         read_facts(),
@@ -99,13 +99,13 @@ def take(
 
 
 def _go_over(
-    mark: str, pidfd: int, owner: Owner, sock: socket.socket, epoll: select.epoll, answer: str
+    mark: str, pidfd: int, owner: Owner, sock: socket.socket, loop: EventLoop, answer: str
 ) -> protocol.Message | None:
     """Change the owner; gives the answer if that cannot be done."""
     if not show_mark(mark):
         return (answer, "it has no room for another mark", {})
     try:
-        owner.replace(pidfd, sock, epoll)
+        owner.replace(pidfd, sock, loop)
     except OSError as e:
         return (answer, e.strerror or str(e), {})
     return None

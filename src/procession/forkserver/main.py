@@ -8,7 +8,7 @@ import os
 import select
 import sys
 
-from procession.forkserver.forking import close_all
+from procession.forkserver.protocol import close_all
 from procession.forkserver.server import Server, tell_crash
 from procession.system.files import descriptors
 from procession.worker.shown import HUGE_PAGES, ROOM, TUNABLES
@@ -19,7 +19,7 @@ NEEDED = ("procession.worker.setup", "operator", "collections", "functools", "en
           "weakref", "re", "_compat_pickle", "pickle",
           "procession.worker.outcome", "procession.worker.bootstrap",
           "importlib.machinery", "faulthandler", "json", "tokenize", "traceback",
-          "procession.worker.description")  # fmt: skip
+          "procession.worker.description", "procession.forkserver.stacks")  # fmt: skip
 
 
 def main() -> None:

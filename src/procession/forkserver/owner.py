@@ -25,6 +25,8 @@ TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would
 if TYPE_CHECKING:
     import _socket as socket
 
+    from procession.system.eventloop import EventLoop
+
 
 class Owner:
     """The owner. pidfd: its, -1 where there is none; then the parent-death signal shows its end."""
@@ -48,16 +50,15 @@ class Owner:
         poll.register(self.pidfd, select.POLLIN)
         return bool(poll.poll(0))
 
-    def replace(self, pidfd: int, sock: socket.socket, epoll: select.epoll) -> None:
+    def replace(self, pidfd: int, sock: socket.socket, loop: EventLoop) -> None:
         """Take another owner, which is not the parent, by its pidfd; that belongs to this object.
 
-        sock: to the owner. Raises OSError.
+        sock: to the owner. loop: watches the former one. Raises OSError.
         """
         self.watch(sock)
         forget_parent()
-        epoll.register(pidfd, select.EPOLLIN)
         if self.pidfd >= 0:
-            epoll.unregister(self.pidfd)
+            loop.forget(self.pidfd)
             os.close(self.pidfd)
         self._parent, self.pidfd = 0, pidfd
 

@@ -1,44 +1,55 @@
-"""Messages between launcher and forkserver: small tuples, and descriptors beside them.
+"""Messages between launcher and agent: small tuples, and descriptors beside them.
 
 Theory of operation. Both ends are processes of the same interpreter, joined by a private stream
 socket, so `marshal` is enough to encode a message and costs no import. A frame is a header (length
 of the body, number of descriptors), the body, and the descriptors as SCM_RIGHTS; as the kernel
 takes at most 253 of them at once (SCM_MAX_FD in include/net/scm.h), a frame with more is sent in
-several pieces. Descriptors keep their order, so a frame owns the next ones that arrive.
+several pieces. Descriptors keep their order, so a frame owns the next ones that arrive. Neither end
+waits for the other: what a socket does not take is kept until it does.
 
-From the launcher:
+From the launcher (`at` is in nanoseconds of the monotonic clock):
     ("preload", dict)              import modules, once, before the first attempt
+    ("rules", dict) + board        a group begins, see `run`; the board is a descriptor
     ("begin", dict)                what is common to the ranks of an attempt, see `worker.setup`
     ("spawn", [dict]) + descriptors   start ranks; they share the descriptors
-    ("cancel",)                    start none of those that have not been started
-    ("signal", number, [rank])     signal the processes of these ranks
-    ("sweep", number, which)       signal whatever is left, and say when nothing is
-    ("clean", rank)                kill what this rank, which has ended, left in its session
-    ("do", which, by, message)     obey that message and say so, but not later than `by`, if not 0
+    ("no start", rank, attempt, stage, errno, text)   what this rank needs could not be made
+    ("stop", dict)                 end the group; see `StopRequest`
+    ("impatience",)                a group that has failed, or fails, is ended at once
+    ("hung", rank, at, fresh)      it hangs; whether the stacks have just been taken
+    ("signal", number, [rank], only_caught, at)   signal these processes, if they began before `at`
+    ("suspend",)                   stop all ranks, and all clocks
+    ("resume",)                    let them go on
+    ("look", which, seconds)       take the stacks of all ranks
+    ("answer", rank, attempt, again, delay)   to "ask"; rank -1 for the group; delay: seconds
+    ("ping", which)                answer
     ("release",)                   a fork of the launcher: no more ranks; hold nothing of its
     ("idle", seconds)              the group is over; go if nothing comes for so long (None: stay)
     ("keep", dict) + pidfd         the same as "idle"; work for a keeper from now on, see `kept`
     ("take", dict) + pidfd         work for another launcher from now on
-From the forkserver (`at` is in nanoseconds of the monotonic clock):
+From the agent:
     ("reports", [message]) + descriptors   several of these, in order:
     ("preloaded", fault, [module], module)   why ranks are not forked, or ""; what could not be
                                    imported; whose import was at fault, or ""
     ("sharing", name)              the shared set-up begins: nothing is heard until it has ended
     ("shared", fault)              it has ended; fault as above
-    ("spawned", rank, pid, at, -1 unless its pidfd is the next of the descriptors)
-                                   what follows of the same process has this time as `began`
-    ("failed", rank, began, stage, errno, text, at)   it did not reach its program, and is gone;
-                                   began: 0 if there was no process
-    ("cancelled", [rank], at)      never started, and will not be
-    ("ready", rank, began, at)
-    ("signalled", number, [(rank, began)], at)   sent to these; the others were gone already
-    ("exited", rank, began, wait status, cpu seconds, peak memory in bytes, at)
-    ("swept", which)               of the last sweep that was asked for
-    ("done", which)                obeyed
-    ("late", which)                not obeyed: it was too late, and the launcher has acted by itself
+    ("event", ...)                 an event of the lifecycle, as `rules.messages.plain` writes it;
+                                   what follows says more about the next one of them
+    ("process", rank, pid, at, -1 unless its pidfd is the next of the descriptors)
+    ("fault", rank, stage, errno, text)   it did not reach its program
+    ("piece", rank, bytes)         a part of the body of a large frame that it sent
+    ("frame", rank, kind, at, body)   a frame that it sent; body: None if it came in pieces
+    ("file", rank, kind, at, size)   the same, in a memory file, the next of the descriptors
+    ("refused", rank, why)         what it sent is not believed, nor what follows
+    ("signalled", number, [rank], at)   sent to these; the others were gone already
+    ("gone", rank, wait status, cpu seconds, peak memory in bytes, at, doubt, torn)
+    ("limits", signal, at)         by which ranks are stopped; when they get SIGKILL, or 0
+    ("ask", rank, attempt)         does it start again? rank: -1 for the group
+    ("stacks", which, attempt, [(rank, pid, letter, state, text)])   which: 0 before a stop signal
+    ("suspended",)
+    ("pong", which)
     ("kept", fault, facts)         what is in the way of that, or ""; what this process is
     ("taken", fault, facts)        the same
-    ("crashed", text)              the forkserver itself failed; it ends everything and goes
+    ("crashed", text)              the agent itself failed; it ends everything and goes
 
 Rejected: pickle and JSON (imports of 3 to 8 ms in a process whose start is felt), and sequenced
 packets (a job with a large environment does not fit into one).
@@ -53,9 +64,13 @@ import struct
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Iterable
     from typing import Any
 
     Message = tuple[Any, ...]
+else:
+    from _collections import deque  # `collections` around it takes 1 ms to import
 
 FD_SIZE = struct.calcsize("i")
 HEADER = struct.Struct("<II")
@@ -85,12 +100,71 @@ def ancillary(fds: list[int]) -> list[tuple[int, int, bytes]]:
     return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))]
 
 
-def send(sock: socket.socket, message: Message, fds: list[int] | None = None) -> None:
-    """Send a frame on a blocking socket. Raises OSError."""
-    for piece, some in pieces(encode(message, fds or []), fds or []):
-        sent = sock.sendmsg([piece], ancillary(some))
-        if sent < len(piece):
-            sock.sendall(piece[sent:])
+class Sender:
+    """Sends frames on a socket that does not block; what the socket does not take waits.
+
+    lost: nobody is at the other end any more. size, files: the bytes and descriptors that wait.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        # Parts of frames, the descriptors of each, and those to be closed when it was sent.
+        self._queue: deque[tuple[bytes | memoryview, list[int], list[int]]] = deque()
+        self.lost = False
+        self.size = self.files = 0
+
+    def send(self, message: Message, fds: list[int], close: list[int]) -> None:
+        """Send a message with descriptors, now or when the socket takes it; then close `close`."""
+        cuts = pieces(encode(message, fds), fds)
+        for data, some in cuts[:-1]:
+            self._add(data, some, [])
+        self._add(*cuts[-1], close)
+        self.flush()
+
+    def _add(self, data: bytes, fds: list[int], close: list[int]) -> None:
+        self._queue.append((data, fds, close))
+        self.size += len(data)
+        self.files += len(fds)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something waits to be sent: call `flush` when the socket can be written."""
+        return bool(self._queue)
+
+    def flush(self) -> None:
+        """Send what the socket takes."""
+        while self._queue:
+            data, fds, close = self._queue[0]
+            try:
+                sent = self._sock.sendmsg([data], ancillary(fds), socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.lost = True
+                self.drop()
+                return
+            self.size -= sent
+            self.files -= len(fds)
+            if sent < len(data):
+                self._queue[0] = memoryview(data)[sent:], [], close
+            else:
+                self._queue.popleft()
+                close_all(close)
+
+    def drop(self) -> None:
+        """Forget what waits: there is nobody to send it to."""
+        while self._queue:
+            close_all(self._queue.popleft()[2])
+        self.size = self.files = 0
+
+
+def close_all(fds: Iterable[int]) -> None:
+    """Close descriptors, whichever of them are open."""
+    for fd in fds:
+        try:
+            os.close(fd)
+        except OSError:
+            pass  # -1, or the listing's own
 
 
 class Receiver:

@@ -1,14 +1,15 @@
-"""The forkserver: parent, subreaper and reaper of the ranks of one group at a time.
+"""The agent: parent, subreaper and reaper of the ranks of one group at a time; it runs the rules.
 
 Theory of operation. A small single-threaded process that the launcher starts by exec (or, for the
-start method `fork`, by forking itself). Over its socket it gets commands: fork ranks, signal them,
-end what they leave behind; and it reports what happened, above all exits (`children`). It has no
-policy and no clock of its own. As a child subreaper it is the parent of everything that its ranks
-orphan, so that "nothing is left" has an exact meaning: waitpid says ECHILD.
+start method `fork`, by forking itself). Over its socket it gets a group's rules, its ranks, and
+wishes; what happens to the ranks, and what follows, is the matter of `run`. As a child subreaper it
+is the parent of everything that its ranks orphan, so that "nothing is left" has an exact meaning:
+waitpid says ECHILD.
 
 It waits in one epoll for its socket, for SIGCHLD (through the signal module's wake-up descriptor),
-for the status pipes of ranks on their way to their program, and for the launcher's own pidfd. When
-the socket or the launcher is gone, it kills everything below it until ECHILD, and goes.
+for the outcome channels of ranks, for the status pipes of those on their way to their program, and
+for the launcher's own pidfd. When the socket or the launcher is gone, it kills everything below it
+until ECHILD, and goes. It never waits for the launcher: what the socket does not take is kept.
 
 While ranks are to be forked (`forking`), each turn of the loop forks one, and does not wait:
 signals, exits and a cancellation are noticed between two forks. Messages are then collected, and
@@ -24,14 +25,18 @@ Rejected: a thread that waits (a fork in a process with threads is not sound).
 from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
+import errno
 import os
 import select
 import time
 
 from procession.forkserver import protocol
-from procession.forkserver.children import Children, kill_all
-from procession.forkserver.forking import Forking, close_all, remove_traces
+from procession.forkserver.children import kill_all
+from procession.forkserver.forking import Forking, remove_traces
 from procession.forkserver.owner import Owner
+from procession.forkserver.protocol import close_all
+from procession.forkserver.run import Run
+from procession.system.eventloop import EventLoop
 from procession.system.files import descriptors
 from procession.system.prctl import become_subreaper, wake_with_parent
 from procession.system.signals import plain as signal
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
 
     Job = dict[str, Any]
 
-# Signals that would end the forkserver before its launcher: it goes when the launcher goes.
+# Signals that would end the agent before its launcher: it goes when the launcher goes.
 ENDURED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
            signal.SIGUSR2, signal.SIGALRM)  # fmt: skip
 SEND_WITHIN_NS = 2_000_000  # while ranks are being forked
@@ -54,21 +59,25 @@ IDLE_SECONDS = 300.0
 
 
 class Server:
-    """The loop. Made in the forkserver only."""
+    """The loop. Made in the agent only."""
 
     def __init__(self, sock: socket.socket, launcher: int) -> None:
         """launcher: its pid; it has started this process."""
+        sock.setblocking(False)
         self.sock = sock
         self._receiver = protocol.Receiver(sock)
+        self._sender = protocol.Sender(sock)
         self._heard: list[tuple[protocol.Message, list[int]]] = []  # and not carried out yet
         self._owner = Owner(launcher)
         self._pid = os.getpid()
         self._common: Job = {}
         self._patience: float | None = IDLE_SECONDS  # until something comes
         self._preloaded: Preloaded | None = None  # what this process has imported
+        self._run: Run | None = None
         self._outgoing: list[protocol.Message] = []  # that are still to be sent
         self._outgoing_fds: list[int] = []
         self._send_by = 0  # when the first of them is due
+        self._goes = self._hears_last = False
         self._releasing = False
         self._before = set[int]()  # descriptors, when the group began
 
@@ -88,14 +97,12 @@ class Server:
         for number in handlers:
             signal.signal(number, _wake_up)
         signal.pthread_sigmask(signal.SIG_SETMASK, set(mask) - {signal.SIGCHLD})
-        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._wake = wake
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        self._epoll = select.epoll()
-        self._epoll.register(self.sock.fileno(), select.EPOLLIN)
-        self._epoll.register(self._woken, select.EPOLLIN)
-        self._forking = Forking(self._epoll, mask, handlers, self._leave)
-        self._children = Children(self._forking, self._report)
+        self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        loop = self._loop = EventLoop()
+        loop.watch(self.sock.fileno(), self._hear)
+        loop.watch(self._woken, self._take_signals)
+        self._forking = Forking(loop, mask, handlers, self._read_status, self._leave)
         try:
             become_subreaper()
             # One that is stopped when its launcher is killed is to notice that.
@@ -106,10 +113,10 @@ class Server:
                 self._owner.watch(self.sock)
                 self._patience = None
             if self._owner.pidfd >= 0:
-                self._epoll.register(self._owner.pidfd, select.EPOLLIN)
+                loop.watch(self._owner.pidfd, self._lose_owner)
             if self._owner.gone:
                 return self._hear_the_last()
-            return self._loop()
+            return self._work()
         except BaseException as e:
             if os.getpid() != self._pid:
                 raise
@@ -120,37 +127,53 @@ class Server:
             if os.getpid() == self._pid:
                 self._end_everything()
 
-    def _loop(self) -> Job | None:
+    def _work(self) -> Job | None:
         forking = self._forking
-        while True:
-            busy = forking.due
+        while not self._goes:
+            busy, run = forking.due, self._run
+            if run is not None:
+                run.let_exit()
             if not busy or (self._outgoing and time.monotonic_ns() >= self._send_by):
                 self._send()
-            ready = self._epoll.poll(0 if busy else self._patience)
-            if not ready and not busy and self._patience is not None:
+            if run is not None:
+                run.pace(self._sender.size, self._sender.files)
+            happened = self._loop.turn(0.0 if busy else self._patience)
+            if not happened and not busy and self._patience is not None:
                 return None
-            fds = {fd for fd, _ in ready}
-            if self._owner.pidfd in fds:
+            if self._hears_last:
                 return self._hear_the_last()
-            for fd in fds & forking.status.keys():
-                self._children.read_status(fd)
-            if self._woken in fds:
-                self._clear_wakeups()
-                self._children.reap()
-                if self._owner.pidfd < 0 and self._owner.gone:
-                    return self._hear_the_last()
-            if self.sock.fileno() in fds:
-                self._heard += self._receiver.receive()
-                while self._heard:
-                    self._obey(*self._heard.pop(0))
-                if self._receiver.ended:
-                    return None
-            if forking.due:
+            if forking.due and not self._goes:
                 job = self._fork()
                 if job is not None:
                     return job
             if self._releasing and not forking.due:
                 self._release()
+        return None
+
+    def _lose_owner(self) -> None:
+        self._hears_last = True
+
+    def _read_status(self, fd: int) -> None:
+        if self._run is not None:
+            self._run.read_status(fd)
+
+    def _take_signals(self) -> None:
+        self._clear_wakeups()
+        if self._run is not None:
+            self._run.reap()
+        else:
+            _reap_all()
+        if self._owner.pidfd < 0 and self._owner.gone:
+            self._hears_last = True
+
+    def _hear(self) -> None:
+        if self._sender.waiting:
+            self._flush()
+        self._heard += self._receiver.receive()
+        while self._heard:
+            self._obey(*self._heard.pop(0))
+        if self._receiver.ended:
+            self._goes = True
 
     def _hear_the_last(self) -> None:
         """Read what the launcher sent before it went: it may name the scratch directory."""
@@ -185,59 +208,92 @@ class Server:
 
     def _obey(self, message: protocol.Message, fds: list[int]) -> None:
         kind = message[0]
-        if kind == "do":
-            _, which, by, wish = message
-            late = 0 < by < time.monotonic_ns()
-            if not late:
-                self._obey(wish, fds)
-            self._report("late" if late else "done", which)
+        words: Any = message[1:]
+        if kind == "rules":
+            self._begin(words[0], fds[0])
         elif kind == "begin":
-            if self._patience is not None and message[1].get("warm"):
-                self._before = descriptors()
-            self._patience = None
-            self._common = message[1]
+            (self._common,) = words
             self._forking.begin()
-            self._children.begin()
         elif kind == "preload":
-            self._preload(message[1])
-        elif kind == "spawn":
-            self._forking.ask(message[1], fds)
-        elif kind == "cancel":
-            self._report("cancelled", self._forking.cancel(), time.monotonic_ns())
-        elif kind == "signal":
-            if self._children.signal_ranks(message[1], message[2]):
-                self._send()  # before a rank has something to say to it
-        elif kind == "sweep":
-            self._children.sweep(message[1], message[2])
-        elif kind == "clean":
-            self._children.clean(message[1])
+            self._preload(*words)
+        elif kind == "ping":
+            self._report("pong", *words)
         elif kind == "release":
             self._releasing = True
         elif kind == "idle":
-            self._patience = message[1]
+            (self._patience,) = words
+            self._end_run()
             self._common = {}
             self._forking.end()
         elif kind in ("keep", "take"):
-            self._go_over(kind, message[1], fds)
+            self._go_over(kind, words[0], fds)
+        elif self._run is None:
+            close_all(fds)
+        elif kind == "spawn":
+            self._run.spawn(words[0], fds)
+        else:
+            self._pass_on(self._run, kind, words)
+
+    def _pass_on(self, run: Run, kind: str, words: Any) -> None:
+        """Pass a wish on to the group that runs."""
+        if kind == "stop":
+            run.stop(*words)
+        elif kind == "impatience":
+            run.end_patience()
+        elif kind == "signal":
+            run.signal(*words)
+        elif kind == "answer":
+            run.answered(*words)
+        elif kind == "look":
+            run.look(*words)
+        elif kind == "hung":
+            run.hung(*words)
+        elif kind == "no start":
+            run.no_start(*words)
+        elif kind == "suspend":
+            run.suspend()
+            self._report("suspended")
+        elif kind == "resume":
+            run.resume()
+
+    def _begin(self, rules: dict[str, Any], board: int) -> None:
+        """Begin with a group. Raises OSError if there was no room for its board."""
+        if board < 0:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        if self._patience is not None and rules["warm"]:
+            self._before = descriptors() - {board}
+        self._patience = None
+        self._end_run()
+        self._run = Run(rules, board, self._loop, self._forking, self._report)
+        self._run.begin()
+
+    def _end_run(self) -> None:
+        if self._run is not None:
+            self._run.close()
+            self._run = None
 
     def _go_over(self, kind: str, words: dict[str, Any], fds: list[int]) -> None:
         """Work for somebody else from now on: a keeper, or a launcher."""
         from procession.forkserver import kept
 
-        around = self._owner, self.sock, self._epoll
+        around = self._owner, self.sock, self._loop
         if kind == "take":
             answer = kept.take(words, fds, *around, self._preloaded)
         else:
+            self._end_run()
             self._forking.forget()
             self._patience, self._common = None, {}
             before = (self._before or descriptors()) | {self._owner.pidfd}
             answer = kept.keep(words, fds, *around, self._preloaded, before)
         if answer[1]:
             close_all(fds)
+        else:
+            self._loop.watch(self._owner.pidfd, self._lose_owner)
         self._report(*answer)
 
     def _preload(self, words: dict[str, Any]) -> None:
         """Import what ranks will."""
+        __import__("procession.forkserver.stacks")  # after these imports, nothing more is
         from procession.forkserver.preload import Preloaded
 
         preloaded = self._preloaded = self._preloaded or Preloaded()
@@ -263,22 +319,15 @@ class Server:
                 os._exit(0)
 
     def _fork(self) -> Job | None:
-        """Fork the next rank, and report what came of it; gives the job in the rank."""
+        """Fork the next rank, and take note of what came of it; gives the job in the rank."""
         if "shared" in self._common:
             self._share()
-        self._children.make_way(self._forking.next[0]["rank"])
         came = self._forking.fork(self._common, self._preloaded)
         if isinstance(came, dict):
             return came
-        for message in came:
-            if message[0] == "spawned":
-                _, rank, pid, at, pidfd = message
-                self._children.add(rank, pid, at)
-                if pidfd >= 0:
-                    self._outgoing_fds.append(pidfd)
-                self._report("spawned", rank, pid, at, pidfd)
-            else:
-                self._report(*message)
+        assert self._run is not None
+        take = self._run.started if came[0] == "started" else self._run.failed
+        take(*came[1:])
         return None
 
     def _share(self) -> None:
@@ -300,43 +349,57 @@ class Server:
         """
         self._releasing = False
         self._send()
-        own = {self.sock.fileno(), self._epoll.fileno(), self._woken, self._wake}
-        own.add(self._owner.pidfd)
-        for fd in descriptors() - own - self._forking.status.keys():
+        for fd in descriptors() - self._own - self._forking.status.keys():
             if fd > 2:
                 os.dup2(0, fd, inheritable=False)
 
-    def _report(self, *message: Any) -> None:
+    @property
+    def _own(self) -> set[int]:
+        """The agent's own descriptors, beside the status pipes of ranks."""
+        run = self._run.own if self._run is not None else []
+        ours = self.sock.fileno(), self._woken, self._wake, self._owner.pidfd
+        return {*ours, *self._loop.own, *run, *self._outgoing_fds}
+
+    def _report(self, *message: Any, fds: tuple[int, ...] = ()) -> None:
         if not self._outgoing:
             self._send_by = time.monotonic_ns() + SEND_WITHIN_NS
         self._outgoing.append(message)
+        self._outgoing_fds += fds
 
     def _send(self) -> None:
         """Send the messages that wait."""
-        if not self._outgoing:
-            return
-        messages, fds = self._outgoing, self._outgoing_fds
-        self._outgoing, self._outgoing_fds = [], []
-        try:
-            protocol.send(self.sock, ("reports", messages), fds)
-        except OSError:
-            pass  # the launcher is gone: the loop sees it next
-        close_all(fds)
+        if self._outgoing:
+            messages, fds = self._outgoing, self._outgoing_fds
+            self._outgoing, self._outgoing_fds = [], []
+            self._sender.send(("reports", messages), fds, fds)
+            self._flush()
+
+    def _flush(self) -> None:
+        self._sender.flush()
+        self._loop.want_write(self.sock.fileno(), self._sender.waiting)
 
     def _leave(self) -> None:
-        """Give up the forkserver's own descriptors, in a rank that does not exec."""
+        """Give up the agent's own descriptors, in a rank that does not exec."""
+        own = self._own
         self._receiver.close()
-        self.sock.close()
-        self._epoll.close()
-        close_all([self._woken, self._wake, self._owner.pidfd, *self._outgoing_fds])
+        self._sender.drop()
+        self.sock.detach()
+        self._loop.leave()
+        close_all(sorted(own))
 
 
 def tell_crash(sock: socket.socket, e: Exception) -> None:
-    """Report to the launcher that a forkserver failed before it could work."""
+    """Report to the launcher that an agent failed before it could work."""
+    protocol.Sender(sock).send(("reports", [("crashed", _said(e))]), [], [])
+
+
+def _reap_all() -> None:
+    """Reap what imports have left, where no group is there."""
     try:
-        protocol.send(sock, ("reports", [("crashed", _said(e))]))
-    except OSError:
-        pass  # the launcher is gone, too
+        while os.wait4(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
 
 
 def _said(e: BaseException) -> str:

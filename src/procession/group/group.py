@@ -24,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from procession.prepare.results import Body
 
 SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -153,7 +154,7 @@ class Group(Handle):
         found = self.supervisor.last_look.stacks
         return [{**each.as_dict(), "rank": each.rank - first} for each in found]
 
-    def values_sent(self) -> dict[int, bytearray]:
+    def values_sent(self) -> dict[int, Body]:
         """Give the values of a function's ranks as they sent them, pickled."""
         records = self.supervisor.records
         return {r.rank: r.report.body for r in records if r.report and r.report.holds_value}
@@ -176,7 +177,7 @@ class Group(Handle):
     def _error_of(self, rank: int) -> dict[str, Any] | None:
         return self.supervisor.records[rank].description or None
 
-    def _returned(self) -> Iterator[tuple[int, Program, bytes | bytearray]]:
+    def _returned(self) -> Iterator[tuple[int, Program, Body]]:
         for record in self.supervisor.records:
             if record.report is None:
                 continue

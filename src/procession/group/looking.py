@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.explain.stacks.taking import Taken
+    from procession.forkserver.stacks import Taken
 
 LINE = 300  # characters of a last line
 MARGIN = 0.5  # seconds more for the supervisor to answer
@@ -67,9 +67,7 @@ def look_at(spec: Spec, supervisor: Supervisor, resources: Resources) -> dict[st
         "attempt": life.attempt,
         "began": supervisor.journal.began[1] if supervisor.journal.began else time.time(),
         "cause": _cause(spec, supervisor),
-        "kill_at": supervisor.limits.kill_at + offset
-        if supervisor.limits.kill_at is not None
-        else None,
+        "kill_at": supervisor.kill_at + offset if supervisor.kill_at is not None else None,
         "ranks": ranks,
     }
 

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.group.runner import Runner
+    from procession.prepare.results import Body
 
-    Returned = Iterable[tuple[int, Program, bytes | bytearray]]
+    Returned = Iterable[tuple[int, Program, Body]]
 
 
 class StillRuns(TimeoutError):

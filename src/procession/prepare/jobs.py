@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.preload.plan import Plan
-    from procession.prepare.results import ResultReader
     from procession.values.shared import SharedCall
     from procession.warm.launching import Warm
 
@@ -167,6 +165,11 @@ class RankJobs:
         return asked and alike and not spec.pass_fds
 
     @property
+    def warm(self) -> bool:
+        """Whether its agent is to be kept for a later run."""
+        return self._warm is not None
+
+    @property
     def _forks_launcher(self) -> bool:
         return self._spec.start_method == "fork" and isinstance(self._spec.program, Function)
 
@@ -207,7 +210,6 @@ class RankJobs:
             "scratch": None if resources.run_dir.kept else resources.run_dir.path,
             "python": fresh_interpreter(),
             "cgroups": resources.places.cgroups(attempt),
-            "warm": self._warm is not None,
         }
         if spec.shared is not None:
             common["shared"] = self._shared(spec.shared)
@@ -234,11 +236,10 @@ class RankJobs:
         rank: int,
         streams: Streams,
         more: Mapping[str, str],
-    ) -> ResultReader | None:
+    ) -> None:
         """Ask for one rank, with those that are asked for next; see `send`.
 
-        more: variables for it. Gives the reader of its reports, if it is a Python program. Raises
-        OSError.
+        more: variables for it. Raises OSError.
         """
         if self._request.full:
             self.send(server)
@@ -250,21 +251,22 @@ class RankJobs:
             zip(("stdin", "stdout", "stderr"), map(request.place, streams.fds), strict=True)
         )
         env = self._env_of(attempt, rank, more)
-        job: dict[str, Any] = {"rank": rank, "env": env, "fds": roles, "inherit": ()}
+        job: dict[str, Any] = {
+            "rank": rank,
+            "attempt": attempt,
+            "env": env,
+            "fds": roles,
+            "inherit": (),
+        }
         place = self.resources.places.of(attempt, rank)
         if place:
             job["place"] = place
         if isinstance(program, Command):
             argv = spec.filled([*program.argv, *map(os.fspath, spec.args[rank])], rank)
             request.add(job | {"kind": "exec", "argv": argv})
-            return None
-        from procession.prepare.results import ResultReader, permitted
-
-        ours, theirs = socket.socketpair()
-        reader = ResultReader(ours, permitted(program))
-        request.close.append(outcome := theirs.detach())
+            return
         payload = self.resources.payload
-        for role, fd in {"result": outcome, **payload.fds(rank)}.items():
+        for role, fd in payload.fds(rank).items():
             roles[role] = request.place(fd)
         job["inherit"] = [request.place(fd) for fd in payload.inherited(rank)]
         fresh = spec.start_method == "spawn" or not self._common_start
@@ -277,7 +279,6 @@ class RankJobs:
         if self.resources.run_dir.kept:
             job["error_file"] = self.resources.run_dir.error_file(attempt, rank)
         request.add(job)
-        return reader
 
     def _env_of(self, attempt: int, rank: int, more: Mapping[str, str]) -> dict[str, str | None]:
         """Give the variables that one rank has besides those of its attempt."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import time
 from collections.abc import Callable, Mapping
 
 from procession.output.rundir import directory_name, run_of
@@ -23,13 +22,9 @@ from procession.values.environment import Place, given_run_id, rank_environment
 from procession.values.spec import Spec
 from procession.worker.board import (
     COUNTER,
-    GROUP,
     PAGE,
     RANK,
-    RETURNED,
     VARIABLE,
-    begin,
-    finish,
     read,
 )
 
@@ -156,33 +151,36 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class Board:
-    """The board of one group. Raises OSError where there is no descriptor left."""
+    """The board of one group. Raises OSError where there is no descriptor left.
+
+    fd: its descriptor; the agent writes on it that the group is being ended.
+    """
 
     def __init__(self, nproc: int) -> None:
         self._nproc = nproc
         try:
-            self._fd = os.memfd_create("procession-board", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            self.fd = os.memfd_create("procession-board", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         except OSError as e:
             raise named("memfd_create", e) from None
         try:
-            os.ftruncate(self._fd, (1 + nproc) * PAGE)
-            fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, SEALS)
+            os.ftruncate(self.fd, (1 + nproc) * PAGE)
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, SEALS)
         except BaseException:
-            os.close(self._fd)
+            os.close(self.fd)
             raise
         self._memory: mmap.mmap | None = None
         self._seen: dict[int, Beat | None] = {}
-        self._path = f"/proc/{os.getpid()}/fd/{self._fd}"
+        self._path = f"/proc/{os.getpid()}/fd/{self.fd}"
 
     def variable(self, rank: int) -> dict[str, str]:
         """Give the variable by which a rank finds its page."""
         return {VARIABLE: f"{self._path}:{rank}"}
 
     def _mapped(self) -> mmap.mmap:
-        if self._fd < 0:
+        if self.fd < 0:
             raise ValueError("it is closed")
         if self._memory is None:  # not before: most groups neither beat nor are stopped
-            self._memory = mmap.mmap(self._fd, (1 + self._nproc) * PAGE)
+            self._memory = mmap.mmap(self.fd, (1 + self._nproc) * PAGE)
         return self._memory
 
     def beat(self, rank: int) -> Beat | None:
@@ -206,35 +204,14 @@ class Board:
             if any(memory[page * PAGE : page * PAGE + COUNTER]):
                 memory[page * PAGE : (page + 1) * PAGE] = empty
 
-    def tell_stop(self, to_signal: float, to_kill: float, number: int = 0) -> None:
-        """Tell the ranks that the group is being ended, with the seconds until signal and kill."""
-        try:
-            memory, now = self._mapped(), time.monotonic_ns()
-        except OSError:
-            return  # no descriptor is left: they have the signal
-        ends, signalled = (now + int(min(s, 1e9) * 1e9) for s in (to_kill, to_signal))
-        counter = begin(memory, 0)
-        GROUP.pack_into(memory, COUNTER, now, ends, signalled, number)
-        finish(memory, 0, counter)
-
-    def tell_returned(self) -> None:
-        """Tell the ranks that all of them have returned."""
-        try:
-            memory = self._mapped()
-        except OSError:
-            return  # no descriptor is left: those that wait for it do not wait long
-        counter = begin(memory, 0)
-        memory[RETURNED] = 1
-        finish(memory, 0, counter)
-
     def close(self) -> None:
         """Close it; ranks that live keep what they have."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 def _read(page: bytes) -> Beat | None:

@@ -11,7 +11,7 @@ announces it.
 
 from __future__ import annotations
 
-import _socket as socket  # the module `socket` around it takes 2 ms to import
+import fcntl
 import os
 from functools import cached_property
 from types import TracebackType
@@ -23,9 +23,9 @@ from procession.worker.outcome import (
     DONE,
     ERROR,
     FAILED,
-    HEADER,
     LARGEST_ERROR,
     LARGEST_FAILED,
+    SEALS,
     VALUE,
 )
 
@@ -35,11 +35,10 @@ if TYPE_CHECKING:
 
     from procession.values.program import Program
 
+    Body = bytes | bytearray
     Description = dict[str, Any]  # as `worker.description` describes an error
 
-BLOCK = 1 << 20
 TEXTS = ("kind", "type", "message", "traceback", "children")  # of an error
-BLOCKS_AT_ONCE = 16  # so that one large value does not keep the others waiting
 
 
 class Permitted(Value):
@@ -73,7 +72,7 @@ class Report(Value):
 
     kind: bytes
     at: int
-    body: bytearray
+    body: Body
 
     @property
     def good(self) -> bool:
@@ -119,103 +118,57 @@ def _checked(record: Description) -> Description:
     return record
 
 
-class ResultReader:
-    """The launcher's end of a rank's outcome channel; it owns the socket.
+class Frames:
+    """Puts a rank's report together from what its agent passes on.
 
-    may: what the rank may send, see `permitted`. report: of the outcome, as far as it is known.
-    refused: "", or why nothing more is believed that comes on it; it is read all the same,
-    so that its writer does not wait.
+    report: of the outcome, as far as it is known. fault: "", or why what it sent cannot be used.
     """
 
-    def __init__(self, sock: socket.socket, may: Permitted) -> None:
-        sock.setblocking(False)
-        self._sock = sock
-        self.fd = sock.fileno()
-        self._may = may
-        self._data = bytearray()
+    def __init__(self) -> None:
         self.report: Report | None = None
-        self.refused = ""
-        self.ended = False
+        self.fault = ""
+        self._pieces = bytearray()
 
-    def read(self) -> bool:
-        """Read what there is; True if more is known of the outcome than before.
+    def add(self, piece: bytes) -> None:
+        """Take a part of a body."""
+        try:
+            self._pieces += piece
+        except MemoryError:
+            self.fault, self._pieces = (
+                "it told more than fits into the launcher's memory",
+                bytearray(),
+            )
 
-        That is all that a dead rank has sent, since the socket holds less than is read at once.
-        """
-        before = self.report
-        left = BLOCKS_AT_ONCE * BLOCK
-        while not self.ended and left > 0:
-            try:
-                data = os.read(self.fd, min(BLOCK, left))
-            except BlockingIOError:
-                break
-            left -= len(data)
-            if not data:
-                self.ended = True
-            if not self.refused and not self._complete:
-                try:
-                    self._data += data
-                    self._take_frames()
-                except MemoryError:
-                    self._refuse("it told more than fits into the launcher's memory")
-        return self.report is not before
+    def take(self, kind: bytes, at: int, body: bytes | None) -> None:
+        """Take a frame; body: None if it has come in parts."""
+        if body is not None:
+            self._take(kind, at, body)
+            return
+        pieces, self._pieces = self._pieces, bytearray()
+        self._take(kind, at, pieces)
 
-    @property
-    def _complete(self) -> bool:
-        return self.report is not None and self.report.kind != FAILED
+    def take_file(self, kind: bytes, at: int, size: int, fd: int) -> None:
+        """Take a frame whose body is in a memory file; its descriptor belongs to this object."""
+        if fd < 0:
+            self.fault = "there was no descriptor left for its memory file"
+            return
+        try:
+            with open(fd, "rb", buffering=0) as file:
+                sealed = fcntl.fcntl(fd, fcntl.F_GET_SEALS) & SEALS == SEALS
+                if not sealed or os.fstat(fd).st_size != size:
+                    raise ValueError("it is not sealed, or of another size")
+                file.seek(0)  # its writer has left it at its end
+                self._take(kind, at, file.readall())
+        except (OSError, ValueError, MemoryError) as e:
+            self.fault = f"its memory file cannot be read: {e}"
 
-    def _refuse(self, why: str) -> None:
-        self.refused = f"{why}: what it told is not believed [P411]"
-        self._data = bytearray()
-
-    def _take_frames(self) -> None:
-        while len(self._data) >= HEADER.size:
-            kind, length, at = HEADER.unpack_from(self._data)
-            if self._complete:
-                return  # what comes after the outcome changes nothing
-            fault = self._fault(kind, length)
-            if fault:
-                self._refuse(fault)
-                return
-            end = HEADER.size + length
-            if len(self._data) < end:
-                return
-            frame = self._data
-            self._data = frame[end:]
-            del frame[end:]
-            del frame[: HEADER.size]
+    def _take(self, kind: bytes, at: int, body: Body) -> None:
+        if not self.fault:
             # An error is described some time after it happened.
-            self.report = Report(kind, at if self.report is None else self.report.at, frame)
-
-    def _fault(self, kind: bytes, length: int) -> str:
-        """Say what is wrong with the frame that such a header begins; "" if nothing is."""
-        expected = (DONE, VALUE, FAILED, ERROR) if self.report is None else (ERROR,)
-        most = self._may.largest.get(kind)
-        if kind in expected and most is not None and length <= most:
-            return ""
-        if kind == VALUE and not self._may.pickles:
-            return "it sent a pickled value, which only functions may"
-        if kind in expected and most is not None:
-            return f"it announced {length} bytes on its outcome channel"
-        return "it wrote to its outcome channel, which is not its own"
-
-    @property
-    def torn(self) -> bool:
-        """Whether an outcome was begun and not completed."""
-        return self.report is None and bool(self._data)
-
-    def answer(self) -> None:
-        """Let a rank that has reported its failure exit."""
-        if self.fd >= 0:
-            self._sock.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._sock.close()
-        self.fd = -1
+            self.report = Report(kind, at if self.report is None else self.report.at, body)
 
 
-def value_of(program: Program, body: bytes | bytearray) -> Any:
+def value_of(program: Program, body: Body) -> Any:
     """Unpickle the value of a rank; None for a program that may send none."""
     if not permitted(program).pickles:
         return None

@@ -5,11 +5,9 @@ pytest's own frames are left out of them: people look for what the test has call
 
 from __future__ import annotations
 
-import os
-
 from procession.explain.stacks.merge import from_dict, said_of
-from procession.explain.stacks.taking import Taking
 from procession.explain.stacks.text import stack_of
+from procession.forkserver.stacks import Stacks
 from procession.system.eventloop import EventLoop
 
 TYPE_CHECKING = False
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from procession.explain.stacks.taking import Taken
+    from procession.forkserver.stacks import Taken
 
 RUNNERS = ("/_pytest/", "/pluggy/", "/procession/pytest/")  # files of what calls tests
 
@@ -62,26 +60,16 @@ def noted(stacks: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> list[dic
 def of_processes(pids: Mapping[int, int], seconds: float) -> list[dict[str, Any]]:
     """Take the stacks of processes that offer them (`worker.stackfile`). pids: by rank."""
     loop = EventLoop()
-    seen: list[Taken] = []
-    wanted = [(rank, pid, _pidfd(pid)) for rank, pid in sorted(pids.items())]
+    stacks = Stacks(loop, lambda _: True)
+    seen: list[list[Taken]] = []
     try:
-        taking = Taking(loop, wanted, seconds, lambda _: True, seen.extend)
-        taking.start()
-        while not taking.over:
+        stacks.take(lambda: sorted(pids.items()), seconds, seen.append)
+        while not seen:
             loop.turn()
     finally:
+        stacks.close()
         loop.close()
-        for _, _, pidfd in wanted:
-            if pidfd >= 0:
-                os.close(pidfd)
-    return [stack_of(t.rank, t.pid, t.state, t.letter, t.text).as_dict() for t in seen]
-
-
-def _pidfd(pid: int) -> int:
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return -1  # it has ended
+    return [stack_of(t.rank, t.pid, t.state, t.letter, t.text).as_dict() for t in seen[0]]
 
 
 def without_runner(text: str) -> str:

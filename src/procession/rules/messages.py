@@ -5,6 +5,11 @@ from __future__ import annotations
 from procession.rules.tables import DeadlineKind, Phase, WorkerEvent
 from procession.values.base import Value
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
 # -- events
 
 
@@ -60,6 +65,23 @@ class Swept(Value):
 
 
 Event = RankEvent | Deadline | StopWanted | Swept
+
+
+def plain(event: Event) -> tuple[Any, ...]:
+    """Give an event in plain values, for another process; `event_of` reads them."""
+    first, *others = (getattr(event, name) for name in event.__match_args__)
+    named = isinstance(event, (RankEvent, Deadline))
+    return (type(event).__name__, first.name if named else first, *others)
+
+
+def event_of(words: Sequence[Any]) -> Event:
+    """Read what `plain` has written."""
+    kind, first, *others = words
+    if kind == "RankEvent":
+        return RankEvent(WorkerEvent[first], *others)
+    if kind == "Deadline":
+        return Deadline(DeadlineKind[first], *others)
+    return StopWanted(first, *others) if kind == "StopWanted" else Swept(first, *others)
 
 
 # -- actions

@@ -92,7 +92,8 @@ class Conclusion(Record):
             self._journal.on_disk("looking at", self._resources.run_dir.check)
         notes += self.losses
         if nothing:
-            return self._outcomes.of_start(self._link.lost, notes)
+            server = f"its forkserver (pid {self._link.server.pid})"
+            return self._outcomes.of_start(f"{server} is gone ({self._link.lost})", notes)
         look = self._last_look
         return self.with_files(
             lambda read: self._outcomes.of_group(
@@ -204,16 +205,18 @@ class Outcomes(Record):
 
     @property
     def none_started(self) -> bool:
-        """Whether the group failed before any of its ranks had a process."""
-        life = self._life
-        had = any(record.pid is not None for record in self._records())
-        return bool(life.failures) and life.attempt == 0 and not had
+        """Whether no rank got a process, for one reason."""
+        records = self._records()
+        had = any(record.pid is not None for record in records)
+        failures = self._life.failures
+        why = bool(failures) and records[failures[0]].start_fault is not None
+        return why and self._life.attempt == 0 and not had
 
     def of_start(self, why: str, notes: Sequence[str]) -> GroupEnd:
-        """Say once, for all ranks, that none was started; why: what became of the forkserver."""
+        """Say once, for all ranks, that none was started; why: the reason."""
         spec, run_dir = self._spec, self._resources.run_dir
         path = run_dir.path if run_dir.kept else ""
-        failures = (ends.none_started(f"its forkserver is gone ({why})"),)
+        failures = (ends.none_started(why),)
         end = GroupEnd(spec.name, spec.nproc, failures=failures, run_dir=path, notes=tuple(notes))
         return ends.placed_in_job(end, spec)
 

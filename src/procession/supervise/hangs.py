@@ -24,8 +24,7 @@ from collections.abc import Callable, Collection
 from procession.output.wiring import Wiring
 from procession.prepare.resources import Beat, Board
 from procession.rules.lifecycle import Lifecycle
-from procession.rules.messages import RankEvent
-from procession.rules.tables import Phase, Worker, WorkerEvent
+from procession.rules.tables import Phase, Worker
 from procession.supervise.lastlook import LastLook
 from procession.supervise.ranks import Ranks
 from procession.system.eventloop import EventLoop
@@ -34,7 +33,7 @@ from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from procession.explain.stacks.taking import Taken
+    from procession.forkserver.stacks import Taken
     from procession.output.activity import Activity
 
 HANG_SECONDS = 0.7  # for stacks, which show the cause
@@ -48,7 +47,10 @@ WATCHED = (Phase.STARTING, Phase.RUNNING)
 
 
 class Hangs:
-    """Watches the ranks of one group. handle: takes the event that one hangs."""
+    """Watches the ranks of one group. hung: takes a rank that hangs, and when that was seen.
+
+    why: why a rank was taken for hung, in words, by rank.
+    """
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class Hangs:
         board: Board,
         streams: Wiring,
         last_look: LastLook,
-        handle: Callable[[RankEvent], None],
+        hung: Callable[[int, int], None],
     ) -> None:
         self._hang = spec.hang
         self._life = life
@@ -68,7 +70,8 @@ class Hangs:
         self._board = board
         self._streams = streams
         self._last_look = last_look
-        self._handle = handle
+        self._tell = hung
+        self.why: dict[int, str] = {}
         self._activity: Activity | None = None
         self._looking = False  # at stacks
         # When processes were seen to die; each by its rank, and when it began.
@@ -114,13 +117,11 @@ class Hangs:
 
     def _working(self) -> list[int]:
         """Give the ranks that could hang; not those that are dead, and whose status is not here."""
-        ranks, sources = self._life.ranks, self._ranks.sources
+        ranks = enumerate(self._life.ranks)
         return [
             r
-            for r, k in enumerate(ranks)
-            if k.state is Worker.RUNNING
-            and not (k.awaited or sources[r].dead_by)
-            and k.failed_at is None
+            for r, k in ranks
+            if k.state is Worker.RUNNING and not k.awaited and k.failed_at is None
         ]
 
     def _active_at(self, rank: int, at: int) -> int:
@@ -223,8 +224,8 @@ class Hangs:
         return None if odd is None else odd - self._last_look.first
 
     def _hung(self, rank: int, why: str) -> None:
-        self._ranks.records[rank].hung = why
-        self._handle(RankEvent(WorkerEvent.HUNG, rank, time.monotonic_ns(), ok=False))
+        self.why[rank] = why
+        self._tell(rank, time.monotonic_ns())
 
 
 def _last_one(beat: Beat) -> str:

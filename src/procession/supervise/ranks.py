@@ -1,7 +1,6 @@
-"""The processes of a group's ranks: those of the current attempt, and signals to them.
+"""What is known of the ranks of the current attempt, from what their agent has told.
 
-How they end, and what they report, is the matter of `exits`. What becomes of it is the lifecycle's
-decision: it gets what happened, and when.
+The pidfd of each rank is watched for one reason: to notice that the agent does not tell of a death.
 """
 
 from __future__ import annotations
@@ -11,173 +10,189 @@ import signal
 import time
 from collections.abc import Callable
 
-from procession.explain.records import HeldSignal, RankRecord, Sources
-from procession.forkserver.client import ForkServer
+from procession.explain.records import RankRecord
+from procession.prepare.resources import Resources
 from procession.rules.lifecycle import NOT_THERE_YET, Lifecycle
-from procession.rules.messages import RankEvent
-from procession.rules.tables import Worker, WorkerEvent
-from procession.supervise.exits import Exits
-from procession.system.processes import look_at
-from procession.system.signals import signal_group
+from procession.rules.tables import GONE, Worker
+from procession.system.cgroups import OomWatch
+from procession.system.eventloop import Deaths, EventLoop
+from procession.system.processes import status_of_zombie
+from procession.values.exit import Exit
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.prepare.results import Frames
+
+UNTOLD_SECONDS = 1.0  # from a death until the agent is asked for it
 
 
 class Ranks:
     """The ranks of the current attempt, by number. For the loop's thread.
 
-    exits: of these ranks. handle: takes what happens to one.
+    untold: called when one is dead, as the kernel says, and its agent has not told of it.
+
+    records: what was seen of each. asked: whether the agent was asked for it. untold: of those
+    whose death it has not told, when that was, and the wait status.
     """
 
-    def __init__(self, life: Lifecycle, exits: Exits, handle: Callable[[RankEvent], None]) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        life: Lifecycle,
+        loop: EventLoop,
+        resources: Resources,
+        untold: Callable[[], object],
+    ) -> None:
+        self.records: list[RankRecord] = []
+        self.asked: list[bool] = []
+        self._spec = spec
         self._life = life
-        self._handle = handle
-        self._exits = exits
-        self.lives = exits.lives
-        self.exited = exits.exited
-        self.begin = exits.begin
-        self.close = exits.close
-        self.let_exit = exits.let_exit
+        self._resources = resources
+        self._frames: dict[int, Frames] = {}  # of those that have sent something
+        self._pidfds: dict[int, int] = {}
+        self._refused_one = False
+        self._oom = OomWatch()
+        self._tell = untold
+        self.untold: dict[int, tuple[int, int]] = {}
+        self._deaths = Deaths(loop, self._seen_dead)
+        self._deaths.moment = UNTOLD_SECONDS
 
-    @property
-    def records(self) -> list[RankRecord]:
-        """What was seen of each."""
-        return self._exits.records
-
-    @property
-    def sources(self) -> list[Sources]:
-        """Where news of each come from."""
-        return self._exits.sources
-
-    def has_now(self, rank: int, began: int) -> bool:
-        """Whether a process of a rank is the one that it has now. began: as the forkserver told.
-
-        A forkserver that stood still may tell of the former one when that was seen to be dead long
-        ago, and the rank starts again.
-        """
-        return self.records[rank].started_at == began
+    def begin(self) -> None:
+        """Forget the ranks of the attempt before, and expect new ones."""
+        if self.records:
+            self._oom = OomWatch()
+            self.close()
+        numbers = range(self._spec.nproc)
+        self.records = [RankRecord(rank, attempt=self._life.attempt) for rank in numbers]
+        self.asked = [False] * len(numbers)
+        self._frames.clear()
 
     def renew(self, rank: int) -> None:
         """Expect a new process of one rank."""
-        old = self.records[rank]
-        self.records[rank] = RankRecord(rank, attempt=old.attempt + 1)
-        self.sources[rank] = Sources()
+        self.records[rank] = RankRecord(rank, attempt=self.records[rank].attempt + 1)
+        self.asked[rank] = False
+        self._frames.pop(rank, None)
 
-    # -- signals
-
-    def send(self, rank: int, number: int) -> None:
-        """Send a signal to a rank's process, if there is one."""
-        pidfd = self.sources[rank].pidfd
-        if pidfd >= 0:
-            try:
-                signal.pidfd_send_signal(pidfd, number)
-            except OSError:
-                pass  # gone already
-
-    def send_asked(self, rank: int, number: int, at: int, *, only_caught: bool = False) -> None:
-        """Send a signal that was asked for at a time to the process that a rank had then.
-
-        Where the forkserver has not told of it yet, it gets the signal when it has. only_caught: if
-        it has a handler for it.
-        """
-        source, record = self.sources[rank], self.records[rank]
-        if source.asked and record.pid is None:
-            source.held += (HeldSignal(number, at, only_caught),)
-        elif record.started_at <= at and (not only_caught or self.catches(rank, number)):
-            self.send(rank, number)
-
-    def signal_group(self, rank: int, number: int) -> bool:
-        """Signal a rank's process group, as its forkserver does; False if it has no process."""
-        pid = self.records[rank].pid
-        if pid is None or not self.lives(rank):
-            return False
-        if self._keeps_its_number(rank, pid):
-            self.records[rank].group_signalled = True
-            try:
-                signal_group(pid, number)
-            except OSError:
-                pass  # gone already
-        return True
-
-    def hold(self, number: int) -> None:
-        """Send SIGSTOP or SIGCONT to the process group of every rank that lives."""
-        for rank, record in enumerate(self.records):
-            if record.pid is not None and self._keeps_its_number(rank, record.pid):
-                try:
-                    os.killpg(record.pid, number)
-                except OSError:
-                    pass  # gone already, or not yet in its session
-
-    def _keeps_its_number(self, rank: int, pid: int) -> bool:
-        """Whether a rank is not reaped yet, so that its pid is no other process's."""
-        if self.sources[rank].pidfd >= 0:
-            return not self._exits.is_reaped(rank)
-        seen = look_at(pid)
-        return seen is not None and seen.parent == self._exits.server.pid
-
-    def catches(self, rank: int, number: int) -> bool:
-        """Whether a rank's process has a handler for a signal."""
-        from procession.system.processes import state_of
-
-        pid = self.records[rank].pid
-        state = state_of(pid) if pid is not None else None
-        return state is not None and state.catches(number)
-
-    # -- what happened to them
-
-    def happened(self, kind: WorkerEvent, rank: int, at: int) -> None:
-        """Take note of what happened to a rank, unless it is gone."""
-        if self.lives(rank):
-            self._handle(RankEvent(kind, rank, at))
-
-    def spawned(self, rank: int, pid: int, at: int, pidfd: int) -> None:
-        """Take note of a new process; pidfd: -1 if none could be had."""
-        if not self.lives(rank):  # it was called back, which its forkserver heard too late
-            if pidfd >= 0:
-                try:
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                except OSError:
-                    pass  # gone already
-                os.close(pidfd)
-            return
-        record = self.records[rank]
-        record.pid, record.started_at = pid, at
-        self._exits.watch(rank, pidfd)
-        self._handle(RankEvent(WorkerEvent.SPAWNED, rank, at))
-        held, self.sources[rank].held = self.sources[rank].held, ()
-        for each in held:
-            self.send_asked(rank, each.number, each.at, only_caught=each.only_caught)
-
-    def start_failed(
-        self, rank: int, stage: str, e: OSError, at: int | None = None, *, gone: bool = True
-    ) -> None:
-        """Take note of a rank that could not be started: in doing what, and when (None: now).
-
-        gone: it has no process.
-        """
-        if self.lives(rank):
-            self.records[rank].start_fault = (stage, e.errno or 0, e.strerror or str(e))
-            at = time.monotonic_ns() if at is None else at
-            kind = WorkerEvent.SPAWN_FAILED if gone else WorkerEvent.START_DEADLINE
-            self._handle(RankEvent(kind, rank, at, ok=False))
+    def lives(self, rank: int) -> bool:
+        """Whether a rank is not gone yet, or has still to be started."""
+        return self._life.ranks[rank].state not in GONE
 
     def starting(self) -> list[int]:
         """Give the ranks that were asked for, and are not in their program yet."""
-        each = zip(self._life.ranks, self.sources, strict=True)
-        return [r for r, (k, s) in enumerate(each) if s.asked and k.state in NOT_THERE_YET]
+        each = zip(self._life.ranks, self.asked, strict=True)
+        return [r for r, (k, asked) in enumerate(each) if asked and k.state in NOT_THERE_YET]
 
-    # -- their forkserver
+    # -- what the agent tells
 
-    def served_by(self, server: ForkServer) -> None:
-        """Take note that another forkserver starts them from now on."""
-        self._exits.served_by(server)
+    def hear(self, kind: str, words: Any, fds: list[int]) -> bool:
+        """Take a message, if it is about what ranks do; see `forkserver.protocol`."""
+        if kind == "process":
+            rank, pid, at, sent = words
+            self.process(rank, pid, at, fds.pop(0) if sent >= 0 else -1)
+        elif kind == "file":
+            rank, sent, at, size = words
+            self.file(rank, sent, at, size, fds.pop(0))
+        elif kind in ("piece", "frame", "fault", "refused", "signalled", "gone"):
+            getattr(self, kind)(*words)
+        else:
+            return False
+        return True
 
-    def orphaned(self, why: str) -> None:
-        """Take note that the forkserver is lost: the ranks get their parent-death signal.
+    def fault(self, rank: int, stage: str, number: int, text: str) -> None:
+        """Take note of why a rank did not reach its program."""
+        self.records[rank].start_fault = stage, number, text
 
-        Those that have no process yet will never have one.
-        """
-        self._exits.hurry()
-        for rank, source in enumerate(self.sources):
-            if self._life.ranks[rank].state is Worker.PENDING:
-                self.start_failed(rank, "start", OSError(0, f"its forkserver is gone ({why})"))
-            elif source.pidfd < 0:
-                self.exited(rank, None, None, None, time.monotonic_ns())
+    def process(self, rank: int, pid: int, at: int, pidfd: int) -> None:
+        """Take note of a new process. pidfd: -1 if none could be had."""
+        record = self.records[rank]
+        record.pid, record.started_at = pid, at
+        if pidfd >= 0:
+            self._pidfds[rank] = pidfd
+            self._deaths.watch(pidfd, rank)
+
+    def signalled(self, number: int, reached: list[int], at: int) -> None:
+        """Take note that ranks were sent a signal."""
+        for rank in reached:
+            record = self.records[rank]
+            record.signals = {number: at, **record.signals}
+
+    def piece(self, rank: int, data: bytes) -> None:
+        """Take a part of what a rank sends."""
+        self._frames_of(rank).add(data)
+
+    def frame(self, rank: int, kind: bytes, at: int, body: bytes | None) -> None:
+        """Take a frame that a rank has sent."""
+        frames = self._frames_of(rank)
+        frames.take(kind, at, body)
+        self._told(rank, frames)
+
+    def file(self, rank: int, kind: bytes, at: int, size: int, fd: int) -> None:
+        """Take a frame that a rank has sent in a memory file."""
+        frames = self._frames_of(rank)
+        frames.take_file(kind, at, size, fd)
+        self._told(rank, frames)
+
+    def _frames_of(self, rank: int) -> Frames:
+        from procession.prepare.results import Frames  # commands send none
+
+        return self._frames.setdefault(rank, Frames())
+
+    def _told(self, rank: int, frames: Frames) -> None:
+        self.records[rank].report = frames.report
+        if frames.fault:
+            self.refused(rank, frames.fault)
+
+    def refused(self, rank: int, why: str) -> None:
+        """Take note that what a rank sends is not believed. Once for a group, or a thousand may."""
+        record = self.records[rank]
+        record.refused = record.refused or f"{why}: what it told is not believed [P411]"
+        if self._refused_one:
+            return
+        self._refused_one = True
+        import logging
+
+        number = self._spec.node.first(self._spec.nproc) + rank
+        log = logging.getLogger("procession")
+        log.warning("procession: rank %d: %s", number, record.refused)
+
+    def gone(
+        self, rank: int, status: int, seconds: float, peak: int, at: int, doubt: int, torn: bool
+    ) -> None:
+        """Take note of how a rank has ended."""
+        record = self.records[rank]
+        record.exit = Exit.from_wait_status(status)
+        record.cpu_seconds, record.peak_memory = seconds, peak
+        record.exited_at, record.doubt, record.torn = at, doubt, torn
+        state = self._life.ranks[rank].state
+        killed = record.exit.signal == signal.SIGKILL and state is not Worker.KILLING
+        if killed or record.child_killed:
+            record.over_limit = self._resources.places.over_limit(record.attempt, rank)
+            record.out_of_memory = record.over_limit or self._oom.verdict(peak if killed else None)
+        self.forget(rank)
+
+    def _seen_dead(self, ranks: list[int]) -> None:
+        at = time.monotonic_ns()
+        for rank in ranks:
+            pid = self.records[rank].pid
+            found = status_of_zombie(pid) if pid is not None else None
+            if found is not None:
+                self.untold[rank] = at, found[0]
+        self._tell()
+
+    # -- the end
+
+    def forget(self, rank: int) -> None:
+        """Watch a rank no longer."""
+        self.untold.pop(rank, None)
+        pidfd = self._pidfds.pop(rank, -1)
+        if pidfd >= 0:
+            self._deaths.forget(pidfd)
+            os.close(pidfd)
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        for rank in list(self._pidfds):
+            self.forget(rank)

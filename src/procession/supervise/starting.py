@@ -6,7 +6,7 @@ already, so the loop must not wait for that: threads get it, and the loop goes o
 Where nothing can take long, no thread is asked. Of many ranks, the first may have failed before the
 last is asked for, so the loop listens between two blocks.
 
-The next block is asked for when the forkserver is about to run out of ranks to start. It holds the
+The next block is asked for when the agent is about to run out of ranks to start. It holds the
 descriptors of those that it was asked for, and each program that it starts gets all of them, to be
 closed by its exec: of a thousand ranks, each would take a fifth longer to start.
 """
@@ -27,7 +27,7 @@ from procession.system.eventloop import EventLoop
 from procession.values.base import Record
 
 BLOCK = 32  # ranks that are asked for at once
-AHEAD = 32  # ranks without a process yet, with which the forkserver is busy while we ask for more
+AHEAD = 32  # ranks without a process yet, with which the agent is busy while we ask for more
 
 
 class Need(Record):
@@ -41,7 +41,7 @@ class Need(Record):
 
 
 class Starts:
-    """Asks for the ranks of one group. link: to its forkserver."""
+    """Asks for the ranks of one group. link: to its agent."""
 
     def __init__(
         self,
@@ -63,15 +63,14 @@ class Starts:
         self._wanted: deque[int] = deque()
         self._getting: list[Need] = []  # what threads are about to get
         self._asked: deque[int] = deque()  # that had no process when it was looked last
-        # Wanted at once: a forkserver whose shared set-up has failed waits for that rank alone.
+        # Wanted at once: an agent whose shared set-up has failed waits for that rank alone.
         self._revived: set[int] = set()
         self._asking = False
-        link.on_heard = self._go_on
 
     def all(self) -> None:
         """Ask for all ranks, as soon as can be."""
         self._wanted.extend(range(self._life.nproc))
-        self._go_on()
+        self.go_on()
 
     def again(self, rank: int, seconds: float) -> None:
         """Ask for one rank, in so many seconds."""
@@ -81,23 +80,22 @@ class Starts:
             self._resources.board.forget(rank)
             self._wanted.appendleft(rank)
             self._revived.add(rank)
-            self._go_on()
+            self.go_on()
 
         self._later.add(rank)
         self._loop.after(("again", rank), seconds, due)
 
-    def cancel(self) -> list[int]:
-        """Ask for none of those that were not asked for yet; gives them."""
+    def cancel(self) -> None:
+        """Ask for none of those that were not asked for yet."""
         for rank in self._later:
             self._loop.cancel(("again", rank))
-        left = {*self._later, *self._wanted, *(need.rank for need in self._getting)}
         self._later.clear()
         self._wanted.clear()
         self._revived.clear()
         self._getting = []
-        return sorted(left)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Ask for more ranks, if the agent has few ahead. To be called after its messages."""
         if self._asking:
             return  # a call further up goes on
         self._asking = True
@@ -128,7 +126,7 @@ class Starts:
 
     @property
     def _few_are_ahead(self) -> bool:
-        """Whether the forkserver has almost nothing to do; it starts ranks in their order."""
+        """Whether the agent has almost nothing to do; it starts ranks in their order."""
         while self._asked and not self._waits(self._asked[0]):
             self._asked.popleft()
         return len(self._asked) < AHEAD
@@ -136,7 +134,7 @@ class Starts:
     def _waits(self, rank: int) -> bool:
         """Whether a rank that was asked for has no process yet, and is not to start anew."""
         ranks = self._ranks
-        return ranks.sources[rank].asked and ranks.records[rank].pid is None and ranks.lives(rank)
+        return ranks.asked[rank] and ranks.records[rank].pid is None and ranks.lives(rank)
 
     def _get(self, needs: list[Need]) -> None:
         """Have threads get what these ranks need, and go on then."""
@@ -147,7 +145,7 @@ class Starts:
                 return
             self._getting = []
             self._ask(needs)
-            self._go_on()
+            self.go_on()
 
         def come() -> None:
             if not self._loop.request(take):
@@ -185,20 +183,20 @@ class Starts:
                 if need.streams is None:
                     raise need.fault or OSError("its streams are missing")
                 streams, need.streams = need.streams, None
-                source = self._ranks.sources[need.rank]
-                source.reader = self._jobs.spawn(server, need.attempt, need.rank, streams, need.env)
-                source.asked = True
+                self._jobs.spawn(server, need.attempt, need.rank, streams, need.env)
+                self._ranks.asked[need.rank] = True
                 self._asked.append(need.rank)
             except OSError as e:
                 self._drop(needs[at + 1 :])
                 self._wanted.extendleft(other.rank for other in reversed(needs[at + 1 :]))
-                fault = need.rank, e
+                fault = need, e
                 break
         self._jobs.send(server)
-        self._link.expect()
+        self._link.expect_ranks()
         if fault is not None:  # which ends what was sent
-            rank, e = fault
-            self._ranks.start_failed(rank, "make its streams", e)
+            need, e = fault
+            said = e.errno or 0, e.strerror or str(e)
+            self._link.send("no start", need.rank, need.attempt, "make its streams", *said)
         if not self._wanted:
             self._jobs.all_sent(server, self._life.attempt)
         self._link.hear()

@@ -1,13 +1,13 @@
-"""The supervisor: the one loop that owns a group, from its first process to its end.
+"""The supervisor: the one loop that owns a run in its launcher, from its first process to its end.
 
-Theory of operation. wait -> event -> `Lifecycle.handle` -> do. One epoll waits for the forkserver's
-socket, outcome channels, pidfds, and a descriptor by which other threads wake the loop; its
-time-out is the next deadline, a second at most, and without one it waits for ever. Every source is
-turned into lifecycle events; what is to be done about them is the lifecycle's decision, carried out
-here.
+Theory of operation. The rules are the agent's, which tells of each event that it has passed to
+them. Here they are passed to a `Lifecycle` of our own, which is thus in the same state; of what
+follows, the loop does what is the launcher's to do: it makes what ranks need, decides what starts
+again, writes down and shows what happened, and says in the end why. If the agent is gone, the
+rules go on here (`orphans`).
 
-Nothing keeps the loop from ending ranks: it acts first, and what may hang (files, and the code of
-users) is done afterwards, by threads (`journal`, `starting`, `recovery`).
+Nothing keeps the loop from hearing: what may hang (files, and the code of users) is done by threads
+(`journal`, `starting`, `recovery`).
 
 The loop runs in a thread of its own (`Group`), or in the main thread of the command.
 """
@@ -18,39 +18,29 @@ import os
 import signal
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from procession.explain.facts import facts_of_failure, facts_of_rank, facts_of_start
 from procession.explain.records import RankRecord
 from procession.forkserver import pool
 from procession.forkserver.client import ForkServer
 from procession.prepare.jobs import RankJobs
 from procession.rules import messages
 from procession.rules.lifecycle import Lifecycle
-from procession.rules.messages import (
-    Arm,
-    Cancel,
-    Deadline,
-    RankEvent,
-    StopWanted,
-    Sweep,
-    Swept,
-)
+from procession.rules.messages import Arm, Cancel, RankEvent, Spawn, StopWanted, Swept
 from procession.rules.tables import DeadlineKind, Phase, Worker, WorkerEvent
-from procession.supervise.conclusion import DRAIN_SECONDS, Conclusion, Outcomes
-from procession.supervise.exits import Exits
+from procession.supervise.conclusion import Conclusion, Outcomes
 from procession.supervise.journal import Journal
 from procession.supervise.lastlook import LastLook
-from procession.supervise.limits import NEVER, Limits
 from procession.supervise.link import Link
+from procession.supervise.noting import Noting
 from procession.supervise.ranks import Ranks
 from procession.supervise.recovery import Recovery
 from procession.supervise.starting import Starts
+from procession.supervise.terms import terms_of
 from procession.system.eventloop import EventLoop
 from procession.system.threads import Latch
-from procession.values.errors import GroupEnd
-from procession.values.events import NO_FACTS, Event
+from procession.values.errors import GroupEnd, RankEnd
+from procession.values.events import Event
 from procession.values.policy import StopRequest
 from procession.values.spec import Spec
 
@@ -58,25 +48,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.explain.stacks.taking import Taken
+    from procession.forkserver.stacks import Taken
     from procession.supervise.hangs import Hangs
+    from procession.supervise.orphans import Orphans
 
 EVENTS_OF_A_LIFE = 10  # of one rank
-KINDS = {kind: kind.name.lower() for kind in WorkerEvent}  # what their events are called
+
+
+START_MARGIN = 1.0  # seconds more for the agent to say that ranks were not there in time
 
 
 class Supervisor:
     """Runs one group. `run` returns when it has ended, and `end` then says how.
 
-    Its parts that others look at: lifecycle, journal, outcomes, last_look; started: set when the
-    group has left its first phase, or has ended. To be set up before the group is started: limits,
-    hangs, recovery, conclusion.
+    Its parts that others look at: lifecycle, journal, outcomes, last_look, recovery; started: set
+    when the group has left its first phase, or has ended; stop_signal: by which ranks are, or were,
+    asked to end; kill_at: when those that are being ended get SIGKILL, in seconds of the monotonic
+    clock, None while none is.
     """
 
     def __init__(self, spec: Spec, jobs: RankJobs, server: ForkServer) -> None:
         self.spec = spec
         self.end: GroupEnd | None = None
-        self.notes: list[str] = []  # about the whole, for the report
         single = spec.restart.single
         most = sys.maxsize if spec.restart.window is not None else spec.restart.max
         life = self.lifecycle = Lifecycle(
@@ -86,28 +79,38 @@ class Supervisor:
         run_dir = resources.run_dir
         self.journal = Journal(run_dir if run_dir.kept else None, EVENTS_OF_A_LIFE * spec.nproc)
         self.started = Latch()
+        self.stop_signal = int(spec.stop.signal)
+        self.kill_at: float | None = None
         self._jobs = jobs
-        self.limits = Limits(spec, life, resources.board)
-        self._certain: deque[Callable[[], None]] = deque()  # requests; see `_request_certainly`
         self._crashed = False
-        self._actions: deque[messages.Action] = deque()  # the first one is being carried out
+        self._orphans: Orphans | None = None  # of an attempt whose agent is gone
+        self._stop_asked = 0  # when the agent was first asked to end the group
         loop = self._loop = EventLoop()
-        try:
-            exits = Exits(spec, life, loop, server, self._handle, resources)
-        except BaseException:
-            loop.close()
-            raise
-        ranks = self._ranks = Ranks(life, exits, self._handle)
-        link = self._link = Link(loop, server, ranks, self._swept, self._preloaded, self.notes)
+        ranks = self._ranks = Ranks(spec, life, loop, resources, lambda: self._link.ask())
+        link = self._link = Link(
+            loop,
+            server,
+            self._hear,
+            lambda: self._starts.go_on(),
+            self._lose,
+            lambda: bool(ranks.starting()),
+        )
         self.outcomes = Outcomes(
             spec, life, resources, lambda: ranks.records, lambda: bool(link.lost)
         )
         self.recovery = Recovery(
-            spec, life, loop, ranks, link, self.outcomes, self.journal, files=run_dir.kept
+            spec,
+            life,
+            loop,
+            ranks,
+            self.outcomes,
+            self.journal,
+            resources,
+            self._answer,
         )
-        exits.decide = self.recovery.decide_for_rank
+        self._noting = Noting(spec, resources.run_id, life, ranks, self.journal)
         self._starts = Starts(life, loop, ranks, jobs, self.journal, link)
-        self.last_look = LastLook(spec, life, loop, ranks, run_dir, self.journal.disk)
+        self.last_look = LastLook(spec, life, link, run_dir, self.journal.disk)
         self.hangs: Hangs | None = None  # where nothing is to be watched
         if spec.hang.timeout is not None or spec.hang.silence is not None:
             from procession.supervise.hangs import Hangs
@@ -120,7 +123,7 @@ class Supervisor:
                 resources.board,
                 resources.streams,
                 self.last_look,
-                self._handle,
+                self._hung,
             )
         self.conclusion = Conclusion(
             spec, life, loop, resources, self.journal, link, self.outcomes, self.last_look
@@ -147,8 +150,16 @@ class Supervisor:
 
         def take() -> None:
             self.conclusion.hurry = True
-            hurry = self.limits.change(request)
-            self._handle(StopWanted(request.kill, hurry=hurry, notice=self.limits.notice > 0))
+            if self._link.deaf:
+                self._end_agent()
+            if self._orphans is not None:
+                self._handle(StopWanted(request.kill))
+            else:
+                self._stop_asked = self._stop_asked or time.monotonic_ns()
+                changes = request.changes
+                if request.signal is not None:
+                    changes["signal"] = int(request.signal)
+                self._link.ask("stop", {"kill": request.kill, **changes})
 
         self._loop.request(take)
 
@@ -158,12 +169,8 @@ class Supervisor:
         only_caught: if it has a handler for it.
         """
         at = time.monotonic_ns()
-
-        def take() -> None:
-            for each in range(self.spec.nproc) if rank is None else (rank,):
-                self._ranks.send_asked(each, number, at, only_caught=only_caught)
-
-        self._loop.request(take)
+        ranks = [*range(self.spec.nproc)] if rank is None else [rank]
+        self._loop.request(lambda: self._link.send("signal", int(number), ranks, only_caught, at))
 
     def request_suspension(self) -> None:
         """Ask that ranks and this whole process stop until SIGCONT; from any thread, or a handler.
@@ -172,31 +179,32 @@ class Supervisor:
         """
 
         def take() -> None:
-            began = time.monotonic()
-            self._ranks.hold(signal.SIGSTOP)
-            os.kill(os.getpid(), signal.SIGSTOP)
-            # It was continued.
-            self._ranks.hold(signal.SIGCONT)
-            self._loop.put_off(time.monotonic() - began)
+            if self._link.deaf:
+                self._link.server.stop()  # there are no ranks
+                self._suspend()
+                self._link.server.wake()
+            else:
+                self._link.ask("suspend")
 
         self._loop.request(take)
+
+    def _suspend(self) -> None:
+        """Stop this process: the ranks have been stopped."""
+        began = time.monotonic()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        # It was continued.
+        self._loop.put_off(time.monotonic() - began)
 
     def request_stacks(self, seconds: float, done: Callable[[list[Taken]], None]) -> None:
         """Ask where the ranks are; from any thread.
 
         `done` is called once, in the loop's thread; in this one, with none, if the group is over.
         """
-        self._request_certainly(lambda: self.last_look.look(seconds, done))
+        self._loop.request_certainly(lambda: self.last_look.look(seconds, done))
 
     def request_impatience(self) -> None:
         """Ask that a group that has failed, or fails, is ended at once; from any thread."""
-
-        def take() -> None:
-            self.limits.patience = 0.0
-            if self.lifecycle.waiting:
-                self._arm(Deadline(DeadlineKind.PATIENCE, self.lifecycle.attempt))
-
-        self._loop.request(take)
+        self._loop.request(lambda: self._link.send("impatience"))
 
     def subscribe(self, call: Callable[[Event], object], *, inside: bool = False) -> None:
         """Have `call` called with each event, the past ones first.
@@ -205,32 +213,13 @@ class Supervisor:
         When the group is over, in this thread.
         """
         add = self.journal.hear if inside else self.journal.subscribe
-        self._request_certainly(lambda: add(call))
-
-    def _request_certainly(self, call: Callable[[], None]) -> None:
-        """Have the loop call `call`; it is called in any case, here if the group is over."""
-        self._certain.append(call)
-        if not self._loop.request(self._take_requests):
-            self._take_requests()
-
-    def _take_requests(self) -> None:
-        while True:
-            try:
-                call = self._certain.popleft()
-            except IndexError:
-                return
-            call()
+        self._loop.request_certainly(lambda: add(call))
 
     @property
     def start_failed(self) -> bool:
         """Whether the group does not work because a rank could not be started."""
         failed = any(rank.start_failed for rank in self.lifecycle.ranks)
         return failed and self.phase is not Phase.RUNNING
-
-    @property
-    def stop_signal(self) -> int:
-        """The signal by which ranks are, or were, asked to end."""
-        return self.limits.stop_signal
 
     @property
     def losses(self) -> list[str]:
@@ -252,196 +241,206 @@ class Supervisor:
         """Run the group to its end. Leaves nothing open, whatever happens."""
         try:
             self._note_phase()
+            self._tell_terms()
             self._do(self.lifecycle.begin())
             while not self.phase.final:
-                self._ranks.let_exit()
                 self.journal.publish()
                 self._loop.turn()
-            self.end = self.conclusion.draw([*self.recovery.notes, *self.notes])
+            self.end = self.conclusion.draw([*self.recovery.notes, *self._noting.notes])
         except BaseException:
             self._crashed = True
             raise
         finally:
             self.close()
 
-    # -- the lifecycle
+    # -- what the agent tells
+
+    def _hear(self, kind: str, words: Any, fds: list[int]) -> None:
+        """Take one message, and its descriptors off `fds`; see `forkserver.protocol`."""
+        if kind == "event":
+            self._handle(messages.event_of(words))
+        elif self._ranks.hear(kind, words, fds):
+            pass
+        elif kind == "limits":
+            self.stop_signal, self.kill_at = words
+        elif kind == "ask":
+            self.recovery.decide(*words)
+        elif kind == "stacks":
+            self.last_look.take(*words)
+        elif kind == "suspended":
+            self._suspend()
+            self._link.send("resume")
+        elif kind == "preloaded":
+            self._link.server.importing = ()
+            self._noting.preloaded(*words)
+        elif kind == "sharing":
+            self._link.server.sharing = words[0]
+        elif kind == "shared":
+            self._link.server.sharing = ""
+            self._noting.preloaded(words[0], [], "")
 
     def _handle(self, event: messages.Event) -> None:
+        """Take an event that was passed to the rules."""
         life = self.lifecycle
-        if isinstance(event, StopWanted):
-            self.last_look.end_now()
         phase, attempt = life.stage.phase, life.attempt
+        ends = isinstance(event, messages.Deadline)
+        lived = [*filter(self._ranks.lives, range(len(life.ranks)))] if ends else []
         actions = life.handle(event)
         if isinstance(event, RankEvent):
             self._note_rank(event)
+        elif isinstance(event, messages.Deadline):
+            for rank in lived:
+                if life.ranks[rank].state is Worker.LOST:
+                    self._noting.lost(rank, event.at)
+        if life.stop_wanted or life.phase is Phase.STOPPING:
+            self.recovery.settle()
         if life.stage.phase is not phase or life.attempt != attempt:
             self._note_phase()
-        if actions:
-            self._do(actions)
-        if self.recovery.decides:
-            # Of single ranks, one that was decided about may have been told of as not started.
-            swept = life.single and life.phase is Phase.SWEEPING
-            if life.stop_wanted or life.phase is Phase.STOPPING or swept:
-                self.recovery.settle()
+        self._do(actions)
 
     def _do(self, actions: list[messages.Action]) -> None:
-        """Carry out actions in order; what they lead to comes after them."""
-        self._actions += actions
-        if len(self._actions) > len(actions) or not actions:
-            return  # a call further up carries them out, or they wait for stacks
-        self._carry_out()
-
-    def _carry_out(self) -> None:
-        """Carry out what is to be done, up to a signal that has to wait for stacks."""
-        while self._actions:
-            action = self._actions[0]
-            if isinstance(action, messages.Spawn):
+        """Do what of the actions is the launcher's to do."""
+        for action in actions:
+            if isinstance(action, Spawn):
                 if action.rank is None:
                     self._spawn(action.attempt)
                 else:
                     self._respawn(action.rank)
             elif isinstance(action, Cancel):
-                self._link.cancelled(self._starts.cancel())
-                self._link.cancel()
-            elif isinstance(action, messages.Signal):
-                if self.last_look.hold(action, self._go_on):
-                    return
-                self._link.signal(list(action.ranks), self._number(action))
-            elif isinstance(action, Sweep):
-                self._link.sweep(self._number(action))
-            elif isinstance(action, Arm):
-                self._arm(action.deadline)
-            self._actions.popleft()
-        self.last_look.write()
-
-    def _go_on(self) -> None:
-        """Carry out what has waited for stacks, and what comes after it."""
-        waited = self._actions.popleft()
-        assert isinstance(waited, messages.Signal)
-        self._actions.extendleft(reversed(self.lifecycle.after_waiting(waited)))
-        self._carry_out()
-
-    def _number(self, action: messages.Signal | Sweep) -> int:
-        return signal.SIGKILL if action.kill else self.limits.stop_signal
-
-    def _arm(self, deadline: Deadline) -> None:
-        starts = deadline.kind in (DeadlineKind.START, DeadlineKind.START_IT)
-        seconds = self.limits.begin(deadline.kind, self.recovery.delay)
-        if seconds is None:
-            return
-
-        def fire() -> None:
-            if starts and self._link.end_sharing(seconds):
-                return
-            at, living = time.monotonic_ns(), [*filter(self._ranks.lives, range(self.spec.nproc))]
-            self._handle(Deadline(deadline.kind, deadline.attempt, at, deadline.rank))
-            for rank in living:
-                if self.lifecycle.ranks[rank].state is Worker.LOST:
-                    self._note("lost", self.records[rank], at)
-
-        self._loop.after(deadline.key, seconds, fire)
-
-    def _spawn(self, attempt: int) -> None:
-        self.limits.grace_ends = NEVER
-        if attempt:
-            self._resources.board.forget()
-        self._ranks.begin()
-        self.last_look.begin()
-        if self.hangs is not None:
-            self.hangs.begin()
-        try:
-            if self._link.server.lost:  # start the next attempt under another one
-                pool.discard(self._link.server)
-                self._link.renew(self._jobs.lease())
-            self._jobs.begin(self._link.server, attempt)
-        except OSError as e:
-            self._ranks.start_failed(0, "find a forkserver and a port", e)
-        self._starts.all()
-        self._link.flush()
-
-    def _respawn(self, rank: int) -> None:
-        """Start one rank again, when its time has come."""
-        self._ranks.renew(rank)
-        self._link.send("clean", rank)
-        self._starts.again(rank, self.recovery.delay)
-
-    def _swept(self) -> None:
-        """Take note that nothing is left of an attempt; ask what follows, if need be."""
-        attempt = self.lifecycle.attempt
-        if self.recovery.decides:
-            return  # this is not the first time
-        if not self.recovery.is_asked_for:
-            self._handle(Swept(attempt, again=False))
-            return
-        for kind in (DeadlineKind.GRACE, DeadlineKind.REAP):
-            self._loop.cancel(kind)  # nothing is left that they could be for
-        self._resources.streams.drain(DRAIN_SECONDS)  # a failure is also explained by it
-        self.recovery.decide_for_group(lambda again: self._handle(Swept(attempt, again)))
-
-    def _preloaded(self, unfit: str, failed: list[str], culprit: str) -> None:
-        """Note why ranks cannot be forked, by which module's import, and what is missing."""
-        if unfit:
-            from procession.preload.started import told_of
-
-            said = told_of(self.spec, unfit, culprit)
-        elif failed and isinstance(self.spec.preload, tuple):
-            names = ", ".join(failed)
-            said = f"preload: {names} could not be imported, and is left to the ranks [P403]"
-        else:
-            return
-        import logging
-
-        self.notes.append(said)
-        log = logging.getLogger("procession")
-        self.journal.handlers.do("logging", lambda: log.warning("procession: %s", said))
-
-    # -- what happened
+                self._starts.cancel()
+            elif isinstance(action, Arm) and action.deadline.kind is DeadlineKind.START:
+                start = self.spec.hang.start
+                self._loop.after(DeadlineKind.START, start + START_MARGIN, self._start_is_late)
+            if self._orphans is not None:
+                self._orphans.do(action, self.recovery.delay)
 
     def _note_rank(self, event: RankEvent) -> None:
-        record, life = self.records[event.rank], self.lifecycle
-        lost, stop_signal = bool(self._link.lost), self.limits.stop_signal
-        detail, facts = facts_of_rank(self.spec, life, event, record, stop_signal, lost)
-        self._note(KINDS[event.kind], record, event.at, detail, facts)
-        if record.exited_at and life.ranks[event.rank].state is Worker.PENDING:
-            self._note("restarting", record, time.monotonic_ns(), self.recovery.said)
-
-    def _note(
-        self,
-        kind: str,
-        record: RankRecord,
-        at: int,
-        detail: str = "",
-        facts: Mapping[str, Any] = NO_FACTS,
-    ) -> None:
-        self.journal.note(kind, record.rank, record.attempt, at, record.pid, detail, facts)
+        rank = event.rank
+        if event.kind is WorkerEvent.HUNG and self.hangs is not None:
+            self.records[rank].hung = self.hangs.why.get(rank, "")
+        elif event.kind is WorkerEvent.EXITED:
+            self.lifecycle.ranks[rank].awaited = False
+        self._noting.rank(event, self.stop_signal, lost=bool(self._link.lost))
+        if event.again:
+            self._noting.starts_again(rank, self.recovery.decided[rank][1])
 
     def _note_phase(self) -> None:
-        phase, detail, facts = self.phase, "", NO_FACTS
-        if phase is Phase.STARTING:
-            facts = facts_of_start(self.spec, self._resources.run_id)
-        elif phase is Phase.BACKOFF:
-            detail = self.recovery.said
-        elif phase in (Phase.RUNNING, Phase.STOPPING):
+        phase = self.phase
+        if phase in (Phase.RUNNING, Phase.STOPPING):
             self.conclusion.prepare()
-        elif phase is Phase.FAILED:
-            end = self.conclusion.with_files(lambda read: self.outcomes.first_failure(read=read))
-            facts = facts_of_failure(end) if end is not None else NO_FACTS
-        attempt = self.lifecycle.attempt
-        self.journal.note(phase.name.lower(), None, attempt, detail=detail, facts=facts)
+        self._noting.phase(phase, self.recovery.said, self._first_failure)
         if phase is Phase.RUNNING:
             self._loop.cancel(DeadlineKind.START)  # with a deadline, the loop wakes each second
             self.recovery.running_since = time.monotonic_ns()
         if phase is not Phase.STARTING:
             self.started.set()
 
+    def _first_failure(self) -> RankEnd | None:
+        return self.conclusion.with_files(lambda read: self.outcomes.first_failure(read=read))
+
+    # -- starting
+
+    def _tell_terms(self) -> None:
+        terms = terms_of(self.spec, self.lifecycle, warm=self._jobs.warm)
+        self._link.send("rules", terms, fds=(self._resources.board.fd,))
+
+    def _spawn(self, attempt: int) -> None:
+        self.kill_at, self._link.late = None, False
+        self._ranks.begin()
+        self.last_look.begin()
+        if attempt:
+            self._resources.board.forget()
+        if self.hangs is not None:
+            self.hangs.begin()
+        try:
+            if self._orphans is not None:  # under another agent
+                pool.discard(self._link.server)
+                self._orphans.close()
+                self._orphans = None
+                self._link.renew(self._jobs.lease())
+                self._tell_terms()
+            self._jobs.begin(self._link.server, attempt)
+        except OSError as e:
+            said = e.errno or 0, e.strerror or str(e)
+            self._link.send("no start", 0, attempt, "find a forkserver and a port", *said)
+        self._starts.all()
+        self._link.flush()
+
+    def _respawn(self, rank: int) -> None:
+        """Start one rank again, when its time has come."""
+        self._ranks.renew(rank)
+        self._starts.again(rank, self.recovery.decided.pop(rank)[0])
+
+    def _start_is_late(self) -> None:
+        if self.phase is Phase.STARTING:
+            self._link.end_if_late(self.spec.hang.start)
+
+    # -- without the agent
+
+    def _end_agent(self) -> None:
+        """Kill an agent that hears nothing, and has no ranks."""
+        self._link.leave()
+        self._link.server.kill()
+        self._orphan()
+
+    def _orphan(self) -> Orphans:
+        from procession.supervise.orphans import Orphans
+
+        self._orphans = Orphans(
+            self.spec,
+            self.lifecycle,
+            self._loop,
+            self._ranks,
+            self._link.server,
+            self._handle,
+            self._swept,
+        )
+        return self._orphans
+
+    def _lose(self, why: str, ours: bool) -> None:
+        """Go on without an agent that is gone. ours: it was killed here."""
+        if self.phase.final or self._orphans is not None:
+            return
+        server = self._link.server
+        if server.sharing and not ours:
+            how = server.ending()
+            why = f"it ended in the shared set-up {server.sharing}{how and f': {how}'}"
+            self._link.lost = why
+        self.recovery.settle()
+        self.last_look.drop()
+        self._starts.cancel()
+        said = f"its forkserver (pid {server.pid}) is gone ({why})"
+        stop, late = self._stop_asked, self._link.late
+        delay = self.recovery.delay
+        self._orphan().begin(said, delay, killed=ours, stop_asked=stop, late=late)
+
+    def _hung(self, rank: int, at: int) -> None:
+        self._link.send("hung", rank, at, self.last_look.fresh)
+
+    def _swept(self) -> None:
+        """Take note that nothing is left of an attempt whose agent is gone."""
+        life = self.lifecycle
+        if self.recovery.is_asked_for:
+            self.recovery.decide(-1, life.attempt)
+        else:
+            self._handle(Swept(life.attempt, again=False))
+
+    def _answer(self, rank: int, attempt: int, again: bool, delay: float) -> None:
+        """Say whether the group, or a single rank, starts again."""
+        if self._orphans is not None:
+            self._handle(Swept(attempt, again))
+        else:
+            self._link.send("answer", rank, attempt, again, delay)
+
     def close(self) -> None:
         """Give everything back; whatever is left of the group is killed with its forkserver."""
         self.last_look.close()
         self._ranks.close()
+        if self._orphans is not None:
+            self._orphans.close()
         stuck = self._link.server.stuck = self.lifecycle.left_behind
         clean = self.lifecycle.phase.final and not stuck
         self._jobs.close(self._link.server, clean=clean)
         self._loop.close()
         self.journal.end()
-        self._take_requests()
         self.journal.let_threads_go()

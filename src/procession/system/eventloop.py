@@ -9,16 +9,22 @@ looks, not one for each rank.
 
 from __future__ import annotations
 
+import _thread
 import os
 import select
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Hashable
 
 from procession.system.files import named
 
-Call = Callable[[], object]
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable, Hashable
+
+    Call = Callable[[], object]
+else:
+    from _collections import deque  # `collections` around it takes 1 ms to import
+
 AT_ONCE_NS = 50_000  # a wait that was shorter found something that had happened before
 STOPS = 100  # that are remembered
 STILL_SECONDS = 0.2  # a wait that is so much too long, without work, means that all stood still
@@ -46,7 +52,8 @@ class EventLoop:
         self._writers: set[int] = set()
         self._deadlines: dict[Hashable, tuple[float, Call]] = {}
         self._requests: deque[Call] = deque()
-        self._lock = threading.RLock()  # a signal handler may ask while its thread asks
+        self._certain: deque[Call] = deque()  # see `request_certainly`
+        self._lock = _thread.RLock()  # a signal handler may ask while its thread asks
         try:
             self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         except OSError as e:
@@ -85,6 +92,10 @@ class EventLoop:
         """Cancel the call for `key`."""
         self._deadlines.pop(key, None)
 
+    def cancel_all(self) -> None:
+        """Cancel all calls."""
+        self._deadlines.clear()
+
     def stopped_since(self, at: int) -> int:
         """Give for how many ns this process was stopped, of those since a moment.
 
@@ -109,6 +120,20 @@ class EventLoop:
                 os.eventfd_write(self._wake, 1)
             return self._wake >= 0
 
+    def request_certainly(self, call: Call) -> None:
+        """Have the loop call `call`; it is called in any case, here if the loop is closed."""
+        self._certain.append(call)
+        if not self.request(self._take_certain):
+            self._take_certain()
+
+    def _take_certain(self) -> None:
+        while True:
+            try:
+                call = self._certain.popleft()
+            except IndexError:
+                return
+            call()
+
     def fail(self, e: BaseException) -> None:
         """Have the loop raise this; from any thread."""
 
@@ -117,10 +142,13 @@ class EventLoop:
 
         self.request(throw)
 
-    def turn(self) -> None:
-        """Wait until something is to be done, and do it."""
-        patience = None
-        if self._deadlines:
+    def turn(self, most: float | None = None) -> bool:
+        """Wait until something is to be done, and do it; False if nothing was.
+
+        most: the most seconds to wait, None: any time.
+        """
+        patience = most
+        if self._deadlines and (most is None or most > 0):
             soonest = min(at for at, _ in self._deadlines.values())
             patience = min(max(0.0, soonest - time.monotonic()), WAIT_SECONDS)
         began, used = time.monotonic_ns(), time.process_time()
@@ -135,10 +163,12 @@ class EventLoop:
         self._call([fd for fd in ready if fd in self._first])
         self._call([fd for fd in ready if fd not in self._first])
         now = time.monotonic()
-        for key, entry in [e for e in self._deadlines.items() if e[1][0] <= now]:
+        due = [e for e in self._deadlines.items() if e[1][0] <= now]
+        for key, entry in due:
             if self._deadlines.get(key) is entry:  # a call before it may have set another one
                 del self._deadlines[key]
                 entry[1]()
+        return bool(ready or due)
 
     def _allow_for_standstill(self, late: float, used: float) -> None:
         """Put deadlines off if this process was stopped: frozen, suspended, or by a signal.
@@ -174,12 +204,23 @@ class EventLoop:
         while self._requests:
             self._requests.popleft()()
 
+    @property
+    def own(self) -> tuple[int, int]:
+        """Its own descriptors."""
+        return self._epoll.fileno(), self._wake
+
+    def leave(self) -> None:
+        """Forget everything, in a fork that has closed its descriptors, or is about to."""
+        self._wake = -1
+        self._epoll.close()
+
     def close(self) -> None:
         """Close its own descriptors; later requests do nothing."""
         self._epoll.close()
         with self._lock:
             wake, self._wake = self._wake, -1
             os.close(wake)
+        self._take_certain()
 
 
 MOMENT = 0.01  # seconds that a report has to arrive

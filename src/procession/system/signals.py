@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     import _signal as plain
 
-__all__ = ["Held", "plain", "signal_group", "signal_groups", "wake", "wake_no_more"]
+__all__ = ["Held", "plain", "signal_groups", "wake", "wake_no_more"]
 
 
 class Held:
@@ -49,18 +49,11 @@ class Held:
         plain.pthread_sigmask(plain.SIG_SETMASK, self._before)
 
 
-def signal_group(pid: int, number: int) -> None:
-    """Signal the process group that a process leads, and let it go on if it stands still.
-
-    Raises OSError if it is gone.
-    """
-    _signal_leader(pid, number)
-    if number != plain.SIGKILL:
-        os.killpg(pid, plain.SIGCONT)  # a stopped process could not obey
-
-
 def signal_groups(pids: list[int], number: int) -> None:
-    """The same for many, those that are gone left out: all are told before the first goes on."""
+    """Signal the process groups that these processes lead, and let them go on if they stand still.
+
+    All are told before the first goes on. Those that are gone are left out.
+    """
     for pid in pids:
         try:
             _signal_leader(pid, number)

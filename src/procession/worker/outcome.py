@@ -11,6 +11,10 @@ reported twice because a description takes time, in which the rank may be killed
 the user's exception, which may do anything. The channel is a pair of connected sockets. It belongs
 to the rank's first process: a child that it forks does not write there.
 
+A large body is in a memory file, sealed and of the length that the header says; its descriptor is
+passed beside the header, whose kind is a small letter then. Nobody copies it. Where there can be no
+such file (no room for it, a limit of the size of files), the body follows the header.
+
 A rank that has reported its failure waits before it begins to exit. Its exit ends its connections,
 and ranks that only waited for it would fail as well. The launcher answers when it has taken the
 stacks of the others and has sent them the stop signal: it ends its direction of the channel. The
@@ -35,7 +39,10 @@ DONE, VALUE, FAILED, ERROR = b"D", b"V", b"F", b"E"
 # The largest bodies in bytes that a launcher believes. An error of a function may be larger, since
 # it holds pickles of exceptions.
 LARGEST_FAILED = 64 << 10
+INLINE = 64 << 10  # bytes of the largest body that is not in a file
 LARGEST_ERROR = 4 << 20
+
+SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 # The lowest number for a channel: above what programs open, and below the usual limit of 1024.
 # The others are for lower limits.
@@ -125,12 +132,38 @@ class OutcomeChannel:
         if not self._is_ours:
             return
         os.set_blocking(self._fd, True)  # the program may have changed that
+        if len(body) > INLINE and self._send_file(kind, body, at):
+            return
         view = memoryview(HEADER.pack(kind, len(body), at) + body)
         try:
             while view:
                 view = view[os.write(self._fd, view) :]
         except OSError:
             pass  # the launcher is gone, and so is this rank in a moment
+
+    def _send_file(self, kind: bytes, body: bytes, at: int) -> bool:
+        """Send a frame whose body is in a memory file; False if that cannot be done."""
+        import _socket as socket
+
+        fd = -1
+        try:
+            fd = os.memfd_create("procession-value", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            view = memoryview(body)
+            while view:
+                view = view[os.write(fd, view) :]
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+            header = HEADER.pack(kind.lower(), len(body), at)
+            passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", fd))]
+            channel = socket.socket(fileno=os.dup(self._fd))
+            try:
+                return channel.sendmsg([header], passed) == len(header)
+            finally:
+                channel.close()
+        except (OSError, MemoryError):
+            return False
+        finally:
+            if fd >= 0:
+                os.close(fd)
 
     def _close(self) -> None:
         if os.getpid() == self._pid and self._fd >= 0:

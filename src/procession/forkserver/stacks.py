@@ -1,4 +1,4 @@
-"""Asks processes for their stacks, many at a time, and waits for none of them.
+"""Asks ranks for their stacks, all at a time, and waits for none of them.
 
 Theory of operation. See `worker.stackfile` for how a rank answers. Before it is asked, it is looked
 at: the signal goes only to a rank that has a handler for it (a program that a rank has become has
@@ -8,18 +8,15 @@ does not notify anybody of its growth, and the whole takes a few milliseconds. A
 when the outermost frame of the main thread is there; if that frame is not known, when the dump has
 not grown for a while.
 
-What another process has written is not trusted: `text`, which reads it, expects any bytes.
+What another process has written is not trusted: who reads it expects any bytes.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import signal
 import time
-from collections.abc import Callable, Iterable
 
-from procession.system.eventloop import EventLoop
 from procession.system.processes import (
     ENDED,
     STOPPED,
@@ -28,10 +25,23 @@ from procession.system.processes import (
     wait_channel,
     waits_for_signal,
 )
+from procession.system.signals import plain as signal
 from procession.values.base import Record
 from procession.worker.stackfile import FIRST_FD, SIGNAL, name_of
 
-MOST = 1 << 20  # bytes of one rank's dump
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable
+
+    from procession.system.eventloop import EventLoop
+
+    Wanted = Callable[[], list[tuple[int, int]]]  # rank and pid of each, when its turn comes
+    Done = Callable[[list["Taken"]], None]
+else:
+    from _collections import deque  # `collections` around it takes 1 ms to import
+
+MOST = 60_000  # bytes of one rank's dump
 SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which counts in ms
 TO_MAIN_THREAD = 1  # PIDFD_SIGNAL_THREAD, since Linux 6.9: to the thread whose number the pid is
 UNCHANGED = 0.004  # seconds after which a dump whose end is not known is taken for whole
@@ -59,46 +69,54 @@ class _Asked(Record):
     grown_at: float
 
 
-class Taking:
-    """Takes stacks once.
+class Stacks:
+    """Takes stacks, one time after the other. lives: whether a rank is still there."""
 
-    wanted: (rank, pid, pidfd) of each; a pidfd of -1 is only looked at. seconds: the most that it
-    takes. lives: whether a rank is still there. done: called once with what was seen, in the order
-    of `wanted`: within `start`, or later by the loop.
-    """
-
-    def __init__(
-        self,
-        loop: EventLoop,
-        wanted: Iterable[tuple[int, int, int]],
-        seconds: float,
-        lives: Callable[[int], bool],
-        done: Callable[[list[Taken]], None],
-    ) -> None:
+    def __init__(self, loop: EventLoop, lives: Callable[[int], bool]) -> None:
         self._loop = loop
-        self._wanted = list(wanted)
-        self._ends = time.monotonic() + seconds
         self._lives = lives
-        self._done = done
+        self._queue: deque[tuple[Wanted, float, Done]] = deque()
+        self._done: Done | None = None  # of those that are being taken
         self._all: list[Taken] = []
         self._open: list[_Asked] = []
+        self._ends = 0.0
         self._pause = SHORTEST
-        self.over = False
 
-    def start(self) -> None:
-        """Ask them."""
+    def take(self, wanted: Wanted, seconds: float, done: Done, *, at_once: bool = False) -> None:
+        """Take stacks, within so many seconds from when their turn comes.
+
+        done: called once with what was seen, in the order of `wanted`: here, or by the loop.
+        at_once: what is being taken now ends now.
+        """
+        if at_once:
+            self._queue.appendleft((wanted, seconds, done))
+            self.finish()
+        else:
+            self._queue.append((wanted, seconds, done))
+        self._next()
+
+    def _next(self) -> None:
+        if self._done is not None or not self._queue:
+            return
+        wanted, seconds, self._done = self._queue.popleft()
+        self._ends = time.monotonic() + seconds
+        self._pause, self._all = SHORTEST, []
         ready: list[tuple[Taken, int, int]] = []
-        for rank, pid, pidfd in self._wanted:
+        for rank, pid in wanted():
             taken = Taken(rank, pid)
             self._all.append(taken)
+            pidfd = _pidfd_of(pid)
             fd = _look_at(taken, pidfd)
             if fd >= 0:
                 ready.append((taken, pidfd, fd))
+            elif pidfd >= 0:
+                os.close(pidfd)
         for taken, pidfd, fd in ready:  # all in one go, for a picture of one moment
             if _ask(taken, pidfd, fd):
                 self._open.append(_Asked(taken, fd, time.monotonic()))
             else:
                 os.close(fd)
+            os.close(pidfd)
         self._wait()
 
     def _wait(self) -> None:
@@ -120,25 +138,34 @@ class Taking:
         self._wait()
 
     def finish(self) -> None:
-        """Give what there is now, if it was not given yet."""
-        if self.over:
+        """Give what there is now of those that are being taken."""
+        done, self._done = self._done, None
+        if done is None:
             return
-        self.drop()
+        self._loop.cancel(self)
+        for asked in self._open:
+            _is_whole(asked)
+        self.close()
         for taken in self._all:
             if not taken.text and not taken.state:
                 state = state_of(taken.pid)  # which the signal may have changed
                 taken.letter = state.letter if state is not None else ""
                 taken.state = describe(taken.pid)
-        self._done(self._all)
+        done(self._all)
+        self._next()
 
-    def drop(self) -> None:
-        """Give nothing any more."""
-        self.over = True
-        self._loop.cancel(self)
+    def close(self) -> None:
+        """Close the files of what is being taken."""
         for asked in self._open:
-            _is_whole(asked)
             os.close(asked.fd)
         self._open = []
+
+
+def _pidfd_of(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # refused, or no descriptor is left
+        return -1
 
 
 def _look_at(taken: Taken, pidfd: int) -> int:
