@@ -7,7 +7,7 @@ import time
 import pytest
 
 import procession
-from seams.forkserver import Run
+from seams.forkserver import BeforeStop
 from support import alive, until
 
 
@@ -21,17 +21,17 @@ def wait_and_fail(now):
 
 def test_a_rank_that_dies_while_stacks_are_taken_failed_later(tmp_path, monkeypatch):
     """It was seen to live before, so the other one is named alone."""
-    hold, now = Run._hold, tmp_path / "now"
+    hold, now = BeforeStop.hold, tmp_path / "now"
 
-    def slow(self, action):
+    def slow(self, action, go_on):
         other = self._processes[1].pid
         if now.exists() and alive(other):
             time.sleep(0.003)  # more than what counts as at the same time
             os.kill(other, signal.SIGKILL)
             until(lambda: not alive(other))
-        return hold(self, action)
+        return hold(self, action, go_on)
 
-    monkeypatch.setattr(Run, "_hold", slow)  # in the agent: it is a fork of this process
+    monkeypatch.setattr(BeforeStop, "hold", slow)  # in the agent: it is a fork of this process
     options = {"args": (now,), "nproc": 2, "start_method": "fork"}
     with procession.start(wait_and_fail, **options) as group:
         until(lambda: group.look()["state"] == "RUNNING")

@@ -4,8 +4,8 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.forkserver": "run stacks",
-        "procession.forkserver.run": "Run",
+        "procession.forkserver": "beforestop stacks",
+        "procession.forkserver.beforestop": "BeforeStop",
         "procession.forkserver.observing": "Observer",
         "procession.forkserver.record": "record",
         "procession.forkserver.unchanged": "reason_against",

@@ -11,7 +11,7 @@ import stackwork
 
 import procession
 from seams.explain import merge, outside
-from seams.forkserver import run, stacks
+from seams.forkserver import beforestop, stacks
 from support import QUICK, failure_of, until
 
 KINDS = {
@@ -232,7 +232,7 @@ def test_whole_stacks_are_kept(tmp_path):
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_stop_ends_the_wait_for_stacks(tmp_path, monkeypatch, kill):
     """Also when nobody answers: it does not take the whole time that stacks may take."""
-    monkeypatch.setattr(run, "STACK_SECONDS", 3600.0)  # in the agent: it is a fork of this process
+    monkeypatch.setattr(beforestop, "STACK_SECONDS", 3600.0)  # in the agent, a fork of this one
     args = (["handle", "fail"], str(tmp_path))
     group = procession.start(stackwork.do, args=args, nproc=2, stop=QUICK, start_method="fork")
     until(lambda: any(e.kind == "reported" for e in group.supervisor.journal.events))
