@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -99,6 +100,8 @@ class _Deadly:
     """A large value whose process is killed while it is being written."""
 
     def __reduce__(self):
+        # Without room for a file, the value goes over the channel, where its writer has to wait.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         threading.Thread(target=_die_in_a_large_write, daemon=True).start()
         return bytes, (b"x" * 100_000_000,)
 
