@@ -42,7 +42,7 @@ From the agent:
     ("refused", rank, why)         what it sent is not believed, nor what follows
     ("signalled", number, [rank], at)   sent to these; the others were gone already
     ("gone", rank, wait status, cpu seconds, peak memory in bytes, at, doubt, torn)
-    ("limits", signal, at)         by which ranks are stopped; when they get SIGKILL, or 0
+    ("limits", signal, at)         by which ranks are stopped; when they get SIGKILL, or None
     ("ask", rank, attempt)         does it start again? rank: -1 for the group
     ("stacks", which, attempt, [(rank, pid, letter, state, text)])   which: 0 before a stop signal
     ("suspended",)
