@@ -21,7 +21,7 @@ import re
 
 from procession.output.escape import unfinished
 
-LONGEST_LINE = 64 << 20
+LONGEST_LINE = 8 << 20  # bytes; while one is made harmless and shown, it is held some five times
 
 # Each expression can only begin at one place of a run or line: no input makes it quadratic.
 _RETURNS_AT_END = rb"(?<!\r)\r+\n"
