@@ -1,4 +1,4 @@
-"""16 ranks, tee on, silent for 10 s: what the launching side costs (launcher and forkserver)."""
+"""16 ranks, tee on, silent for 10 s: what the launching side costs (launcher and agent)."""
 
 import time
 

@@ -26,7 +26,7 @@ class Surroundings:
         self.shared = _shared()
 
     def judge(self, trial: Trial, idle: int = 0) -> None:
-        """Note as problems what is left or changed; idle: forkservers that may be kept."""
+        """Note as problems what is left or changed; idle: agents that may be kept."""
         processes.until(lambda: not self._left(idle), ON_ITS_WAY * SLOW)
         trial.problems += self._left(idle)
         for name, value in _fixed().items():
@@ -42,7 +42,7 @@ class Surroundings:
 
     def _left(self, idle: int) -> list[str]:
         own = processes.children(os.getpid())
-        kept = [pid for pid in own if "forkserver/entry.py" in processes.command_line(pid)]
+        kept = [pid for pid in own if "agent/entry.py" in processes.command_line(pid)]
         kept = [pid for pid in kept if not processes.children(pid)][:idle]
         here = [pid for pid in processes.marked(self.mark) if pid not in kept]
         left = [f"left: process {processes.named([pid])}" for pid in here]
@@ -50,7 +50,7 @@ class Surroundings:
         known = {*self.descriptors.items()}
         new = [each for each in processes.descriptors().items() if each not in known]
         new = [each for each in new if not each[1].startswith(("/dev/null", "/dev/urandom"))]
-        # A forkserver that is kept has a socket, and a descriptor of its process.
+        # An agent that is kept has a socket, and a descriptor of its process.
         of_kept = [each for each in new if each[1].startswith(("socket:", "anon_inode:[pidfd]"))]
         new = [each for each in new if each not in of_kept[: 2 * len(kept)]]
         return left + [f"left: descriptor {number}: {target}" for number, target in new]

@@ -62,10 +62,10 @@ class Launcher:
         """Give the processes that this launcher or its ranks have started, and itself."""
         return processes.marked(self.own, OWN)
 
-    def forkserver(self, method: str = "forkserver") -> int | None:
-        """Give the forkserver's process, None if there is none. method: to start ranks."""
+    def agent(self, method: str = "forkserver") -> int | None:
+        """Give the agent's process, None if there is none. method: to start ranks."""
         for pid in processes.children(self.pid):
-            if method == "fork" or "forkserver/entry.py" in processes.command_line(pid):
+            if method == "fork" or "agent/entry.py" in processes.command_line(pid):
                 return pid
         return None
 

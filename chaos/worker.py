@@ -59,7 +59,7 @@ def make_trial(row: Row, seed: int, place: Path) -> Trial:
     os.ftruncate(1, 0)
     trial = Trial(seed, here)
     around = Surroundings(os.environ[processes.MARK])
-    # An idle forkserver is kept in every other trial: launches from one, and launches without.
+    # An idle agent is kept in every other trial: launches from one, and launches without.
     kept = trial.chance.random() < 0.5
     try:
         row.strike(trial)

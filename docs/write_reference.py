@@ -8,18 +8,18 @@ import re
 import signal
 from pathlib import Path
 
+from procession.agent.boot import LAUNCHER
 from procession.cli import INTERRUPTED
 from procession.cli.commands import COMMANDS
 from procession.cli.completion import parsers
 from procession.cli.options import SHELLS
 from procession.cli.say import LOST
 from procession.cli.steer.finding import WHICH
+from procession.driver.plugins import CHOICE
 from procession.engines.addresses import ADDRESS
 from procession.engines.contract import DRIVER, JOB
-from procession.forkserver.boot import LAUNCHER
 from procession.group.handle import CONTROL
 from procession.output import rundir
-from procession.supervise.plugins import CHOICE
 from procession.values.environment import Place, rank_environment
 from procession.values.errors import HUNG_CODE
 from procession.values.policy import NEVER_AGAIN

@@ -1,6 +1,6 @@
 """A launcher that reads an outcome channel: what its agent passes on, and what is made of it."""
 
-from seams.forkserver import Channel
+from seams.agent import Channel
 from seams.prepare import Frames
 
 

@@ -22,6 +22,7 @@ ROOMS = [
     "__init__",
     "cli",
     "xla",
+    "forkserver",
     "jax",
     "telemetry",
     "elastic",
@@ -32,12 +33,12 @@ ROOMS = [
     "group",
     "control",
     "view",
-    "supervise",
+    "driver",
     "explain",
     "prepare",
     "preload",
     "warm",
-    "forkserver",
+    "agent",
     "output",
     "worker",
     "devices",
@@ -55,30 +56,30 @@ IN_EVERY_RANK = (
     "rules/lifecycle",
     "rules/messages",
     "rules/tables",
-    "forkserver/beforestop",
-    "forkserver/channels",
-    "forkserver/children",
-    "forkserver/forked",
-    "forkserver/kept",
-    "forkserver/limits",
-    "forkserver/main",
-    "forkserver/order",
-    "forkserver/outcomes",
-    "forkserver/owner",
-    "forkserver/run",
-    "forkserver/server",
-    "forkserver/sharing",
-    "forkserver/forking",
-    "forkserver/programs",
-    "forkserver/preload",
-    "forkserver/workarounds",
-    "forkserver/protocol",
-    "forkserver/stacks",
-    "forkserver/stamps",
-    "forkserver/observing",
-    "forkserver/record",
-    "forkserver/unchanged",
-    "forkserver/layers",
+    "agent/beforestop",
+    "agent/channels",
+    "agent/children",
+    "agent/forked",
+    "agent/kept",
+    "agent/limits",
+    "agent/main",
+    "agent/order",
+    "agent/outcomes",
+    "agent/owner",
+    "agent/run",
+    "agent/server",
+    "agent/sharing",
+    "agent/forking",
+    "agent/programs",
+    "agent/preload",
+    "agent/workarounds",
+    "agent/protocol",
+    "agent/stacks",
+    "agent/stamps",
+    "agent/observing",
+    "agent/record",
+    "agent/unchanged",
+    "agent/layers",
     "system/eventloop",
     "system/facts",
     "system/files",
@@ -187,7 +188,7 @@ def test_what_explains_an_end_cannot_make_a_process():
         if name not in seen:
             seen.add(name)
             waiting += graph()[name]
-    makers = {n for n in seen if room_of(n) in ("forkserver", "group", "supervise")}
+    makers = {n for n in seen if room_of(n) in ("agent", "group", "driver")}
     assert not makers | (seen & {"prepare/jobs", "prepare/payload", "prepare/resources"})
 
 
@@ -211,7 +212,7 @@ def test_a_rank_imports_the_standard_library_only():
             assert allowed, f"{name}.py:{line}: {module}"
 
 
-@pytest.mark.parametrize("package", ["__init__", "forkserver/__init__", "system/__init__"])
+@pytest.mark.parametrize("package", ["__init__", "agent/__init__", "system/__init__"])
 def test_packages_that_a_rank_passes_through_import_nothing_else(package):
     for line, module in imports_of(package, when_imported=True):
         root = module.partition(".")[0]

@@ -64,7 +64,7 @@ def many(way, n):
     if way == "procession":
         import procession
 
-        procession.run(["/bin/true"])  # imports, and a forkserver that rests
+        procession.run(["/bin/true"])  # imports, and an agent that rests
         begin = time.perf_counter()
         group = procession.start(["/bin/sleep", "1000"], nproc=n)
         started = time.perf_counter()

@@ -3,7 +3,7 @@
 launch_logged.py tee|prefix|elastic RANKS DIRECTORY SCRIPT [ARGS ...]
 
 tee: ours, to files and console; prefix: ours, to the console; elastic: to files and console. Leaves
-the CPU seconds of the launching side (this process, and a forkserver) in DIRECTORY/launcher.
+the CPU seconds of the launching side (this process, and an agent) in DIRECTORY/launcher.
 """
 
 import os

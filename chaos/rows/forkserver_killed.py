@@ -1,4 +1,4 @@
-"""The forkserver is killed, stopped, or held by a debugger, at every stage of a group."""
+"""The agent is killed, stopped, or held by a debugger, at every stage of a group."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MARKED = ("forkserver", "spawn", "command")  # ranks that `procession clean` kno
 METHODS = (*MARKED, "fork")
 KILLED = ("killed", "stopped, then killed")
 ANSWER = 1.1  # seconds that the launcher waits for an answer
-STANDS = 5.0  # seconds after which a start fails whose forkserver stays stopped
+STANDS = 5.0  # seconds after which a start fails whose agent stays stopped
 
 
 def strike(trial: Trial) -> None:
-    """Strike the forkserver of this process, or that of a launcher that is killed as well."""
+    """Strike the agent of this process, or that of a launcher that is killed as well."""
     if trial.chance.random() < 0.3:
         _launcher_too(trial)
     else:
@@ -85,7 +85,7 @@ class _Alone:
         if self.how in KILLED and self.struck:
             trial.took("until nothing was alive", gone - max(self.struck, began), GRACE + 1)
         if said:
-            trial.must("forkserver" in said, f"the forkserver is not named: {said[:500]}")
+            trial.must("agent" in said, f"the agent is not named: {said[:500]}")
         trial.count("an error" if said else "no error")
         if self.how in KILLED:  # a launch that takes it while it dies fails with that reason
             until(lambda: not processes.alive(self.victim), 5)
@@ -135,7 +135,7 @@ class _Alone:
         return failed
 
     def _when_there(self, before: list[int]) -> None:
-        """Strike the forkserver of a group that is being started."""
+        """Strike the agent of a group that is being started."""
         new: list[int] = []
 
         def there() -> bool:
@@ -165,15 +165,15 @@ class _Alone:
 
 
 def _launcher_too(trial: Trial) -> None:
-    """Strike the forkserver of a launcher, and then kill that, too."""
+    """Strike the agent of a launcher, and then kill that, too."""
     chance, work = trial.chance, trial.place / "work"
     method, how = chance.choice(METHODS), chance.choice(("killed", "stopped"))
     after, gap = chance.uniform(0.2, 1.5), chance.choice((0.0, 0.02, 0.1, 0.5))
     trial.do(f"{method}: {how} after {after:.3f} s, and {gap:g} s later the launcher")
     launcher = Launcher([sys.executable, family.__file__, method], work)
     time.sleep(after)
-    until(lambda: launcher.forkserver(method) is not None, 5 * SLOW)
-    server = launcher.forkserver(method)
+    until(lambda: launcher.agent(method) is not None, 5 * SLOW)
+    server = launcher.agent(method)
     if server is not None:
         send(server, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
     time.sleep(gap)
@@ -184,7 +184,7 @@ def _launcher_too(trial: Trial) -> None:
         trial.took("until nothing was alive, launcher killed, too", took, 1.0)
         trial.must(not left, f"alive: {processes.named(left)}")
     trial.count("launcher killed, too" + ": daemons were left" * bool(left))
-    # Where both were killed at nearly the same time, or the forkserver was stopped and the launcher
+    # Where both were killed at nearly the same time, or the agent was stopped and the launcher
     # killed before it could take care of it, this is the way.
     done = subprocess.run([COMMAND, "clean"], capture_output=True, text=True, check=False)
     trial.must(done.returncode == 0, f"procession clean: {done.stdout}{done.stderr}")
@@ -195,11 +195,11 @@ def _launcher_too(trial: Trial) -> None:
 
 
 ROW = Row(
-    fault="the forkserver is killed, stopped, stopped and then killed, or held by a debugger, "
+    fault="the agent is killed, stopped, stopped and then killed, or held by a debugger, "
     "while a group starts, runs and ends; ranks have children and daemons that ignore signals; "
     "then the launcher is killed, too",
     holds=f"nothing alive after grace ({GRACE} s) + 1 s while the launcher lives; an error that "
-    f"names the forkserver; the next launch works; after both, `procession clean` leaves nothing, "
+    f"names the agent; the next launch works; after both, `procession clean` leaves nothing, "
     f"except with the start method fork. One that is held by a debugger has {2 * ANSWER:g} s more "
     f"to answer; a start under one that stays stopped fails after {STANDS:g} s",
     full=300,

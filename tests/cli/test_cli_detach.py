@@ -84,7 +84,7 @@ def test_a_start_that_fails_is_told(tmp_path):
 
 
 def test_control_c_while_it_starts(tmp_path):
-    """It starts for as long as the forkserver imports what it is told to preload."""
+    """It starts for as long as the agent imports what it is told to preload."""
     source = f"import time; open({str(tmp_path / 'importing')!r}, 'w').close(); time.sleep(3)"
     write(tmp_path / "slow_to_import.py", source)
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -136,22 +136,22 @@ LEAVE = """
             os._exit(0)
         pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()} {os.getppid()}\\n")
         time.sleep(3600)
-    print(f"forkserver {os.getppid()}")
+    print(f"agent {os.getppid()}")
     time.sleep(3600)
 """
 
 
 @pytest.mark.long
-def test_clean_ends_what_a_killed_launcher_and_forkserver_left(tmp_path, waiting):
+def test_clean_ends_what_a_killed_launcher_and_agent_left(tmp_path, waiting):
     leave = write(tmp_path / "leave.py", LEAVE)
     living = detached("-n", 2, *waiting)
     living_ranks = [r["pid"] for r in look(living)["ranks"]]
     with Watched("run", leave, tmp_path / "daemon") as launcher:
-        launcher.shows(b"forkserver")
+        launcher.shows(b"agent")
         daemon, *_ = until(reader_of(tmp_path / "daemon"), "the daemon")
-        forkserver = int(launcher.out.split()[1])
+        agent = int(launcher.out.split()[1])
         os.kill(launcher.pid, signal.SIGSTOP)
-        os.kill(forkserver, signal.SIGKILL)
+        os.kill(agent, signal.SIGKILL)
         os.kill(launcher.pid, signal.SIGKILL)
         launcher.process.wait()
         scratch = [n for n in os.listdir(os.environ["TMPDIR"]) if n.startswith("procession_leave")]

@@ -232,7 +232,7 @@ def test_a_command(refusal, words, said):
     assert said in refused
 
 
-# Runs the command, and tells of every process that it starts (but for the forkserver, which boots
+# Runs the command, and tells of every process that it starts (but for the agent, which boots
 # while the command line is read), and of any that is left.
 HOOKED = """
 import atexit, os, sys
@@ -245,7 +245,7 @@ def look():
 atexit.register(look)  # the first of all, so the last to be called
 def tell(event, args):
     if event in ("os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen", "os.exec"):
-        if event != "os.posix_spawn" or "procession.forkserver.main:main" not in args[1]:
+        if event != "os.posix_spawn" or "procession.agent.main:main" not in args[1]:
             os.write(2, f"STARTED A PROCESS: {event}\\n".encode())
 sys.addaudithook(tell)
 sys.argv[0] = "procession"

@@ -27,7 +27,7 @@ def test_what_is_not_known_counts_as_living():
 
 
 def test_a_living_launcher_that_a_dead_one_started_is_left_alone():
-    # 500 is a launcher that a rank of a dead run has detached: it and its forkserver have the mark.
+    # 500 is a launcher that a rank of a dead run has detached: it and its agent have the mark.
     inherited = [process(500, 1, "1-1-1"), process(501, 500, "1-1-1")]
     ranks = [process(10, 501, "500-5-1"), process(11, 10)]
     assert not chosen(*inherited, *ranks)

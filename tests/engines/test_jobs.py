@@ -146,7 +146,7 @@ def test_an_agent_that_says_nothing_any_more(tmp_path):
         job.wait(30)
     assert caught.value.cause.rank == 0
     assert time.monotonic() - began > 0.5
-    gone(pids)  # the engine's kill has ended the agent, and its forkserver the ranks
+    gone(pids)  # the engine's kill has ended the node process, and its agent the ranks
 
 
 def test_nothing_is_left_of_a_driver_that_is_killed(tmp_path):

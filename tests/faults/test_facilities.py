@@ -114,7 +114,7 @@ def test_a_refusal_is_one_line(tmp_path, facility):
 
 
 def test_the_command_says_it_in_one_line_too(tmp_path, monkeypatch):
-    """Its forkserver is started before all else, and has said so before it is asked for ranks."""
+    """Its agent is started before all else, and has said so before it is asked for ranks."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # or a line would say how many there are
     entry = "from procession.cli import command; command()"
     script = write(tmp_path / "main.py", entry)
@@ -125,14 +125,14 @@ def test_the_command_says_it_in_one_line_too(tmp_path, monkeypatch):
 
 
 def test_killed_launcher_without_pidfds(tmp_path):
-    """The forkserver hears of it by its parent-death signal, and by its socket."""
+    """The agent hears of it by its parent-death signal, and by its socket."""
     deny = write(tmp_path / "deny.py", DENY)
     script = write(
         tmp_path / "work.py",
         """
         import os, procession
         group = procession.start(["sleep", "1000"], nproc=2)
-        # Somebody holds the forkserver's socket open.
+        # Somebody holds the agent's socket open.
         if not os.fork():
             os.setsid()
             print("holds", os.getpid(), flush=True)

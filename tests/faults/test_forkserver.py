@@ -1,4 +1,4 @@
-"""A forkserver that does not answer, or is killed: the launcher ends the group all the same."""
+"""An agent that does not answer, or is killed: the launcher ends the group all the same."""
 
 import contextlib
 import fcntl
@@ -123,7 +123,7 @@ def test_a_forkserver_without_descriptors_tells_how_a_rank_ended(tmp_path):
 
 
 def test_a_rank_that_obeys_has_not_failed_though_its_forkserver_cannot_tell_of_the_signal():
-    """The forkserver is stopped when it should."""
+    """The agent is stopped when it should."""
     group = procession.start(["sleep", "100"], nproc=1, stop=OBEDIENT)
     with traced(forkserver_of(group)):
         group.stop(wait=False)
@@ -132,7 +132,7 @@ def test_a_rank_that_obeys_has_not_failed_though_its_forkserver_cannot_tell_of_t
 
 
 def test_a_rank_that_has_died_does_not_hang_though_its_forkserver_cannot_tell_of_it():
-    hang = Hang(timeout=0.3)  # less than the launcher waits for a forkserver
+    hang = Hang(timeout=0.3)  # less than the launcher waits for an agent
 
     def beat():
         while True:
@@ -238,7 +238,7 @@ def test_a_forkserver_that_stays_stopped_while_a_group_starts_is_named(tmp_path,
     with traced(server):
         thread.join(30)
         assert not thread.is_alive()
-    assert f"its forkserver (pid {server}) is gone (it is stopped" in str(raised[0])
+    assert f"its agent (pid {server}) is gone (it is stopped" in str(raised[0])
     assert procession.run(int, nproc=2) == [0, 0]
 
 
@@ -334,7 +334,7 @@ def work():
 if __name__ == "__main__":
     for _ in range(3):
         assert procession.run(work, nproc=2) == [1, 1]
-        os.closerange(3, 1000)  # as daemons do; an idle forkserver's socket is among them
+        os.closerange(3, 1000)  # as daemons do; an idle agent's socket is among them
         files = [os.open("/dev/null", os.O_RDONLY) for _ in range(20)]
     assert procession.run(work, nproc=2) == [1, 1]
     procession.forkserver.close()

@@ -24,6 +24,6 @@ def test_the_fork_of_a_launcher(tmp_path):
     )
     said = run_python(script, timeout=60).stdout
     assert "did not reach its program in time: if a hook of os.register_at_fork waits" in said
-    assert "the forkserver (pid" in said
+    assert "the agent (pid" in said
     assert '"subProcess": false' in run_python(script, "debugged", timeout=60).stdout
     until(lambda: not marked(f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"), "the end of all")

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import procession
-from seams.forkserver import BeforeStop
+from seams.agent import BeforeStop
 from support import alive, until
 
 

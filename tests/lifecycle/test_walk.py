@@ -172,7 +172,7 @@ def world_of(key):
         )
         for kind in map(DeadlineKind.__getitem__, own):
             world.armed[kind, i] = Deadline(kind, int(again), rank=i)
-        # What was asked for may also be answered in an order that the forkserver does not choose,
+        # What was asked for may also be answered in an order that the agent does not choose,
         # and the stop signal may have been asked for more than once.
         alone = single and life.phase in (Phase.STARTING, Phase.RUNNING)
         if asked and state in ALIVE and not alone:
@@ -339,7 +339,7 @@ def something_must_come(walk):
 
 @checked
 def deadlines_alone_lead_to_the_end(walk):
-    """Ranks and forkserver never answer again; the clock and one request to stop end the group."""
+    """Ranks and agent never answer again; the clock and one request to stop end the group."""
     lengths = {}
 
     def length(key, on_the_way):

@@ -1,6 +1,6 @@
 """The world around a `Lifecycle`: which events may really come, and what every step must keep.
 
-A `World` carries out actions as the supervisor and the forkserver do, but without processes: it
+A `World` carries out actions as the supervisor and the agent do, but without processes: it
 remembers what it was asked for, and `events` lists all that may be told next. It knows a little
 less than they do and so allows a little more: a rank may be ready twice, for example.
 """

@@ -82,7 +82,7 @@ def test_programs(tmp_path):
 @two_cpus
 def test_the_forkserver_keeps_its_own_place():
     first = procession.run(placework.place, nproc=1, placement=Placement(cpus_per_rank=1, nice=3))
-    second = procession.run(placework.place, nproc=1)  # from the same forkserver
+    second = procession.run(placework.place, nproc=1)  # from the same agent
     assert (len(first[0]["cpus"]), first[0]["nice"]) == (1, min(19, OWN + 3))
     assert (second[0]["cpus"], second[0]["nice"]) == (CPUS, OWN)
     assert first[0]["threads"] == "1"  # it has CPUs of its own, although it is alone

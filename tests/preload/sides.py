@@ -10,7 +10,7 @@ import procession
 from procession import Logs, Std
 from support import run_python, write
 
-# Only a rank of a forkserver that has imported something early has this module.
+# Only a rank of an agent that has imported something early has this module.
 TELL = """
 if __name__ == "__main__":  # and not where a process of its own imports it
     import json, procession.worker

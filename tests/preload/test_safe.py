@@ -104,7 +104,7 @@ print(json.dumps({
     "asked": sorted(asked),
 }))
 """
-# Read by the standard library for itself, or by the interpreter: part of what forkservers are
+# Read by the standard library for itself, or by the interpreter: part of what agents are
 # told apart by.
 INTERPRETERS = ("PYTHON*", "_PYTHON_*", "LC_*", "LANG*", "PATH", "SETUPTOOLS_USE_DISTUTILS")
 

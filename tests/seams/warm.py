@@ -1,4 +1,4 @@
-"""What tests use of forkservers that are kept between runs."""
+"""What tests use of agents that are kept between runs."""
 
 from seams import lazily
 

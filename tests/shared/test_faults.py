@@ -90,7 +90,7 @@ def test_what_it_raises_fails_the_group_as_a_rank_would(tmp_path):
     report = str(failed)
     assert REPORT in report
     assert 'raise LookupError("no such file")' in report
-    assert "forkserver/sharing.py" not in report
+    assert "agent/sharing.py" not in report
     assert len(failed.failures) == 1
     assert len(noted(tmp_path / "calls")) == 1
 

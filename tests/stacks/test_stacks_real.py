@@ -10,8 +10,8 @@ import pytest
 import stackwork
 
 import procession
+from seams.agent import beforestop, stacks
 from seams.explain import merge, outside
-from seams.forkserver import beforestop, stacks
 from support import QUICK, failure_of, until
 
 KINDS = {

@@ -14,7 +14,7 @@ import pytest
 
 import procession
 from procession import GroupFailed, Logs, Restart, Stop
-from seams.supervise import journal
+from seams.driver import journal
 from support import OBEDIENT, until
 
 CAUSE = r"one_dies failed: rank 0 of 3 \(pid \d+\) was killed by SIGKILL"

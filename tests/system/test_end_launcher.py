@@ -1,4 +1,4 @@
-"""However the launcher or the forkserver goes, nothing of the group stays."""
+"""However the launcher or the agent goes, nothing of the group stays."""
 
 import os
 import signal
@@ -163,7 +163,7 @@ def test_second_interrupt_kills_the_group(tmp_path):
         gone(family.pids())
 
 
-# -- the forkserver
+# -- the agent
 
 
 def test_no_threads_or_handlers_of_ours_at_import():

@@ -40,7 +40,7 @@ def test_the_users_waitpid_for_any_child_does_not_disturb_the_group(tmp_path):
 
 
 def test_ignored_sigchld_in_the_launcher(tmp_path):
-    """Then the kernel reaps the launcher's children; the group is below the forkserver."""
+    """Then the kernel reaps the launcher's children; the group is below the agent."""
     main = write(
         tmp_path / "main.py",
         """
@@ -61,7 +61,7 @@ def test_ignored_sigchld_in_the_launcher(tmp_path):
 
 
 def test_a_fork_of_the_user_does_not_keep_the_ranks_alive(tmp_path):
-    """A child of the launcher that lives on holds no socket that the forkserver waits for."""
+    """A child of the launcher that lives on holds no socket that the agent waits for."""
     main = write(
         tmp_path / "main.py",
         """

@@ -1,4 +1,4 @@
-"""Modules that the forkserver imports once, before it forks the ranks."""
+"""Modules that the agent imports once, before it forks the ranks."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What is left of a group whose forkserver is killed: nothing is taken for gone that is not."""
+"""What is left of a group whose agent is killed: nothing is taken for gone that is not."""
 
 import ctypes
 import os

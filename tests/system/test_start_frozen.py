@@ -29,7 +29,7 @@ APPLICATION = """
 """
 
 
-# Where it does not say what it is, it is started as a forkserver: once more, if the first one has
+# Where it does not say what it is, it is started as an agent: once more, if the first one has
 # ended before it is taken.
 @pytest.mark.parametrize(("frozen", "counts"), [("sys.frozen = True", {1}), ("", {2, 3})])
 def test_an_application_does_not_launch_itself_without_end(tmp_path, frozen, counts):

@@ -84,7 +84,7 @@ def test_group_that_nobody_holds_goes_on_and_ends():
 
 
 def test_nothing_is_done_while_nothing_happens():
-    """No polling: the launcher and the forkserver use no processor time while ranks sleep."""
+    """No polling: the launcher and the agent use no processor time while ranks sleep."""
 
     def switches(pid):
         total = 0
@@ -95,12 +95,12 @@ def test_nothing_is_done_while_nothing_happens():
 
     with procession.start(["sleep", "100"], nproc=4, stop=OBEDIENT) as group:
         with open(f"/proc/{group.pids()[0]}/stat") as f:
-            forkserver = int(f.read().rpartition(")")[2].split()[1])
+            agent = int(f.read().rpartition(")")[2].split()[1])
         until(lambda: group.state is Phase.RUNNING)
         mine = [t.native_id for t in threading.enumerate() if t.name.startswith("procession")]
 
         def all_switches():
-            return switches(forkserver), *map(_switches_of, mine)
+            return switches(agent), *map(_switches_of, mine)
 
         def unchanged(seconds):
             before = all_switches()

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from seams.forkserver import Limits
+from seams.agent import Limits
 from seams.prepare import Board
 from seams.rules import DeadlineKind
 from seams.worker import PAGE, VARIABLE, Page, read_stopping

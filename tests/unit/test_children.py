@@ -5,7 +5,7 @@ from support import run_python
 SCRIPT = """
 import os, signal
 from types import SimpleNamespace
-from procession.forkserver.children import Children
+from procession.agent.children import Children
 said = []
 forking = SimpleNamespace(status_of=lambda rank: (), fault_of=lambda rank: None)
 children = Children(forking, None, lambda rank, *_: said.append(rank), None)

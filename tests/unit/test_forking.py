@@ -1,9 +1,9 @@
-"""`forkserver.forking`: ranks that were asked for can be called back until they are forked."""
+"""`agent.forking`: ranks that were asked for can be called back until they are forked."""
 
 import os
 import signal
 
-from seams.forkserver import Forking
+from seams.agent import Forking
 
 
 def job(rank, place):

@@ -1,4 +1,4 @@
-"""Messages between launcher and forkserver, over a real socket."""
+"""Messages between launcher and agent, over a real socket."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import socket
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seams.forkserver import Receiver, ancillary, encode
+from seams.agent import Receiver, ancillary, encode
 
 
 @contextlib.contextmanager

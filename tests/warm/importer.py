@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def imported(wish):
-    from seams.forkserver import Observer, record
+    from seams.agent import Observer, record
 
     for name in [n for n in os.environ if n.startswith("FUZZ_")]:
         del os.environ[name]
@@ -40,9 +40,9 @@ def main():
     sys.path[:] = [os.path.dirname(HERE), *(p for p in sys.path if p != HERE)]
     import importlib.metadata  # noqa: F401 (as torch has it)
 
-    import seams.forkserver
+    import seams.agent
 
-    seams.forkserver.Observer, seams.forkserver.record  # noqa: B018 (imported before the forks)
+    seams.agent.Observer, seams.agent.record  # noqa: B018 (imported before the forks)
     for line in sys.stdin:
         sys.stdout.flush()
         read_end, write_end = os.pipe()

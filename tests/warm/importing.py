@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from seams.forkserver import reason_against
+from seams.agent import reason_against
 
 HERE = Path(__file__).parent
 

@@ -96,7 +96,7 @@ CHANGES = {
     "slack": lambda: prctl(29, 70000, 0, 0, 0),
     "dump": lambda: write("coredump_filter", "0x13"),
     "nice and oom": lambda: (os.nice(3), write("oom_score_adj", "77")),
-    # These cannot be given to a kept forkserver.
+    # These cannot be given to a kept agent.
     "stack": lambda: soft(resource.RLIMIT_STACK, 4 << 20),
     "hard": lambda: hard(resource.RLIMIT_CORE, 0),
     "affinity": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),

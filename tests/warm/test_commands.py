@@ -1,4 +1,4 @@
-"""One command leaves its forkserver to the next, and nothing of itself."""
+"""One command leaves its agent to the next, and nothing of itself."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def test_the_next_command_takes_it_and_finds_nothing_of_the_last(tmp_path, kept)
 
 
 def assert_holds_nothing(pid, keeper):
-    """Look at a kept forkserver from outside, for anything of the run that it has served."""
+    """Look at a kept agent from outside, for anything of the run that it has served."""
     with open(f"/proc/{pid}/environ", "rb") as f:
         variables = dict(v.split(b"=", 1) for v in f.read().split(b"\0") if v)
     assert variables.pop(b"PROCESSION_LAUNCHER").startswith(b"%d-" % keeper)

@@ -28,7 +28,7 @@ def parent():
 
 
 def run(caplog):
-    """Run one rank warm; gives its forkserver and the lines about it."""
+    """Run one rank warm; gives its agent and the lines about it."""
     caplog.clear()
     (pid,) = procession.run(parent, nproc=1, warm=True, preload=["decimal"])
     return pid, [record.getMessage() for record in caplog.records]

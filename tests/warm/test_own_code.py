@@ -138,7 +138,7 @@ def test_a_shared_set_up_is_run_by_each_command(tmp_path, kept):
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("module", ["colorsys", "reads_limits"])
 def test_limits_of_a_launch_are_its_own(tmp_path, monkeypatch, change, module):
-    """Whether the forkserver reads them, or each rank of a forkserver that is used again."""
+    """Whether the agent reads them, or each rank of an agent that is used again."""
     write(tmp_path / "reads_limits.py", LIMITS)
     monkeypatch.syspath_prepend(str(tmp_path))
     for values in VALUES:

@@ -10,7 +10,7 @@ import pytest
 from importing import Importer
 
 import procession
-from seams.forkserver import clock
+from seams.agent import clock
 from support import until, write
 
 OLDER = 100_000_000  # ns, of which an interpreter knows its own start by 30 ms

@@ -1,4 +1,4 @@
-"""A rank of a kept forkserver is what a child of its caller would be: each fact changed in turn."""
+"""A rank of a kept agent is what a child of its caller would be: each fact changed in turn."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 """`run` and `start`: from what was asked to a running group.
 
 An interpreter takes as long to start as most of this package to import. So in the first launch of
-a process, when what was asked for has been checked, the forkserver starts before the rest is
+a process, when what was asked for has been checked, the agent starts before the rest is
 imported.
 """
 
@@ -86,7 +86,7 @@ def start(
         need: it is called once, before the ranks are forked, and its value is the first argument
         of each rank, which shares its memory with the others. For a script or module, a text
         such as 'data:load("train.bin")', for `procession.once`. See docs/shared.md.
-    warm: keep the forkserver, with what it has imported, for the next run of this user that makes
+    warm: keep the agent, with what it has imported, for the next run of this user that makes
         the same imports, also one of another process, and take one that is kept: True (for 600 s)
         or seconds. None: what PROCESSION_WARM in the environment says. See docs/warm.md.
     pass_fds: descriptors of this process that ranks inherit under the same numbers, 3 or more.
@@ -221,7 +221,7 @@ def _started(given: dict[str, Any]) -> Group:
 
         spec = deal(spec, devices)
     is_first = "procession.group.making" not in sys.modules
-    # A forkserver does not outlive the thread that has started it.
+    # An agent does not outlive the thread that has started it.
     if is_first and threading.current_thread() is threading.main_thread():
         return _started_early(spec, on_event, control)
     from procession.group.making import start_spec
@@ -230,8 +230,8 @@ def _started(given: dict[str, Any]) -> Group:
 
 
 def _started_early(spec: Spec, on_event: OnEvent | None, control: bool | None) -> Group:
-    """Start a group, its forkserver first of all."""
-    from procession.forkserver import boot
+    """Start a group, its agent first of all."""
+    from procession.agent import boot
 
     wanted = spec.start_method == "forkserver" and not (spec.warm or spec.pass_fds)
     early = boot.start_early() if wanted else None
@@ -241,7 +241,7 @@ def _started_early(spec: Spec, on_event: OnEvent | None, control: bool | None) -
         return start_spec(spec, on_event, control)
     finally:
         if early is not None and early in boot.early:
-            from procession.forkserver.pool import end_untaken
+            from procession.agent.pool import end_untaken
 
             end_untaken(early)
 

@@ -1,7 +1,7 @@
 """Groups of functions whose ranks are processes as `multiprocessing` knows them.
 
 They have the name and the parent that they would have there. Under `spawn` and `forkserver` alike
-they are forks of our forkserver, which has imported what they are going to import anyway. A main
+they are forks of our agent, which has imported what they are going to import anyway. A main
 module that guards its start is imported again in them, before function and arguments are unpickled;
 what cannot be found by name then, lambdas and scripts without a guard for two, goes by value. See
 `worker.process`.

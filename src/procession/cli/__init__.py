@@ -14,8 +14,8 @@ import gc
 import os
 import sys
 
+from procession.agent.boot import end_early, start_early
 from procession.cli import process
-from procession.forkserver.boot import end_early, start_early
 
 # With one of these words, this process launches no group.
 TELLING = {"-h", "--help", "--help-all", "--version", "--dry-run", "--dry_run", "--detach"}
@@ -42,9 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def surrounded(call: Callable[[], int], launch: Sequence[str] | None) -> int:
-    """Call what a command does; for a launch, a forkserver starts meanwhile.
+    """Call what a command does; for a launch, an agent starts meanwhile.
 
-    launch: the words of a launch, None for other commands. One that may get a forkserver that was
+    launch: the words of a launch, None for other commands. One that may get an agent that was
     kept looks for that first, and one whose ranks inherit descriptors starts another. Gives the
     exit code, also after Ctrl-C.
     """

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
+from procession.agent.boot import end_early
 from procession.cli.say import say, say_note
 from procession.explain.report import format_report
-from procession.forkserver.boot import end_early
 from procession.group.group import Group
 from procession.output.wiring import Output
 from procession.prepare.resources import planned_output

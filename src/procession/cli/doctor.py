@@ -113,7 +113,7 @@ def _proc() -> None:
 # key, thing, what uses it, what procession does without it ("" where it is needed), what helps
 FEATURES: tuple[tuple[str, str, Callable[[], object], str, str], ...] = (
     ("pidfd", "pidfd_open, pidfd_send_signal, waitid(P_PIDFD)", _pidfd,
-     "hears of deaths from the forkserver alone, and signals by number", LINUX),
+     "hears of deaths from the agent alone, and signals by number", LINUX),
     ("subreaper", "prctl(PR_SET_CHILD_SUBREAPER)", become_subreaper, "", LINUX),
     ("parent_death_signal", "prctl(PR_SET_PDEATHSIG)", lambda: die_with_parent(0), "", LINUX),
     ("memfd_create", "memfd_create", lambda: os.memfd_create("procession-doctor"), "", LINUX),

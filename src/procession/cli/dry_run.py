@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from procession.forkserver.boot import interpreter_flags
+from procession.agent.boot import interpreter_flags
 from procession.output.escape import shown
 from procession.preload.choose import plan_of, preload_of
 from procession.preload.plan import explain

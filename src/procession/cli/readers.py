@@ -117,7 +117,7 @@ def start_method(text: str, where: str) -> str:
     """Read how Python ranks come to be.
 
     Programs cannot be forks of this process, which has not imported them: "fork" means those of
-    the forkserver.
+    the agent.
     """
     from procession.values.spec import START_METHODS
 

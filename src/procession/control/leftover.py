@@ -1,6 +1,6 @@
 """What launchers that were killed have left behind, and its removal.
 
-When a launcher is gone, its forkserver ends all processes below it. Only where both are killed,
+When a launcher is gone, its agent ends all processes below it. Only where both are killed,
 processes stay (docs/reliability.md, "Where it ends"), and a socket and a scratch directory with
 them. A process belongs to the launcher whose mark is in its environment. Forks of the launcher
 (start method "fork") show the launcher's own environment, which has no mark: they are not found.
@@ -22,7 +22,7 @@ from procession.control.processes import Process, ancestors, below, read_process
 from procession.system.identity import lives, pid_of, start_of
 from procession.system.processes import Seen, send
 
-FORKSERVER_SECONDS = 2.0  # for a forkserver to end its ranks by itself
+AGENT_SECONDS = 2.0  # for an agent to end its ranks by itself
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL
 REAP = 5.0  # seconds to vanish after SIGKILL
 
@@ -47,8 +47,8 @@ def left_behind(
 
 
 def find_left() -> list[Process]:
-    """Find what is left, after forkservers had time to end it themselves."""
-    until = time.monotonic() + FORKSERVER_SECONDS
+    """Find what is left, after agents had time to end it themselves."""
+    until = time.monotonic() + AGENT_SECONDS
     while True:
         found = left_behind(read_processes(), lives, os.getpid())
         if not found or time.monotonic() > until:

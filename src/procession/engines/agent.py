@@ -8,8 +8,8 @@ that concern more than this node are the driver's.
 The agent holds a lease on its driver. When the link ends, or nothing has come on it for the time of
 the lease, or (where an engine asks for that) standard input ends, the agent ends its ranks, kills
 those that do not obey in time, and exits. It needs no help for that: on a host that is cut off, no
-engine could end ranks in time. If the agent itself is killed, the forkserver ends the ranks: see
-`forkserver.server`.
+engine could end ranks in time. If this process itself is killed, the parent of the ranks ends
+them: see `agent.server`.
 
 How long ranks have to obey then: the driver may live, and go on with other nodes soon, and nobody
 can know that here. So it is a second at most, unless the driver has said that this attempt is the

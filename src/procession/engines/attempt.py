@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from procession.driver.deciding import Done
+from procession.driver.hangs import HANG_SECONDS
+from procession.driver.lastlook import MOST_SECONDS
 from procession.engines.interfaces import with_interface
 from procession.engines.ownnode import OwnNode
 from procession.engines.plain import plain_group, plain_rank
@@ -20,9 +23,6 @@ from procession.group.group import Group
 from procession.output.wiring import Output
 from procession.prepare.resources import planned_output
 from procession.rules.tables import Phase
-from procession.supervise.deciding import Done
-from procession.supervise.hangs import HANG_SECONDS
-from procession.supervise.lastlook import MOST_SECONDS
 from procession.system.eventloop import EventLoop
 from procession.values.environment import Node
 from procession.values.errors import GroupEnd, GroupFailed, Outcome

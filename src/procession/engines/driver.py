@@ -1,6 +1,6 @@
 """The driver: the one loop that owns a job over several nodes, from its agents to its end.
 
-Theory of operation. It works as `supervise.supervisor` does, one level up: wait -> event ->
+Theory of operation. It works as `driver.supervisor` does, one level up: wait -> event ->
 `JobLife.handle` -> do. One epoll waits for the links to agents, for new ones, and for requests of
 other threads; the engine has a thread of its own, since engines block. What is known of the job
 stands in `jobstate`, and messages of agents are read in `agentevents`.
@@ -23,6 +23,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from procession.agent.boot import own_python
+from procession.driver.journal import Journal
 from procession.engines.addresses import listen, make_room, own_addresses
 from procession.engines.agentevents import WORKING, AgentEvents
 from procession.engines.contract import (
@@ -69,10 +71,8 @@ from procession.engines.restarts import JobRestarts
 from procession.engines.roster import AgentRecord, Roster
 from procession.engines.wire import KEY_BYTES
 from procession.engines.work import Work
-from procession.forkserver.boot import own_python
 from procession.output.rundir import RunDir
 from procession.rules.restarting import Decision
-from procession.supervise.journal import Journal
 from procession.system.eventloop import EventLoop
 from procession.system.threads import Latch
 from procession.values.errors import GroupEnd, Outcome

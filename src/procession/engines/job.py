@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from procession.agent.boot import check_python
 from procession.engines.contract import Engine, EngineError
 from procession.engines.driver import LEASE, Driver
 from procession.engines.jobwords import JobPhase
@@ -15,7 +16,6 @@ from procession.engines.reception import Reception
 from procession.engines.sigterm import orderly_sigterm
 from procession.engines.tunnel import check
 from procession.engines.work import Work
-from procession.forkserver.boot import check_python
 from procession.group.handle import Handle
 from procession.group.result import MARGIN, failed_by
 from procession.output.rundir import RunDir, directory_name, run_of

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from procession.driver.journal import Journal
 from procession.engines.jobwords import JobPhase, Slot
 from procession.engines.lifecycle import JobLife
 from procession.engines.outcome import NodePart, job_end
@@ -16,7 +17,6 @@ from procession.engines.will import Heir, Will
 from procession.engines.work import Work
 from procession.explain.ends import none_started
 from procession.explain.facts import facts_of_failure, facts_of_start
-from procession.supervise.journal import Journal
 from procession.values.errors import GroupEnd, Outcome
 from procession.values.events import NO_FACTS
 from procession.values.exit import signal_name

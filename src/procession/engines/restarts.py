@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from procession.driver.deciding import Decider, Done, said_of
 from procession.engines.outcome import NodePart, of_job
 from procession.engines.plain import rank_end
 from procession.engines.work import Work
 from procession.rules.restarting import Decision
-from procession.supervise.deciding import Decider, Done, said_of
 from procession.system.eventloop import EventLoop
 from procession.system.threads import Errands
 from procession.values.errors import GroupEnd, Outcome

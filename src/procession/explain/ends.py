@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NO_STACKS: Mapping[int, Stack] = MappingProxyType({})
 # Stages of a start (see `RankRecord.start_fault`) in which the launcher makes what a rank gets.
-OWN_STAGES = ("make its streams", "find a forkserver and a port")
+OWN_STAGES = ("make its streams", "find an agent and a port")
 OWN_HINTS = {
     errno.ENOENT: "the directory of the run's logs, or the temporary directory, is gone: was it "
     "removed while the group ran?",
@@ -123,7 +123,7 @@ def rank_end(
     record: RankRecord,
     left: Left,
     *,
-    forkserver_lost: bool = False,
+    agent_lost: bool = False,
     failed: bool = False,
     stack: Stack | None = None,
 ) -> RankEnd:
@@ -133,7 +133,7 @@ def rank_end(
     where it was when its group failed.
     """
     described = record.description
-    outcome = outcome_of(spec, rank, record, forkserver_lost)
+    outcome = outcome_of(spec, rank, record, agent_lost)
     failed = failed or has_failed(rank, record)
     traceback = str(described.get("traceback", ""))
     message = str(described.get("message", ""))
@@ -190,7 +190,7 @@ def announced_by(rank: Rank, record: RankRecord) -> int | None:
     return code if isinstance(code, int) and code else CODES.get(str(described.get("kind")), 1)
 
 
-def outcome_of(spec: Spec, rank: Rank, record: RankRecord, forkserver_lost: bool) -> Outcome:
+def outcome_of(spec: Spec, rank: Rank, record: RankRecord, agent_lost: bool) -> Outcome:
     """Say how a rank ended, or UNKNOWN."""
     if _is_lost(rank, record):
         return Outcome.LOST
@@ -209,7 +209,7 @@ def outcome_of(spec: Spec, rank: Rank, record: RankRecord, forkserver_lost: bool
     if record.exit.signal is not None:
         return Outcome.SIGNALLED
     if record.exit.code is None:
-        return Outcome.ORPHANED if forkserver_lost else Outcome.UNKNOWN
+        return Outcome.ORPHANED if agent_lost else Outcome.UNKNOWN
     if not is_function or record.exit.code != 0:
         return Outcome.EXITED
     return Outcome.RETURNED if record.report is not None else Outcome.NO_VALUE

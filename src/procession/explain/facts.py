@@ -75,7 +75,7 @@ def load_words(stacks: bool) -> None:
 def facts_of_rank(
     spec: Spec, life: Lifecycle, event: RankEvent, record: RankRecord, stop_signal: int, lost: bool
 ) -> tuple[str, Facts]:
-    """Give what the event of a rank says, in words and by name. lost: the forkserver is lost."""
+    """Give what the event of a rank says, in words and by name. lost: the agent is lost."""
     kind = event.kind
     if kind is WorkerEvent.EXITED:
         return str(record.exit), _exited(spec, life, record, lost)

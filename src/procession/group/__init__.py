@@ -1,5 +1,5 @@
 """`Group` and `Result`: a running group as its user holds it, and what it shares with jobs.
 
-May import control, supervise, explain, prepare and all that stands below. Start reading at
+May import control, driver, explain, prepare and all that stands below. Start reading at
 `handle`, then `group`.
 """

@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 
+from procession.agent.client import Agent
+from procession.driver.plugins import Environment, chosen, handlers_of, harmless_environment
+from procession.driver.supervisor import Supervisor
 from procession.explain.ends import announced_by, start_failed
-from procession.forkserver.client import ForkServer
 from procession.group.handle import Handle
 from procession.output.wiring import Output
 from procession.prepare.jobs import RankJobs
 from procession.prepare.payload import Payload
 from procession.rules.tables import Phase, Worker
-from procession.supervise.plugins import Environment, chosen, handlers_of, harmless_environment
-from procession.supervise.supervisor import Supervisor
 from procession.values.errors import RankEnd
 from procession.values.events import Event
 from procession.values.exit import Exit
@@ -47,7 +47,7 @@ class Group(Handle):
         self,
         spec: Spec,
         output: Output | None = None,
-        server: ForkServer | None = None,
+        server: Agent | None = None,
         on_event: Callable[[Event], object] | None = None,
         control: bool | None = None,
         payload: Payload | None = None,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
+from procession.driver.supervisor import Supervisor
 from procession.explain.report import what_happened
 from procession.prepare.resources import Resources
-from procession.supervise.supervisor import Supervisor
 from procession.system.threads import Latch
 from procession.values.program import words_of
 from procession.values.spec import Spec
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.forkserver.stacks import Taken
+    from procession.agent.stacks import Taken
 
 LINE = 300  # characters of a last line
 MARGIN = 0.5  # seconds more for the supervisor to answer

@@ -12,8 +12,8 @@ import threading
 from _contextvars import copy_context  # the module around it is of no use here
 from collections.abc import Callable
 
+from procession.agent.client import Agent
 from procession.explain.ends import start_failed
-from procession.forkserver.client import ForkServer
 from procession.group.group import SHORT, Group
 from procession.output.wiring import Output
 from procession.prepare.jobs import fork_server
@@ -54,7 +54,7 @@ def begin(
     spec: Spec,
     output: Output | None = None,
     control: bool | None = None,
-    server: ForkServer | None = None,
+    server: Agent | None = None,
 ) -> Group:
     """Make a group, and return while it starts; see `Group.wait_started`.
 
@@ -105,7 +105,7 @@ class _Making:
         output: Output | None,
         on_event: OnEvent | None = None,
         control: bool | None = None,
-        server: ForkServer | None = None,
+        server: Agent | None = None,
     ) -> None:
         self.spec = spec
         self._on_event = on_event

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from procession.control.reachable import Shown
-from procession.supervise.journal import Journal
+from procession.driver.journal import Journal
 from procession.system.threads import Latch
 from procession.values.errors import GroupEnd
 from procession.values.events import Event

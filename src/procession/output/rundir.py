@@ -115,7 +115,7 @@ class RunDir(Files):
             self.path = _new_directory(base, name)
         elif self.kept:
             self.path = _new_directory(temporary_directory(), f"procession_{name}")
-        else:  # made when the forkserver knows of it, which removes it if we cannot
+        else:  # made when the agent knows of it, which removes it if we cannot
             unique = f"procession_{name}_{os.urandom(6).hex()}@{own_mark()}"
             self.path = os.path.join(temporary_directory(), unique)
         if self.kept:

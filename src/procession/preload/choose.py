@@ -1,6 +1,6 @@
-"""What a group's forkserver imports before it forks: chosen by what the group will run.
+"""What a group's agent imports before it forks: chosen by what the group will run.
 
-`plan_of` tells what a program will import, `preload_of` which of these modules the forkserver
+`plan_of` tells what a program will import, `preload_of` which of these modules the agent
 imports, and which variables they read. The rest of this package is imported where it is needed:
 many launches need none of it.
 """
@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from procession.forkserver.pool import NOTHING, Preload
+from procession.agent.pool import NOTHING, Preload
 from procession.values.program import Function, Module, Script
 from procession.values.spec import Spec
 
@@ -96,7 +96,7 @@ def preload_of(
     *,
     watched: bool = False,
 ) -> Preload:
-    """Say what a forkserver is to import: what is planned, then what is imported later.
+    """Say what an agent is to import: what is planned, then what is imported later.
 
     envs: the variables of each rank. A module that reads a variable in which ranks differ is left
     to them. path: the `sys.path` of a function's ranks. watched: the imports are watched, so that
@@ -140,7 +140,7 @@ def _preload_of(
 
 
 def _why_not_kept(spec: Spec, preload: Preload) -> str:
-    """Say why a forkserver that has served this group is of no use to another one, "" if it is.
+    """Say why an agent that has served this group is of no use to another one, "" if it is.
 
     What the user's own code has read, nobody knows. So only that is kept which has imported
     nothing but installed packages of the list.

@@ -19,7 +19,7 @@ class StoppedAt(Value):
 
 
 class Plan(Value):
-    """Which modules the forkserver may import before it forks.
+    """Which modules the agent may import before it forks.
 
     modules: in the order in which the program imports them, packages before their submodules. A
         submodule may also be the name of something else in its package, by which the program

@@ -1,4 +1,4 @@
-"""What one run needs: its directory, streams and memory files, and the jobs for its forkserver.
+"""What one run needs: its directory, streams and memory files, and the jobs for its agent.
 
-May import preload, forkserver, output, worker, system and values. Start reading at `jobs`.
+May import preload, agent, output, worker, system and values. Start reading at `jobs`.
 """

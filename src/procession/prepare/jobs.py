@@ -1,4 +1,4 @@
-"""The jobs of a run's ranks: which forkserver starts them, and what it is sent for each."""
+"""The jobs of a run's ranks: which agent starts them, and what it is sent for each."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
-from procession.forkserver import pool
-from procession.forkserver.boot import check_proc, fresh_interpreter
-from procession.forkserver.client import ForkServer
+from procession.agent import pool
+from procession.agent.boot import check_proc, fresh_interpreter
+from procession.agent.client import Agent
 from procession.output.wiring import Output, Streams
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Places
@@ -55,7 +55,7 @@ class SpawnRequest:
         """Whether the next rank is for another message."""
         return len(self._jobs) >= JOBS_AT_ONCE or len(self._places) >= FDS_AT_ONCE
 
-    def send(self, server: ForkServer) -> None:
+    def send(self, server: Agent) -> None:
         """Send the message, if it asks for anything."""
         if self._jobs:
             server.send(("spawn", self._jobs), list(self._places), self.close)
@@ -73,7 +73,7 @@ class SpawnRequest:
 
 
 class RankJobs:
-    """Leases the forkserver of one run, and asks it for ranks. Owns the run's resources.
+    """Leases the agent of one run, and asks it for ranks. Owns the run's resources.
 
     resources: what the run needs beside processes. output, payload: see `Resources`.
     """
@@ -130,10 +130,10 @@ class RankJobs:
         else:
             self.plan = plan_of(spec, named.modules, named.functions)
 
-    # -- its forkserver
+    # -- its agent
 
-    def lease(self) -> ForkServer:
-        """Get the forkserver for this group. Raises OSError."""
+    def lease(self) -> Agent:
+        """Get the agent for this group. Raises OSError."""
         if self._forks_launcher:
             return fork_server(self._spec)
         preload = pool.NOTHING
@@ -158,7 +158,7 @@ class RankJobs:
 
     @property
     def _may_be_warm(self) -> bool:
-        """Whether its forkserver may come from an earlier run, and be kept for a later one."""
+        """Whether its agent may come from an earlier run, and be kept for a later one."""
         spec = self._spec
         asked = spec.warm is not None and spec.is_python
         alike = spec.start_method == "forkserver" and self._common_start
@@ -174,7 +174,7 @@ class RankJobs:
         return self._spec.start_method == "fork" and isinstance(self._spec.program, Function)
 
     def _server_env(self) -> dict[str, str]:
-        """Give the variables with which its forkserver is started."""
+        """Give the variables with which its agent is started."""
         if not (self._spec.is_python and self._common_start):
             return self._env
         env = {**self._env, **self._early(0)}
@@ -186,8 +186,8 @@ class RankJobs:
 
     # -- asking for ranks
 
-    def begin(self, server: ForkServer, attempt: int) -> None:
-        """Tell the forkserver what is common to the ranks of an attempt. Raises OSError."""
+    def begin(self, server: Agent, attempt: int) -> None:
+        """Tell the agent what is common to the ranks of an attempt. Raises OSError."""
         spec = self._spec
         if spec.is_python:
             # Reports are read with it, and when they come no descriptor may be left for an import.
@@ -216,7 +216,7 @@ class RankJobs:
         server.send(("begin", common), [], [])
 
     def _shared(self, shared: Callable[[], Any] | SharedCall) -> dict[str, Any]:
-        """Describe the shared set-up for the forkserver; see `worker.shared`."""
+        """Describe the shared set-up for the agent; see `worker.shared`."""
         from procession.preload.choose import common_variables
         from procession.values.shared import SharedCall, name_of
 
@@ -231,7 +231,7 @@ class RankJobs:
 
     def spawn(
         self,
-        server: ForkServer,
+        server: Agent,
         attempt: int,
         rank: int,
         streams: Streams,
@@ -301,15 +301,15 @@ class RankJobs:
         shown = "".join(c if c.isprintable() else "?" for c in name)
         return f"{shown} [rank {number}/{self._spec.node.size(self._spec.nproc)}]"
 
-    def send(self, server: ForkServer) -> None:
+    def send(self, server: Agent) -> None:
         """Send what is still to be sent of the ranks that were asked for."""
         request, self._request = self._request, SpawnRequest()
         request.send(server)
 
-    def all_sent(self, server: ForkServer, attempt: int) -> None:
+    def all_sent(self, server: Agent, attempt: int) -> None:
         """Take note that all ranks of an attempt were asked for.
 
-        A forkserver that is a fork of this process, and is to fork no more, lets go of this
+        An agent that is a fork of this process, and is to fork no more, lets go of this
         process's descriptors then: other processes may wait for their end.
         """
         restart = self._spec.restart
@@ -319,8 +319,8 @@ class RankJobs:
 
     # -- at the end
 
-    def close(self, server: ForkServer | None, *, clean: bool) -> None:
-        """Give everything back; the forkserver is kept for the next launch if all is clean."""
+    def close(self, server: Agent | None, *, clean: bool) -> None:
+        """Give everything back; the agent is kept for the next launch if all is clean."""
         if server is not None and clean and self._lease is not None:
             self._release(self._lease)
         elif server is not None and not (server.lasting and clean and not server.waiting):
@@ -357,11 +357,11 @@ class RankJobs:
         self._filled.clear()
 
 
-def fork_server(spec: Spec, mask: set[Any] | None = None) -> ForkServer:
-    """Fork this process to be the forkserver of a function; see `ForkServer.fork`."""
+def fork_server(spec: Spec, mask: set[Any] | None = None) -> Agent:
+    """Fork this process to be the agent of a function; see `Agent.fork`."""
     assert isinstance(spec.program, Function)
     check_proc()
-    server = ForkServer.fork((spec.program.call, list(spec.args), list(spec.kwargs)), mask)
+    server = Agent.fork((spec.program.call, list(spec.args), list(spec.kwargs)), mask)
     pool.adopt(server)
     return server
 
@@ -376,12 +376,12 @@ class _OfAll:
         return self._value
 
 
-def lasting_server(call: Callable[[], object]) -> ForkServer:
-    """Fork this process to be the forkserver of groups of any size whose ranks run `call()`.
+def lasting_server(call: Callable[[], object]) -> Agent:
+    """Fork this process to be the agent of groups of any size whose ranks run `call()`.
 
     It serves one after the other, until it is closed or lost. Raises OSError.
     """
-    server = ForkServer.fork((call, _OfAll(()), _OfAll({})))
+    server = Agent.fork((call, _OfAll(()), _OfAll({})))
     server.lasting = True
     pool.adopt(server)
     return server

@@ -126,7 +126,7 @@ class GroupTalk(Conversation):
     def _note_orphans(self, rank: int) -> None:
         """Name the processes that ranks have put into the background: nothing may be left.
 
-        They are children of the forkserver then, as `rank` is, which is still there.
+        They are children of the agent then, as `rank` is, which is still there.
         """
         pids = self._group.pids()
         server = processes.parent_of(pids.get(rank, 0))

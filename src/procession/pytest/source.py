@@ -1,4 +1,4 @@
-"""What the ranks of tests come from: a forkserver of this process, and a door where they knock."""
+"""What the ranks of tests come from: an agent of this process, and a door where they knock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from procession.forkserver.client import ForkServer
+    from procession.agent.client import Agent
 
 
 class Source:
@@ -33,7 +33,7 @@ class Source:
         os.makedirs(files, exist_ok=True)
         self._door, self._knock = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._door.setblocking(False)
-        self.server: ForkServer | None = None
+        self.server: Agent | None = None
         closed = [(fd, os.fstat(fd).st_ino) for fd in (*private, *self.descriptors)]
         self.run = partial(inrank.run, session, self._knock.fileno(), files, closed)
         if session is not None:
@@ -81,7 +81,7 @@ class Source:
                 return
 
     def close(self) -> None:
-        """End the forkserver, and remove the files."""
+        """End the agent, and remove the files."""
         if self.server is not None:
             self.server.close()
         self._door.close()

@@ -5,9 +5,9 @@ pytest's own frames are left out of them: people look for what the test has call
 
 from __future__ import annotations
 
+from procession.agent.stacks import Stacks
 from procession.explain.stacks.merge import from_dict, said_of
 from procession.explain.stacks.text import stack_of
-from procession.forkserver.stacks import Stacks
 from procession.system.eventloop import EventLoop
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from procession.forkserver.stacks import Taken
+    from procession.agent.stacks import Taken
 
 RUNNERS = ("/_pytest/", "/pluggy/", "/procession/pytest/")  # files of what calls tests
 

@@ -9,7 +9,7 @@ process.
     pytest ── tests without ranks
       └─ stem ── waits
            └─ template ── makes shared fixtures, launches a group for each test
-                └─ forkserver ── as of every launch of procession; the parent of the ranks
+                └─ agent ── as of every launch of procession; the parent of the ranks
                      └─ ranks: one test, then they end
 
 Each of them ends when its connection to the process above is closed, for whatever reason; the

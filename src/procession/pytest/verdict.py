@@ -71,7 +71,7 @@ def merged(came: Told, limit: float) -> Verdict:
         verdict = _of_lingering(ranks)
     else:
         verdict = _of_agreement(ranks, own)
-    # An orphan may be seen twice: below its rank, and when that is gone, below its forkserver.
+    # An orphan may be seen twice: below its rank, and when that is gone, below its agent.
     whose = {line: f"{line} of rank {r}" for r, told in enumerate(ranks) for line in told["left"]}
     left = list(dict.fromkeys([*whose.values(), *(whose.get(line, line) for line in came["left"])]))
     if left:

@@ -91,7 +91,7 @@ WORKER_TABLE: dict[tuple[Worker, WorkerEvent], Worker] = {
     (_W.STOPPING, _E.REAP_DEADLINE): _W.LOST,
     (_W.KILLING, _E.READY): _W.KILLING,
     (_W.KILLING, _E.REPORTED): _W.KILLING,
-    (_W.KILLING, _E.STOP_SENT): _W.KILLING,  # what a lost forkserver said last may come late
+    (_W.KILLING, _E.STOP_SENT): _W.KILLING,  # what a lost agent said last may come late
     (_W.KILLING, _E.SPAWN_FAILED): _W.EXITED,
     (_W.KILLING, _E.KILL_SENT): _W.KILLING,
     (_W.KILLING, _E.EXITED): _W.EXITED,

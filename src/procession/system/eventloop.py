@@ -1,6 +1,6 @@
 """One epoll: descriptors, deadlines, and requests from other threads; the deaths of processes.
 
-Theory of operation of `Deaths`. The forkserver reports each end with its exit status; the pidfd is
+Theory of operation of `Deaths`. The agent reports each end with its exit status; the pidfd is
 for the case that no report comes. All pidfds are in one epoll, which the loop watches as one
 descriptor. The first death is noticed at once. A moment later, every pidfd that shows a death and
 was not forgotten in the meantime is passed on. So a large group that ends normally costs a few

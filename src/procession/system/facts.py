@@ -1,18 +1,18 @@
 """What two processes must have in common for the one to stand in for the other, as a table.
 
-Theory of operation. A forkserver that waits for the next launch has inherited what the first caller
+Theory of operation. An agent that waits for the next launch has inherited what the first caller
 was, and its ranks are to be what the second caller is. Each row of `FACTS` is one thing that a
 process passes on to its children: how it is read, and how a process sets it for itself, if it can.
 
 One that waits within a launcher must be equal in all that is read without the C library
 (`read_plain`). For one that is kept from one command to the next (`warm`), what cannot be set must
-be equal. The caller reads the table for its own thread, the forkserver for itself; afterwards all
+be equal. The caller reads the table for its own thread, the agent for itself; afterwards all
 rows are compared, so that a setting which the kernel did not carry out is noticed, too.
 
 Not in the table, because each rank has its own, kept or not: variables, streams, directory and
 umask (they come with the job), session, process group and terminal (a rank makes a session, which
 has no terminal). What an interpreter reads when it starts, and which signals are blocked and
-ignored, is in the key of a forkserver (`forkserver.pool`).
+ignored, is in the key of an agent (`agent.pool`).
 
 Two things cannot be read. Filters of seccomp show their number only: those that this process has
 beyond the first one of its namespace of pids are taken for its own, and equal to no other's. A

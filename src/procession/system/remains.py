@@ -1,10 +1,10 @@
-"""What is left of a group, found from outside, where its forkserver cannot say or is gone.
+"""What is left of a group, found from outside, where its agent cannot say or is gone.
 
-A forkserver knows what is below it, since it is the parent of it all. Its launcher has to look
-through /proc: for the descendants of the forkserver while there is one, and for processes whose
+An agent knows what is below it, since it is the parent of it all. Its launcher has to look
+through /proc: for the descendants of the agent while there is one, and for processes whose
 environment holds the launcher's mark (`PROCESSION_LAUNCHER`). Everything that a rank starts
 inherits the mark, and keeps it after its parents have gone. Other groups of the same launcher carry
-the same mark: what is below their forkservers is left alone.
+the same mark: what is below their agents is left alone.
 
 A fork of the launcher (start method "fork") shows the launcher's own environment in /proc, without
 a mark. Instead it has a page of memory that all its forks share, and that /proc shows by its name.
@@ -16,12 +16,12 @@ A look at /proc is no snapshot. What it misses must not be taken for gone:
   busy machine may delay it. Such a process has neither environment nor pages, but still its files,
   ports and devices. So a process that was found once counts until it is gone.
 - A process that was never found may be in that state, or in the middle of an exec, where it has no
-  environment yet. If it is younger than the forkserver, it may belong to the group: it is looked at
+  environment yet. If it is younger than the agent, it may belong to the group: it is looked at
   again, for DOUBT_SECONDS at most.
 - A process that forks and ends during the look is gone when it is looked at, and its child is not
   on the list. So nothing is left only when two looks in a row have found nothing.
 - A parent may end between the look at its child and the look at itself. So a process that has the
-  mark and seems to have no forkserver above it is looked at once more, with its parents.
+  mark and seems to have no agent above it is looked at once more, with its parents.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _carries(place: str, mark: str, page: str) -> bool | None:
 class Remains:
     """What is left of one group.
 
-    server: the pid of its forkserver. start: when that began, in clock ticks since the machine
+    server: the pid of its agent. start: when that began, in clock ticks since the machine
     started, 0 if not known. mark: of its launcher. page: the name of the page of its forks, "" for
     none.
     """
@@ -128,7 +128,7 @@ class Remains:
         return self._quiet >= QUIET_LOOKS
 
     def find(self, others: Collection[int]) -> list[Seen]:
-        """Find what is left now. others: the pids of the launcher's other forkservers."""
+        """Find what is left now. others: the pids of the launcher's other agents."""
         self._quiet += 1
         try:
             return self._find(others)

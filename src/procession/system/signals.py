@@ -3,7 +3,7 @@
 And one for a process when something happens to a socket, above all when it is closed. Standard
 library only.
 
-`signal` itself imports `enum` and much with it, which is felt where a forkserver starts. And its
+`signal` itself imports `enum` and much with it, which is felt where an agent starts. And its
 `pthread_sigmask` makes a member of an enumeration of every signal that was blocked, which is felt
 where it is called for each rank.
 """

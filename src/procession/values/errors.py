@@ -30,7 +30,7 @@ class Outcome(enum.Enum):
     HUNG = "hung"
     LOST = "could not be ended"
     NODE_LOST = "was lost with its node"
-    ORPHANED = "was killed when its forkserver was lost"
+    ORPHANED = "was killed when its agent was lost"
     UNKNOWN = "vanished: its exit status is not known"
 
 

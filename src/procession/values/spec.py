@@ -40,7 +40,7 @@ class Spec(Value):
     "auto": those that the program will import, if that is safe. node: the group's
     place among those of other machines. placement: the ranks' CPUs, priority and memory.
     on_failure: called with each failure; see `start`. shared: what the ranks load once. warm: for
-    how many seconds the forkserver is kept for a later run, None: not at all. pass_fds: descriptors
+    how many seconds the agent is kept for a later run, None: not at all. pass_fds: descriptors
     that ranks inherit.
     numbered: whether ${rank} and ${world_size} in arguments stand for a rank's numbers.
     """

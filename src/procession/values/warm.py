@@ -1,4 +1,4 @@
-"""How long a forkserver is kept for later runs, as people write it."""
+"""How long an agent is kept for later runs, as people write it."""
 
 from __future__ import annotations
 

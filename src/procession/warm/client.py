@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
-from procession.forkserver.boot import own_python
+from procession.agent.boot import own_python
 from procession.system.processes import STOPPED, describe, state_of
 from procession.warm import door, wire
 from procession.warm.door import NoKeeper, Unusable
@@ -46,7 +46,7 @@ class Connection:
         return [each for each in cast("list[Any]", kept) if describes(each) and "id" in each]
 
     def take(self, number: int) -> tuple[dict[str, Any], int] | None:
-        """Take a kept forkserver; gives its description and socket, None if it is gone.
+        """Take a kept agent; gives its description and socket, None if it is gone.
 
         Raises Unusable.
         """
@@ -59,7 +59,7 @@ class Connection:
         return kept, fds[0]
 
     def keep(self, kept: Mapping[str, Any], fd: int) -> None:
-        """Have a forkserver kept; `fd`: its socket, which stays open here. Raises Unusable."""
+        """Have an agent kept; `fd`: its socket, which stays open here. Raises Unusable."""
         self._ask({"ask": "keep", "kept": dict(kept)}, fd)
 
     def stop(self) -> int:

@@ -1,8 +1,8 @@
-"""The keeper: a process that holds the sockets of forkservers between two runs of one user.
+"""The keeper: a process that holds the sockets of agents between two runs of one user.
 
-Theory of operation. A forkserver exits when the other end of its socket is closed. The keeper keeps
-a forkserver by holding that end. If the keeper is killed, the kernel closes all ends, and all kept
-forkservers exit at once. The keeper knows of forkservers only what launchers say about them. It
+Theory of operation. An agent exits when the other end of its socket is closed. The keeper keeps
+an agent by holding that end. If the keeper is killed, the kernel closes all ends, and all kept
+agents exit at once. The keeper knows of agents only what launchers say about them. It
 compares nothing: launchers ask for the list, and choose.
 
 The first run that has something to keep starts it: in a session of its own, as a daemon, with only
@@ -39,11 +39,11 @@ class Keeper:
         self._door = its_door
         self._listening = its_door.listening
         self._shelf = Shelf()
-        self._held: dict[int, int] = {}  # by number of the item: the socket of a forkserver
+        self._held: dict[int, int] = {}  # by number of the item: the socket of an agent
         self._clients: dict[int, tuple[socket.socket, wire.Inbox]] = {}
         self._poll = select.poll()
         self._poll.register(self._listening, select.POLLIN)
-        self._watched: dict[int, int] = {}  # descriptor of a forkserver: number of its item
+        self._watched: dict[int, int] = {}  # descriptor of an agent: number of its item
         self._stopped = False
 
     def run(self) -> None:
@@ -149,7 +149,7 @@ class Keeper:
 
     def _keep(self, kept: Any, fds: list[int]) -> dict[str, Any]:
         if not describes(kept) or len(fds) != 1:
-            return {"error": "it describes no forkserver"}
+            return {"error": "it describes no agent"}
         memory = memory_of(kept["pid"])
         item, gone = self._shelf.add(kept, time.monotonic(), memory)
         fd = self._held[item.id] = fds.pop()
@@ -170,7 +170,7 @@ class Keeper:
         return fd
 
     def _lose(self, number: int) -> None:
-        """Forget a forkserver that has exited, or sends something, which it never should."""
+        """Forget an agent that has exited, or sends something, which it never should."""
         item = self._shelf.take(number)
         if item is not None:
             os.close(self._release(item))

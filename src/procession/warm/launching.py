@@ -1,14 +1,14 @@
-"""The launcher's side: takes a kept forkserver for a run, and has the run's forkserver kept.
+"""The launcher's side: takes a kept agent for a run, and has the run's agent kept.
 
 Theory of operation. A run that wants to be warm asks the keeper for its list while it is prepared.
-Only forkservers that were started as this run would start one are considered (they have the same
+Only agents that were started as this run would start one are considered (they have the same
 *key*). When it is known what the run imports, the one that lacks the fewest imports is taken. It
 says whether all that it has read is unchanged, and takes over the limits and priorities of this
-process (`forkserver.kept`). If none fits, a new one is started, and the reason is a line among the
+process (`agent.kept`). If none fits, a new one is started, and the reason is a line among the
 notes of the run. The same happens if the keeper does not answer, or belongs to somebody else: no
 fault of the keeper makes a run fail.
 
-A forkserver that may be kept is started with only those variables that an interpreter reads when it
+An agent that may be kept is started with only those variables that an interpreter reads when it
 starts. The others come with the run, and are removed after it.
 
 The connection stays open while the run goes on, so that the keeper stays, too.
@@ -25,9 +25,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from procession.forkserver import boot, pool
-from procession.forkserver.client import ForkServer
-from procession.forkserver.pool import NOTHING, Lease, Preload
+from procession.agent import boot, pool
+from procession.agent.client import Agent
+from procession.agent.pool import NOTHING, Lease, Preload
 from procession.system import facts
 from procession.system.identity import mark_of, own_mark
 from procession.values.environment import among
@@ -45,7 +45,7 @@ STARTING = ("HOME", "SETUPTOOLS_USE_DISTUTILS")
 class Warm:
     """The dealings of one run with the keeper. Made in the thread that launches, like `pool.key`.
 
-    seconds: how long its forkserver is kept. env: the variables with which one is started. why: why
+    seconds: how long its agent is kept. env: the variables with which one is started. why: why
     this run starts cold, "" if it does not.
     """
 
@@ -59,17 +59,17 @@ class Warm:
         self._text = key_text(self.key, self._start_env)
         self._connection: Connection | None = None
         self._usable = True  # the keeper
-        self._booted: ForkServer | None = None
+        self._booted: Agent | None = None
         self._uses = 0
         self._kept = self._ask()
         if not self._kept:
             try:
-                self._booted = ForkServer.start(self._start_env, room=True)
+                self._booted = Agent.start(self._start_env, room=True)
             except OSError:
                 pass  # `lease` says so
 
     def _ask(self) -> list[dict[str, Any]]:
-        """Give the kept forkservers that were started as this run would start one."""
+        """Give the kept agents that were started as this run would start one."""
         try:
             self._connection = Connection()
             kept = self._connection.list()
@@ -93,16 +93,16 @@ class Warm:
     # -- before the run
 
     def lease(self, preload: Preload = NOTHING) -> Lease:
-        """Get a forkserver with these imports: a kept one, or a new one. Raises OSError."""
+        """Get an agent with these imports: a kept one, or a new one. Raises OSError."""
         server = self._take(preload)
         if server is None:
             server, self._booted = self._booted, None
-            server = server or ForkServer.start(self._start_env, room=True)
+            server = server or Agent.start(self._start_env, room=True)
             self._uses = 0
         return pool.work(server, self.key, preload)
 
-    def _take(self, preload: Preload) -> ForkServer | None:
-        """Take the kept forkserver that lacks the fewest imports, if one fits."""
+    def _take(self, preload: Preload) -> Agent | None:
+        """Take the kept agent that lacks the fewest imports, if one fits."""
         fitting: list[dict[str, Any]] = []
         nearest = NO_IMPORTS + 1
         for kept in self._kept:
@@ -129,14 +129,14 @@ class Warm:
                 return server
         return None
 
-    def _woken(self, kept: Mapping[str, Any], fd: int, preload: Preload) -> ForkServer | None:
-        """Have a kept forkserver work for this process; None, and `why`, if it does not fit."""
+    def _woken(self, kept: Mapping[str, Any], fd: int, preload: Preload) -> Agent | None:
+        """Have a kept agent work for this process; None, and `why`, if it does not fit."""
         try:
-            server = ForkServer.taken(kept["pid"], fd)
+            server = Agent.taken(kept["pid"], fd)
         except OSError as e:
-            self.why = f"the kept forkserver cannot be watched: {e.strerror or e}"
+            self.why = f"the kept agent cannot be watched: {e.strerror or e}"
             return None
-        self.why = "the kept forkserver is another process"
+        self.why = "the kept agent is another process"
         if server.began == kept["began"]:
             self.why = self._agreement(server, preload)
         if self.why:
@@ -144,9 +144,9 @@ class Warm:
             return None
         return server
 
-    def _agreement(self, server: ForkServer, preload: Preload) -> str:
+    def _agreement(self, server: Agent, preload: Preload) -> str:
         if not facts.sees(server.pid):
-            return "this process may not look into the kept forkserver"
+            return "this process may not look into the kept agent"
         server.wake()  # it may have been stopped (SIGSTOP) while it was kept
         words = {
             "mark": own_mark(),
@@ -156,7 +156,7 @@ class Warm:
         }
         answer = _asked(server, "take", "taken", words, os.getpid())
         if isinstance(answer, str):
-            return f"the kept forkserver {answer}"
+            return f"the kept agent {answer}"
         fault, theirs = answer
         differs = facts.obstacles(theirs, self._facts, exact=True) if not fault else []
         return fault or (f"{differs[0]} could not be given to what is kept" if differs else "")
@@ -169,7 +169,7 @@ class Warm:
     # -- after the run
 
     def release(self, lease: Lease) -> str:
-        """Give the forkserver of a run that is over to the keeper; gives why it is not kept, or "".
+        """Give the agent of a run that is over to the keeper; gives why it is not kept, or "".
 
         It is ended then.
         """
@@ -180,7 +180,7 @@ class Warm:
             pool.forget(lease.server)
         return why
 
-    def _release(self, server: ForkServer, preload: Preload) -> str:
+    def _release(self, server: Agent, preload: Preload) -> str:
         if server.lost or server.waiting:
             return "it does not answer"
         if not self._usable:
@@ -216,7 +216,7 @@ class Warm:
             return start_keeper(self._start_env | _places())
 
     def _described(
-        self, server: ForkServer, preload: Preload, theirs: Mapping[str, str]
+        self, server: Agent, preload: Preload, theirs: Mapping[str, str]
     ) -> dict[str, Any]:
         most, most_memory = read_limits(os.environ)
         return {
@@ -236,7 +236,7 @@ class Warm:
         }
 
     def close(self) -> None:
-        """Close the connection, and end a forkserver that was not needed."""
+        """Close the connection, and end an agent that was not needed."""
         if self._booted is not None:
             self._booted.close(pool.IDLE_GOING_TIME)
         if self._connection is not None:
@@ -247,7 +247,7 @@ class Warm:
 def obstacle_to(
     kept: Mapping[str, Any], preload: Preload, own: Mapping[str, str]
 ) -> tuple[int, str]:
-    """Say how far a kept forkserver is from what is wanted, and why it does not fit.
+    """Say how far a kept agent is from what is wanted, and why it does not fit.
 
     0 and "" if it fits, as far as is known without asking it. preload: what is to be imported.
     own: the facts of this process.
@@ -304,9 +304,9 @@ def _places() -> dict[str, str]:
 
 
 def _asked(
-    server: ForkServer, ask: str, answered: str, words: dict[str, Any], owner: int
+    server: Agent, ask: str, answered: str, words: dict[str, Any], owner: int
 ) -> tuple[str, dict[str, str]] | str:
-    """Ask a forkserver to change its owner; gives its answer, or what it does instead of one.
+    """Ask an agent to change its owner; gives its answer, or what it does instead of one.
 
     owner: the pid of the new one.
     """

@@ -1,4 +1,4 @@
-"""How much may be kept: the number of forkservers, and their memory together. Pure."""
+"""How much may be kept: the number of agents, and their memory together. Pure."""
 
 from __future__ import annotations
 

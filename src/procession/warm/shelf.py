@@ -1,6 +1,6 @@
-"""Which forkservers are kept, and which one is ended first. Pure: knows no process and no clock.
+"""Which agents are kept, and which one is ended first. Pure: knows no process and no clock.
 
-A kept forkserver is described by its launcher, in plain values, so that another launcher can tell
+A kept agent is described by its launcher, in plain values, so that another launcher can tell
 whether it fits:
 
     pid, began       the process
@@ -30,12 +30,12 @@ FIELDS = frozenset(
 
 
 def describes(kept: object) -> TypeGuard[dict[str, Any]]:
-    """Whether this describes a kept forkserver: all fields are there."""
+    """Whether this describes a kept agent: all fields are there."""
     return isinstance(kept, dict) and cast("dict[str, Any]", kept).keys() >= FIELDS
 
 
 class Item:
-    """A kept forkserver. since: when it came, in seconds. memory: in bytes."""
+    """A kept agent. since: when it came, in seconds. memory: in bytes."""
 
     def __init__(self, number: int, kept: dict[str, Any], since: float, memory: int) -> None:
         self.id = number
@@ -57,7 +57,7 @@ class Shelf:
         self._last = 0
 
     def add(self, kept: dict[str, Any], now: float, memory: int) -> tuple[Item, list[Item]]:
-        """Add a forkserver; gives its item, and those that must be ended to make room.
+        """Add an agent; gives its item, and those that must be ended to make room.
 
         Its launcher says how many may be kept, and with how much memory together. If it is too
         large by itself, it is among those that must be ended.

@@ -3,7 +3,7 @@
 A client asks, and waits for the answer before it asks again:
 
     {"warm": 1, "ask": "list"}                   {"kept": [...]}, each as in `shelf`
-    {"warm": 1, "ask": "keep", "kept": {...}}    {"id": 7}; beside it, the socket of a forkserver
+    {"warm": 1, "ask": "keep", "kept": {...}}    {"id": 7}; beside it, the socket of an agent
     {"warm": 1, "ask": "take", "id": 7}          {"kept": {...}}, and that socket; {} if it is gone
     {"warm": 1, "ask": "stop"}                   {"ended": 2}
 

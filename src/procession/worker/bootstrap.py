@@ -4,7 +4,7 @@ Theory of operation. `run` is our only frame below the user's program. Whatever 
 its outcome is on its channel before the interpreter begins to exit, since exit handlers and
 threads may take long or hang. Then the exception goes on to the interpreter, which exits as it
 would without us: the exit code, `SystemExit`'s message, death by SIGINT after KeyboardInterrupt,
-exit handlers, the join of threads. A fork of the forkserver does all this in `ending`, if possible,
+exit handlers, the join of threads. A fork of the agent does all this in `ending`, if possible,
 since its interpreter would take apart what it shares with the other ranks.
 
 A rank that was forked from the launcher itself (start method `fork`) has the launcher's frames and
@@ -227,7 +227,7 @@ def run_fresh() -> None:
 
 
 def run_in_fork(job: Job) -> None:
-    """Run the job in a process forked from the forkserver."""
+    """Run the job in a process forked from the agent."""
     streams.renew()
     shown.show(job["title"])
     if "imports" in job:

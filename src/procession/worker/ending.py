@@ -48,7 +48,7 @@ LOOK, RARE = 0.002, 0.1  # seconds from one look to the next, at first and after
 
 
 class Birth:
-    """What the forkserver has when it forks a rank. Raises where libraries cannot be listed."""
+    """What the agent has when it forks a rank. Raises where libraries cannot be listed."""
 
     def __init__(self) -> None:
         from procession.system.libraries import loaded
@@ -99,7 +99,7 @@ _together = 0  # the process that ends together with the other ranks
 
 
 def remember() -> None:
-    """Note what ranks inherit: in the forkserver, before each fork."""
+    """Note what ranks inherit: in the agent, before each fork."""
     global _birth
     if _birth is None or _birth.modules != len(sys.modules):
         if "torch.distributed" in sys.modules:

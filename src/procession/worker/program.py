@@ -119,9 +119,7 @@ def _as_started(*words: str) -> None:
 
     Programs start themselves again by it.
     """
-    entry = (
-        n for n, w in enumerate(sys.orig_argv) if w.endswith("/procession/forkserver/entry.py")
-    )
+    entry = (n for n, w in enumerate(sys.orig_argv) if w.endswith("/procession/agent/entry.py"))
     options = sys.orig_argv[: next(entry, 1)]
     sys.orig_argv[:] = [*(w for w in options if w != "-u"), *words]
 

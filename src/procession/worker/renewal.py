@@ -1,6 +1,6 @@
 """State that modules create at import for one process, such as seeds: created anew in a fork.
 
-A fresh interpreter would have its own seeds, key and clock; forks inherit those of the forkserver.
+A fresh interpreter would have its own seeds, key and clock; forks inherit those of the agent.
 `tests/preload/test_sound_values.py` looks for such state in all modules that are preloaded
 automatically.
 """

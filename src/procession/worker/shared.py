@@ -1,6 +1,6 @@
 """What the ranks of a group share: a value that is loaded once, before they are forked.
 
-Theory of operation. The forkserver calls the set-up that its group names (`forkserver.sharing`) and
+Theory of operation. The agent calls the set-up that its group names (`agent.sharing`) and
 keeps the value here; ranks are forks of it, and find the value in their memory. A rank that is a
 fresh interpreter finds nothing, and loads for itself. Where the set-up raised, the first rank that
 is forked raises the same: so it is reported, described and restarted as any failure of a rank is.

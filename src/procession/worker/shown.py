@@ -1,10 +1,10 @@
-"""What /proc shows of a forkserver and of a rank: its title, and the mark of its launcher.
+"""What /proc shows of an agent and of a rank: its title, and the mark of its launcher.
 
 Theory of operation of titles, which `ps`, `top` and `pgrep -f` show. The kernel shows as a
 process's command line the memory into which its exec put the arguments. A forked rank has those of
-its forkserver there, and overwrites them with its title. The first word and the number of words
+its agent there, and overwrites them with its title. The first word and the number of words
 stay: so libraries that look for this memory (`setproctitle`) find it, by the first word and the
-first variable after the last one. The forkserver's command line ends in a long word, so that there
+first variable after the last one. The agent's command line ends in a long word, so that there
 is room.
 
 The short name, which `top` shows, is the kernel's own: 15 bytes. It has no space: /proc/self/stat
@@ -13,7 +13,7 @@ and later does, to find out whether a process that forks has threads).
 
 Theory of operation of the mark. The kernel shows as a process's environment the memory into which
 its exec put the variables, whatever became of them since. The mark (`PROCESSION_LAUNCHER`) is the
-first of them, and whoever looks for what a launcher has started looks for it. A forkserver that may
+first of them, and whoever looks for what a launcher has started looks for it. An agent that may
 get another owner has room behind it, so that the mark of that owner can be written over it, at the
 same place: variables that moved would hide the place of titles from `setproctitle`.
 """
@@ -88,7 +88,7 @@ def show_short(title: str) -> None:
 MARK = b"PROCESSION_LAUNCHER"
 ROOM = "PROCESSION_MARK_ROOM"  # the variable that stands behind it
 ROOM_BYTES = 48
-# A variable that a forkserver starts with, unless its user has set it: the C library asks for huge
+# A variable that an agent starts with, unless its user has set it: the C library asks for huge
 # pages where it takes memory from the kernel (glibc 2.35; "Memory Allocation Tunables" in its
 # manual). A fork of a process that has torch then takes much less time. It is the last one:
 # when it is taken away, no other one moves.

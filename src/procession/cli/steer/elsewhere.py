@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from procession.agent.boot import own_python
 from procession.cli.words import Parser
 from procession.control.processes import read_processes
 from procession.control.runs import Run
-from procession.forkserver.boot import own_python
 
 THERE = "PROCESSION_THERE"  # in the environment of a command that has been taken there
 COMMAND = "procession.cli:command"

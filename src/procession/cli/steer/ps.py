@@ -104,7 +104,7 @@ def _unseen(
 
     shown: launchers whose runs are known. listed: ids of runs that are shown; of one that cannot be
     asked, it is not known which agents on this machine are its launchers. A rank that is a fork
-    carries the mark of its launcher only, which its forkserver has, too.
+    carries the mark of its launcher only, which its agent has, too.
     """
     members: dict[str, list[Process]] = {}
     for process in processes.values():

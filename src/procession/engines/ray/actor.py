@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
+from procession.agent.boot import own_python_here
 from procession.engines.contract import COPIED, ON_STDIN, SLOT
-from procession.forkserver.boot import own_python_here
 
 TAIL = 20  # last lines of the agent's output that are kept
 # Variables that Ray adds to the environment of its workers, and that are not for ranks.

@@ -17,9 +17,9 @@ at the loss of a node (one without `--no-kill`) cannot be helped.
 
 When a job is cancelled, preempted or at its time limit, Slurm sends SIGCONT and SIGTERM, at the
 time limit twice: with proctrack/linuxproc to every process below the job's, with proctrack/pgid to
-those in the tasks' process groups, with proctrack/cgroup to the tasks alone. So agents, and a
-driver in a batch script, get these signals; forkservers ignore them. KillWait later (30 s by
-default) everything gets SIGKILL.
+those in the tasks' process groups, with proctrack/cgroup to the tasks alone. So the node processes,
+and a driver in a batch script, get these signals; the parents of ranks ignore them. KillWait later
+(30 s by default) everything gets SIGKILL.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ import subprocess
 import threading
 from typing import IO, Any, NoReturn
 
+from procession.agent.boot import own_python_here
 from procession.engines.contract import INVITATION, ON_STDIN
-from procession.forkserver.boot import own_python_here
 from procession.values.base import cast
 
 MOST = 1 << 20  # bytes of the first line

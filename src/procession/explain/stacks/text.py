@@ -21,7 +21,7 @@ _FRAME = re.compile(r'  File (?:"(.*)"|\?\?\?), line (\d{1,9}|\?\?\?) in (.*)$')
 # Frames of ours below a program, and those between them and the program.
 _OURS = re.compile(
     r"(^|/)procession/(worker/(bootstrap|program|process|ending|outcome|streams)|"
-    r"forkserver/\w+)\.py$"
+    r"agent/\w+)\.py$"
 )
 _STREAM = re.compile(r"(^|/)procession/worker/streams\.py$")
 _BETWEEN = re.compile(r"^<string>$|^<frozen runpy>$|/runpy\.py$")

@@ -1,0 +1,111 @@
+"""Where the ranks of a group were when it failed: their stacks, taken before the first stop signal.
+
+Theory of operation. The first stop signal of a group that failed is put off while its ranks write
+their stacks, as a rule for a few milliseconds: where they were says more than how they died. The
+lifecycle does not know of this delay: to it, the signal is just sent a moment later, and a rank
+that ends before has ended by itself, as always between a failure and the signal.
+"""
+
+from __future__ import annotations
+
+from procession.rules.tables import GONE, Phase, Worker
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from procession.agent.order import Process
+    from procession.agent.stacks import Stacks, Taken
+    from procession.rules.lifecycle import Lifecycle
+    from procession.rules.messages import Signal
+    from procession.system.eventloop import EventLoop
+
+STACK_SECONDS = 0.15  # by which stacks may delay the stop signal
+
+
+class BeforeStop:
+    """Takes the stacks of the ranks: before the stop signal, and on request.
+
+    wanted: whether they are, before the signal. report: see `Run`.
+    """
+
+    def __init__(
+        self, life: Lifecycle, loop: EventLoop, report: Callable[..., None], *, wanted: bool
+    ) -> None:
+        self._life = life
+        self._loop = loop
+        self._report = report
+        self._wanted = wanted
+        self._stacks: Stacks | None = None  # made when it is needed
+        self._holds = False
+
+    def begin(self, processes: Sequence[Process | None]) -> None:
+        """Begin with the ranks of an attempt."""
+        self._processes = processes
+        self._due = self._wanted
+        self._hung = set[int]()
+        self._fresh = False
+
+    def hung(self, rank: int, fresh: bool) -> None:
+        """Take note that a rank hangs. fresh: the stacks have just been taken."""
+        self._hung.add(rank)
+        self._fresh = fresh
+
+    def look(self, which: int, seconds: float) -> None:
+        """Take the stacks of all ranks, and tell the launcher. which: its number for that."""
+        self._taking().take(self._living, seconds, lambda taken: self._tell(which, taken))
+
+    def _taking(self) -> Stacks:
+        from procession.agent.stacks import Stacks
+
+        self._stacks = self._stacks or Stacks(self._loop, self._lives)
+        return self._stacks
+
+    def _lives(self, rank: int) -> bool:
+        return self._life.ranks[rank].state not in GONE
+
+    def _living(self) -> list[tuple[int, int]]:
+        return [(p.rank, p.pid) for p in self._processes if p is not None and self._lives(p.rank)]
+
+    def _tell(self, which: int, taken: list[Taken]) -> None:
+        said: list[Any] = [(t.rank, t.pid, t.letter, t.state, t.text) for t in taken]
+        self._report("stacks", which, self._life.attempt, said)
+
+    def hold(self, action: Signal, go_on: Callable[[], None]) -> bool:
+        """Whether a signal has to wait for stacks; `go_on` is called when it may be sent."""
+        life = self._life
+        if not self._due or action.kill or life.stop_wanted or life.phase is not Phase.STOPPING:
+            return False  # or a single rank is ended, to start again
+        self._due = False
+        if not life.failures or any(rank.start_failed for rank in life.ranks) or self._fresh:
+            return False  # where the others are does not explain that, or is known
+        wanted = [each for each in self._living() if self._answers(each[0], action)]
+        if not wanted:
+            return False
+        self._holds = at_once = True
+
+        def seen(taken: list[Taken]) -> None:
+            self._holds = False
+            self._tell(0, taken)
+            if not at_once:
+                go_on()
+
+        self._taking().take(lambda: wanted, STACK_SECONDS, seen, at_once=True)
+        at_once = False
+        return self._holds
+
+    def _answers(self, r: int, action: Signal) -> bool:
+        rank = self._life.ranks[r]
+        lives = rank.state in (Worker.STARTING, Worker.RUNNING)
+        return r in action.ranks and lives and (rank.failed_at is None or r in self._hung)
+
+    def end_now(self) -> None:
+        """Let a signal that waits go out at once."""
+        if self._holds and self._stacks is not None:
+            self._stacks.finish()
+
+    def close(self) -> None:
+        """Take nothing any more."""
+        if self._stacks is not None:
+            self._stacks.close()

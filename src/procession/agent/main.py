@@ -1,0 +1,66 @@
+"""The beginning of an agent that was started by exec; in a rank, the way to its program."""
+
+from __future__ import annotations
+
+import _socket as socket  # the module `socket` around it takes 2 ms to import
+import gc
+import os
+import select
+import sys
+
+from procession.agent.protocol import close_all
+from procession.agent.server import Server, tell_crash
+from procession.system.files import descriptors
+from procession.worker.shown import HUGE_PAGES, ROOM, TUNABLES
+
+# What ranks need, in small portions; see `bootstrap.warm_up`. A command that comes meanwhile waits
+# for one of them, and programs need none.
+NEEDED = ("procession.worker.setup", "operator", "collections", "functools", "enum", "signal",
+          "weakref", "re", "_compat_pickle", "pickle",
+          "procession.worker.outcome", "procession.worker.bootstrap",
+          "importlib.machinery", "faulthandler", "json", "tokenize", "traceback",
+          "procession.worker.description", "procession.agent.stacks")  # fmt: skip
+
+
+def main() -> None:
+    """Be the agent; in its ranks, be the rank. `sys.argv`: its socket, its launcher's
+    pid, and the descriptors that ranks inherit.
+    """
+    gc.disable()  # what is imported stays: to look through it for garbage takes milliseconds
+    sock_fd, launcher = map(int, sys.argv[1:3])
+    passed = {int(fd) for fd in sys.argv[3].split(",") if fd}
+    close_all([fd for fd in descriptors() - passed if fd > 2 and fd != sock_fd])
+    os.set_inheritable(sock_fd, False)
+    os.environ.pop(ROOM, None)  # it is there for its place in memory
+    if os.environ.get(TUNABLES) == HUGE_PAGES:
+        del os.environ[TUNABLES]  # it was for this process, not for what its forks start
+    os.chdir("/")
+    os.dup2(0, 2)  # up to here, a failure to start could be read on the launcher's stderr
+    sock = socket.socket(fileno=sock_fd)
+    here = os.getpid()
+    try:
+        _import_ahead(sock)
+        gc.enable()
+        server = Server(sock, launcher)
+        job = server.serve()
+    except Exception as e:
+        if os.getpid() == here:
+            tell_crash(sock, e)
+        raise
+    server.sock.close()
+    if job is not None:
+        from procession.worker.bootstrap import run_in_fork
+
+        run_in_fork(job)
+    else:
+        os._exit(0)  # an orderly exit of the interpreter would only take time
+
+
+def _import_ahead(sock: socket.socket) -> None:
+    """Import what ranks need while there is nothing else to do."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    for name in NEEDED:
+        if poll.poll(0):
+            return
+        __import__(name)

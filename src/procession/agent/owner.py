@@ -1,0 +1,77 @@
+"""The process for which an agent works: its launcher, its keeper, or a later launcher.
+
+Theory of operation. An agent exits when its owner is gone. The first owner is its parent, whose
+end the kernel shows in three ways: by its pidfd, by `getppid`, and by the parent-death signal
+(SIGCONT), which also wakes an agent that is stopped, and arrives in the middle of an import. A
+later owner is not its parent. Then the pidfd wakes the loop; and since there is no parent-death
+signal, the socket is set to send SIGCONT when something happens to it (F_SETSIG), above all when it
+is closed. A SIGCONT without a handler does nothing to a running process.
+
+Until an agent has begun, and set its parent-death signal, its launcher has set the socket in
+that way for it. If the launcher is killed before it could do so, nobody wakes an agent that was
+stopped just then. Nor one that is a fork of its launcher, until it has begun: it has copies of both
+ends of that socket.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+from procession.system.prctl import forget_parent
+from procession.system.signals import wake
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    import _socket as socket
+
+    from procession.system.eventloop import EventLoop
+
+
+class Owner:
+    """The owner. pidfd: its, -1 where there is none; then the parent-death signal shows its end."""
+
+    def __init__(self, parent: int) -> None:
+        """parent: its pid; it has started this process, see `replace`."""
+        self._parent = parent
+        self.pidfd = _pidfd_of(parent)
+
+    @property
+    def is_parent(self) -> bool:
+        """Whether it has started this process."""
+        return self._parent != 0
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        if self._parent:
+            return os.getppid() != self._parent
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def replace(self, pidfd: int, sock: socket.socket, loop: EventLoop) -> None:
+        """Take another owner, which is not the parent, by its pidfd; that belongs to this object.
+
+        sock: to the owner. loop: watches the former one. Raises OSError.
+        """
+        self.watch(sock)
+        forget_parent()
+        if self.pidfd >= 0:
+            loop.forget(self.pidfd)
+            os.close(self.pidfd)
+        self._parent, self.pidfd = 0, pidfd
+
+    def watch(self, sock: socket.socket) -> None:
+        """Have the end of one that is not the parent wake this process. sock: to it.
+
+        Raises OSError.
+        """
+        wake(sock.fileno(), os.getpid())
+
+
+def _pidfd_of(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return -1  # refused, or it is gone: then it is our parent no more

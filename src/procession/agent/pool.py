@@ -1,0 +1,307 @@
+"""Agents that wait for the next launch.
+
+An agent serves one group at a time, so that everything below it belongs to that group. When the
+group is over and nothing is left below, it waits here, idle, for the next one, which then starts in
+milliseconds. It can be used again by a launch that would start an equal one: same interpreter and
+flags, same variables that an interpreter or the C library reads at its start, and all else that a
+process passes on (`system.facts`), for a rank is to be what a fresh child of its caller would be. A
+launcher that has changed, above all one that has given up rights, closes at its next launch the
+agents that are still what it was.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from procession.agent import boot
+from procession.agent.client import Agent, forget_all, reap_dying
+from procession.system.facts import read_plain
+from procession.system.processes import is_dying
+from procession.values.base import Value
+from procession.values.environment import among
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Key = tuple[Any, ...]
+
+MOST_IDLE = 2
+IDLE_SECONDS = 300.0
+IDLE_GOING_TIME = 2.0  # seconds that one with nothing below it may take to go
+# What an interpreter, the loader and the C library read when they start, and coverage, which is
+# begun with the interpreter.
+EARLY_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "VIRTUAL_ENV",
+                   "COVERAGE_PROCESS_")  # fmt: skip
+SIGNALS = tuple(sorted(signal.valid_signals()))
+
+
+class Preload(Value):
+    """What an agent imports before it forks.
+
+    modules: in order. env: the variables that all ranks have. reads: those of them that the modules
+    read when they are imported (`X_*` stands for all that begin with `X_`). path: where modules are
+    looked for, None for the agent's own `sys.path`. cwd: the ranks' directory. unset:
+    variables that the modules may set, and that ranks begin without. listed: nothing is lost if
+    what they have left for the end of the process is not done in each rank. watched: the packages
+    whose reads of variables are known, if it is to be known later whether the imports would still
+    give the same (`agent.layers`), else None. own: why an agent that has made these
+    imports, or will have run what its group needs, is not kept for another launch, "" if it is:
+    only packages of the list are kept, since what else the user's code has read nobody knows.
+    """
+
+    modules: tuple[str, ...] = ()
+    env: Mapping[str, str] = MappingProxyType({})
+    reads: tuple[str, ...] = ()
+    path: tuple[str, ...] | None = None
+    cwd: str = "/"
+    unset: tuple[str, ...] = ()
+    listed: bool = False
+    watched: tuple[str, ...] | None = None
+    own: str = ""
+
+    def covers(self, earlier: Preload) -> bool:
+        """Whether an agent that has imported `earlier` needs only further imports for this.
+
+        Its imports must be those with which this one begins: handlers at exit, warning filters and
+        native libraries stand in the order of the imports.
+        """
+        if not earlier.modules:
+            return True
+        return (
+            (self.path, self.cwd) == (earlier.path, earlier.cwd)
+            and earlier.modules == self.modules[: len(earlier.modules)]
+            and earlier.seen == {n: v for n, v in self.env.items() if among(earlier.reads, n)}
+        )
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """The variables that the modules see when they are imported."""
+        return {n: v for n, v in self.env.items() if among(self.reads, n)}
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The message to the agent; see `agent.preload`."""
+        return {
+            "modules": list(self.modules),
+            "env": dict(self.env),
+            "path": None if self.path is None else list(self.path),
+            "cwd": self.cwd,
+            "unset": list(self.unset),
+            "listed": self.listed,
+            "watched": None if self.watched is None else list(self.watched),
+            "reads": list(self.reads),
+        }
+
+
+class Lease(Value):
+    """An agent at work for one group: what it is like, and what it has imported."""
+
+    key: Key
+    preload: Preload
+    server: Agent
+
+
+NOTHING = Preload()
+_lock = threading.Lock()
+_idle: list[Lease] = []
+_working: set[Agent] = set()
+
+
+def is_early(name: str) -> bool:
+    """Tell whether a variable is read when an interpreter starts: later, it has no effect."""
+    return name.startswith(EARLY_VARIABLES)
+
+
+def _early(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(i for i in env.items() if is_early(i[0])))
+
+
+def key(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
+    """Say what an interpreter that is started now with `env`, by this thread, would be like.
+
+    passed: descriptors that its ranks inherit.
+    """
+    flags = tuple(boot.interpreter_flags())
+    blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    ignored = tuple(n for n in SIGNALS if signal.getsignal(n) is signal.SIG_IGN)
+    # The last is also looked at alone, see `_changed`.
+    early = _early(env)
+    return sys.executable, flags, early, blocked, ignored, tuple(passed), read_plain()
+
+
+def _new(env: Mapping[str, str], wanted: Key) -> Agent:
+    """Start one. Raises OSError."""
+    return Agent.start(env, passed=wanted[-2])
+
+
+def prepare(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
+    """Start an agent that `lease` can take, if there is no idle one; gives its key.
+
+    It boots while the caller goes on. Nothing is raised: if none can be started, `lease` says so.
+    """
+    wanted = key(env, passed)
+    with _lock:
+        _take_early(wanted)
+        surplus = _changed(wanted)
+        if not any(entry.key == wanted for entry in _idle):
+            try:
+                surplus += _keep(Lease(wanted, NOTHING, _new(env, wanted)))
+            except OSError:
+                pass
+    for each in surplus:
+        each.close(IDLE_GOING_TIME)
+    return wanted
+
+
+def _changed(wanted: Key) -> list[Agent]:
+    """Remove the idle ones that are not what this thread is now. To be called with the lock."""
+    others = [entry for entry in _idle if entry.key[-1] != wanted[-1]]
+    for entry in others:
+        _idle.remove(entry)
+    return [entry.server for entry in others]
+
+
+def _keep(lease: Lease) -> list[Agent]:
+    """Keep one; gives those that are too many now, to be closed. To be called with the lock."""
+    _idle.append(lease)
+    surplus = [e.server for e in _idle[:-MOST_IDLE]]
+    del _idle[:-MOST_IDLE]
+    return surplus
+
+
+def _take_early(wanted: Key) -> None:
+    """Take what the command started early; of its key, only variables may have changed since."""
+    while boot.early:
+        started = boot.early[-1]
+        its_own = (*wanted[:2], _early(started.env), *wanted[3:-2], (), wanted[-1])
+        _idle.append(Lease(its_own, NOTHING, Agent.of(started)))
+        boot.early.pop()  # not before: each one is known all the time, see `others_than`
+
+
+def end_untaken(started: boot.Started) -> None:
+    """End one that was started early, if no launch has taken it."""
+    with _lock:
+        if started in boot.early:
+            boot.early.remove(started)
+            started.end()
+
+
+def lease(env: Mapping[str, str], wanted: Key, preload: Preload = NOTHING) -> Lease:
+    """Take an idle agent, or start one, with this environment and these imports.
+
+    wanted: its key, from `prepare`. Raises OSError.
+    """
+    taken = _take(wanted, preload)
+    server = taken.server if taken is not None else _new(env, wanted)
+    return work(server, wanted, preload)
+
+
+def work(server: Agent, wanted: Key, preload: Preload) -> Lease:
+    """Use an agent for a group; it makes the imports that it lacks."""
+    if preload.modules or preload.watched is not None:
+        # Also to one that has them all: it says again what keeps it from forking.
+        server.importing = preload.modules
+        server.send(("preload", preload.message), [], [])
+    with _lock:
+        _working.add(server)
+    return Lease(wanted, preload, server)
+
+
+def forget(server: Agent) -> None:
+    """Let go of an agent that works for somebody else now."""
+    with _lock:
+        _working.discard(server)
+    server.let_go()
+
+
+def _take(wanted: Key, preload: Preload) -> Lease | None:
+    """Take the idle agent that lacks the fewest imports, if one fits."""
+    reap_dying()  # nor is a zombie left of one, where none is started
+    with _lock:
+        for entry in _ended():
+            entry.server.close(IDLE_GOING_TIME)
+        fitting = [e for e in _idle if e.key == wanted and preload.covers(e.preload)]
+        while fitting:
+            entry = max(fitting, key=lambda e: len(e.preload.modules))
+            fitting.remove(entry)
+            _idle.remove(entry)
+            if entry.server.intact and not entry.server.lost:
+                entry.server.wake()  # it may have been stopped (SIGSTOP) while it was idle
+                return entry
+            entry.server.close(IDLE_GOING_TIME)
+    return None
+
+
+def _ended() -> list[Lease]:
+    """Remove the idle ones that have ended, and give them. To be called with the lock.
+
+    One that was killed gives its memory back before its socket is closed, which takes milliseconds.
+    """
+    for entry in _idle:
+        if entry.server.intact:
+            entry.server.receive()  # notices that
+    ended = [e for e in _idle if e.server.lost or is_dying(e.server.pid)]
+    for entry in ended:
+        _idle.remove(entry)
+    return ended
+
+
+def adopt(server: Agent) -> None:
+    """Register an agent that was started elsewhere."""
+    with _lock:
+        _working.add(server)
+
+
+def release(lease: Lease) -> None:
+    """Give an agent back; it is kept for the next launch if it still answers.
+
+    The numbers of descriptors that were passed to it may mean other files by then.
+    """
+    if lease.preload.own or lease.server.lost or lease.server.waiting or lease.key[-2]:
+        discard(lease.server)
+        return
+    with _lock:
+        _working.discard(lease.server)
+        lease.server.send(("idle", IDLE_SECONDS), [], [])
+        surplus = _keep(lease)
+    for each in surplus:
+        each.close(IDLE_GOING_TIME)
+
+
+def discard(server: Agent) -> None:
+    """End an agent, which is not to be used again."""
+    with _lock:
+        _working.discard(server)
+    server.close()
+
+
+def close() -> None:
+    """End the idle agents. The next launch starts a new one."""
+    with _lock:
+        surplus = [e.server for e in _idle]
+        _idle.clear()
+    for server in surplus:
+        server.close(IDLE_GOING_TIME)
+    reap_dying()
+
+
+def _forget_in_child() -> None:
+    # A forked child must not keep the sockets open: an agent goes when its launcher is gone.
+    global _lock
+    _lock = threading.Lock()
+    for server in [*(e.server for e in _idle), *_working]:
+        server.abandon()
+    _idle.clear()
+    _working.clear()
+    forget_all()
+
+
+atexit.register(close)
+os.register_at_fork(after_in_child=_forget_in_child)

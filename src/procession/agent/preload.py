@@ -1,0 +1,311 @@
+"""Imports in the agent, before any rank is forked: what all ranks will import anyway.
+
+Theory of operation. A module that is imported here is imported once for all ranks, and its pages
+are shared. That is sound on three conditions. The import has started nothing that a fork would
+break: threads (except those of libraries that stop and restart theirs around a fork), processes,
+connections, devices. It has changed nothing that this process and its ranks do not share, such as
+the handler of a signal. And the program cannot notice that another module has imported it, as it
+could by a warning that names the importing line. So the process inspects itself afterwards. If it
+finds something, it says what, and every rank gets a fresh interpreter without preloading. What the
+imports printed is kept, and printed by each rank. A module that cannot be imported is left to the
+rank, which then fails by itself, with its own traceback.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+
+from procession.agent import workarounds
+from procession.system import tree
+from procession.worker.setup import replace_environment
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.agent.layers import Layers
+
+DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel", "/dev/neuron", "/dev/davinci")
+NEVER = 2_000_000_011  # objects: a threshold for the collector that nobody else sets
+_NOT_SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
+
+
+class Preloaded:
+    """What this process has imported before it forks ranks.
+
+    fault: why no rank may be forked from this process, "" if ranks may. culprit: the module whose
+    import that was, "" if that is not known. failed: modules that could
+    not be imported. printed: what the imports wrote to stdout and to stderr. variables: those of
+    the environment that the imports have set. layers: if the imports are observed, see `layers`.
+    """
+
+    def __init__(self) -> None:
+        self.fault = self.culprit = ""
+        self.failed: list[str] = []
+        self.printed: tuple[bytes, bytes] = (b"", b"")
+        self.variables: dict[str, str] = {}
+        self.layers: Layers | None = None
+        self._imported = False
+        # The names of the importing module: a warning about the import leaves a mark there.
+        self._importer: dict[str, Any] = {"__name__": "__main__"}
+
+    def add(
+        self,
+        modules: list[str],
+        env: dict[str, str],
+        path: list[str] | None,
+        cwd: str,
+        unset: list[str],
+        listed: bool,
+        watched: list[str] | None = None,
+        reads: list[str] | None = None,
+    ) -> None:
+        """Import modules in order, except those already imported.
+
+        env: the variables that all ranks have. path: where to look for modules, `sys.path` if None.
+        cwd: the ranks' directory. unset: variables that ranks begin without; those who set them
+        here set them again when they are used. listed: the modules are on the list of
+        safe ones, whose finalizers (`weakref.finalize`) only free memory. watched: the packages
+        on that list, if it is to be known later whether these imports would still give the same;
+        then `reads` are the variables that the modules are known to read.
+        """
+        if watched is not None and self.layers is None:
+            from procession.agent.layers import Layers
+
+            self.layers = Layers(watched, late=self._imported)
+        self.failed = []
+        threads = 1
+        before = sockets()  # those of ranks that are still to be forked are among them
+        surroundings = Surroundings(env, path, cwd)
+        wanted = [name for name in modules if name not in sys.modules]
+        if wanted and not self.fault:
+            self._imported = True
+            with surroundings, self.layers or Unobserved(), Uncollected():
+                for name in wanted:
+                    self._import(name)
+                    # An observer would take the fork of this check for one of the import.
+                    if not self.culprit and self.layers is None and _threads() > threads:
+                        self.culprit = name if fault_of("", before) else ""
+                        threads = _threads()
+            printed, variables = surroundings.printed, surroundings.variables
+            self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
+            self.variables.update((n, v) for n, v in variables.items() if n not in unset)
+            self.fault = (
+                self.fault
+                or surroundings.fault
+                or fault_of(f"importing {self.culprit}" if self.culprit else "an import", before)
+            )
+            if "__warningregistry__" in self._importer:
+                why = "an import warned, and the warning names the line that imports"
+                self.fault = self.fault or why
+            if listed:
+                drop_finalizers()
+            workarounds.apply()
+            if self.layers is not None:
+                self.layers.close({**env}, reads or ())
+            gc.collect()
+            gc.freeze()  # the collector of a rank must not touch, and so copy, pages that all share
+        if self.layers is not None and not self.layers.records:
+            self.layers.close({**env}, reads or ())  # of the interpreter alone
+
+    def _import(self, name: str) -> None:
+        package, _, child = name.rpartition(".")
+        if package and hasattr(sys.modules.get(package), child):
+            return  # it is there already, or the package means something else by this name
+        try:
+            exec(f"import {name}", self._importer)
+        except BaseException as e:
+            self.failed.append(f"{name} ({type(e).__name__})")
+            # Remove what is left of it: the rank will try again.
+            for each in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
+                if _is_native(sys.modules[each]):
+                    self.fault = f"an import failed half-way ({self.failed[-1]})"
+                del sys.modules[each]
+
+
+class Unobserved:
+    """Stands in the place of `layers` where nobody wants to know."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Uncollected:
+    """Keeps the collector from running, which takes a sixth of the time of large imports.
+
+    It is not switched off: an import may ask for that, or do it itself. An import that sets the
+    threshold itself keeps what it has set.
+    """
+
+    def __enter__(self) -> None:
+        self._before = gc.get_threshold()
+        gc.set_threshold(NEVER)
+
+    def __exit__(self, *_: object) -> None:
+        if gc.get_threshold()[0] == NEVER:
+            gc.set_threshold(*self._before)
+
+
+def sockets() -> int:
+    """Count the sockets of this process."""
+    return _open("socket:")
+
+
+def fault_of(what: str, before: int) -> str:
+    """Check this process after it ran other code: say what a fork would break, "" if nothing.
+
+    what: names that code. before: how many sockets there were.
+    """
+    if _threads() > 1:
+        # Libraries that stop their threads before a fork (OpenBLAS) show it in this one.
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        if _threads() > 1:
+            return f"{what} started a thread"
+    if _has_children():
+        return f"{what} started a process"
+    if sockets() > before:
+        return f"{what} opened a connection"
+    for device in DEVICES:
+        if _open(device):
+            return f"{what} opened {device}*"
+    cuda: Any = sys.modules.get("torch.cuda")
+    if cuda is not None and cuda.is_initialized():
+        return f"{what} initialised CUDA"
+    return ""
+
+
+class Surroundings:
+    """What imports see and may change: within `with` as in the ranks, restored after it.
+
+    what: names the imports. output: descriptors of files for what they print, None to keep it.
+    printed, variables: as in `Preloaded`, of the imports of the last `with` block. fault: what the
+    imports changed that ranks would not have.
+    """
+
+    def __init__(
+        self,
+        env: dict[str, str],
+        path: list[str] | None,
+        cwd: str,
+        what: str = "an import",
+        output: tuple[int, int] | None = None,
+    ) -> None:
+        mark = {n: os.environ[n] for n in ("PROCESSION_LAUNCHER",) if n in os.environ}
+        self._env, self._cwd = {**env, **mark}, cwd
+        self._path = list(sys.path) if path is None else path
+        self._what, self._output = what, output
+        self.printed: tuple[bytes, bytes] = (b"", b"")
+        self.variables: dict[str, str] = {}
+
+    def __enter__(self) -> None:
+        self.fault = ""
+        self._before = dict(os.environ), list(sys.path), os.getcwd(), _handlers()
+        replace_environment(self._env)
+        sys.path[:] = self._path
+        try:
+            os.chdir(self._cwd)
+        except OSError:
+            pass  # ranks cannot start there either
+        self._there = os.getcwd()
+        self._kept: list[int] = []
+        if self._output is None:
+            self._kept = [os.memfd_create("procession-printed", os.MFD_CLOEXEC) for _ in range(2)]
+        self._saved = [os.dup(fd) for fd in (1, 2)]
+        for fd, file in zip((1, 2), self._output or self._kept, strict=True):
+            os.dup2(file, fd)
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # pyright: ignore[reportUnnecessaryComparison] - closed ones
+                try:
+                    stream.flush()
+                except OSError:
+                    pass  # nobody reads it, or the disk is full
+        for fd, old in zip((1, 2), self._saved, strict=True):
+            os.dup2(old, fd)
+            os.close(old)
+        if self._kept:
+            self.printed = _contents(self._kept[0]), _contents(self._kept[1])
+        self.variables = {n: v for n, v in os.environ.items() if self._env.get(n) != v}
+        env, path, cwd, handlers = self._before
+        if sys.path != self._path:
+            self.fault = f"{self._what} changed sys.path"
+        elif not _is_here(self._there):
+            self.fault = f"{self._what} changed the working directory"
+        elif self._env.keys() - os.environ.keys():
+            self.fault = f"{self._what} took away a variable of the environment"
+        for number, handler in _handlers().items():
+            if handler is not handlers[number]:
+                self.fault = f"{self._what} took hold of a signal"
+                signal.signal(number, handlers[number])
+        replace_environment(env)
+        sys.path[:] = path
+        os.chdir(cwd)
+
+
+def drop_finalizers() -> None:
+    """Keep ranks from running finalizers of the imports: for torch, 40 ms and many pages each."""
+    import weakref
+
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        finalizer.atexit = False
+
+
+def _is_here(directory: str) -> bool:
+    try:
+        return os.getcwd() == directory
+    except OSError:
+        return False  # it is gone
+
+
+def _handlers() -> dict[int, Any]:
+    return {
+        n: signal.getsignal(n)
+        for n in signal.valid_signals()
+        if n not in _NOT_SIGNALS and signal.getsignal(n) is not None
+    }
+
+
+def _is_native(module: object) -> bool:
+    loader = getattr(getattr(module, "__spec__", None), "loader", None)
+    return type(loader).__name__ == "ExtensionFileLoader"
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    except OSError:  # waitid is refused
+        return bool(tree.children())
+    return True
+
+
+def _open(prefix: str) -> int:
+    """Count the open descriptors that lead to something with this prefix."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            count += os.readlink(f"/proc/self/fd/{name}").startswith(prefix)
+        except OSError:
+            pass  # the listing's own
+    return count
+
+
+def _contents(fd: int) -> bytes:
+    text = os.pread(fd, 1 << 20, 0)
+    os.close(fd)
+    return text

@@ -1,0 +1,412 @@
+"""One group, run by its rules: what happens to its ranks is passed to them, what follows is done.
+
+Theory of operation. Everything that happens becomes an event of the `Lifecycle`: an exit, an
+outcome, a wish of the launcher, a deadline. The lifecycle says what follows, and it is done here,
+by direct calls. The launcher is told of each event, in this order: it goes through the same states
+with a lifecycle of its own, and does what is its own to do (files, output, reports). It decides
+what rules cannot: whether a failed group or rank starts again. Nothing here waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from procession.agent.beforestop import BeforeStop
+from procession.agent.children import Children
+from procession.agent.limits import NEVER, Limits
+from procession.agent.order import Order, Process
+from procession.agent.outcomes import Outcomes
+from procession.rules.lifecycle import Lifecycle
+from procession.rules.messages import (
+    Action,
+    Arm,
+    Cancel,
+    Deadline,
+    Event,
+    RankEvent,
+    Signal,
+    Spawn,
+    StopWanted,
+    Sweep,
+    Swept,
+    plain,
+)
+from procession.rules.tables import GONE, DeadlineKind, Phase, Worker, WorkerEvent
+from procession.system.processes import state_of
+from procession.system.signals import plain as signal
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    import _socket as socket
+    from collections import deque
+    from collections.abc import Callable
+    from typing import Any
+
+    from procession.agent.forking import Forking
+    from procession.system.eventloop import EventLoop
+else:
+    from _collections import deque  # `collections` around it takes 1 ms to import
+
+
+class Run:
+    """The group that this process runs, from its first rank to its end.
+
+    words: `nproc`, `attempt` (the first one), `restarts`, `patient`, `single`, as of `Lifecycle`;
+    `python`: its ranks are Python programs, `function`: a function; `may`: what these may send, see
+    `channels`; `alone`: there are no ranks on other machines; `stacks`: they are taken before the
+    stop signal; `asks`: what starts again is decided by the launcher; `limits`: see `Limits`.
+    board: its descriptor. report: takes the parts of a message, and descriptors that go with it.
+    """
+
+    def __init__(
+        self,
+        words: dict[str, Any],
+        board: int,
+        loop: EventLoop,
+        forking: Forking,
+        report: Callable[..., None],
+    ) -> None:
+        self._words = words
+        self._loop = loop
+        self._forking = forking
+        self._report = report
+        self.life = Lifecycle(
+            words["nproc"],
+            words["restarts"],
+            patient=words["patient"],
+            single=words["single"],
+            attempt=words["attempt"],
+        )
+        self._limits = Limits(words["limits"], board)
+        self._children = Children(forking, self._ready, self._exited, self._swept)
+        self._processes: list[Process | None] = []
+        self._actions: deque[Action] = deque()  # the first one is being carried out
+        self._asked: dict[int, Callable[[bool], None]] = {}  # by rank, or -1: whose answer is due
+        self._delay = 0.0  # seconds until what was decided for last begins
+        self._suspended_at = 0.0
+        stacks = words["python"] and words["stacks"]
+        self._before_stop = BeforeStop(self.life, loop, report, wanted=stacks)
+        self._outcomes = Outcomes(words, self.life, loop, self._limits, self.handle, report)
+
+    def begin(self) -> None:
+        """Begin: the launcher is to ask for the ranks."""
+        self._do(self.life.begin())
+
+    def _lives(self, rank: int) -> bool:
+        """Whether a rank is not gone yet, or has still to be started."""
+        return self.life.ranks[rank].state not in GONE
+
+    # -- the rules
+
+    def handle(self, event: Event) -> None:
+        """Pass an event to the rules, tell the launcher of it, and do what follows."""
+        if isinstance(event, StopWanted):
+            self._before_stop.end_now()
+        life = self.life
+        actions = life.handle(event)
+        self._report("event", *plain(event))
+        if isinstance(event, RankEvent) and event.kind is WorkerEvent.READY:
+            # With a deadline, the loop wakes each second.
+            self._loop.cancel((DeadlineKind.START_IT, event.rank))
+            if life.phase is Phase.RUNNING:
+                self._loop.cancel(DeadlineKind.START)
+        if actions:
+            self._do(actions)
+        swept = life.single and life.phase is Phase.SWEEPING
+        if self._asked and (life.stop_wanted or life.phase is Phase.STOPPING or swept):
+            asked, self._asked = self._asked, {}
+            for answer in asked.values():
+                answer(False)
+
+    def _do(self, actions: list[Action]) -> None:
+        """Carry out actions in order; what they lead to comes after them."""
+        self._actions += actions
+        if len(self._actions) == len(actions):
+            self._carry_out()  # else a call further up does, or they wait for stacks
+
+    def _carry_out(self) -> None:
+        """Carry out what is to be done, up to a signal that has to wait for stacks."""
+        while self._actions:
+            action = self._actions[0]
+            if isinstance(action, Spawn):
+                self._expect(action.rank)
+            elif isinstance(action, Cancel):
+                self._cancel()
+            elif isinstance(action, Signal):
+                if self._before_stop.hold(action, self._go_on):
+                    return
+                self._signal(action.ranks, self._number(action))
+            elif isinstance(action, Sweep):
+                self._children.sweep(self._number(action))
+            elif isinstance(action, Arm):
+                self._arm(action.deadline)
+            self._actions.popleft()
+
+    def _number(self, action: Signal | Sweep) -> int:
+        return signal.SIGKILL if action.kill else self._limits.stop_signal
+
+    def _arm(self, deadline: Deadline) -> None:
+        kind = deadline.kind
+        seconds = self._limits.begin(kind, self._delay)
+        if kind in (DeadlineKind.GRACE, DeadlineKind.NOTICE):
+            self._tell_limits()
+        if seconds is not None:
+
+            def fire() -> None:
+                at = time.monotonic_ns()
+                self.handle(Deadline(kind, deadline.attempt, at, deadline.rank))
+
+            self._loop.after(deadline.key, seconds, fire)
+
+    def _tell_limits(self) -> None:
+        ends = self._limits.grace_ends
+        self._report("limits", self._limits.stop_signal, ends if ends < NEVER else None)
+
+    # -- starting ranks
+
+    def _expect(self, rank: int | None) -> None:
+        """Expect the launcher to ask for the ranks of an attempt, or for one that starts again."""
+        if rank is not None:
+            self._processes[rank] = None
+            self._children.clean(rank)
+            return
+        self._limits.grace_ends = NEVER
+        self._processes = [None] * self.life.nproc
+        self._order = Order(self._loop, self._processes)
+        self._outcomes.begin(self._processes, self._order)
+        self._before_stop.begin(self._processes)
+        self._children.begin()
+
+    def spawn(self, jobs: list[dict[str, Any]], fds: list[int]) -> None:
+        """Start ranks that the launcher has asked for, if they are still wanted."""
+        wanted = [job for job in jobs if self._wants(job["rank"], job["attempt"])]
+        self._forking.ask(wanted, fds)
+
+    def _wants(self, rank: int, attempt: int) -> bool:
+        known = self.life.ranks[rank]
+        return known.state is Worker.PENDING and attempt == self.life.attempt + known.attempt
+
+    def no_start(self, rank: int, attempt: int, stage: str, number: int, text: str) -> None:
+        """Take note that the launcher could not make what a rank needs."""
+        if self._wants(rank, attempt):
+            self._start_failed(rank, stage, number, text, time.monotonic_ns())
+
+    def started(
+        self, rank: int, pid: int, at: int, sock: socket.socket | None, there: bool
+    ) -> None:
+        """Take note of a process that was started.
+
+        sock: our end of its channel, if it has one. there: it is in its program.
+        """
+        channel = None if sock is None else self._outcomes.channel(rank, sock)
+        self._processes[rank] = Process(rank, pid, at, channel)
+        self._children.add(rank, pid)
+        pidfd = _pidfd_of(pid)
+        self._report("process", rank, pid, at, pidfd, fds=() if pidfd < 0 else (pidfd,))
+        self.handle(RankEvent(WorkerEvent.SPAWNED, rank, at))
+        if there:
+            self._ready(rank, time.monotonic_ns())
+
+    def failed(self, rank: int, stage: str, number: int, text: str, at: int) -> None:
+        """Take note that a rank got no process."""
+        if self._lives(rank):
+            self._start_failed(rank, stage, number, text, at)
+
+    def _start_failed(self, rank: int, stage: str, number: int, text: str, at: int) -> None:
+        self._report("fault", rank, stage, number, text)
+        self.handle(RankEvent(WorkerEvent.SPAWN_FAILED, rank, at, ok=False))
+
+    def _ready(self, rank: int, at: int) -> None:
+        if self._lives(rank):
+            self.handle(RankEvent(WorkerEvent.READY, rank, at))
+
+    def read_status(self, fd: int) -> None:
+        """Read what a rank says on its way to its program."""
+        self._children.read_status(fd)
+
+    def _cancel(self) -> None:
+        self._forking.cancel()
+        at = time.monotonic_ns()
+        for rank, known in enumerate(self.life.ranks):
+            if known.state is Worker.PENDING:
+                self.handle(RankEvent(WorkerEvent.CANCELLED, rank, at))
+
+    def let_exit(self) -> None:
+        """Answer ranks that have reported their failure, if that may be; in each turn."""
+        if self._processes:
+            self._outcomes.let_exit()
+
+    def pace(self, size: int, files: int) -> None:
+        """Take note that so many bytes, and files, wait for the launcher; in each turn."""
+        if self._processes:
+            self._outcomes.pace(size, files)
+
+    # -- how they end
+
+    def reap(self) -> None:
+        """Take note of all that have ended."""
+        self._children.reap()
+
+    def _exited(
+        self, rank: int, status: int, seconds: float, peak: int, fault: tuple[str, int, str] | None
+    ) -> None:
+        self._loop.hear_first()  # what ranks reported before, and deaths before, in their order
+        at, process, known = time.monotonic_ns(), self._processes[rank], self.life.ranks[rank]
+        if process is None or known.awaited or not self._lives(rank):
+            return
+        returned, torn = self._outcomes.last(process)
+        if fault is not None:
+            if self._lives(rank):
+                self._start_failed(rank, *fault, at)
+            return
+        ok = status == 0 and (returned or not self._words["function"])
+        doubt = 0
+        if not ok:
+            self._outcomes.one_fails(rank)
+            at, doubt = self._order.failed(process, status, peak, at, known.stop_at)
+        self._report("gone", rank, status, seconds, peak, at, doubt, torn)
+        if not self._asks_about(rank, at, ok=ok):
+            self.handle(RankEvent(WorkerEvent.EXITED, rank, at, ok))
+            return
+        known.awaited = True
+
+        def decided(again: bool) -> None:
+            known.awaited = False
+            self.handle(RankEvent(WorkerEvent.EXITED, rank, at, ok, again))
+
+        self._ask(rank, decided)
+
+    def _asks_about(self, rank: int, at: int, *, ok: bool) -> bool:
+        """Whether it is to be decided if this rank, which is gone, starts again by itself."""
+        life, known = self.life, self.life.ranks[rank]
+        works = life.phase in (Phase.STARTING, Phase.RUNNING)
+        failed = known.failed_at is not None or (
+            not ok and (known.stop_at is None or at < known.stop_at)
+        )
+        return life.single and works and failed and not known.start_failed
+
+    def _swept(self) -> None:
+        """Take note that nothing is left of an attempt; ask what follows, if need be."""
+        life = self.life
+        if -1 in self._asked:
+            return  # this is not the first time
+        # Of single ranks it was decided when they failed.
+        asks = self._words["asks"] and not (life.single or life.stop_wanted)
+        if not (asks and life.verdict() is Phase.FAILED):
+            self.handle(Swept(life.attempt, again=False))
+            return
+        for kind in (DeadlineKind.GRACE, DeadlineKind.REAP):
+            self._loop.cancel(kind)  # nothing is left that they could be for
+        attempt = life.attempt
+        self._ask(-1, lambda again: self.handle(Swept(attempt, again)))
+
+    def _ask(self, rank: int, answer: Callable[[bool], None]) -> None:
+        self._asked[rank] = answer
+        self._report("ask", rank, self._attempt_of(rank))
+
+    def _attempt_of(self, rank: int) -> int:
+        return self.life.attempt + (self.life.ranks[rank].attempt if rank >= 0 else 0)
+
+    def answered(self, rank: int, attempt: int, again: bool, delay: float) -> None:
+        """Take the launcher's answer to "ask"."""
+        if rank in self._asked and attempt == self._attempt_of(rank):
+            self._delay = delay
+            self._asked.pop(rank)(again)
+
+    # -- signals
+
+    def _signal(self, ranks: tuple[int, ...], number: int) -> None:
+        chosen = [r for r in ranks if self._lives(r)]  # it may have waited for stacks
+        reached, at = self._children.signal_ranks(int(number), chosen)
+        if not reached:
+            return
+        for rank in reached:
+            process = self._processes[rank]
+            if process is not None and number not in process.signals:
+                process.signals += (int(number),)
+        self._report("signalled", int(number), reached, at)
+        kind = WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
+        for rank in reached:
+            if self._lives(rank):
+                self.handle(RankEvent(kind, rank, at))
+
+    def signal(self, number: int, ranks: list[int], only_caught: bool, at: int) -> None:
+        """Send a signal that was asked for at a time to the processes that these ranks had then.
+
+        only_caught: to those that have a handler for it.
+        """
+        self.reap()
+        for rank in ranks:
+            process = self._processes[rank] if self._processes else None
+            if process is None or process.began > at or not self._lives(rank):
+                continue
+            state = state_of(process.pid) if only_caught else None
+            if not only_caught or (state is not None and state.catches(number)):
+                self._children.signal_rank(rank, number)
+
+    # -- the launcher's wishes
+
+    def stop(self, request: dict[str, Any]) -> None:
+        """End the group, as it is asked for."""
+        hurry = self._limits.change(request, waiting=self.life.waiting)
+        self._tell_limits()
+        notice = self._limits.notice > 0
+        self.handle(StopWanted(bool(request.get("kill")), hurry=hurry, notice=notice))
+
+    def end_patience(self) -> None:
+        """End a group that has failed, or fails, at once."""
+        self._limits.patience = 0.0
+        if self.life.waiting:
+            self._arm(Deadline(DeadlineKind.PATIENCE, self.life.attempt))
+
+    def hung(self, rank: int, at: int, fresh: bool) -> None:
+        """Take a rank for hung, if it still works. fresh: the stacks have just been taken."""
+        known = self.life.ranks[rank]
+        if known.state is Worker.RUNNING and not known.awaited and known.failed_at is None:
+            self._before_stop.hung(rank, fresh)
+            self.handle(RankEvent(WorkerEvent.HUNG, rank, at, ok=False))
+
+    def suspend(self) -> None:
+        """Stop all ranks, and all clocks, until `resume`."""
+        self._suspended_at = time.monotonic()
+        self._children.hold(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the ranks go on."""
+        self._children.hold(signal.SIGCONT)
+        self._loop.put_off(time.monotonic() - self._suspended_at)
+
+    def look(self, which: int, seconds: float) -> None:
+        """Take the stacks of all ranks, and tell the launcher."""
+        self._before_stop.look(which, seconds)
+
+    def _go_on(self) -> None:
+        """Carry out what has waited for stacks, and what comes after it."""
+        waited = self._actions.popleft()
+        assert isinstance(waited, Signal)
+        self._actions.extendleft(reversed(self.life.after_waiting(waited)))
+        self._carry_out()
+
+    # -- descriptors
+
+    @property
+    def own(self) -> list[int]:
+        """The descriptors that ranks are not to have."""
+        channels = self._outcomes.own if self._processes else []
+        return [*channels, self._limits.board]
+
+    def close(self) -> None:
+        """Give up its descriptors and deadlines: the group is over."""
+        self._loop.cancel_all()
+        self._before_stop.close()
+        if self._processes:
+            self._outcomes.close()
+        self._limits.close()
+
+
+def _pidfd_of(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # no descriptor left
+        return -1

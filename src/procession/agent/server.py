@@ -1,0 +1,411 @@
+"""The agent: parent, subreaper and reaper of the ranks of one group at a time; it runs the rules.
+
+Theory of operation. A small single-threaded process that the launcher starts by exec (or, for the
+start method `fork`, by forking itself). Over its socket it gets a group's rules, its ranks, and
+wishes; what happens to the ranks, and what follows, is the matter of `run`. As a child subreaper it
+is the parent of everything that its ranks orphan, so that "nothing is left" has an exact meaning:
+waitpid says ECHILD.
+
+It waits in one epoll for its socket, for SIGCHLD (through the signal module's wake-up descriptor),
+for the outcome channels of ranks, for the status pipes of those on their way to their program, and
+for the launcher's own pidfd. When the socket or the launcher is gone, it kills everything below it
+until ECHILD, and goes. It never waits for the launcher: what the socket does not take is kept.
+
+While ranks are to be forked (`forking`), each turn of the loop forks one, and does not wait:
+signals, exits and a cancellation are noticed between two forks. Messages are then collected, and
+sent together a moment later (`SEND_WITHIN_NS`); before every wait, all are sent at once.
+
+A forked rank must finish like any interpreter (atexit, threads, buffers), so the child does not run
+inside this loop: `serve` returns the job in the child, and the caller's frames are the only ones
+below the user's program.
+
+Rejected: a thread that waits (a fork in a process with threads is not sound).
+"""
+
+from __future__ import annotations
+
+import _socket as socket  # the module `socket` around it takes 2 ms to import
+import errno
+import os
+import select
+import time
+
+from procession.agent import protocol
+from procession.agent.children import kill_all
+from procession.agent.forking import Forking, remove_traces
+from procession.agent.owner import Owner
+from procession.agent.protocol import close_all
+from procession.agent.run import Run
+from procession.system.eventloop import EventLoop
+from procession.system.files import descriptors
+from procession.system.prctl import become_subreaper, wake_with_parent
+from procession.system.signals import plain as signal
+from procession.system.signals import wake_no_more
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from procession.agent.preload import Preloaded
+
+    Job = dict[str, Any]
+
+# Signals that would end the agent before its launcher: it goes when the launcher goes.
+ENDURED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
+           signal.SIGUSR2, signal.SIGALRM)  # fmt: skip
+SEND_WITHIN_NS = 2_000_000  # while ranks are being forked
+IDLE_SECONDS = 300.0
+
+
+class Server:
+    """The loop. Made in the agent only."""
+
+    def __init__(self, sock: socket.socket, launcher: int) -> None:
+        """launcher: its pid; it has started this process."""
+        sock.setblocking(False)
+        self.sock = sock
+        self._receiver = protocol.Receiver(sock)
+        self._sender = protocol.Sender(sock)
+        self._heard: list[tuple[protocol.Message, list[int]]] = []  # and not carried out yet
+        self._owner = Owner(launcher)
+        self._pid = os.getpid()
+        self._common: Job = {}
+        self._patience: float | None = IDLE_SECONDS  # until something comes
+        self._preloaded: Preloaded | None = None  # what this process has imported
+        self._run: Run | None = None
+        self._outgoing: list[protocol.Message] = []  # that are still to be sent
+        self._outgoing_fds: list[int] = []
+        self._send_by = 0  # when the first of them is due
+        self._goes = self._hears_last = False
+        self._releasing = False
+        self._before = set[int]()  # descriptors, when the group began
+
+    # -- life
+
+    def serve(self, mask: Iterable[int] | None = None) -> Job | None:
+        """Work until the launcher is gone: None then; in a forked rank its job.
+
+        mask: the signals that ranks shall have blocked, those of this thread if None.
+        """
+        if mask is None:
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        # Without a pidfd, the parent-death signal shows that the launcher is gone.
+        blind = self._owner.pidfd < 0
+        noticed_by = (signal.SIGCHLD, signal.SIGCONT) if blind else (signal.SIGCHLD,)
+        handlers = {n: signal.getsignal(n) for n in (*ENDURED, *noticed_by)}
+        for number in handlers:
+            signal.signal(number, _wake_up)
+        signal.pthread_sigmask(signal.SIG_SETMASK, set(mask) - {signal.SIGCHLD})
+        self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        loop = self._loop = EventLoop()
+        loop.watch(self.sock.fileno(), self._hear)
+        loop.watch(self._woken, self._take_signals)
+        self._forking = Forking(loop, mask, handlers, self._read_status, self._leave)
+        try:
+            become_subreaper()
+            # One that is stopped when its launcher is killed is to notice that.
+            if self._owner.is_parent:
+                wake_with_parent()
+                wake_no_more(self.sock.fileno())  # as its launcher has set it, until now
+            else:
+                self._owner.watch(self.sock)
+                self._patience = None
+            if self._owner.pidfd >= 0:
+                loop.watch(self._owner.pidfd, self._lose_owner)
+            if self._owner.gone:
+                return self._hear_the_last()
+            return self._work()
+        except BaseException as e:
+            if os.getpid() != self._pid:
+                raise
+            self._report("crashed", _said(e))
+            self._send()
+            raise
+        finally:
+            if os.getpid() == self._pid:
+                self._end_everything()
+
+    def _work(self) -> Job | None:
+        forking = self._forking
+        while not self._goes:
+            busy, run = forking.due, self._run
+            if run is not None:
+                run.let_exit()
+            if not busy or (self._outgoing and time.monotonic_ns() >= self._send_by):
+                self._send()
+            if run is not None:
+                run.pace(self._sender.size, self._sender.files)
+            happened = self._loop.turn(0.0 if busy else self._patience)
+            if not happened and not busy and self._patience is not None:
+                return None
+            if self._hears_last:
+                return self._hear_the_last()
+            if forking.due and not self._goes:
+                job = self._fork()
+                if job is not None:
+                    return job
+            if self._releasing and not forking.due:
+                self._release()
+        return None
+
+    def _lose_owner(self) -> None:
+        self._hears_last = True
+
+    def _read_status(self, fd: int) -> None:
+        if self._run is not None:
+            self._run.read_status(fd)
+
+    def _take_signals(self) -> None:
+        self._clear_wakeups()
+        if self._run is not None:
+            self._run.reap()
+        else:
+            _reap_all()
+        if self._owner.pidfd < 0 and self._owner.gone:
+            self._hears_last = True
+
+    def _hear(self) -> None:
+        if self._sender.waiting:
+            self._flush()
+        self._heard += self._receiver.receive()
+        while self._heard:
+            self._obey(*self._heard.pop(0))
+        if self._receiver.ended:
+            self._goes = True
+
+    def _hear_the_last(self) -> None:
+        """Read what the launcher sent before it went: it may name the scratch directory."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        while not self._receiver.ended and poll.poll(0):
+            self._heard += self._receiver.receive()
+        for message, fds in self._heard:
+            close_all(fds)
+            if message[0] == "begin":
+                self._common = message[1]
+
+    def _clear_wakeups(self) -> None:
+        try:
+            while len(os.read(self._woken, 4096)) == 4096:
+                pass
+        except BlockingIOError:
+            pass
+
+    def _end_everything(self) -> None:
+        """Kill and reap until nothing is left below; then remove the run's scratch directory."""
+        deadline = time.monotonic() + 10.0
+        while time.monotonic() < deadline and not kill_all():
+            # SIGCHLD wakes this; the time-out is for a child whose signal was taken just before.
+            poll = select.poll()
+            poll.register(self._woken, select.POLLIN)
+            poll.poll(20)
+            self._clear_wakeups()
+        remove_traces(self._common)
+
+    # -- the launcher's wishes
+
+    def _obey(self, message: protocol.Message, fds: list[int]) -> None:
+        kind = message[0]
+        words: Any = message[1:]
+        if kind == "rules":
+            self._begin(words[0], fds[0])
+        elif kind == "begin":
+            (self._common,) = words
+            self._forking.begin()
+        elif kind == "preload":
+            self._preload(*words)
+        elif kind == "ping":
+            self._report("pong", *words)
+        elif kind == "release":
+            self._releasing = True
+        elif kind == "idle":
+            (self._patience,) = words
+            self._end_run()
+            self._common = {}
+            self._forking.end()
+        elif kind in ("keep", "take"):
+            self._go_over(kind, words[0], fds)
+        elif self._run is None:
+            close_all(fds)
+        elif kind == "spawn":
+            self._run.spawn(words[0], fds)
+        else:
+            self._pass_on(self._run, kind, words)
+
+    def _pass_on(self, run: Run, kind: str, words: Any) -> None:
+        """Pass a wish on to the group that runs."""
+        if kind == "stop":
+            run.stop(*words)
+        elif kind == "impatience":
+            run.end_patience()
+        elif kind == "signal":
+            run.signal(*words)
+        elif kind == "answer":
+            run.answered(*words)
+        elif kind == "look":
+            run.look(*words)
+        elif kind == "hung":
+            run.hung(*words)
+        elif kind == "no start":
+            run.no_start(*words)
+        elif kind == "suspend":
+            run.suspend()
+            self._report("suspended")
+        elif kind == "resume":
+            run.resume()
+
+    def _begin(self, rules: dict[str, Any], board: int) -> None:
+        """Begin with a group. Raises OSError if there was no room for its board."""
+        if board < 0:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        if self._patience is not None and rules["warm"]:
+            self._before = descriptors() - {board}
+        self._patience = None
+        self._end_run()
+        self._run = Run(rules, board, self._loop, self._forking, self._report)
+        self._run.begin()
+
+    def _end_run(self) -> None:
+        if self._run is not None:
+            self._run.close()
+            self._run = None
+
+    def _go_over(self, kind: str, words: dict[str, Any], fds: list[int]) -> None:
+        """Work for somebody else from now on: a keeper, or a launcher."""
+        from procession.agent import kept
+
+        around = self._owner, self.sock, self._loop
+        if kind == "take":
+            answer = kept.take(words, fds, *around, self._preloaded)
+        else:
+            self._end_run()
+            self._forking.forget()
+            self._patience, self._common = None, {}
+            before = (self._before or descriptors()) | {self._owner.pidfd}
+            answer = kept.keep(words, fds, *around, self._preloaded, before)
+        if answer[1]:
+            close_all(fds)
+        else:
+            self._loop.watch(self._owner.pidfd, self._lose_owner)
+        self._report(*answer)
+
+    def _preload(self, words: dict[str, Any]) -> None:
+        """Import what ranks will."""
+        __import__("procession.agent.stacks")  # after these imports, nothing more is
+        from procession.agent.preload import Preloaded
+
+        preloaded = self._preloaded = self._preloaded or Preloaded()
+        self._do_at_length(lambda: preloaded.add(**words))
+        self._report("preloaded", preloaded.fault, preloaded.failed, preloaded.culprit)
+
+    def _do_at_length(self, call: Callable[[], None]) -> None:
+        """Call what may take for ever; the loop does not notice meanwhile who is gone."""
+        before = signal.signal(signal.SIGCONT, self._go_with_launcher)
+        try:
+            self._go_with_launcher()
+            call()
+        finally:
+            signal.signal(signal.SIGCONT, before)
+
+    def _go_with_launcher(self, *_: object) -> None:
+        """Go, if the launcher is gone. The parent-death signal calls this during imports."""
+        if os.getpid() == self._pid and self._owner.gone:
+            try:
+                self._hear_the_last()
+                self._end_everything()
+            finally:
+                os._exit(0)
+
+    def _fork(self) -> Job | None:
+        """Fork the next rank, and take note of what came of it; gives the job in the rank."""
+        if "shared" in self._common:
+            self._share()
+        came = self._forking.fork(self._common, self._preloaded)
+        if isinstance(came, dict):
+            return came
+        assert self._run is not None
+        take = self._run.started if came[0] == "started" else self._run.failed
+        take(*came[1:])
+        return None
+
+    def _share(self) -> None:
+        """Run the shared set-up of the ranks, where that is still to be done."""
+        from procession.agent import preload, sharing
+
+        job, fds = self._forking.next
+        if sharing.is_due(self._common, job, self._preloaded):
+            preloaded = self._preloaded = self._preloaded or preload.Preloaded()
+            self._report("sharing", self._common["shared"]["name"])
+            self._send()
+            self._do_at_length(lambda: sharing.share(preloaded, self._common, job, fds))
+            self._report("shared", preloaded.fault)
+
+    def _release(self) -> None:
+        """Let go of the descriptors that a fork has of its launcher, and keep their numbers.
+
+        Objects of the launcher close these numbers when they are collected, whatever has them then.
+        """
+        self._releasing = False
+        self._send()
+        for fd in descriptors() - self._own - self._forking.status.keys():
+            if fd > 2:
+                os.dup2(0, fd, inheritable=False)
+
+    @property
+    def _own(self) -> set[int]:
+        """The agent's own descriptors, beside the status pipes of ranks."""
+        run = self._run.own if self._run is not None else []
+        ours = self.sock.fileno(), self._woken, self._wake, self._owner.pidfd
+        return {*ours, *self._loop.own, *run, *self._outgoing_fds}
+
+    def _report(self, *message: Any, fds: tuple[int, ...] = ()) -> None:
+        if not self._outgoing:
+            self._send_by = time.monotonic_ns() + SEND_WITHIN_NS
+        self._outgoing.append(message)
+        self._outgoing_fds += fds
+
+    def _send(self) -> None:
+        """Send the messages that wait."""
+        if self._outgoing:
+            messages, fds = self._outgoing, self._outgoing_fds
+            self._outgoing, self._outgoing_fds = [], []
+            self._sender.send(("reports", messages), fds, fds)
+            self._flush()
+
+    def _flush(self) -> None:
+        self._sender.flush()
+        self._loop.want_write(self.sock.fileno(), self._sender.waiting)
+
+    def _leave(self) -> None:
+        """Give up the agent's own descriptors, in a rank that does not exec."""
+        own = self._own
+        self._receiver.close()
+        self._sender.drop()
+        self.sock.detach()
+        self._loop.leave()
+        close_all(sorted(own))
+
+
+def tell_crash(sock: socket.socket, e: Exception) -> None:
+    """Report to the launcher that an agent failed before it could work."""
+    protocol.Sender(sock).send(("reports", [("crashed", _said(e))]), [], [])
+
+
+def _reap_all() -> None:
+    """Reap what imports have left, where no group is there."""
+    try:
+        while os.wait4(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _said(e: BaseException) -> str:
+    why = e.strerror if isinstance(e, OSError) else None
+    return why or f"{type(e).__name__}: {e}"
+
+
+def _wake_up(_number: int, _frame: object) -> None:
+    """Do nothing: the signal module has written to the wake-up descriptor."""

@@ -1,0 +1,250 @@
+"""Asks ranks for their stacks, all at a time, and waits for none of them.
+
+Theory of operation. See `worker.stackfile` for how a rank answers. Before it is asked, it is looked
+at: the signal goes only to a rank that has a handler for it (a program that a rank has become has
+none). It does not go to a rank that is stopped, has the signal blocked, or sleeps until a signal
+comes (ours would wake it). Then timers of the loop look at the memory file repeatedly: the kernel
+does not notify anybody of its growth, and the whole takes a few milliseconds. A dump is complete
+when the outermost frame of the main thread is there; if that frame is not known, when the dump has
+not grown for a while.
+
+What another process has written is not trusted: who reads it expects any bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+from procession.system.processes import (
+    ENDED,
+    STOPPED,
+    describe,
+    state_of,
+    wait_channel,
+    waits_for_signal,
+)
+from procession.system.signals import plain as signal
+from procession.values.base import Record
+from procession.worker.stackfile import FIRST_FD, SIGNAL, name_of
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable
+
+    from procession.system.eventloop import EventLoop
+
+    Wanted = Callable[[], list[tuple[int, int]]]  # rank and pid of each, when its turn comes
+    Done = Callable[[list["Taken"]], None]
+else:
+    from _collections import deque  # `collections` around it takes 1 ms to import
+
+MOST = 60_000  # bytes of one rank's dump
+SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which counts in ms
+TO_MAIN_THREAD = 1  # PIDFD_SIGNAL_THREAD, since Linux 6.9: to the thread whose number the pid is
+UNCHANGED = 0.004  # seconds after which a dump whose end is not known is taken for whole
+# The outermost frame of a rank: of `entry.py`, or of the launcher that it was forked from.
+ENDS = ('/procession/agent/entry.py"', '"<string>"', '"<frozen runpy>"')
+
+
+class Taken(Record):
+    """What was seen of one process.
+
+    letter: of its state, as `ps` shows it, before it was asked; in the end where it gave no dump.
+    state: what it does then, as the verb of a sentence; "" where it gave one. text: its dump.
+    """
+
+    rank: int
+    pid: int
+    letter: str = ""
+    state: str = ""
+    text: bytes = b""
+
+
+class _Asked(Record):
+    taken: Taken
+    fd: int
+    grown_at: float
+
+
+class Stacks:
+    """Takes stacks, one time after the other. lives: whether a rank is still there."""
+
+    def __init__(self, loop: EventLoop, lives: Callable[[int], bool]) -> None:
+        self._loop = loop
+        self._lives = lives
+        self._queue: deque[tuple[Wanted, float, Done]] = deque()
+        self._done: Done | None = None  # of those that are being taken
+        self._all: list[Taken] = []
+        self._open: list[_Asked] = []
+        self._ends = 0.0
+        self._pause = SHORTEST
+
+    def take(self, wanted: Wanted, seconds: float, done: Done, *, at_once: bool = False) -> None:
+        """Take stacks, within so many seconds from when their turn comes.
+
+        done: called once with what was seen, in the order of `wanted`: here, or by the loop.
+        at_once: what is being taken now ends now.
+        """
+        if at_once:
+            self._queue.appendleft((wanted, seconds, done))
+            self.finish()
+        else:
+            self._queue.append((wanted, seconds, done))
+        self._next()
+
+    def _next(self) -> None:
+        if self._done is not None or not self._queue:
+            return
+        wanted, seconds, self._done = self._queue.popleft()
+        self._ends = time.monotonic() + seconds
+        self._pause, self._all = SHORTEST, []
+        ready: list[tuple[Taken, int, int]] = []
+        for rank, pid in wanted():
+            taken = Taken(rank, pid)
+            self._all.append(taken)
+            pidfd = _pidfd_of(pid)
+            fd = _look_at(taken, pidfd)
+            if fd >= 0:
+                ready.append((taken, pidfd, fd))
+            elif pidfd >= 0:
+                os.close(pidfd)
+        for taken, pidfd, fd in ready:  # all in one go, for a picture of one moment
+            if _ask(taken, pidfd, fd):
+                self._open.append(_Asked(taken, fd, time.monotonic()))
+            else:
+                os.close(fd)
+            os.close(pidfd)
+        self._wait()
+
+    def _wait(self) -> None:
+        left = self._ends - time.monotonic()
+        if not self._open or left <= 0:
+            self.finish()
+            return
+        self._loop.after(self, min(self._pause, left), self._look)
+        self._pause = min(self._pause * 1.3, LONGEST)
+
+    def _look(self) -> None:
+        still: list[_Asked] = []
+        for asked in self._open:
+            if _is_whole(asked) or not self._lives(asked.taken.rank):
+                os.close(asked.fd)
+            else:
+                still.append(asked)
+        self._open = still
+        self._wait()
+
+    def finish(self) -> None:
+        """Give what there is now of those that are being taken."""
+        done, self._done = self._done, None
+        if done is None:
+            return
+        self._loop.cancel(self)
+        for asked in self._open:
+            _is_whole(asked)
+        self.close()
+        for taken in self._all:
+            if not taken.text and not taken.state:
+                state = state_of(taken.pid)  # which the signal may have changed
+                taken.letter = state.letter if state is not None else ""
+                taken.state = describe(taken.pid)
+        done(self._all)
+        self._next()
+
+    def close(self) -> None:
+        """Close the files of what is being taken."""
+        for asked in self._open:
+            os.close(asked.fd)
+        self._open = []
+
+
+def _pidfd_of(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # refused, or no descriptor is left
+        return -1
+
+
+def _look_at(taken: Taken, pidfd: int) -> int:
+    """Look whether a process may get the signal; gives its memory file then, else -1."""
+    state = state_of(taken.pid)
+    if state is None or state.letter in ENDED:
+        taken.state = "is gone"
+        return -1
+    taken.letter = state.letter
+    if state.letter in STOPPED:
+        taken.state = describe(taken.pid)
+        return -1
+    if pidfd < 0 or not state.catches(SIGNAL):
+        return -1
+    if state.blocks(SIGNAL):  # another thread would get it, and show its own stack
+        taken.state = "has its signals blocked"
+        return -1
+    return _memory_file(taken.pid)
+
+
+def _ask(taken: Taken, pidfd: int, fd: int) -> bool:
+    """Ask a process, unless it sleeps until a signal comes; gives whether it was asked."""
+    try:
+        os.ftruncate(fd, 0)
+        if waits_for_signal(wait_channel(taken.pid)):
+            taken.state = describe(taken.pid)
+            return False
+        _send(pidfd)
+    except OSError:
+        return False
+    return True
+
+
+def _send(pidfd: int) -> None:
+    try:
+        signal.pidfd_send_signal(pidfd, SIGNAL, None, TO_MAIN_THREAD)
+    except OSError as e:
+        if e.errno != errno.EINVAL:
+            raise
+        signal.pidfd_send_signal(pidfd, SIGNAL)  # a thread that begins may take it, and show itself
+
+
+def _memory_file(pid: int) -> int:
+    """Open the memory file of a rank, -1 if it has none any more, or it cannot be had."""
+    name, place = f"/memfd:{name_of(pid)} (deleted)", f"/proc/{pid}/fd"
+    try:
+        fds = sorted(map(int, os.listdir(place)), key=lambda fd: (fd < FIRST_FD, fd))
+        for fd in fds:  # it is the first one, as a rule
+            if os.readlink(f"{place}/{fd}") == name:
+                return _opened(f"{place}/{fd}", name)
+    except OSError:
+        pass  # it is gone, or another user's, or no descriptor is left
+    return -1
+
+
+def _opened(path: str, name: str) -> int:
+    """Open a file that must have this name; -1 if its number has become another file's."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    if os.readlink(f"/proc/self/fd/{fd}") == name:
+        return fd
+    os.close(fd)
+    return -1
+
+
+def _is_whole(asked: _Asked) -> bool:
+    """Read what a rank has written; gives whether that is all."""
+    text, now = _read(asked.fd), time.monotonic()
+    if text != asked.taken.text:
+        asked.taken.text, asked.grown_at = text, now
+        last = text[text.rfind(b"\n", 0, -1) + 1 :] if text.endswith(b"\n") else b""
+        return last.partition(b", line ")[0].decode(errors="replace").endswith(ENDS)
+    return text.endswith(b"\n") and now - asked.grown_at >= UNCHANGED
+
+
+def _read(fd: int) -> bytes:
+    """Read a memory file that was emptied: its writer goes on behind a hole."""
+    try:
+        size = os.fstat(fd).st_size
+        start = os.lseek(fd, 0, os.SEEK_DATA) if size else 0
+        return os.pread(fd, MOST, max(start, size - MOST)).lstrip(b"\0")
+    except OSError:
+        return b""

@@ -1,0 +1,18 @@
+"""What tests use of the agent."""
+
+from seams import lazily
+
+__getattr__ = lazily(
+    {
+        "procession.agent": "beforestop stacks",
+        "procession.agent.beforestop": "BeforeStop",
+        "procession.agent.observing": "Observer",
+        "procession.agent.record": "record",
+        "procession.agent.unchanged": "reason_against",
+        "procession.agent.stamps": "clock",
+        "procession.agent.channels": "Channel",
+        "procession.agent.forking": "Forking",
+        "procession.agent.limits": "Limits",
+        "procession.agent.protocol": "Receiver Sender ancillary encode",
+    }
+)
