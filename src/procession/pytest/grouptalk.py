@@ -126,15 +126,15 @@ class GroupTalk(Conversation):
     def _note_orphans(self, rank: int) -> None:
         """Name the processes that ranks have put into the background: nothing may be left.
 
-        They are children of the agent then, as `rank` is, which is still there.
+        They are children of the agent then, as `rank` is, which is still there. A rank says itself
+        who it is: it may have run its test before the group has heard of its start.
         """
-        pids = self._group.pids()
-        server = processes.parent_of(pids.get(rank, 0))
+        server = processes.parent_of(self._ranks[rank]["pid"])
         if not server:
             return
-        known = set(pids.values())
+        known: set[int] = set()
         for told in self._ranks:  # what is to end with a rank may take a little longer than it
-            known.update(told["helpers"])
+            known.update((told["pid"], *told["helpers"]))
         self._came["left"] += processes.left_behind(server, known)
 
     # -- what is done

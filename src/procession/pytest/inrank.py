@@ -86,7 +86,8 @@ class Telling:
         helpers = processes.helpers()
         left = processes.left_behind(os.getpid(), helpers)
         threads = processes.going_on()
-        self._rank.tell_done({"left": left, "helpers": helpers, "threads": threads})
+        own = {"pid": os.getpid(), "left": left, "helpers": helpers, "threads": threads}
+        self._rank.tell_done(own)
 
 
 def begin(config: Any, files: str) -> None:
