@@ -107,8 +107,8 @@ def test_nothing_is_done_while_nothing_happens():
             time.sleep(seconds)  # the span that is looked at
             return all_switches() == before
 
-        until(lambda: unchanged(0.1), "the end of what the start left to do")
-        assert unchanged(0.5)
+        # What the start left to do may come late on a busy machine; what polls never ends.
+        until(lambda: unchanged(0.5), "half a second in which nothing is done")
 
 
 def _switches_of(tid):
