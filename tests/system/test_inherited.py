@@ -62,7 +62,7 @@ SCRIPT = """
         print("unchanged" if child == before else "changed", different)
         before = rank
 """
-CGROUP = "/sys/fs/cgroup/freezer/procession_inherited"
+CGROUP = f"/sys/fs/cgroup/freezer/procession_inherited_{os.getpid()}"
 # One after the other, in one process for each list: what is given up first cannot be had back.
 CHANGES = {
     "ordinary": [
