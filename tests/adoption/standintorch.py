@@ -35,8 +35,10 @@ MODULES = {
     """,
     "distributed/__init__": """
         class TCPStore:
+            ports = iter(range(4444, 5555))
+
             def __init__(self, address, port, **options):
-                self.port = port or 4444
+                self.port = port or next(self.ports)
     """,
     "distributed/launcher/__init__": "from torch.distributed.launcher.api import *",
     "distributed/launcher/api": """

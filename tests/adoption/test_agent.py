@@ -134,7 +134,7 @@ def test_launches(tmp_path):
         import os, sys
         names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "ROLE_NAME", "TORCHELASTIC_RUN_ID",
                  "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "MASTER_ADDR",
-                 "TORCHELASTIC_SIGNALS_TO_HANDLE", "OMP_NUM_THREADS")
+                 "TORCHELASTIC_SIGNALS_TO_HANDLE", "OMP_NUM_THREADS", "MASTER_PORT")
         print(*(os.environ.get(name) for name in names), *sys.argv[1:])
         if "late" in sys.argv and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             sys.exit(3)
@@ -144,7 +144,7 @@ def test_launches(tmp_path):
     )
     source = """
         import glob, os, sys
-        import procession
+        import procession, pytest
         from procession.elastic import DefaultLogsSpecs, Std
 
         procession.adopt()
@@ -170,13 +170,13 @@ def test_launches(tmp_path):
         got = elastic_launch(config("b", **static(4321)), sys.executable)(
             "-u", "train.py", "lr=${local_rank}")
         assert got == {0: None, 1: None}
-        said = ["2", "default", "here", "0", "0", "127.0.0.2", "SIGTERM,SIGINT", "None"]
+        said = ["2", "default", "here", "0", "0", "127.0.0.2", "SIGTERM,SIGINT", "None", "4321"]
         assert output("b") == [["0", "0", *said, "lr=0"], ["1", "1", *said, "lr=1"]], output("b")
 
         got = elastic_launch(config("c", max_restarts=2), sys.executable)("-u", "train.py", "late")
         assert got == {0: None, 1: None}
-        assert [line[5] for line in output("c", 1)] == ["1", "1"]
-        assert output("c", 2) == []
+        ports = [{line[10] for line in output("c", attempt)} for attempt in range(3)]
+        assert ports == [{"4445"}, {"4446"}, set()]  # a store for each attempt
 
         try:
             elastic_launch(config("d"), sys.executable)("-u", "train.py", "bad")
@@ -187,12 +187,9 @@ def test_launches(tmp_path):
             assert "LookupError: not there" in str(e.failures[1].message)
         else:
             raise AssertionError("nothing was raised")
-        try:
+        with pytest.raises(ChildFailedError) as caught:
             elastic_launch(config("e", nproc_per_node=1), "sh")("-c", "kill -9 $$$$")
-        except ChildFailedError as e:
-            assert (e.name, e.failures[0].exitcode) == ("sh", -9)
-        else:
-            raise AssertionError("nothing was raised")
+        assert (caught.value.name, caught.value.failures[0].exitcode) == ("sh", -9)
         assert elastic_launch(config("f", max_nodes=2), who)(1) == {"torch's": [1]}
         template = "${hostname}:${rank}/${local_rank} ${role_name} ${other}|"
         specs = DefaultLogsSpecs("g", tee=Std.OUT)

@@ -20,7 +20,6 @@ import signal
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from string import Template
 from types import FunctionType
 from typing import Any, cast
@@ -134,22 +133,18 @@ def launch(
         config.run_id = str(uuid.uuid4().int)
     os.environ[SIGNALS] = config.signals_to_handle  # for good, as torch does it
     name = entrypoint_name(entrypoint, args)
-    address, store = _host_store(config)
-    place = Place(address, store.port, config.run_id, 0, config.max_restarts, cores=1)
-    try:
-        while (result := _attempt(config, name, entrypoint, args, place)).is_failed():
-            if place.attempt >= config.max_restarts:
-                raise torchs["ChildFailedError"](name=name, failures=result.failures)
-            failed, left = next(iter(result.failures)), config.max_restarts - place.attempt
-            log.warning("rank %s of %s failed; restarts left: %s", failed, name, left)
-            place = replace(place, attempt=place.attempt + 1)
-    finally:
-        del store
+    attempt = 0
+    while (result := _attempt(config, name, entrypoint, args, attempt)).is_failed():
+        if attempt >= config.max_restarts:
+            raise torchs["ChildFailedError"](name=name, failures=result.failures)
+        failed, left = next(iter(result.failures)), config.max_restarts - attempt
+        log.warning("rank %s of %s failed; restarts left: %s", failed, name, left)
+        attempt += 1
     return result.return_values
 
 
 def _host_store(config: Any) -> tuple[str, Any]:
-    """Give address and store of a launch; as under torch, it outlives a rank 0 that ends early."""
+    """Give address and store of an attempt; the store outlives a rank 0 that ends early."""
     static = config.rdzv_backend == "static"
     address, port = (_endpoint(config) if static else None) or (config.local_addr or LOOPBACK, 0)
     made: Any = sys.modules["torch.distributed"].TCPStore
@@ -157,8 +152,10 @@ def _host_store(config: Any) -> tuple[str, Any]:
 
 
 def _attempt(
-    config: Any, name: str, entrypoint: Any, args: Sequence[Any], place: Place
+    config: Any, name: str, entrypoint: Any, args: Sequence[Any], attempt: int
 ) -> RunProcsResult:
+    address, store = _host_store(config)  # a new one: torch would find ranks that are gone in it
+    place = Place(address, store.port, config.run_id, attempt, config.max_restarts, cores=1)
     context = _make_context(config, name, entrypoint, args, place)
     grace = getattr(config, "shutdown_timeout", None)
     if grace is not None:
@@ -173,6 +170,8 @@ def _attempt(
     except BaseException:
         context.close(signal.SIGTERM)
         raise
+    finally:
+        del store
     assert result is not None
     return result
 
