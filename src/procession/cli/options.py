@@ -291,8 +291,8 @@ LIFE = (
         "'module:function(ARGUMENTS)' with literals; the script takes it by procession.once",
         read=readers.SHARED, target="spec.shared", scope=ONE_MACHINE),
     Option(("--warm",), "SECONDS",
-        "keep what was imported for the next run that makes the same imports, for 600 s if nothing "
-        "else is said, and take what is kept; see procession warm",
+        "keep what was imported for the next run that makes the same imports, for 600 s or as "
+        "--warm=SECONDS says, and take what is kept; see procession warm",
         read=readers.WARM, bare="on", target="spec.warm", scope=ONE_MACHINE),
     Option(("--dry-run",), "", "say what would be run and preloaded, and run nothing",
         target="run.dry"),
