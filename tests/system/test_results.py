@@ -1,4 +1,5 @@
 import os
+import tracemalloc
 
 import pytest
 from rankwork import OnlyThere, Refuses
@@ -11,8 +12,10 @@ from support import METHODS, failure_of, run_python, write
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 1 << 20, 30_000_000])
 def test_values_of_any_size(size, method):
-    (value,) = procession.run(lambda n: b"x" * n, args=(size,), start_method=method)
-    assert value == b"x" * size
+    tracemalloc.start()
+    assert procession.run(lambda n: b"x" * n, args=(size,), start_method=method) == [b"x" * size]
+    assert tracemalloc.get_traced_memory()[0] < 5_000_000  # the value's pickle has gone, too
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -47,17 +50,15 @@ def test_classes_of_main_come_back_as_themselves(tmp_path, method):
         """,
     )
     done = run_python(main)
-    assert done.stderr == ""
-    assert done.stdout == "True Point(x=3) True\nTrue Broken\n"
+    assert (done.stderr, done.stdout) == ("", "True Point(x=3) True\nTrue Broken\n")
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_value_that_does_not_pickle(method):
     failed = failure_of(lambda: Refuses("my own reason"), nproc=2, start_method=method)
-    assert failed.cause.outcome is Outcome.UNPICKLABLE
-    assert failed.cause.type_name == "rankwork.Refuses"
+    found = failed.exit_code, failed.cause.outcome, failed.cause.type_name
+    assert found == (1, Outcome.UNPICKLABLE, "rankwork.Refuses")
     assert "my own reason" in str(failed)
-    assert failed.exit_code == 1
 
     def lock():
         import threading
@@ -105,5 +106,4 @@ def test_a_forked_child_does_not_speak_for_its_rank(tmp_path, method):
         print(procession.run(work, nproc=2, start_method={method!r}))
         """,
     )
-    done = run_python(main)
-    assert done.stdout == "['of the parent', 'of the parent']\n"
+    assert run_python(main).stdout == "['of the parent', 'of the parent']\n"

@@ -68,7 +68,6 @@ class Ranks:
         numbers = range(self._spec.nproc)
         self.records = [RankRecord(rank, attempt=self._life.attempt) for rank in numbers]
         self.asked = [False] * len(numbers)
-        self._frames.clear()
 
     def renew(self, rank: int) -> None:
         """Expect a new process of one rank."""
@@ -193,6 +192,7 @@ class Ranks:
             os.close(pidfd)
 
     def close(self) -> None:
-        """Close all descriptors."""
+        """Close all descriptors, and drop what ranks have sent: their records have it."""
+        self._frames.clear()
         for rank in list(self._pidfds):
             self.forget(rank)
