@@ -86,7 +86,7 @@ class Agents:
 
 def agent_above(pid):
     """Give the agent that a rank is below."""
-    while "procession.engines.agent" not in command_line(pid):
+    while "procession.engines.nodeprocess" not in command_line(pid):
         pid = parent(pid)
         assert pid > 1, "no agent is above it"
     return pid

@@ -28,7 +28,7 @@ pytestmark = [
 def agents():
     """Give the agents that live on our clusters, by number."""
     found = marked(f"{OURS}={os.environ[OURS]}")
-    return [p for p in found if "procession.engines.agent" in command_line(p) and alive(p)]
+    return [p for p in found if "procession.engines.nodeprocess" in command_line(p) and alive(p)]
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from procession.cli.run import end_by_signal
 from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
 from procession.cli.starters import abort_others
-from procession.engines.agent import Agent
 from procession.engines.contract import EngineError
 from procession.engines.job import Job
+from procession.engines.nodeprocess import Agent
 from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door, with_address
 from procession.engines.rendezvous.member import (

@@ -2,8 +2,9 @@
 
 `contract` says what an engine is, `registry` finds it by its name; `slurm`, `ray` and `ssh` are the
 engines that come with procession. `job` is what the user holds, `driver` owns a job in the user's
-process, and `agent` runs on each node. `rendezvous` is for launchers that somebody has started on
-each node.
+process, and `nodeprocess` runs on each node. `rendezvous` is for launchers that somebody has
+started on each node.
 
-May import group and all that stands below. Start reading at `contract`, then `driver` and `agent`.
+May import group and all that stands below. Start reading at `contract`, then `driver` and
+`nodeprocess`.
 """

@@ -1,8 +1,8 @@
 """What an engine is: it gives nodes, and starts one agent on each.
 
 An engine is no supervisor. It allocates nodes, starts agents, and kills them as a last resort. What
-happens to ranks is reported by agents over their links (see `agent` and `driver`), never by an
-engine.
+happens to ranks is reported by agents over their links (see `nodeprocess` and `driver`), never by
+an engine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from procession.values.errors import ProcessionError
 INVITATION = "PROCESSION_AGENT"  # JSON: where its driver is
 KEY = "PROCESSION_AGENT_KEY"  # hexadecimal; a secret
 SLOT = "PROCESSION_AGENT_SLOT"  # its number, where an engine gives it; else SLURM_PROCID
-AGENT = "procession.engines.agent:command"  # what an agent's Python runs, see `own_python`
+AGENT = "procession.engines.nodeprocess:command"  # what an agent's Python runs, see `own_python`
 # Variables that stay, also for ranks, so that people on a node see which job they belong to.
 JOB = "PROCESSION_JOB"  # the id of the run
 DRIVER = "PROCESSION_DRIVER"  # the name of the driver's machine

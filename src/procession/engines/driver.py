@@ -3,7 +3,7 @@
 Theory of operation. It works as `driver.supervisor` does, one level up: wait -> event ->
 `JobLife.handle` -> do. One epoll waits for the links to agents, for new ones, and for requests of
 other threads; the engine has a thread of its own, since engines block. What is known of the job
-stands in `jobstate`, and messages of agents are read in `agentevents`.
+stands in `jobstate`, and messages of agents are read in `nodeevents`.
 
 Each agent holds a lease on the driver, and the driver on each agent (see `roster`). A node that was
 lost may run for a moment longer, until its own lease ends; so no attempt begins within `FENCE` of a
@@ -26,7 +26,6 @@ from typing import Any
 from procession.agent.boot import own_python
 from procession.driver.journal import Journal
 from procession.engines.addresses import listen, make_room, own_addresses
-from procession.engines.agentevents import WORKING, AgentEvents
 from procession.engines.contract import (
     AGENT,
     DRIVER,
@@ -63,6 +62,7 @@ from procession.engines.jobwords import (
     StopWanted,
 )
 from procession.engines.jobwords import Event as LifeEvent
+from procession.engines.nodeevents import WORKING, AgentEvents
 from procession.engines.orders import orders
 from procession.engines.printer import Printer
 from procession.engines.questions import Questions

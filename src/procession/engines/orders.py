@@ -19,7 +19,7 @@ def orders(
 
     interfaces: of each node, see `interfaces`. specs: whether nodes are to run what is in the blob;
     without it, they know what they run. last: whether no other attempt follows, whatever happens;
-    see `agent`.
+    see `nodeprocess`.
     """
     work = state.work
     heirs = state.will(action.slots)

@@ -2,10 +2,10 @@
 
 import sys
 
-if "procession.engines.agent:command" in sys.orig_argv:
-    from procession.engines import agent
+if "procession.engines.nodeprocess:command" in sys.orig_argv:
+    from procession.engines import nodeprocess
 
     def fail(*_):
         raise LookupError("there is no such field")
 
-    agent.Agent._launch = fail
+    nodeprocess.Agent._launch = fail

@@ -2,7 +2,7 @@
 
 import sys
 
-if "procession.engines.agent:command" in sys.orig_argv:
+if "procession.engines.nodeprocess:command" in sys.orig_argv:
     from procession.values import version
 
     version.__version__ = "0.0.7"

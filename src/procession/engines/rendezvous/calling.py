@@ -11,9 +11,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from procession.engines.agent import Agent
 from procession.engines.contract import EngineError
 from procession.engines.job import Job
+from procession.engines.nodeprocess import Agent
 from procession.engines.plain import group_end, plain_group
 from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door

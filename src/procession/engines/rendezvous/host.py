@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from procession.engines.agent import Agent
 from procession.engines.anteroom import Admits
 from procession.engines.contract import AgentCommand, EngineError, EngineEvent
 from procession.engines.job import Job
+from procession.engines.nodeprocess import Agent
 from procession.engines.reception import Reception
 from procession.engines.rendezvous.member import objection_of
 from procession.engines.rendezvous.secret import Trust

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from procession.engines.agent import Agent
 from procession.engines.invitation import Invitation
+from procession.engines.nodeprocess import Agent
 from procession.engines.ownnode import OwnNode
 from procession.engines.rendezvous.hosting import is_own, open_door, own_name
 from procession.engines.rendezvous.secret import Trust

@@ -23,7 +23,7 @@ import secrets
 import socket
 
 from procession.engines.addresses import listen
-from procession.engines.agent import Agent
+from procession.engines.nodeprocess import Agent
 from procession.engines.rendezvous.terms import Terms
 from procession.engines.will import Heir, Will
 

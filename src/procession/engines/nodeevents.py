@@ -139,13 +139,13 @@ class AgentEvents:
         """Take note that an agent is gone, or unreachable."""
         state, slot = self._state, agent.slot
         self.questions.gone(slot)
-        node = self._life.node_of(slot)
-        if node is not None and self._life.slots[slot] is Slot.BUSY:
-            part = state.parts[node]
+        node_rank = self._life.node_of(slot)
+        if node_rank is not None and self._life.slots[slot] is Slot.BUSY:
+            part = state.parts[node_rank]
             part.lost, part.lost_at = why, int(agent.link.heard_at * 1e9)
             state.lost_at = time.monotonic()
             state.note("node_lost", slot, why)
-            state.announce(f"node {node} ({part.host}) is lost: {why}; all ranks are ended")
+            state.announce(f"node {node_rank} ({part.host}) is lost: {why}; all ranks are ended")
         self._handle(Happened(SlotEvent.GONE, slot))
 
     # -- messages
@@ -165,12 +165,12 @@ class AgentEvents:
         elif message.kind == "signal":
             self._signalled(agent, int(fields["number"]), bool(fields.get("again")))
         elif fields.get("attempt") == self._life.attempt:
-            node = self._life.node_of(slot)
-            if message.kind == "met" and node == 0:
+            node_rank = self._life.node_of(slot)
+            if message.kind == "met" and node_rank == 0:
                 state.address = str(fields["address"]), int(fields["port"])
                 self._handle(Met(self._life.attempt))
-            elif node is not None and self._life.slots[slot] is Slot.BUSY:
-                self._heard_of_ranks(agent, state.parts[node], message)
+            elif node_rank is not None and self._life.slots[slot] is Slot.BUSY:
+                self._heard_of_ranks(agent, state.parts[node_rank], message)
 
     def _heard_of_ranks(self, agent: AgentRecord, part: NodePart, message: Message) -> None:
         fields, slot, state = message.fields, agent.slot, self._state
